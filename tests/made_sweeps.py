@@ -7,6 +7,7 @@ import pandas
 
 from batchscope import figures
 from batchscope.catalogue import timing_columns
+from drawing import drawn as draw
 from drawing import reread
 
 FACTORS = {
@@ -41,10 +42,8 @@ def sweep(sizes=POWERS, time=None, machine="laptop", lost=(), disturbed=(), **ot
     """Returns the rows of throughput.csv and the row of sweeps.csv of one sweep.
 
     Args:
-        sizes: Batch sizes.
         time: Batch size -> seconds per step, 2 ms + 0.5 ms per example unless given; quartiles lie
             1 % around it.
-        machine: Name of the machine.
         lost: Batch sizes that ran out of memory.
         disturbed: Batch sizes with two disturbed blocks of seven.
         other: Factors, and columns of sweeps.csv.
@@ -79,23 +78,20 @@ def fitted(a, b, half=0.0, **other):
 
 def tables(*made):
     """Returns the tables of an experiment, as they are read back from CSV files."""
-    rows = [row for part, _ in made for row in part]
-    summaries = [summary for _, summary in made]
-    columns = [*timing_columns.FIRST, *timing_columns.COLUMNS["throughput.csv"]]
-    written = {
-        "throughput": pandas.DataFrame(rows, columns=columns),
-        "sweeps": pandas.DataFrame(
-            summaries, columns=[*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
-        ),
+    rows = {
+        "throughput": [row for part, _ in made for row in part],
+        "sweeps": [summary for _, summary in made],
     }
-    return figures.Tables(**{name: reread(frame) for name, frame in written.items()})
+    written = {}
+    for name, found in rows.items():
+        columns = [*timing_columns.FIRST, *timing_columns.COLUMNS[f"{name}.csv"]]
+        written[name] = reread(pandas.DataFrame(found, columns=columns))
+    return figures.Tables(**written)
 
 
 def drawn(name, *made):
-    figure = figures.FIGURES[name]
-    frame = reread(figure.select(tables(*made)))
-    drawing = figure.draw(frame)
-    return drawing, frame, figure.found(frame)
+    drawing, frame = draw(name, tables(*made))
+    return drawing, frame, figures.FIGURES[name].found(frame)
 
 
 def levels(axes):

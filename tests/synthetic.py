@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from batchscope import disk
 from batchscope.analysis import intervals, outcome_answers
@@ -29,6 +30,7 @@ MEASURES: dict[str, dict[str, Any]] = {
 }
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
+Measured = tuple[dict[str, float | None], dict[str, Any]]
 AT_EPOCHS = (1, 2, 5, 16)  # where patience is at work, small batches have stopped before the last
 
 
@@ -93,8 +95,6 @@ def write(
     """Writes the records of every run of a study.
 
     Args:
-        results: The folder of all results.
-        planned: The study.
         failed: Run -> its status, where it is not `finished`; `missing` writes nothing.
         patience: Whether trainings stop early, large batches later.
     """
@@ -138,7 +138,8 @@ def _write_run(
     history = _history(size, rate, epochs, generator, diverges=not finished)
     folder = records.run_folder(results, run)
     disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, history)
-    validation = [row["validation_loss"] for row in history if row["validation_loss"] is not None]
+    losses = (row["validation_loss"] for row in history if row["validation_loss"] is not None)
+    lowest = min(losses, default=None)
     record = {
         "run": run,
         "version": "train-v1",
@@ -151,8 +152,8 @@ def _write_run(
         "epochs_run": epochs,
         "steps_run": epochs * math.ceil(1149 / size),
         "best_epoch": epochs if finished else None,
-        "best_validation_loss": min(validation) if validation else None,
-        "best_monitor": min(validation) if validation else None,
+        "best_validation_loss": lowest,
+        "best_monitor": lowest,
         "stop_reason": ("patience" if patience else "epochs") if finished else status,
         "effective_learning_rate": rate,
         "contended_seconds": epochs * 0.4,
@@ -168,10 +169,8 @@ def _write_run(
     for measure, settings in experiment.trainings.measures.items():
         if measure in experiment.trainings.pairs:
             continue
-        path = records.measure_path(
-            results, run, measure, measure_settings.settings_name(measure, settings)
-        )
-        values, details = _values(measure, settings, size, rate, generator)
+        path = _measure_path(results, run, measure, settings)
+        values, details = _VALUES[measure](settings, size, rate, generator)
         if measure == "landscape" and finished:
             disk.write_arrays(path.with_suffix(".npz"), _landscape(settings, size, generator))
         if measure == "time_epoch":
@@ -179,45 +178,45 @@ def _write_run(
             path = job_files.time_path(place, experiment, factors, measure)
         elif not finished:
             values, details = dict.fromkeys(values), {}
-        disk.write_json(
-            path, records.measure_record(measure, run, settings, status, values, **details)
-        )
-    for epoch in experiment.at_epochs:
-        reached = finished and epoch <= epochs
-        if "evaluate" in experiment.trainings.measures:
-            _write_early(results, run, epoch, size, seed, status, reached)
-        if "noise_scale" in experiment.trainings.measures:
-            settings = {**experiment.trainings.measures["noise_scale"], "epoch": epoch}
-            name = measure_settings.settings_name("noise_scale", settings)
-            values = _noise_at(epoch, np.random.default_rng([size, seed, epoch]))
-            values = values if reached else dict.fromkeys(values)
-            record = records.measure_record("noise_scale", run, settings, status, values)
-            disk.write_json(records.measure_path(results, run, "noise_scale", name), record)
+        record = records.measure_record(measure, run, settings, status, values, **details)
+        disk.write_json(path, record)
+    early = {"evaluate": _evaluated_at, "noise_scale": _noise_at}
+    for epoch, measure in itertools.product(experiment.at_epochs, early):
+        if measure in experiment.trainings.measures:
+            settings = {**experiment.trainings.measures[measure], "epoch": epoch}
+            values = early[measure](epoch, size, np.random.default_rng([size, seed, epoch]))
+            values = values if finished and epoch <= epochs else dict.fromkeys(values)
+            record = records.measure_record(measure, run, settings, status, values)
+            disk.write_json(_measure_path(results, run, measure, settings), record)
 
 
-def _write_early(
-    results: Path, run: str, epoch: int, size: int, seed: int, status: str, reached: bool
-) -> None:
-    """Writes what evaluate says of the weights after an epoch: worse after fewer updates."""
-    generator = np.random.default_rng([size, seed, epoch])
+def _measure_path(results: Path, run: str, measure: str, settings: dict[str, Any]) -> Path:
+    name = measure_settings.settings_name(measure, settings)
+    return records.measure_path(results, run, measure, name)
+
+
+def _evaluated_at(epoch: int, size: int, generator: Generator) -> dict[str, float]:
+    """Returns what evaluate says of the weights after an epoch: worse after fewer updates."""
     away = 1.2 * math.exp(-1.2 * epoch**0.5 * (16 / size) ** 0.2)
-    losses = {
-        split: (height + away) * math.exp(generator.normal(0, 0.05))
-        for split, height in (("train", 0.01), ("validation", 0.07), ("test", 0.075))
-    }
-    values: dict[str, float | None] = {f"{split}_loss": loss for split, loss in losses.items()}
+    heights = {"train": 0.01, "validation": 0.07, "test": 0.075}
+    return _of_losses(
+        {
+            split: (height + away) * math.exp(generator.normal(0, 0.05))
+            for split, height in heights.items()
+        }
+    )
+
+
+def _of_losses(losses: dict[str, float]) -> dict[str, float]:
+    """Returns the losses of splits and their accuracies, each counted on 360 examples."""
+    values = {f"{split}_loss": loss for split, loss in losses.items()}
     for split, loss in losses.items():
         values[f"{split}_accuracy"] = round(math.exp(-loss / 3) * 360) / 360
-    settings = {**MEASURES["evaluate"], "epoch": epoch}
-    path = records.measure_path(
-        results, run, "evaluate", measure_settings.settings_name("evaluate", settings)
-    )
-    values = values if reached else dict.fromkeys(values)
-    disk.write_json(path, records.measure_record("evaluate", run, settings, status, values))
+    return values
 
 
 def _history(
-    size: int, rate: float, epochs: int, generator: np.random.Generator, diverges: bool
+    size: int, rate: float, epochs: int, generator: Generator, diverges: bool
 ) -> list[dict[str, Any]]:
     speed = 0.25 * (16 / size) ** 0.45 * (rate / 0.05) ** 0.5
     rows = []
@@ -249,46 +248,40 @@ def _moved(size: int, rate: float) -> float:
     return 4.2 * 0.82 ** math.log2(size / 16) * (rate / 0.05) ** 0.4
 
 
-def _values(
-    measure: str,
-    settings: dict[str, Any],
-    size: int,
-    rate: float,
-    generator: np.random.Generator,
-) -> tuple[dict[str, float], dict[str, Any]]:
+# Of each measure: its values and what else its record holds, by its settings, the batch size and
+# the learning rate.
+def _evaluate(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
     doublings = math.log2(size / 16)
-    if measure == "evaluate":
-        train, test = 0.01 * 1.35**doublings, 0.075 * 1.15**doublings
-        train, test = (x * math.exp(generator.normal(0, 0.1)) for x in (train, test))
-        validation = (0.9 * test + 0.1 * train) * math.exp(generator.normal(0, 0.05))
-        losses = {"train": train, "validation": validation, "test": test}
-        values = {f"{split}_loss": loss for split, loss in losses.items()}
-        values |= {
-            f"{split}_accuracy": round(math.exp(-loss / 3) * 360) / 360
-            for split, loss in losses.items()
-        }
-        return values | {
-            "generalisation_gap": test - train,
-            "generalisation_gap_accuracy": values["train_accuracy"] - values["test_accuracy"],
-            "generalisation_gap_ratio": test / train,
-        }, {}
-    if measure == "weight_distance":
-        moved = _moved(size, rate) * math.exp(generator.normal(0, 0.03))
-        shares = np.array([0.3, 0.5, 0.75, 0.32])
-        rows = {
-            layer: {"distance": moved * share, "relative": moved * share / 3}
-            for layer, share in zip(LAYERS, shares.tolist(), strict=True)
-        }
-        return {"weight_distance": moved, "weight_distance_relative": moved / 6}, {"layers": rows}
-    if measure == "sharpness":
-        values = {}
-        for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
-            scale = (12.0 if space == "full" else 0.4) * (epsilon / 1e-3) ** 1.6
-            value = scale * 2.1**doublings * math.exp(generator.normal(0, 0.3))
-            values[f"sharpness_{space}_{parameters.number_text(epsilon)}"] = value
-        return values, {}
-    if measure in _MORE:
-        return _MORE[measure](settings, size, rate, generator)
+    train, test = 0.01 * 1.35**doublings, 0.075 * 1.15**doublings
+    train, test = (x * math.exp(generator.normal(0, 0.1)) for x in (train, test))
+    validation = (0.9 * test + 0.1 * train) * math.exp(generator.normal(0, 0.05))
+    values = _of_losses({"train": train, "validation": validation, "test": test})
+    return values | {
+        "generalisation_gap": test - train,
+        "generalisation_gap_accuracy": values["train_accuracy"] - values["test_accuracy"],
+        "generalisation_gap_ratio": test / train,
+    }, {}
+
+
+def _weight_distance(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
+    moved = _moved(size, rate) * math.exp(generator.normal(0, 0.03))
+    rows = {
+        layer: {"distance": moved * share, "relative": moved * share / 3}
+        for layer, share in zip(LAYERS, (0.3, 0.5, 0.75, 0.32), strict=True)
+    }
+    return {"weight_distance": moved, "weight_distance_relative": moved / 6}, {"layers": rows}
+
+
+def _sharpness(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
+    values = {}
+    for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
+        scale = (12.0 if space == "full" else 0.4) * (epsilon / 1e-3) ** 1.6
+        value = scale * 2.1 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.3))
+        values[f"sharpness_{space}_{parameters.number_text(epsilon)}"] = value
+    return values, {}
+
+
+def _time_epoch(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
     seconds = 0.09 + 3.2 / size
     return {
         "seconds_per_epoch": seconds,
@@ -298,9 +291,7 @@ def _values(
     }, {}
 
 
-def _displacement(
-    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
-) -> tuple[dict[str, float], dict[str, Any]]:
+def _displacement(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
     """As if each size took straighter ways than the one below it."""
     steps = 40 * math.ceil(1149 / size)
     straightness = min(0.3 * 1.2 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.05)), 1)
@@ -316,17 +307,15 @@ def _displacement(
         "path_length": norms.sum(),
         "straightness": straightness,
     }
-    logs = {"updates": steps, "mean_update": norms.mean(), "straightness": straightness}
-    logs = {"distance": distance, **logs}
+    logs = {"distance": distance, "updates": steps, "mean_update": norms.mean()}
+    logs["straightness"] = straightness
     return values, {
         "logs": {name: math.log(value) for name, value in logs.items()},
         "histogram": {"edges": edges, "counts": np.histogram(norms, edges)[0]},
     }
 
 
-def _alignment(
-    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
-) -> tuple[dict[str, float], dict[str, Any]]:
+def _alignment(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
     values, places = {}, []
     for place, epoch, cosine in (("start", 0, 0.12), ("middle", 20, 0.05), ("end", 40, 0.01)):
         cosine = cosine * (1 + math.log2(size / 16) / 8) * math.exp(generator.normal(0, 0.1))
@@ -346,7 +335,7 @@ def _alignment(
     return values, {"places": places}
 
 
-def _noise_at(epoch: int, generator: np.random.Generator) -> dict[str, float | None]:
+def _noise_at(epoch: int, size: int, generator: Generator) -> dict[str, float | None]:
     """Noise that outgrows the gradient; after 40 epochs the gradient is below its own error."""
     variance = 40 * math.exp(generator.normal(0, 0.05))
     norm_squared = 2 * math.exp(-epoch / 6) + generator.normal(0, 0.02)
@@ -359,16 +348,12 @@ def _noise_at(epoch: int, generator: np.random.Generator) -> dict[str, float | N
     }
 
 
-def _noise_scale(
-    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    start = {f"{name}_start": value for name, value in _noise_at(0, generator).items()}
-    return start | _noise_at(40, generator), {"micro_batch": 1}
+def _noise_scale(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
+    start = {f"{name}_start": value for name, value in _noise_at(0, size, generator).items()}
+    return start | _noise_at(40, size, generator), {"micro_batch": 1}
 
 
-def _hessian(
-    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
-) -> tuple[dict[str, float], dict[str, Any]]:
+def _hessian(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
     top = 20 * 1.4 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
     return {
         "hessian_top_eigenvalue": top,
@@ -378,25 +363,24 @@ def _hessian(
     }, {}
 
 
-def _sam_sharpness(
-    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
-) -> tuple[dict[str, float], dict[str, Any]]:
+def _sam_sharpness(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
     scale = 0.02 * 1.3 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
     return {
         f"sam_sharpness_{parameters.number_text(rho)}": scale * rho for rho in settings["rhos"]
     }, {}
 
 
-def _rise(
-    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
-) -> tuple[dict[str, float], dict[str, Any]]:
-    return {"landscape_rise": 0.3 * (size / 16) ** 0.2 * math.exp(generator.normal(0, 0.1))}, {
-        "surfaces": [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}],
-        "lines": [0, 1],
-    }
+def _rise(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
+    rise = 0.3 * (size / 16) ** 0.2 * math.exp(generator.normal(0, 0.1))
+    surfaces = [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}]
+    return {"landscape_rise": rise}, {"surfaces": surfaces, "lines": [0, 1]}
 
 
-_MORE = {
+_VALUES = {
+    "evaluate": _evaluate,
+    "weight_distance": _weight_distance,
+    "sharpness": _sharpness,
+    "time_epoch": _time_epoch,
     "displacement": _displacement,
     "gradient_alignment": _alignment,
     "hessian": _hessian,
@@ -406,9 +390,7 @@ _MORE = {
 }
 
 
-def _landscape(
-    settings: dict[str, Any], size: int, generator: np.random.Generator
-) -> dict[str, np.ndarray]:
+def _landscape(settings: dict[str, Any], size: int, generator: Generator) -> dict[str, np.ndarray]:
     """Bowls, a little steeper for larger batches; tilted, so that rows differ from columns."""
     axis = np.linspace(-settings["span"], settings["span"], settings["points"])
     steep = 2.0 * (size / 16) ** 0.2
@@ -425,9 +407,8 @@ def _write_line(
     results: Path, experiment: Experiment, small: str, large: str, failed: dict[str, str]
 ) -> None:
     settings = experiment.trainings.measures["line"]
-    path = records.pair_path(
-        results, small, large, "line", measure_settings.settings_name("line", settings)
-    )
+    name = measure_settings.settings_name("line", settings)
+    path = records.pair_path(results, small, large, "line", name)
     states = [failed.get(run, records.FINISHED) for run in (small, large)]
     if records.MISSING in states:
         return
@@ -453,27 +434,25 @@ def answer(
 ) -> outcome_answers.Answer:
     """Returns an answer with a verdict, whatever its numbers say."""
     nothing = intervals.Interval(math.nan, math.nan, math.nan, 6)
-    return outcome_answers.Answer(
-        **{
-            "experiment": "gap",
-            "outcome": outcomes.Outcome(column, label, "", direction, ""),
-            "series": "",
-            "held": "",
-            "smallest": outcome_answers.End(16, nothing._replace(mean=0.5)),
-            "largest": outcome_answers.End(256, nothing._replace(mean=0.9)),
-            "slope": intervals.Interval(*slope, 6),
-            "change": nothing._replace(mean=slope[0]),
-            "seeds": 6,
-            "pairs": 6,
-            "batch_sizes": [16, 256],
-            "test": None,
-            "p": 0.1,
-            "p_holm": 0.2,
-            "p_against_holm": 0.9,
-            "seeds_needed": 6,
-            "ran_out": {},
-            "verdict": verdict,
-            "note": "",
-            **rest,
-        }
+    found = outcome_answers.Answer(
+        experiment="gap",
+        outcome=outcomes.Outcome(column, label, "", direction, ""),
+        series="",
+        held="",
+        smallest=outcome_answers.End(16, nothing._replace(mean=0.5)),
+        largest=outcome_answers.End(256, nothing._replace(mean=0.9)),
+        slope=intervals.Interval(*slope, 6),
+        change=nothing._replace(mean=slope[0]),
+        seeds=6,
+        pairs=6,
+        batch_sizes=[16, 256],
+        test=None,
+        p=0.1,
+        p_holm=0.2,
+        p_against_holm=0.9,
+        seeds_needed=6,
+        ran_out={},
+        verdict=verdict,
+        note="",
     )
+    return replace(found, **rest)

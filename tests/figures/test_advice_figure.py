@@ -1,7 +1,6 @@
 """The figure of the advice: what its rows are, and what it shows."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pandas
 import pytest
@@ -21,10 +20,8 @@ def select(*given):
         advice_tables.SeriesAdvice({"optimizer": name}, advice.advise(each))
         for name, each in zip(names, given, strict=False)
     ]
-    tables = SimpleNamespace(
-        advice=advice_tables.summary(series), advice_sizes=advice_tables.sizes(series)
-    )
-    return FIGURE.select(tables)
+    made = {"advice": advice_tables.summary(series), "advice_sizes": advice_tables.sizes(series)}
+    return FIGURE.select(figures.Tables(**made))
 
 
 def full():
@@ -44,11 +41,8 @@ def test_a_row_for_every_limit_and_the_range():
     last = frame.iloc[-1]
     assert (last["low"], last["high"]) == (32, 128)
     seconds = frame[frame["row"] == "seconds"].set_index("batch_size")["verdict"]
-    assert seconds.to_dict() == {
-        16: "beyond",
-        **dict.fromkeys((32, 64, 128), "within"),
-        256: "beyond",
-    }
+    within = dict.fromkeys((32, 64, 128), "within")
+    assert seconds.to_dict() == {16: "beyond", **within, 256: "beyond"}
     assert FIGURE.found(frame) == "Recommended: 32 to 128."
 
 
@@ -111,13 +105,12 @@ def test_a_panel_for_every_series_and_none_recommended():
     assert FIGURE.found(frame) == "Recommended: SGD: 32 to 128; Adam: none of 5 batch sizes."
 
 
-def test_it_says_why_there_is_nothing():
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [("finished", "fewer than three batch sizes"), ("diverged", "no finished run")],
+)
+def test_it_says_why_there_is_nothing(status, words):
     empty = {"advice": advice_tables.summary([]), "advice_sizes": advice_tables.sizes([])}
-    for status, words in (
-        ("finished", "fewer than three batch sizes"),
-        ("diverged", "no finished run"),
-    ):
-        runs = pandas.DataFrame({"status": [status]})
-        frame = FIGURE.select(SimpleNamespace(runs=runs, **empty))
-        assert words in texts(FIGURE.draw(frame))
-        assert FIGURE.found(frame) == ""
+    frame = FIGURE.select(figures.Tables(runs=pandas.DataFrame({"status": [status]}), **empty))
+    assert words in texts(FIGURE.draw(frame))
+    assert FIGURE.found(frame) == ""

@@ -25,6 +25,7 @@ def frame(devices=("gpu",), spread=0.01, seeds=3, **more):
             "seed": seed,
             "status": "finished",
             "at_epoch": epoch,
+            **dict.fromkeys(accuracy_by_epochs._COLUMNS, 0.5),
             "test_accuracy": ACCURACY[epoch] - size / 1e4 + (seed - 1) / 1e3,
             "test_examples": 10000,
             "train_seconds": epoch * SECONDS[device][size],
@@ -37,11 +38,7 @@ def frame(devices=("gpu",), spread=0.01, seeds=3, **more):
         for seed in range(seeds)
         for epoch in EPOCHS
     ]
-    made = pandas.DataFrame(rows)
-    columns = [
-        f"{split}_{name}" for split in ("train", "validation") for name in ("loss", "accuracy")
-    ]
-    return made.assign(**dict.fromkeys([*columns, "test_loss"], 0.5))
+    return pandas.DataFrame(rows)
 
 
 def draw(name, made, rendered=False):
@@ -51,9 +48,13 @@ def draw(name, made, rendered=False):
     return drawing
 
 
-def seeds(axes):
-    """The lines of small points, one for each number of epochs."""
-    return [line for line in axes.lines if line.get_alpha() == 0.45]
+def counts(axes):
+    """How many small points there are, for each number of epochs."""
+    return [len(line.get_ydata()) for line in axes.lines if line.get_alpha() == 0.45]
+
+
+def ends(bar):
+    return [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
 
 
 def legend(drawing):
@@ -71,9 +72,8 @@ def test_accuracies_are_means_with_intervals_and_a_point_for_every_seed():
         by_size = made[made["at_epoch"] == epoch].groupby("batch_size")["test_accuracy"]
         expected = [intervals.t_interval(values) for _, values in by_size]
         assert bar.lines[0].get_ydata() == pytest.approx([found.mean for found in expected])
-        segments = [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
-        assert segments == [pytest.approx([found.low, found.high]) for found in expected]
-    assert [len(line.get_ydata()) for line in seeds(axes)] == [len(SIZES) * 3] * len(EPOCHS)
+        assert ends(bar) == [pytest.approx([found.low, found.high]) for found in expected]
+    assert counts(axes) == [len(SIZES) * 3] * len(EPOCHS)
     assert axes.get_ylabel() == "test accuracy (%)"
 
 
@@ -103,7 +103,7 @@ def test_what_a_training_did_not_reach_is_no_point_and_counts_as_a_seed():
     text = "after 5 epochs was 98.0 % at batch size 100 and 95.0 % at 400 (3 of 3 and 2 of 3 seeds)"
     assert text in accuracy_by_epochs.found(made)
     axes = draw("accuracy_by_epochs", made).axes[0]
-    assert [len(line.get_ydata()) for line in seeds(axes)] == [9, 9, 8]
+    assert counts(axes) == [9, 9, 8]
 
 
 def test_times_are_epochs_times_the_timed_epoch_and_its_quartiles():
@@ -114,8 +114,7 @@ def test_times_are_epochs_times_the_timed_epoch_and_its_quartiles():
     for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
         seconds = [epoch * SECONDS["gpu"][size] for size in SIZES]
         assert bar.lines[0].get_ydata() == pytest.approx(seconds)
-        segments = [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
-        assert segments == [pytest.approx([0.9 * value, 1.1 * value]) for value in seconds]
+        assert ends(bar) == [pytest.approx([0.9 * value, 1.1 * value]) for value in seconds]
     reference = axes.lines[0]
     assert reference.get_ydata()[0] == 4.0 and reference.get_linestyle() == ":"
     assert axes.get_ylabel() == "training time (s)"
@@ -153,8 +152,8 @@ def test_several_timing_jobs_have_their_own_quartiles():
     for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
         seconds = np.array([epoch * SECONDS["gpu"][size] for size in SIZES])
         assert bar.lines[0].get_ydata() == pytest.approx(1.2 * seconds)
-        ends = [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
-        assert pytest.approx(np.array([1.1 * seconds, 1.3 * seconds])) == np.array(ends).T
+        expected = np.array([1.1 * seconds, 1.3 * seconds])
+        assert pytest.approx(expected) == np.array(ends(bar)).T
 
 
 def test_one_panel_per_device_on_one_scale():
@@ -202,18 +201,12 @@ def test_lines_differ_by_more_than_their_colour_and_get_lighter():
 def test_tables_are_joined_by_machine_and_run():
     """Two machines ran the same run: each has its own quartiles."""
     run = {"run": "a", "batch_size": 16, "seed": 0, "status": "finished", "device": "cpu"}
-    runs = pandas.DataFrame(
-        [
-            {
-                **run,
-                "machine": machine,
-                "seconds_per_epoch_q1": low,
-                "seconds_per_epoch_q3": low + 1,
-            }
-            for machine, low in (("desktop", 1.0), ("cluster", 3.0))
-        ]
-        + [{**run, "run": "b", "seed": 1, "status": "missing", "machine": "desktop"}]
-    )
+    rows = [
+        {**run, "machine": machine, "seconds_per_epoch_q1": low, "seconds_per_epoch_q3": low + 1}
+        for machine, low in (("desktop", 1.0), ("cluster", 3.0))
+    ]
+    rows.append({**run, "run": "b", "seed": 1, "status": "missing", "machine": "desktop"})
+    runs = pandas.DataFrame(rows)
     times = [
         {**run, "machine": machine, "at_epoch": epoch, "train_seconds": epoch * seconds}
         for machine, seconds in (("desktop", 1.5), ("cluster", 3.5))

@@ -19,10 +19,8 @@ def test_the_ratio_of_epoch_distances_is_paired_by_seed(two_rates):
     assert right.get_title("left") == "Ratio, 16 over 256"
     rows = frame[(frame["learning_rate"] == 0.05) & (frame["status"] == "finished")]
     rows = rows[rows["epoch"] == 1]
-    small, large = (
-        rows[rows["batch_size"] == size].set_index("seed")["epoch_distance"] for size in (16, 256)
-    )
-    ratios = (small / large).dropna()
+    distances = rows.pivot(index="seed", columns="batch_size", values="epoch_distance")
+    ratios = (distances[16] / distances[256]).dropna()
     assert len(ratios) == 5  # the sixth ran out of memory
     mean = next(line for line in right.lines if line.get_linewidth() == 1.5)
     assert mean.get_ydata()[0] == pytest.approx(np.exp(np.log(ratios).mean()))
@@ -139,9 +137,8 @@ def test_a_bin_that_a_run_does_not_list_holds_none_of_its_updates():
 
 
 def test_one_epoch_is_a_point_above_a_whole_number(tmp_path):
-    folder = tables_of(
-        tmp_path, synthetic.grid([16, 64], [0, 1], epochs=1), only=["runs", "history"]
-    )
+    runs = synthetic.grid([16, 64], [0, 1], epochs=1)
+    folder = tables_of(tmp_path, runs, only=["runs", "history"])
     drawing, _ = drawing_of("loss_curves", folder)
     for axes in drawing.axes:
         assert axes.get_xlim() == (0.5, 1.5) and list(axes.get_xticks()) == [1.0]

@@ -3,11 +3,13 @@
 import json
 import xml.etree.ElementTree as ElementTree
 
+import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
 from test_marks import OF_SERIES
 
+import made_figures
 import synthetic
 from batchscope import figures
 from batchscope.analysis import run_series
@@ -15,31 +17,23 @@ from batchscope.figures import critical_batch_size
 from batchscope.figures.drawing import canvas
 from drawing import texts
 from made_figures import NAMES, RATES, tables_of
-from made_figures import two_rates as write_two_rates
 
 pytestmark = pytest.mark.slow
 # Figures whose first panel is against batch size.
 AGAINST_BATCH_SIZE = (
-    "best_losses",
-    "accuracy",
-    "accuracy_by_epochs",
-    "generalisation_gap",
-    "time",
-    "training_time",
-    "weight_distance",
-    "weight_distance_by_layer",
-    "displacement",
-    "sharpness",
-    "sam_sharpness",
-    "hessian",
+    *("best_losses", "accuracy", "accuracy_by_epochs", "generalisation_gap", "time"),
+    *("training_time", "weight_distance", "weight_distance_by_layer", "displacement"),
+    *("sharpness", "sam_sharpness", "hessian"),
 )
 TO_TARGET = ("critical_batch_size", "fastest_batch_size")
+# Whose rows are of series, named one by one.
+OF_LIMITS = ("batch_size_limits", "advice", "verdict_matrix")
 
 
 @pytest.fixture(scope="module")
 def two_rates(tmp_path_factory):
     """Every table of `made_figures.two_rates`."""
-    return write_two_rates(tmp_path_factory.mktemp("two_rates"))
+    return made_figures.two_rates(tmp_path_factory.mktemp("two_rates"))
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +44,18 @@ def drawn(two_rates, tmp_path_factory):
     return folder
 
 
-def test_the_files_of_every_figure(drawn):
-    expected = {f"{name}{suffix}" for name in NAMES for suffix in figures.SUFFIXES}
-    assert {path.name for path in drawn.iterdir()} == expected | {figures.LISTING}
-    listing = json.loads((drawn / figures.LISTING).read_text())
+@pytest.fixture(scope="module")
+def listing(drawn):
+    return json.loads((drawn / figures.LISTING).read_text())
+
+
+def test_the_files_of_every_figure(drawn, listing):
+    assert {path.name for path in drawn.iterdir()} == set(figures.files(NAMES))
     assert [entry["name"] for entry in listing] == NAMES
     assert all(entry["title"] and entry["caption"] for entry in listing)
 
 
-def test_what_was_found_is_a_sentence_or_two_with_numbers(drawn):
-    listing = json.loads((drawn / figures.LISTING).read_text())
+def test_what_was_found_is_a_sentence_or_two_with_numbers(listing):
     for entry in listing:
         assert entry["found"].endswith("."), entry["name"]
         assert any(character.isdigit() for character in entry["found"])
@@ -96,8 +92,6 @@ def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
 
 
 def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
-    import matplotlib
-
     figure = figures.FIGURES["best_losses"]
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
         drawing = figure.draw(figure.select(figures.read(two_rates)))
@@ -107,10 +101,9 @@ def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
 
 def test_every_run_stands_in_every_csv(drawn):
     for name in NAMES:
-        # Of pairs, the run at the start stands for both; of surfaces, few are shown; limits and
-        # what was taken to a target are of series, as verdicts and advice.
-        of_series = ("batch_size_limits", "advice", "verdict_matrix", *TO_TARGET)
-        if name in ("line", "landscape", *of_series):
+        # Of pairs, the run at the start stands for both; of surfaces, few are shown; what was
+        # taken to a target is of series.
+        if name in ("line", "landscape", *OF_LIMITS, *TO_TARGET):
             continue
         frame = run_series.read(drawn / f"{name}.csv")
         assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
@@ -122,8 +115,7 @@ def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
         drawing = figures.FIGURES[name].draw(run_series.read(drawn / f"{name}.csv"))
         for axes in drawing.axes:
             assert axes.get_title("left") or axes.get_label() == "<colorbar>"
-        # Whose rows are named one by one.
-        if name not in ("batch_size_limits", "advice", "verdict_matrix"):
+        if name not in OF_LIMITS:
             assert any(axes.get_ylabel() for axes in drawing.axes)
         if name in AGAINST_BATCH_SIZE:
             drawing.draw_without_rendering()

@@ -16,29 +16,35 @@ from drawing import texts
 from made_figures import NAMES, RATES, drawing_of, frame_of, tables_of
 
 
+def runs_of(folder, runs):
+    return figures.read(tables_of(folder, runs, only=["runs"])).runs
+
+
+def drawing_of_runs(name, runs):
+    figure = figures.FIGURES[name]
+    return figure.draw(figure.select(figures.Tables(runs=runs)))
+
+
 def test_points_means_and_intervals(two_rates):
-    figure = figures.FIGURES["weight_distance"]
-    frame = figure.select(figures.read(two_rates))
-    axes = figure.draw(frame).axes[0]
+    drawing, frame = drawing_of("weight_distance", two_rates)
+    axes = drawing.axes[0]
     chosen = frame[(frame["learning_rate"] == 0.05) & (frame["status"] == "finished")]
     points, mean = axes.lines[0], axes.containers[0]
     assert len(points.get_xdata()) == len(chosen)
     at_32 = intervals.t_interval(chosen.loc[chosen["batch_size"] == 32, "weight_distance"])
     assert mean.lines[0].get_ydata()[1] == pytest.approx(at_32.mean)
-    (low, high) = mean.lines[2][0].get_segments()[1][:, 1]
-    assert (low, high) == pytest.approx((at_32.low, at_32.high))
+    assert mean.lines[2][0].get_segments()[1][:, 1] == pytest.approx([at_32.low, at_32.high])
 
 
 def test_failures_are_marked(two_rates):
-    figure = figures.FIGURES["accuracy"]
-    found = texts(figure.draw(figure.select(figures.read(two_rates))))
+    drawing, _ = drawing_of("accuracy", two_rates)
+    found = texts(drawing)
     assert {"2 div.\n1 mem.", "2 miss."} <= found
     assert any("Of 60 runs: 2 diverged (div.), 1 out of memory" in text for text in found)
 
 
 def test_what_missed_its_target_loss_is_marked_and_in_no_mean(two_rates):
-    figure = figures.FIGURES["weight_distance"]
-    frame = figure.select(figures.read(two_rates))
+    figure, frame = frame_of("weight_distance", two_rates)
     chosen = (frame["learning_rate"] == 0.05) & (frame["batch_size"] == 32)
     frame.loc[frame.index[chosen][0], "status"] = "off_target"
     drawing = figure.draw(frame)
@@ -50,9 +56,8 @@ def test_what_missed_its_target_loss_is_marked_and_in_no_mean(two_rates):
 
 
 def test_the_binomial_error_is_drawn(two_rates):
-    figure = figures.FIGURES["accuracy"]
-    frame = figure.select(figures.read(two_rates))
-    axes = figure.draw(frame).axes[2]
+    drawing, frame = drawing_of("accuracy", two_rates)
+    axes = drawing.axes[2]
     rows = frame[(frame["batch_size"] == 16) & (frame["learning_rate"] == 0.05)]
     mean = rows["test_accuracy"].mean()
     half = intervals.binomial_half_width(mean, 360)
@@ -63,15 +68,13 @@ def test_the_binomial_error_is_drawn(two_rates):
 
 
 def test_a_legend_only_where_there_is_something_to_distinguish(two_rates, tmp_path):
-    figure = figures.FIGURES["best_losses"]
-    drawing = figure.draw(figure.select(figures.read(two_rates)))
+    drawing, _ = drawing_of("best_losses", two_rates)
     (legend,) = drawing.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "learning rate 0.05",
-        "learning rate 0.1",
-    ]
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels == ["learning rate 0.05", "learning rate 0.1"]
     folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={}, only=["runs"])
-    assert figure.draw(figure.select(figures.read(folder))).legends == []
+    drawing, _ = drawing_of("best_losses", folder)
+    assert drawing.legends == []
 
 
 @pytest.mark.parametrize("name", ["best_losses", "learning_rate"])
@@ -91,11 +94,8 @@ def test_no_interval_of_a_logarithmic_axis_ends_below_zero(name):
     linear = frame.assign(best_train_loss=1.0 + frame["best_train_loss"] / 100)
     linear = linear.assign(best_validation_loss=linear["best_train_loss"])
     axes = figures.FIGURES[name].draw(linear).axes[0]
-    (low, mean, high) = (
-        axes.containers[0].lines[2][0].get_segments()[0][0, 1],
-        axes.containers[0].lines[0].get_ydata()[0],
-        axes.containers[0].lines[2][0].get_segments()[0][1, 1],
-    )
+    bars = axes.containers[0].lines
+    mean, (low, high) = bars[0].get_ydata()[0], bars[2][0].get_segments()[0][:, 1]
     assert axes.get_yscale() == "linear" and high - mean == pytest.approx(mean - low)
 
 
@@ -112,10 +112,9 @@ def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
 
 
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
-    figure = figures.FIGURES["weight_distance"]
     folder = tables_of(tmp_path, synthetic.grid(seeds=[0]), only=["runs"])
-    axes = figure.draw(figure.select(figures.read(folder))).axes[0]
-    for segment in axes.containers[0].lines[2][0].get_segments():
+    drawing, _ = drawing_of("weight_distance", folder)
+    for segment in drawing.axes[0].containers[0].lines[2][0].get_segments():
         assert segment[0, 1] == segment[1, 1]
 
 
@@ -133,8 +132,8 @@ def test_the_parts_of_the_distance_add_up(two_rates):
 
 
 def test_alignment_stands_beside_independent_directions(two_rates):
-    figure, frame = frame_of("gradient_alignment", two_rates)
-    axes = figure.draw(frame).axes[0]
+    drawing, frame = drawing_of("gradient_alignment", two_rates)
+    axes = drawing.axes[0]
     assert axes.get_title("left") == "Batch size 16, learning rate 0.05"
     assert axes.get_xscale() == axes.get_yscale() == "log"
     # Each place beside its own, in its colour.
@@ -173,8 +172,7 @@ def test_figures_follow_from_measures():
     untimed = figures.available([], batch_sizes=3)
     assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
     assert "critical_batch_size" not in figures.available([], batch_sizes=2)
-    assert "batch_size_limits" not in figures.available(synthetic.MEASURES)
-    assert "progress" not in figures.available(synthetic.MEASURES)
+    assert not {"batch_size_limits", "progress"} & {*figures.available(synthetic.MEASURES)}
     assert "progress" in figures.available([], evaluated=True)
     assert "verdict_matrix" not in figures.available([], batch_sizes=2)
     assert "verdict_matrix" in figures.available([], batch_sizes=3)
@@ -228,10 +226,8 @@ def test_two_processes_draw_the_figures_of_one(two_rates, tmp_path):
     names = ["loss_curves", "accuracy", "generalisation_gap"]
     for processes in (1, 2):
         figures.write(two_rates, names, tmp_path / str(processes), processes)
-    of_one, of_two = (
-        {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
-        for folder in ("1", "2")
-    )
+    folders = (tmp_path / "1", tmp_path / "2")
+    of_one, of_two = ({one.name: one.read_bytes() for one in each.iterdir()} for each in folders)
     assert set(of_one) == set(figures.files(names)) and of_one == of_two
 
 
@@ -241,8 +237,8 @@ def test_an_unknown_figure_is_refused(two_rates, tmp_path):
 
 
 def test_captions_are_plain_enough_for_both_reports():
-    for name in figures.FIGURES:
-        caption = figures.FIGURES[name].entry.caption
+    for figure in figures.FIGURES.values():
+        caption = figure.entry.caption
         assert caption.endswith(".") and not set(caption) & set("`{}<>|*_")
 
 
@@ -259,17 +255,13 @@ def test_the_styles_differ_in_grey():
 
 
 def test_series_and_what_follows_from_the_batch_size(tmp_path):
-    runs = [
-        run
-        for size, rate in ((32, 0.01), (64, 0.02), (128, 0.04))
-        for run in synthetic.grid([size], [0, 1], learning_rate=rate)
-    ]
-    frame = run_series.read(tables_of(tmp_path, runs, only=["runs"]) / "runs.csv")
+    cases = [{"batch_size": 32 * 2**at, "learning_rate": 0.01 * 2**at} for at in range(3)]
+    folder = tables_of(tmp_path, synthetic.grid([0], [0, 1], cases), only=["runs"])
+    frame = run_series.read(folder / "runs.csv")
     assert run_series.varying(frame) == ["learning_rate"]
     assert run_series.series_factors(frame) == []
     assert run_series.coupled_factors(frame) == {"learning_rate": [0.01, 0.02, 0.04]}
-    figure = figures.FIGURES["best_losses"]
-    drawing = figure.draw(figure.select(figures.read(tmp_path / "tables")))
+    drawing, _ = drawing_of("best_losses", folder)
     assert "Changes with the batch size: learning rate 0.01, 0.02, 0.04." in texts(drawing)
 
 
@@ -306,20 +298,16 @@ def test_labelled_batch_sizes(sizes, shown):
 
 def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
     """Two seeds far apart: their t-intervals reach below 0 and above 100 %."""
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]), only=["runs"])
-    tables = figures.read(folder)
-    runs = tables.runs.assign(test_accuracy=[0.2, 0.9] * 2, weight_distance=[1.0, 3.0] * 2)
-    tables = figures.Tables(runs=runs)
+    runs = runs_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    runs = runs.assign(test_accuracy=[0.2, 0.9] * 2, weight_distance=[1.0, 3.0] * 2)
     for name, least, largest in (("accuracy", 0, 1), ("weight_distance", 0, math.inf)):
-        figure = figures.FIGURES[name]
-        drawing = figure.draw(figure.select(tables))
+        drawing = drawing_of_runs(name, runs)
         for axes in drawing.axes:
             bottom, top = axes.get_ylim()
             assert least - 0.03 <= bottom < top <= largest + 0.04
         assert "An interval is cut" in drawing.get_supxlabel()
     signed = runs.assign(generalisation_gap=[-1.0, 3.0] * 2)
-    figure = figures.FIGURES["generalisation_gap"]
-    axes = figure.draw(figure.select(figures.Tables(runs=signed))).axes[0]
+    axes = drawing_of_runs("generalisation_gap", signed).axes[0]
     assert axes.get_ylim()[0] < -1
 
 
@@ -357,11 +345,9 @@ def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
 
 @pytest.mark.slow
 def test_a_title_wider_than_its_panel_is_broken(tmp_path):
-    folder = tables_of(
-        tmp_path, synthetic.grid([16, 64], [0], cases=RATES), only=["runs", "history"]
-    )
-    figure, frame = frame_of("loss_curves", folder)
-    drawing = figure.draw(frame)
+    runs = synthetic.grid([16, 64], [0], cases=RATES)
+    folder = tables_of(tmp_path, runs, only=["runs", "history"])
+    drawing, _ = drawing_of("loss_curves", folder)
     for axes in drawing.axes:
         long_title = f"{axes.get_title('left')}, with all that goes with this learning rate, told"
         axes.set_title(long_title, loc="left")
@@ -373,13 +359,11 @@ def test_a_title_wider_than_its_panel_is_broken(tmp_path):
 
 
 def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]), only=["runs"])
-    tables = figures.read(folder)
-    columns = [name for name in tables.runs if name.startswith("sharpness_")]
+    runs = runs_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    columns = [name for name in runs if name.startswith("sharpness_")]
     values = {name: [1.0, 2.0, 3.0, 4.0] for name in columns}
     values[columns[0]] = [1.0, 2.0, 30.0, 40.0]
-    figure = figures.FIGURES["sharpness"]
-    drawing = figure.draw(figure.select(figures.Tables(runs=tables.runs.assign(**values))))
+    drawing = drawing_of_runs("sharpness", runs.assign(**values))
     assert {axes.get_yscale() for axes in drawing.axes} == {"log"}
     for axes in drawing.axes[1:]:
         assert axes.get_ylim()[0] > 0.2
@@ -387,14 +371,12 @@ def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):
 
 def test_intervals_of_panels_made_logarithmic_are_of_logarithms_and_whole(tmp_path):
     """One panel spans little: it is logarithmic for its neighbour's sake, and so is its bar."""
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1, 2]), only=["runs"])
-    tables = figures.read(folder)
-    columns = [name for name in tables.runs if name.startswith("sharpness_")]
+    runs = runs_of(tmp_path, synthetic.grid([16, 64], [0, 1, 2]))
+    columns = [name for name in runs if name.startswith("sharpness_")]
     values = {name: [1.0, 2.0, 1.1, 3.0, 4.0, 3.5] for name in columns}
     values[columns[0]] = [1.0, 2.0, 3.0, 30.0, 40.0, 30.0]
-    figure = figures.FIGURES["sharpness"]
-    runs = tables.runs.sort_values(["batch_size", "seed"]).assign(**values)
-    drawing = figure.draw(figure.select(figures.Tables(runs=runs)))
+    runs = runs.sort_values(["batch_size", "seed"]).assign(**values)
+    drawing = drawing_of_runs("sharpness", runs)
     bars = drawing.axes[1].containers[0][2][0].get_segments()
     (_, low), (_, high) = bars[0]
     expected = intervals.t_interval([1.0, 2.0, 1.1], logarithmic=True)

@@ -49,12 +49,7 @@ def test_the_best_rate_is_chosen_on_validation_and_reported_on_test():
     drawing, frame = drawn("best_learning_rate", Tables(table))
     chosen = frame[frame["chosen"]]
     rates = chosen.groupby("batch_size")["learning_rate"].unique()
-    assert {size: list(found) for size, found in rates.items()} == {
-        32: [0.02],
-        64: [0.04],
-        128: [0.08],
-        256: [0.08],
-    }
+    assert rates.map(list).to_dict() == {32: [0.02], 64: [0.04], 128: [0.08], 256: [0.08]}
     at_32 = chosen.loc[chosen["batch_size"] == 32, "test_accuracy"]
     means = drawing.axes[2].containers[0].lines[0].get_ydata()
     assert means[0] == pytest.approx(at_32.mean())

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas
 import pytest
+from matplotlib.text import Text
 
 import synthetic
 from batchscope import figures
@@ -21,12 +22,11 @@ def noise_lines(drawing, size):
     lines = drawing.axes[0].lines
     colour = next(line.get_color() for line in lines if list(line.get_ydata()) == [size, size])
     marks = [line for line in lines if line.get_color() == colour and line.get_marker() != "None"]
-    marks = [line for line in marks if line.get_markersize() > 3]
-    hollow = [line for line in marks if line.get_markerfacecolor() == "white"]
-    return tuple(
-        [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in found]
-        for found in ([line for line in marks if line not in hollow], hollow)
-    )
+    full, hollow = [], []
+    for line in (one for one in marks if one.get_markersize() > 3):
+        found = hollow if line.get_markerfacecolor() == "white" else full
+        found.append((float(line.get_xdata()[0]), float(line.get_ydata()[0])))
+    return full, hollow
 
 
 def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
@@ -57,8 +57,8 @@ def test_the_noise_scale_of_one_seed_may_not_be_resolved(tmp_path):
     drawing = figure.draw(frame)
     negative = frame[frame["gradient_norm_squared"] < 0]
     assert len(negative) and negative["gradient_noise_scale"].isna().all()
-    words = [text for text in drawing.findobj(match=lambda one: hasattr(one, "get_text"))]
-    assert sum(one.get_text() == "not resolved" for one in words) == len(negative)
+    words = [one.get_text() for one in drawing.findobj(Text)]
+    assert words.count("not resolved") == len(negative)
     for size in negative["batch_size"]:
         full, hollow = noise_lines(drawing, size)
         assert 40 not in dict(full) and not hollow

@@ -16,25 +16,19 @@ FIGURE = figures.FIGURES["progress"]
 
 def made_up(status="finished", timed=True, stated=np.nan):
     """2 batch sizes and 2 seeds: losses halve with every row, those of the small one faster."""
-    rows = []
-    for size, count in ((10, 6), (40, 4)):
-        for seed in (0, 1):
-            for row in range(1, count + 1):
-                examples = 80 * row
-                failed = size == 40 and seed == 1
-                rows.append(
-                    {
-                        "batch_size": size,
-                        "seed": seed,
-                        "status": status if failed else "finished",
-                        "updates": examples // size,
-                        "examples": examples,
-                        "seconds": examples / (100 if size == 10 else 400) if timed else np.nan,
-                        "validation_loss": 8.0 * 2.0**-row,
-                        "stated_target": stated,
-                    }
-                )
-    return pandas.DataFrame(rows)
+    counts = {10: 6, 40: 4}
+    rows = [(size, seed, row) for size in counts for seed in (0, 1) for row in range(counts[size])]
+    frame = pandas.DataFrame(rows, columns=["batch_size", "seed", "row"])
+    failed = (frame["batch_size"] == 40) & (frame["seed"] == 1)
+    examples = 80 * (1 + frame.pop("row"))
+    return frame.assign(
+        status=np.where(failed, status, "finished"),
+        updates=examples // frame["batch_size"],
+        examples=examples,
+        seconds=examples / frame["batch_size"].map({10: 100, 40: 400}) if timed else np.nan,
+        validation_loss=8.0 * 2.0 ** -(examples / 80),
+        stated_target=stated,
+    )
 
 
 def test_what_was_found_by_hand():
@@ -71,12 +65,8 @@ def test_the_target_is_what_every_run_reached():
     dotted = [line for line in drawing.axes[0].lines if line.get_xdata()[0] == 0]
     assert [line.get_ydata()[0] for line in dotted] == [0.5]
     assert "Dotted: 0.5, the lowest loss that every run reached." in "\n".join(texts(drawing))
-    for axes in drawing.axes:
-        assert axes.get_xscale() == "log" and axes.get_xlabel() in (
-            "updates",
-            "examples",
-            "time (s)",
-        )
+    assert {axes.get_xscale() for axes in drawing.axes} == {"log"}
+    assert [axes.get_xlabel() for axes in drawing.axes] == ["updates", "examples", "time (s)"]
 
 
 def test_a_target_that_is_stated_is_the_one_that_is_drawn(tmp_path):

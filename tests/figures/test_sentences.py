@@ -64,13 +64,8 @@ def test_series_are_described_by_their_contrast_over_paired_seeds():
 
 
 def test_a_ratio_is_paired_by_seed():
-    frame = pandas.DataFrame(
-        [
-            {"batch_size": size, "seed": seed, "status": "finished", "sharpness_full_0.001": value}
-            for size, values in ((32, (1.0, 2.0, 4.0)), (256, (2.0, 4.0, 8.0)))
-            for seed, value in enumerate(values)
-        ]
-    )
+    runs = {"batch_size": [32] * 3 + [256] * 3, "seed": [0, 1, 2] * 2, "status": "finished"}
+    frame = pandas.DataFrame({**runs, "sharpness_full_0.001": [1.0, 2.0, 4.0, 2.0, 4.0, 8.0]})
     for few in (frame[frame["seed"] == 0], frame[frame["batch_size"] == 32]):
         assert "factor" not in words.sentence(few, "sharpness_full_0.001", "Mean sharpness")
     found = figures.FIGURES["sharpness"].found(frame)
@@ -79,9 +74,8 @@ def test_a_ratio_is_paired_by_seed():
         "(3 of 3 seeds), a factor of 2 (geometric mean of 3 pairs, "
         "95 % interval 2 to 2)."
     )
-    both = figures.FIGURES["sharpness"].found(
-        frame.assign(**{"sharpness_subspace_0.001": 10 - frame["sharpness_full_0.001"]})
-    )
+    frame["sharpness_subspace_0.001"] = 10 - frame["sharpness_full_0.001"]
+    both = figures.FIGURES["sharpness"].found(frame)
     assert both.startswith(found.removesuffix(".") + "; mean sharpness in a random subspace (")
     assert both.endswith(").") and ". " not in both.replace("0. ", "")
 
@@ -174,10 +168,8 @@ def test_seeds_at_different_rates_have_wider_intervals():
 def test_a_rate_at_which_a_run_failed_is_not_the_best():
     losses = {8: {0.1: (1.0, 1.0, float("nan")), 0.2: (3, 3, 3)}}
     frame = _tuned("test_loss", losses)
-    for failed in (
-        frame,
-        frame.fillna(0.1).assign(status=["finished"] * 2 + ["diverged"] + ["finished"] * 3),
-    ):
+    status = frame["status"].mask(frame["test_loss"].isna(), "diverged")
+    for failed in (frame, frame.fillna(0.1).assign(status=status)):
         text = words.sentence(failed, "test_loss", "Mean test loss")
         assert "was 3 at batch size 8 (rate 0.2) (3 of 3 seeds)" in text
 

@@ -1,7 +1,6 @@
 """Critical and fastest batch size: what the figures show of trainings made by hand."""
 
 import dataclasses
-import io
 import math
 
 import numpy as np
@@ -11,11 +10,11 @@ import pytest
 import made_trainings
 from batchscope import figures
 from batchscope.analysis import critical_batch_size as fits
-from batchscope.analysis import ratio_intervals, run_series, to_target_tables
+from batchscope.analysis import ratio_intervals, to_target_tables
 from batchscope.analysis.updates_to_target import Target
 from batchscope.figures import critical_batch_size
 from batchscope.figures.drawing import canvas, to_target
-from drawing import texts
+from drawing import note, reread, texts
 from made_trainings import EXACT, SIZES
 
 CRITICAL = figures.FIGURES["critical_batch_size"]
@@ -24,13 +23,11 @@ TO = [Target("validation_loss", 0.2)]
 
 
 def tables(targets=TO, noise=(), **made):
-    """Returns the tables of an experiment.
+    """Returns the tables of an experiment, made of `made_trainings.tables`.
 
     Args:
-        targets: What to reach.
         noise: Mean of the squared gradient at the end, where a noise scale of 40 / that is
             measured in every run.
-        made: See `made_trainings.tables`.
     """
     return written(*made_trainings.tables(**made), targets, noise)
 
@@ -44,9 +41,8 @@ def written(trajectories, runs, targets=TO, noise=()):
         runs = runs.assign(gradient_variance=40.0 - jitter, gradient_norm_squared=square + jitter)
     scalings = to_target_tables.of_study(trajectories, runs, targets)
     constant = to_target_tables.constants(runs)
-    empty = pandas.DataFrame()
     return figures.Tables(
-        *(runs, *[empty] * 6),
+        runs=runs,
         critical_batch_size=to_target_tables.fits(scalings, constant),
         to_target=to_target_tables.trainings(scalings, constant),
     )
@@ -122,13 +118,12 @@ def test_open_ends_are_stated_and_drawn_as_arrows(end, words):
 
 
 def test_the_noise_scale_stands_beside_it():
-    frame = CRITICAL.select(tables(noise=[0.05]))
+    made = tables(noise=[0.05])
+    frame, runs = CRITICAL.select(made), made.runs
     row = frame.iloc[0]
-    runs = tables(noise=[0.05]).runs
     own = runs[(runs["batch_size"] == 32) & (runs["learning_rate"] == 0.2)]
-    start = ratio_intervals.fieller(
-        own["gradient_variance_start"], own["gradient_norm_squared_start"]
-    )
+    parts = (own[f"gradient_{name}_start"] for name in ("variance", "norm_squared"))
+    start = ratio_intervals.fieller(*parts)
     assert row["noise_batch_size"] == 32  # next to 40
     assert row["noise_scale_start"] == pytest.approx(start.ratio)
     assert row["noise_scale_start_high"] == pytest.approx(start.high)
@@ -138,9 +133,8 @@ def test_the_noise_scale_stands_beside_it():
     assert " at the start and at least " in found
     drawing = CRITICAL.draw(frame)
     assert {"noise scale, start", "noise scale, end"} <= texts(drawing)
-    (mark,) = [
-        line for line in coloured(drawing.axes[0], canvas.COLOURS[3]) if line.get_marker() == "o"
-    ]
+    noise = coloured(drawing.axes[0], canvas.COLOURS[3])
+    (mark,) = [line for line in noise if line.get_marker() == "o"]
     assert mark.get_xdata()[0] == pytest.approx(math.log2(start.ratio))
     assert "noise" not in CRITICAL.found(CRITICAL.select(tables()))
 
@@ -179,15 +173,12 @@ def test_an_interval_that_is_open_is_said_to_be():
 def test_batch_sizes_whose_seeds_are_at_different_rates_are_reported():
     trajectories, runs = made_trainings.slow_seed()
     trajectories["seconds"] *= 1 + 0.01 * np.cos(trajectories["seed"] * trajectories["batch_size"])
-    made = trajectories, runs
-    drawing = FASTEST.draw(FASTEST.select(written(*made)))
-    (note,) = (text for text in texts(drawing) if "Rates are chosen" in text)
-    assert "At 16 these are different ones, and intervals are wider for it." in " ".join(
-        note.split()
-    )
-    assert "At 16" not in " ".join(texts(FASTEST.draw(FASTEST.select(tables()))))
+    made = written(trajectories, runs)
+    wider = "At 16 these are different ones, and intervals are wider for it."
+    assert wider in note(FASTEST.draw(FASTEST.select(made)))
+    assert "At 16" not in note(FASTEST.draw(FASTEST.select(tables())))
     # Updates choose alike there.
-    assert "At 16" not in " ".join(texts(CRITICAL.draw(CRITICAL.select(written(*made)))))
+    assert "At 16" not in note(CRITICAL.draw(CRITICAL.select(made)))
 
 
 def test_a_figure_reports_the_edges_of_the_rates_that_its_own_axis_chooses():
@@ -196,8 +187,7 @@ def test_a_figure_reports_the_edges_of_the_rates_that_its_own_axis_chooses():
     found = FASTEST.found(FASTEST.select(made))
     assert "At batch size 16 the chosen learning rate lies on the edge of those tried" in found
     assert "with it fewer seconds" in found
-    notes = " ".join(" ".join(texts(FASTEST.draw(FASTEST.select(made)))).split())
-    assert "0.4 at 16 (edge)" in notes
+    assert "0.4 at 16 (edge)" in note(FASTEST.draw(FASTEST.select(made)))
     assert "edge" not in CRITICAL.found(CRITICAL.select(made))
     assert "edge" not in " ".join(texts(CRITICAL.draw(CRITICAL.select(made)))).lower()
 
@@ -234,27 +224,18 @@ def test_without_timing_jobs_there_are_no_seconds():
 @pytest.mark.slow
 def test_a_figure_is_drawn_from_its_csv_alone(figure):
     frame = figure.select(tables(targets=(), noise=[0.05]))
-    read = run_series.read(io.StringIO(frame.to_csv(index=False)))
+    read = reread(frame)
     drawn = [canvas.svg_and_png(figure.draw(one), "")[0] for one in (frame, read)]
     assert drawn[0] == drawn[1]
     assert figure.found(frame) == figure.found(read)
 
 
 def test_of_many_series_each_has_one_target():
-    parts = [
-        made_trainings.tables(rates=(0.2,), optimizer=name) for name in ("sgd", "adam", "rmsprop")
-    ]
-    trajectories = pandas.concat(
-        [one.assign(run=one["run"] + str(i)) for i, (one, _) in enumerate(parts)]
-    )
-    runs = pandas.concat([one.assign(run=one["run"] + str(i)) for i, (_, one) in enumerate(parts)])
-    scalings = to_target_tables.of_study(trajectories, runs)
-    constant = to_target_tables.constants(runs)
-    made = figures.Tables(
-        *(runs, *[pandas.DataFrame()] * 6),
-        critical_batch_size=to_target_tables.fits(scalings, constant),
-        to_target=to_target_tables.trainings(scalings, constant),
-    )
+    parts = []
+    for name in ("sgd", "adam", "rmsprop"):
+        found = made_trainings.tables(rates=(0.2,), optimizer=name)
+        parts.append([one.assign(run=one["run"] + name) for one in found])
+    made = written(*map(pandas.concat, zip(*parts, strict=True)), targets=())
     assert len(made.critical_batch_size) == 9
     drawing = CRITICAL.draw(CRITICAL.select(made))
     titles = [axes.get_title("left") for axes in drawing.axes]

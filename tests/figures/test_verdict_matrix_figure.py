@@ -1,14 +1,14 @@
 """The matrix of verdicts: its cells, its words at the right, what it says in a sentence."""
 
-import dataclasses
-
+import numpy as np
 import pandas
 import pytest
+from matplotlib.colors import to_rgb
 
 from batchscope import figures, wording
 from batchscope.catalogue import decision_columns
 from batchscope.figures.verdict_matrix import _LOOKS
-from drawing import texts
+from drawing import note, texts
 
 FIGURE = figures.FIGURES["verdict_matrix"]
 SIZES = (16, 32, 64)
@@ -51,8 +51,7 @@ def frame_of(rows):
     table = pandas.DataFrame(rows)
     numbers = [name for name in table if name.startswith("difference")]
     table[numbers] = table[numbers].astype(float)
-    empty = {field.name: pandas.DataFrame() for field in dataclasses.fields(figures.Tables)}
-    return FIGURE.select(figures.Tables(**{**empty, "budgets": table}))
+    return FIGURE.select(figures.Tables(budgets=table))
 
 
 CROSSING = [
@@ -108,14 +107,13 @@ def test_a_loss_that_still_fell_is_marked_and_explained():
     given[2]["still_falling"] = 1
     found = texts(FIGURE.draw(frame_of(given)))
     assert sum("\N{DOUBLE DAGGER}" in text for text in found) == 2  # the cell and the note
-    note = "\N{DOUBLE DAGGER} The validation loss still fell when most trainings ended."
-    assert any(note in text for text in found)
+    words = "\N{DOUBLE DAGGER} The validation loss still fell when most trainings ended."
+    assert any(words in text for text in found)
 
 
 def test_what_failed_is_counted():
-    given = row(
-        "target", "updates", ["within", "within", "failed"], differences=(0.0, 0.1, float("nan"))
-    )
+    differences = (0.0, 0.1, float("nan"))
+    given = row("target", "updates", ["within", "within", "failed"], differences=differences)
     given[2]["reached"] = 4
     assert "4 of 6\ngot there" in texts(FIGURE.draw(frame_of(given)))
     given[2]["reached"] = float("nan")  # its first evaluation comes later
@@ -125,10 +123,8 @@ def test_what_failed_is_counted():
 def test_validation_data_are_named():
     given = row("epochs", "validation_loss", ["within"] * 3, "smaller")
     frame = frame_of(given)
-    assert any(
-        text.startswith("Margins:") and "along a training are of validation data." in text
-        for text in texts(FIGURE.draw(frame))
-    )
+    said = note(FIGURE.draw(frame))
+    assert said.startswith("Margins:") and "along a training are of validation data." in said
     sentence = "At equal epochs (40) smaller is better on validation data."
     assert FIGURE.found(frame) == sentence
 
@@ -161,12 +157,8 @@ def test_the_sentence_states_every_budget():
 
 
 def test_one_matrix_per_series():
-    given = [
-        {**one, "optimizer": name}
-        for name in ("sgd", "adam", "rmsprop", "adagrad")
-        for one in CROSSING
-    ]
-    frame = frame_of(given)
+    names = ("sgd", "adam", "rmsprop", "adagrad")
+    frame = frame_of([{**one, "optimizer": name} for name in names for one in CROSSING])
     drawing = FIGURE.draw(frame)
     shown = [axes.get_title("left") for axes in drawing.axes]
     assert shown == ["SGD", "Adam", "RMSprop", "Adagrad"]
@@ -201,13 +193,7 @@ def test_many_batch_sizes_leave_room_for_less(count, lines):
 
 def test_colours_differ_in_grey():
     """The luminance of the fills of cells that could be mistaken, and a hatch beside it."""
-    from matplotlib.colors import to_rgb
-
-    grey = {
-        name: sum(
-            w * c for w, c in zip((0.299, 0.587, 0.114), to_rgb(look["facecolor"]), strict=True)
-        )
-        for name, look in _LOOKS.items()
-    }
+    weights = (0.299, 0.587, 0.114)
+    grey = {name: np.dot(weights, to_rgb(look["facecolor"])) for name, look in _LOOKS.items()}
     assert grey["not_resolved"] - grey["within"] > 0.1
     assert grey["within"] - grey["beyond"] > 0.05 and "hatch" in _LOOKS["beyond"]

@@ -20,7 +20,7 @@ import functools
 import importlib
 import json
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,11 +43,7 @@ LOGARITHMIC = "logarithmic axis: "  # in the words of a figure, before what such
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure, as it is drawn.
-
-    Attributes:
-        entry: What the catalogue says of it.
-    """
+    """A figure of the catalogue, as it is drawn."""
 
     entry: entries.Figure
 
@@ -77,34 +73,26 @@ class Figure:
         return against_batch_size.Columns(self.entry.columns)
 
 
-def _empty() -> pandas.DataFrame:
-    import pandas
+class Tables:
+    """The tidy tables of one experiment, one {name}.csv each; empty where not given.
 
-    return pandas.DataFrame()
+    Those in a folder are read when they are asked for: a figure waits for no other than it shows.
+    """
 
-
-Tables = make_dataclass(
-    "Tables",
-    [(name, "pandas.DataFrame", field(default_factory=_empty)) for name in table_entries.TABLES],
-    frozen=True,
-)
-Tables.__doc__ = "The tidy tables of one experiment, one {name}.csv each; empty where not given."
-
-
-class _Stored(Tables):
-    """The tables in a folder: a figure waits for no other than those that it shows."""
-
-    def __init__(self, folder: Path) -> None:
-        self.__dict__["_folder"] = folder
+    def __init__(self, folder: Path | None = None, **given: pandas.DataFrame) -> None:
+        vars(self).update(given, _folder=folder)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
         """Reads a table, once."""
+        import pandas
+
         from batchscope.analysis import run_series
 
         if name not in table_entries.TABLES:
             raise AttributeError(name)
-        self.__dict__[name] = run_series.read(self._folder / f"{name}.csv")
-        return self.__dict__[name]
+        path = self._folder and self._folder / f"{name}.csv"
+        vars(self)[name] = run_series.read(path) if path else pandas.DataFrame()
+        return vars(self)[name]
 
 
 FIGURES: dict[str, Figure] = {name: Figure(entry) for name, entry in figure_entries.FIGURES.items()}
@@ -157,41 +145,26 @@ def drawn(experiment: Experiment) -> list[str]:
     """
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
     if experiment.own.path and not experiment.figures:
-        own, margins = experiment.own, experiment.trainings.margins
-        return available(
-            (),
-            varied,
-            (),
-            margins,
-            evaluated=own.evaluated,
-            batch_sizes=len(experiment.vary["batch_size"]),
-            timed="seconds" in own.columns,
-            falling=own.falling,
-            own=own.columns,
-        )
+        own, sizes = experiment.own, len(experiment.vary["batch_size"])
+        known = {"evaluated": own.evaluated, "falling": own.falling, "own": own.columns}
+        known |= {"batch_sizes": sizes, "timed": "seconds" in own.columns}
+        return available((), varied, (), experiment.trainings.margins, **known)
     measured = {**experiment.trainings.measures, **experiment.times.timings}
     runs = [run_names.parse_run(run) for run in experiment.trainings.runs]
     batch_sizes = len({run["batch_size"] for run in runs})
     timed = "time_epoch" in measured or bool(experiment.trainings.beside)
-    names = experiment.figures or available(
-        measured,
-        varied,
-        experiment.at_epochs,
-        experiment.trainings.margins,
-        evaluated=all(run["evaluate_every"] for run in runs),
-        batch_sizes=batch_sizes,
-        timed=timed,
-        falling=any(map(horizons.falling, runs)),
-    )
+    read = (measured, varied, experiment.at_epochs, experiment.trainings.margins)
+    known = {"batch_sizes": batch_sizes, "timed": timed}
+    known["evaluated"] = all(run["evaluate_every"] for run in runs)
+    known["falling"] = any(map(horizons.falling, runs))
+    names = experiment.figures or available(*read, **known)
     # One batch size makes as many updates in every epoch.
     axes = ("updates", *(["seconds"] if timed else [])) if batch_sizes > 1 else ()
-    return list(dict.fromkeys(over for name in names for over in (name, *_over(name, axes))))
-
-
-def _over(name: str, axes: Collection[str]) -> list[str]:
-    """Returns a figure over epochs as it is called over other axes; none of any other."""
-    variants = figure_entries.FIGURES[name].variants()
-    return [each.name for each in variants if each.along in axes]
+    found: list[str] = []
+    for name in names:
+        variants = figure_entries.FIGURES[name].variants()
+        found += [name, *(each.name for each in variants if each.along in axes)]
+    return list(dict.fromkeys(found))
 
 
 def files(names: Iterable[str]) -> list[str]:
@@ -201,7 +174,7 @@ def files(names: Iterable[str]) -> list[str]:
 
 def read(folder: Path | str) -> Tables:
     """Returns the tables of an experiment, each of which is read when it is asked for."""
-    return _Stored(Path(folder))
+    return Tables(Path(folder))
 
 
 def write(tables: Path | str, names: Iterable[str], folder: Path | str, processes: int = 1) -> None:
@@ -249,9 +222,9 @@ def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any]
     drawing = figure.draw(frame)
     texts = canvas.texts(drawing)
     svg, png = canvas.svg_and_png(drawing, entry.title)
-    frame.to_csv(folder / f"{entry.name}.csv", index=False, lineterminator="\n")
-    (folder / f"{entry.name}.png").write_bytes(png)
-    (folder / f"{entry.name}.svg").write_text(svg, encoding="utf-8")
+    frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    (folder / f"{name}.png").write_bytes(png)
+    (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
     return {
         "name": entry.name,
         "title": entry.title,

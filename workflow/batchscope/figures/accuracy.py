@@ -25,8 +25,6 @@ _PANELS = [
     Panel("validation_accuracy", "Validation", "accuracy (%)"),
     Panel("test_accuracy", "Test", "accuracy (%)"),
 ]
-
-
 _MOST_SHOWN = 8  # batch sizes in a sentence: the best may lie between the ends
 _NOTE = "Broad pale bars: 95 % binomial error of an accuracy counted on so many examples."
 
@@ -44,7 +42,11 @@ def select(tables: Tables) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure."""
     own, theirs = as_published.split(frame)
-    panels = [replace(panel, title=_title(own, panel)) for panel in _PANELS]
+    panels = []
+    for panel in _PANELS:
+        counts = own[_items(panel.column)].dropna().unique()
+        of = f" ({int(counts[0]):,}\N{NO-BREAK SPACE}examples)" if len(counts) == 1 else ""
+        panels.append(replace(panel, title=f"{panel.title}{of}"))
     if len(theirs):
         figure = _draw_beside(own, theirs, panels)
     else:
@@ -66,10 +68,10 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
     for axes in ours[1:]:
         axes.sharey(ours[0])
     groups, others = canvas.present(run_series.series(own)), as_published.series(theirs)
-    sizes = sorted({*own["batch_size"].tolist(), *theirs["batch_size"].tolist()})
+    ours_at, theirs_at = {*own["batch_size"]}, {*theirs["batch_size"]}
     # Without a size in common an axis of both would be mostly empty.
-    apart = not {*own["batch_size"]} & {*theirs["batch_size"]}
-    here, there = (sorted({*rows["batch_size"]}) if apart else sizes for rows in (own, theirs))
+    alike = ours_at | theirs_at if ours_at & theirs_at else set()
+    here, there = sorted(alike or ours_at), sorted(alike or theirs_at)
     extra = functools.partial(_binomial, sizes=here)
     panels = [*panels[:-1], replace(panels[-1], title=f"{panels[-1].title}, {as_published.HERE}")]
     handles: list[Any] = []
@@ -78,12 +80,9 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
         canvas.batch_size_axis(axes, here)
     against_batch_size.keep_possible(ours[0], own, [panel.column for panel in panels])
     looks = as_published.looks(groups, others)
-    column = _PANELS[-1].column
-    drawn = as_published.draw(last, np.log2, others, looks, column)
-    title = f"{_PANELS[-1].title}, {as_published.THERE}"
-    against_batch_size.finish(
-        last, Panel(column, title, panels[-1].label), there, np.concatenate(drawn), ()
-    )
+    panel = replace(_PANELS[-1], title=f"{_PANELS[-1].title}, {as_published.THERE}")
+    drawn = as_published.draw(last, np.log2, others, looks, panel.column)
+    against_batch_size.finish(last, panel, there, np.concatenate(drawn), ())
     canvas.lift_title(last, own)  # to the height of those beside it
     labels = [group.label for group in groups]
     entries = as_published.entries(list(zip(handles, labels, strict=True)), others, looks)
@@ -95,21 +94,12 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean accuracies on test and training data, by batch size."""
     own, _ = as_published.split(frame)
+    named = {"test_accuracy": "Mean test accuracy", "train_accuracy": "Mean training accuracy"}
     sentences = [
         words.sentence(own, column, what, wording.PERCENT, most=_MOST_SHOWN)
-        for column, what in (
-            ("test_accuracy", "Mean test accuracy"),
-            ("train_accuracy", "Mean training accuracy"),
-        )
+        for column, what in named.items()
     ]
-    return " ".join(text for text in sentences if text)
-
-
-def _title(frame: pandas.DataFrame, panel: Panel) -> str:
-    counts = frame[_items(panel.column)].dropna().unique()
-    if len(counts) != 1:
-        return panel.title
-    return f"{panel.title} ({int(counts[0]):,}\N{NO-BREAK SPACE}examples)"
+    return " ".join(filter(None, sentences))
 
 
 def _items(column: str) -> str:
@@ -125,27 +115,14 @@ def _binomial(
     sizes: Sequence[int] = (),
 ) -> None:
     own = group.frame["batch_size"].unique().tolist()
-    width = _bar_width(own, sizes or own, place.count)
+    doublings = np.log2(max(sizes or own) / min(sizes or own)) + 1
+    room = 72 * canvas.PANEL_WIDTH * canvas.spacing(own) / doublings
+    look = {"color": style["color"], "alpha": 0.2, "solid_capstyle": "butt", "zorder": 1}
+    look["linewidth"] = float(np.clip(0.5 * room / place.count, 1.0, 7.0))  # points
     rows = group.frame[group.frame["status"] == canvas.FINISHED]
     for size, chosen in rows.groupby("batch_size"):
         share, items = chosen[panel.column].mean(), chosen[_items(panel.column)].mean()
         half = float(intervals.binomial_half_width(share, items))
         if np.isfinite(half):
-            at = np.log2(size) + place.offset
             ends = value_ranges.cut(panel.column, share - half, share + half)
-            axes.plot(
-                [at] * 2,
-                ends,
-                color=style["color"],
-                alpha=0.2,
-                linewidth=width,
-                solid_capstyle="butt",
-                zorder=1,
-            )
-
-
-def _bar_width(batch_sizes: list[int], axis: Sequence[int], series: int) -> float:
-    """Returns the width of a bar in points: at most 7, less where bars stand close."""
-    doublings = np.log2(max(axis) / min(axis)) + 1
-    room = 72 * canvas.PANEL_WIDTH * canvas.spacing(batch_sizes) / doublings
-    return float(np.clip(0.5 * room / series, 1.0, 7.0))
+            axes.plot([np.log2(size) + place.offset] * 2, ends, **look)

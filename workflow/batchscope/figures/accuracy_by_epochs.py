@@ -14,11 +14,8 @@ from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, by_epochs, canvas, words
 from batchscope.figures.drawing.against_batch_size import Place
 
-_COLUMNS = [
-    f"{split}_{metric}"
-    for split in ("train", "validation", "test")
-    for metric in ("loss", "accuracy")
-]
+_SPLITS = ("train", "validation", "test")
+_COLUMNS = [f"{split}_{metric}" for split in _SPLITS for metric in ("loss", "accuracy")]
 _SHOWN, _ITEMS = "test_accuracy", "test_examples"
 
 
@@ -29,9 +26,9 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one panel per series."""
-    figure = by_epochs.draw(
-        frame, "Test accuracy", _draw_panel, _seed_note(frame), _binomial_note(frame)
-    )
+    means = "Lines: means over seeds, with 95 % t-intervals, cut at 0 and 100 %."
+    means = f"{means} Small points: every seed." if frame["seed"].nunique() > 1 else ""
+    figure = by_epochs.draw(frame, "Test accuracy", _draw_panel, means, _binomial_note(frame))
     finished = frame.loc[frame["status"] == canvas.FINISHED, _SHOWN].to_numpy(float)
     for axes in figure.axes:
         by_epochs.scale(axes, finished, np.empty(0))
@@ -45,22 +42,13 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean test accuracies after the fewest and the most epochs."""
-    sentences = [
-        words.sentence(
-            _after(frame, count),
-            _SHOWN,
-            f"Mean test accuracy after {by_epochs.words(count)}",
-            wording.PERCENT,
-        )
-        for count in _ends(frame)
-    ]
+    evaluated = frame[frame[_SHOWN].notna() & (frame["status"] == canvas.FINISHED)]
+    counts = by_epochs.counts(evaluated)
+    sentences = []
+    for count in dict.fromkeys([*counts[:1], *counts[-1:]]):
+        what = f"Mean test accuracy after {by_epochs.words(count)}"
+        sentences.append(words.sentence(_after(frame, count), _SHOWN, what, wording.PERCENT))
     return " ".join(filter(None, [*sentences, _binomial_note(frame) if any(sentences) else ""]))
-
-
-def _ends(frame: pandas.DataFrame) -> list[int]:
-    """Returns the fewest and the most epochs after which a run was evaluated."""
-    found = by_epochs.counts(frame[frame[_SHOWN].notna() & (frame["status"] == canvas.FINISHED)])
-    return list(dict.fromkeys((found[0], found[-1]))) if found else []
 
 
 def _after(frame: pandas.DataFrame, count: int) -> pandas.DataFrame:
@@ -77,13 +65,6 @@ def _draw_panel(axes: Axes, group: run_series.Series, styles: by_epochs.Styles) 
         place = Place(against_batch_size.dodge(index, len(styles), sizes), len(styles))
         rows = group.frame[group.frame["at_epoch"] == count]
         against_batch_size.draw_series(axes, rows, _SHOWN, {**style, **by_epochs.BARS}, place)
-
-
-def _seed_note(frame: pandas.DataFrame) -> str:
-    if frame["seed"].nunique() < 2:
-        return ""
-    means = "Lines: means over seeds, with 95 % t-intervals, cut at 0 and 100 %."
-    return f"{means} Small points: every seed."
 
 
 def _binomial_note(frame: pandas.DataFrame) -> str:

@@ -59,7 +59,6 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 
 def _entries(row: dict[str, Any], sizes: pandas.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yields what is drawn of one series."""
     if pandas.notna(row["max_batch_size"]):
         yield {"row": MEMORY, "label": "fits into memory", "high": row["max_batch_size"]}
     if pandas.notna(row["knee"]):
@@ -79,16 +78,13 @@ def _entries(row: dict[str, Any], sizes: pandas.DataFrame) -> Iterator[dict[str,
             label = f"{limit.replace('_', ' ')} within {amount(limit, float(each['margin']))}"
         entry = {"row": limit, "label": label, "verdict": each["verdict"]}
         yield {**entry, "batch_size": each["batch_size"]}
-    ends = {"low": row["smallest"], "high": row["largest"]}
-    known = pandas.notna(row["smallest"])
-    label = "recommended" if known else "no recommendation"
-    yield {"row": RANGE, "label": label, **(ends if known else {})}
+    label = "recommended" if pandas.notna(row["smallest"]) else "no recommendation"
+    yield {"row": RANGE, "label": label, "low": row["smallest"], "high": row["largest"]}
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one panel per series."""
-    entries = frame[frame["row"] != NOTHING]
-    series = run_series.series(entries.assign(seed=0)) if len(entries) else []
+    series = _series(frame)
     shown = series[:_MOST_SERIES]
     rows = [_rows(each.frame) for each in shown]
     heights = [max(len(each), 2) for each in rows]
@@ -109,36 +105,37 @@ def draw(frame: pandas.DataFrame) -> Figure:
     grid[-1].set_xlim(ends)
     for axes in grid[:-1]:
         axes.set_xlabel("")
-    handles, labels = _legend(frame)
-    canvas.legend(figure, handles, labels)
+    canvas.legend(figure, *_legend(frame))
+    note = "Time and outcome: one-sided paired t-tests at 5 % against every other batch size."
     rest = len(series) - len(shown)
-    more = f"And {wording.count(rest, 'series', 'series')} more in the table." if rest > 0 else ""
-    canvas.notes(figure, pandas.DataFrame({"status": []}), _note(frame), more)
+    more = f"And {wording.count(rest, 'series', 'series')} more in the table." if rest else ""
+    canvas.write(figure, note if (frame["row"] == SECONDS).any() else "", more)
     return figure
 
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the range of each series in a sentence; nothing without any series."""
-    rows = frame[frame["row"] != NOTHING]
-    if rows.empty:
-        return ""
     parts = []
-    for series in run_series.series(rows.assign(seed=0))[:_MOST_SERIES]:
+    for series in _series(frame)[:_MOST_SERIES]:
         row = series.frame[series.frame["row"] == RANGE].iloc[0]
-        name = f"{series.label}: " if series.label else ""
         if pandas.isna(row["low"]):
-            tried = wording.count(len(_tried(series.frame)), "batch size")
-            parts.append(f"{name}none of {tried}")
+            use = f"none of {wording.count(len(_tried(series.frame)), 'batch size')}"
         else:
-            parts.append(f"{name}{span(int(row['low']), int(row['high']))}")
-    return f"Recommended: {'; '.join(parts)}."
+            use = span(int(row["low"]), int(row["high"]))
+        parts.append(f"{series.label}: {use}" if series.label else use)
+    return f"Recommended: {'; '.join(parts)}." if parts else ""
+
+
+def _series(frame: pandas.DataFrame) -> list[run_series.Series]:
+    entries = frame[frame["row"] != NOTHING]
+    return run_series.series(entries.assign(seed=0)) if len(entries) else []
 
 
 def _rows(frame: pandas.DataFrame) -> list[str]:
     """Returns the rows of a series from below, as the axis counts them."""
-    there = dict.fromkeys(frame["row"])
+    there = list(dict.fromkeys(frame["row"]))
     outcomes = [row for row in there if row not in (*_ROWS, RANGE)]
-    return [row for row in (RANGE, *reversed(outcomes), *reversed(_ROWS)) if row in there]
+    return [row for row in (RANGE, *outcomes[::-1], *_ROWS[::-1]) if row in there]
 
 
 def _tried(frame: pandas.DataFrame) -> list[int]:
@@ -171,7 +168,9 @@ def _draw_series(
     for height, row in enumerate(rows):
         entries = frame[frame["row"] == row]
         if entries["verdict"].notna().any():
-            _draw_tested(axes, entries, height)
+            for entry in entries[entries["verdict"].isin(_VERDICTS)].to_dict("records"):
+                at = np.log2(float(entry["batch_size"]))
+                axes.plot(at, height, **verdict_marks.look(entry["verdict"]), zorder=3)
         elif row == RANGE:
             _draw_range(axes, entries.iloc[0], height)
         else:
@@ -180,13 +179,6 @@ def _draw_series(
     axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.grid(axis="y", visible=False)
-
-
-def _draw_tested(axes: Axes, entries: pandas.DataFrame, height: int) -> None:
-    for entry in entries.to_dict("records"):
-        if entry["verdict"] in _VERDICTS:
-            at = np.log2(float(entry["batch_size"]))
-            axes.plot(at, height, **verdict_marks.look(entry["verdict"]), zorder=3)
 
 
 def _draw_range(axes: Axes, entry: pandas.Series, height: int) -> None:
@@ -203,13 +195,12 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
     colour = _FITTED if entry["row"] in (CRITICAL, FASTEST) else _MACHINE
     if entry["row"] == MEMORY:
         at = float(np.log2(float(entry["high"])))
-        end = min(at, right)
-        axes.plot([left, end], [height] * 2, color=colour, linewidth=6, alpha=0.45, zorder=1)
-        text = wording.batch_size(float(entry["high"]))
+        ends = [left, min(at, right)]
+        axes.plot(ends, [height] * 2, color=colour, linewidth=6, alpha=0.45, zorder=1)
         if at > right:
             at = right - 0.06
             axes.plot(at, height, ">", color=colour, markersize=9, zorder=2)
-        _beside(axes, text, at, height, colour)
+        _beside(axes, wording.batch_size(float(entry["high"])), at, height, colour)
         return
     low, high = (
         np.log2(float(entry[end])) if pandas.notna(entry[end]) else other
@@ -217,22 +208,15 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
     )
     value = entry["batch_size"]
     if entry["row"] != KNEE and pandas.notna([entry["low"], entry["high"]]).any():
-        axes.plot(
-            np.clip([low, high], left, right),
-            [height] * 2,
-            color=colour,
-            linewidth=2.2,
-            alpha=0.7,
-            zorder=2,
-        )
-        for end, at, arrow in (("low", left, "<"), ("high", right, ">")):
+        ends = np.clip([low, high], left, right)
+        axes.plot(ends, [height] * 2, color=colour, linewidth=2.2, alpha=0.7, zorder=2)
+        for end, at, arrow in (("low", left + 0.1, "<"), ("high", right - 0.1, ">")):
             if pandas.isna(entry[end]):
-                axes.plot(at + (0.1 if arrow == "<" else -0.1), height, arrow, color=colour)
+                axes.plot(at, height, arrow, color=colour)
     if pandas.notna(value):
         at = float(np.log2(float(value)))
         if left <= at <= right:
-            mark = "|" if entry["row"] == KNEE else "D"
-            size = 14 if mark == "|" else 6
+            mark, size = ("|", 14) if entry["row"] == KNEE else ("D", 6)
             axes.plot(at, height, mark, color=colour, markersize=size, markeredgewidth=2, zorder=3)
         else:
             at, arrow = (left + 0.06, "<") if at < left else (right - 0.06, ">")
@@ -244,17 +228,9 @@ def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
     """Writes beside a mark: on its right, or on its left where the panel ends there."""
     left, right = axes.get_xlim()
     leftwards = at - left > _NEAR_END * (right - left)
-    axes.annotate(
-        text,
-        (at, height),
-        (-9 if leftwards else 8, 4),
-        textcoords="offset points",
-        ha="right" if leftwards else "left",
-        fontsize=8,
-        fontweight="bold",
-        color=colour,
-        zorder=4,
-    )
+    side, away = ("right", -9) if leftwards else ("left", 8)
+    look = {"fontsize": 8, "fontweight": "bold", "color": colour, "zorder": 4, "ha": side}
+    axes.annotate(text, (at, height), (away, 4), textcoords="offset points", **look)
 
 
 def _legend(frame: pandas.DataFrame) -> tuple[list[Any], list[str]]:
@@ -271,9 +247,3 @@ def _legend(frame: pandas.DataFrame) -> tuple[list[Any], list[str]]:
         handles.append(Patch(color=_RECOMMENDED, alpha=0.5))
         labels.append("recommended")
     return handles, labels
-
-
-def _note(frame: pandas.DataFrame) -> str:
-    if not (frame["row"] == SECONDS).any():
-        return ""
-    return "Time and outcome: one-sided paired t-tests at 5 % against every other batch size."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
-from batchscope.analysis.best_learning_rates import CHOSEN_ON, Choice, Exponent
+from batchscope.analysis.best_learning_rates import Choice, Exponent
 from batchscope.figures import Tables, learning_rate
 from batchscope.figures.drawing import against_batch_size, canvas, marks
 from batchscope.figures.drawing.against_batch_size import Panel
@@ -24,28 +25,21 @@ _PANELS = [
 ]
 _RULES = {1.0: "linear rule (k = 1)", 0.5: "square root rule (k = 1/2)"}
 _RULE_COLOUR = "#999999"
-_ARROWS = {
-    best_learning_rates.LOW: ("↓", -9),
-    best_learning_rates.HIGH: ("↑", 9),
-}  # and its offset in points
+# Each with its offset in points.
+_ARROWS = {best_learning_rates.LOW: ("↓", -9), best_learning_rates.HIGH: ("↑", 9)}
 _MOST_SERIES = 4  # described below the figure
 
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns factors, status, rates and losses of every run, and whether its rate is the best."""
-    runs = learning_rate.with_rates(tables.runs)
-    columns = [*learning_rate.rate_columns(runs), CHOSEN_ON]
-    frame = runs[[*columns, *(panel.column for panel in _PANELS)]].reset_index(drop=True)
+    frame = learning_rate.select(tables, *(panel.column for panel in _PANELS))
     chosen = pandas.Series(False, index=frame.index)
     for group in best_learning_rates.series(frame):
-        chosen |= _chosen(group.frame).reindex(frame.index, fill_value=False)
+        choices = best_learning_rates.choices(group.frame)
+        best = {choice.batch_size: choice.learning_rate for choice in choices}
+        at = group.frame["batch_size"].map(best) == group.frame["learning_rate"]
+        chosen |= at.reindex(frame.index, fill_value=False)
     return frame.assign(chosen=chosen)
-
-
-def _chosen(rows: pandas.DataFrame) -> pandas.Series:
-    """Returns which runs of a series have their batch size's best rate."""
-    best = {choice.batch_size: choice.learning_rate for choice in best_learning_rates.choices(rows)}
-    return rows["batch_size"].map(best) == rows["learning_rate"]
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -59,22 +53,25 @@ def draw(frame: pandas.DataFrame) -> Figure:
     tried = [rates.loc[group.frame.index] for group in groups]
     handles = _draw_rates(grid[0, 0], tried, best, sizes)
     canvas.lift_title(grid[0, 0], reported)
+    parts = [
+        replace(group, frame=group.frame[group.frame["chosen"].astype(bool)]) for group in groups
+    ]
     for axes, panel in zip(grid[0, 1:], _PANELS, strict=True):
-        parts = [
-            run_series.Series(
-                group.label, group.factors, group.frame[group.frame["chosen"].astype(bool)]
-            )
-            for group in groups
-        ]
-        _draw_reported(axes, reported, panel, parts, sizes)
+        if reported[panel.column].notna().any():
+            against_batch_size.draw_panel(axes, reported, panel, parts)
+        else:
+            canvas.empty(axes, "no test data" if len(reported) else "no finished run")
+            axes.set_title(panel.title)
+            axes.set_ylabel(panel.label)
+        canvas.batch_size_axis(axes, sizes)
     grid[0, 2].yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     labels = [group.label or "best rate" for group in groups]
-    rules = _rules(len(sizes))
+    rules = _RULES if len(sizes) > 1 else {}
     lines = [_rule_line(rule) for rule in rules]
     canvas.legend(figure, [*handles, *lines], [*labels, *rules.values()])
     notes = [learning_rate.NO_CHOICE]
     if best_learning_rates.several(frame):
-        notes = [*_exponent_notes(groups, best), *_edge_notes(groups, best)]
+        notes = _notes(groups, best)
     canvas.notes(figure, frame, *notes)
     return figure
 
@@ -90,55 +87,42 @@ def _found(group: run_series.Series, best: list[Choice]) -> str:
     parts = []
     for choice in best if len(best) < 2 else [best[0], best[-1]]:
         edge = f", the {choice.edge} tried," if choice.edge else ""
-        parts.append(
-            f"{wording.number(choice.rate)}{edge} at batch size {choice.batch_size}"
-            f"{_test(choice.rows(group.frame))}"
-        )
+        where = f"{edge} at batch size {choice.batch_size}{_test(choice.rows(group.frame))}"
+        parts.append(f"{wording.number(choice.rate)}{where}")
     of = f" ({group.label})" if group.label else ""
     text = f"Chosen on validation data, the best learning rate{of} was {wording.listed(parts)}"
-    fit = best_learning_rates.exponent(best)
-    if fit is None:
-        return text
-    return (
-        f"{text}. Fitted per seed, the rate goes as batch size to the power {exponent_words(fit)}"
-    )
+    if fit := best_learning_rates.exponent(best):
+        text += f". Fitted per seed, the rate goes as batch size to the power {_exponent(fit)}"
+    return text
 
 
 def _test(rows: pandas.DataFrame) -> str:
     """Returns what a rate gives on test data: ` (mean test accuracy 93.1 %, 3 seeds)`."""
-    for column, what, write in (
-        ("test_accuracy", "accuracy", wording.percent),
-        ("test_loss", "loss", wording.number),
-    ):
-        values = rows[column].astype(float).dropna()
+    for what, write in (("accuracy", wording.percent), ("loss", wording.number)):
+        values = rows[f"test_{what}"].astype(float).dropna()
         if len(values):
             count = wording.count(len(values), "seed")
             return f" (mean test {what} {write(values.mean())}, {count})"
     return ""
 
 
-def exponent_words(fit: Exponent) -> str:
+def _exponent(fit: Exponent) -> str:
     """Returns an exponent with its interval, its seeds, and what makes it a bound."""
-    value, low, high, n = fit.interval
-    bound = (
-        f"{fit.bound} "
-        if fit.bound in (best_learning_rates.AT_LEAST, best_learning_rates.AT_MOST)
-        else ""
-    )
-    parts, rounded = [], wording.estimate(value, low, high)
+    unbounded = fit.bound == best_learning_rates.UNBOUNDED
+    bound = f"{fit.bound} " if fit.bound and not unbounded else ""
+    mean, low, high, n = fit.interval
+    rounded, steps = wording.estimate(mean, low, high), f"±{wording.fixed(fit.resolution, 2)}"
     if rounded.low:
-        bounds = f"95 % interval {rounded.low} to {rounded.high}"
-        parts.append(f"{bounds} with the ±{wording.fixed(fit.resolution, 2)} of the grid's steps")
+        value, bounds = rounded.value, f"95 % interval {rounded.low} to {rounded.high}"
+        parts = [f"{bounds} with the {steps} of the grid's steps"]
     else:
-        parts.append(f"the grid's steps alone leave ±{wording.fixed(fit.resolution, 2)}")
+        value, parts = wording.fixed(mean, 2), [f"the grid's steps alone leave {steps}"]
     parts.append(wording.count(n, "seed"))
     if fit.on_edge:
         parts.append(f"{fit.on_edge} of {fit.points} best rates on an edge of the grid")
-    if fit.bound == best_learning_rates.UNBOUNDED:
+    if unbounded:
         parts.append("which leave it open both ways")
-    return (
-        f"{bound}{rounded.value if rounded.low else wording.fixed(value, 2)} ({', '.join(parts)})"
-    )
+    return f"{bound}{value} ({', '.join(parts)})"
 
 
 def _draw_rates(
@@ -147,27 +131,30 @@ def _draw_rates(
     """Draws best rates of seeds and means, fits and rules; returns a handle per series.
 
     Args:
-        axes: The panel.
         tried: The runs of each series, with their effective rates.
-        best: The best rates of each series.
-        sizes: All batch sizes.
     """
     handles = []
-    rates = sorted({rate for choices in best for choice in choices for rate in choice.rates})
-    _draw_rules(axes, [choice for choice in best[0] if choice.runs])
+    reached = [[choice for choice in choices if choice.runs] for choices in best]
+    room = against_batch_size.room(sizes) / len(best)
+    _draw_rules(axes, reached[0])
     for index, (rows, choices) in enumerate(zip(tried, best, strict=True)):
         style = canvas.line_style(index)
         offset = against_batch_size.dodge(index, len(best), sizes)
-        _draw_seeds(axes, rows, choices, style, offset, against_batch_size.room(sizes) / len(best))
-        _draw_fit(axes, [choice for choice in choices if choice.runs], style)
-        handles.append(_draw_choices(axes, choices, style, offset, max(4.0, 8.0 - len(best))))
-    if not any(choice.runs for choices in best for choice in choices):
-        canvas.empty(axes)
-    else:
+        _draw_seeds(axes, rows, choices, style, offset, room)
+        if fit := best_learning_rates.exponent(reached[index]):
+            ends = np.log2([reached[index][0].batch_size, reached[index][-1].batch_size])
+            look = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.5}
+            axes.plot(ends, np.log2(fit.factor) + fit.interval.mean * ends, zorder=3, **look)
+        _draw_choices(axes, reached[index], style, offset, max(4.0, 8.0 - len(best)))
+        handles.append(Line2D([], [], markersize=6, **style))
+    if any(reached):
+        rates = sorted({rate for choices in best for choice in choices for rate in choice.rates})
         learning_rate.rate_axis(axes, rates, "y")
         positions = np.log2(rates)
         margin = max(0.5, 0.12 * float(np.ptp(positions)))
         axes.set_ylim(positions.min() - margin, positions.max() + margin)
+    else:
+        canvas.empty(axes)
     canvas.batch_size_axis(axes, sizes)
     axes.set_title("Best learning rate")
     axes.set_ylabel("learning rate")
@@ -183,75 +170,32 @@ def _draw_seeds(
     room: float,
 ) -> None:
     """Draws the rate that each seed alone would have chosen, to the right of the mean's."""
+    look = {"marker": style["marker"], "color": style["color"], "alpha": 0.5, "markersize": 3}
+    look |= {"linestyle": "none", "markeredgewidth": 0, "zorder": 2}
     for choice in choices:
-        places = dict(
-            zip(choice.by_seed, np.linspace(0.16, 0.36, len(choice.by_seed)), strict=True)
-        )
-        chosen = rows["seed"].map(choice.by_seed) == rows["effective_learning_rate"]
+        seeds = choice.by_seed
+        places = dict(zip(seeds, np.linspace(0.16, 0.36, len(seeds)), strict=True))
+        chosen = rows["seed"].map(seeds) == rows["effective_learning_rate"]
         runs = rows[chosen & (rows["batch_size"] == choice.batch_size)]
-        (points,) = axes.plot(
-            np.log2(choice.batch_size) + offset + room * runs["seed"].map(places),
-            np.log2(runs["effective_learning_rate"]),
-            linestyle="none",
-            marker=style["marker"],
-            markersize=3,
-            color=style["color"],
-            alpha=0.5,
-            markeredgewidth=0,
-            zorder=2,
-        )
+        at = np.log2(choice.batch_size) + offset + room * runs["seed"].map(places)
+        (points,) = axes.plot(at, np.log2(runs["effective_learning_rate"]), **look)
         marks.points(points, runs, runs["effective_learning_rate"])
 
 
 def _draw_choices(
     axes: Axes, choices: list[Choice], style: dict[str, Any], offset: float, markersize: float
-) -> Line2D:
+) -> None:
     """Draws the rate with the lowest mean loss, hollow and with an arrow on an edge."""
+    colour = style["color"]
+    look = {"marker": style["marker"], "markersize": markersize, "markeredgecolor": colour}
+    words = {"ha": "center", "va": "center", "fontsize": 10, "color": colour, "zorder": 5}
     for choice in choices:
-        if not choice.runs:
-            continue
         at = (np.log2(choice.batch_size) + offset, np.log2(choice.rate))
-        axes.plot(
-            *at,
-            marker=style["marker"],
-            markersize=markersize,
-            markerfacecolor="white" if choice.edge in _ARROWS else style["color"],
-            markeredgecolor=style["color"],
-            markeredgewidth=1.3,
-            zorder=4,
-        )
+        fill = "white" if choice.edge in _ARROWS else colour
+        axes.plot(*at, markerfacecolor=fill, markeredgewidth=1.3, zorder=4, **look)
         if choice.edge in _ARROWS:
-            axes.annotate(
-                _ARROWS[choice.edge][0],
-                at,
-                (0, _ARROWS[choice.edge][1]),
-                textcoords="offset points",
-                ha="center",
-                va="center",
-                fontsize=10,
-                color=style["color"],
-                zorder=5,
-            )
-    return Line2D([], [], markersize=6, **style)
-
-
-def _draw_fit(axes: Axes, choices: list[Choice], style: dict[str, Any]) -> None:
-    fit = best_learning_rates.exponent(choices)
-    if fit is None:
-        return
-    ends = np.log2([choices[0].batch_size, choices[-1].batch_size])
-    axes.plot(
-        ends,
-        np.log2(fit.factor) + fit.interval.mean * ends,
-        color=style["color"],
-        linestyle=style["linestyle"],
-        linewidth=1.5,
-        zorder=3,
-    )
-
-
-def _rules(batch_sizes: int) -> dict[float, str]:
-    return _RULES if batch_sizes > 1 else {}
+            arrow, away = _ARROWS[choice.edge]
+            axes.annotate(arrow, at, (0, away), textcoords="offset points", **words)
 
 
 def _rule_line(rule: float) -> Line2D:
@@ -259,7 +203,6 @@ def _rule_line(rule: float) -> Line2D:
 
 
 def _draw_rules(axes: Axes, choices: list[Choice]) -> None:
-    """Draws the rules through the middle of the best rates."""
     if len(choices) < 2:
         return
     sizes = np.log2([choice.batch_size for choice in choices])
@@ -271,45 +214,19 @@ def _draw_rules(axes: Axes, choices: list[Choice]) -> None:
         axes.add_line(line)
 
 
-def _draw_reported(
-    axes: Axes,
-    reported: pandas.DataFrame,
-    panel: Panel,
-    groups: list[run_series.Series],
-    sizes: list[int],
-) -> None:
-    if reported.empty or not reported[panel.column].notna().any():
-        canvas.empty(axes, "no test data" if len(reported) else "no finished run")
-        axes.set_title(panel.title)
-        axes.set_ylabel(panel.label)
-    else:
-        against_batch_size.draw_panel(axes, reported, panel, groups)
-    canvas.batch_size_axis(axes, sizes)
-
-
-def _exponent_notes(groups: list[run_series.Series], best: list[list[Choice]]) -> list[str]:
-    notes = []
+def _notes(groups: list[run_series.Series], best: list[list[Choice]]) -> list[str]:
+    """Returns the exponents, then a warning for every series with a best rate on an edge."""
+    fits, edges = [], []
     for group, choices in zip(groups, best, strict=True):
-        fit = best_learning_rates.exponent(choices)
-        if fit is not None:
+        if fit := best_learning_rates.exponent(choices):
             of = f", {group.label}" if group.label else ""
-            notes.append(f"Fit of rate = c · (batch size)^k{of}: k = {exponent_words(fit)}.")
-    return notes[:_MOST_SERIES]
-
-
-def _edge_notes(groups: list[run_series.Series], best: list[list[Choice]]) -> list[str]:
-    """Returns a warning for every series with a best rate on the edge of its grid."""
-    notes = []
-    for group, choices in zip(groups, best, strict=True):
+            fits.append(f"Fit of rate = c · (batch size)^k{of}: k = {_exponent(fit)}.")
         at = [
             f"{choice.batch_size} ({choice.edge}, {wording.number(choice.rate)})"
             for choice in choices
             if choice.edge
         ]
         if at:
-            of = f" of {group.label}" if group.label else ""
-            notes.append(
-                f"On the edge of the grid{of} at batch size {', '.join(at)}: a better rate may "
-                "lie beyond."
-            )
-    return notes[:_MOST_SERIES]
+            where = f"{f' of {group.label}' if group.label else ''} at batch size {', '.join(at)}"
+            edges.append(f"On the edge of the grid{where}: a better rate may lie beyond.")
+    return [*fits[:_MOST_SERIES], *edges[:_MOST_SERIES]]

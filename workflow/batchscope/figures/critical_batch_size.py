@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,11 @@ _MOST_ROWS = 6  # beyond them one target of each series
 _MOST_SERIES = 12
 _MOST_SHOWN = 3  # series described in words
 NOTHING = "No target was reached at three batch sizes."
+MORE_TARGETS = "Of each series the lowest target; all others are in critical_batch_size.csv."
 _NOISE = {"start": "_start", "end": ""}  # place in the training -> how its columns end
-_MARKERS = {"start": "o", "end": "s"}
-_NOISE_COLUMNS = [
-    "noise_batch_size",
-    *(f"noise_scale_{place}{end}" for place in _NOISE for end in ("", "_low", "_high")),
-]
+_NOISE_ENDS = {
+    place: [f"noise_scale_{place}{end}" for end in ("", "_low", "_high")] for place in _NOISE
+}
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -42,32 +41,28 @@ def select(tables: Tables) -> pandas.DataFrame:
     nearest to the critical one, at its learning rate; an end that is open is infinite.
     """
     frame = to_target_tables.joined(tables.critical_batch_size, tables.to_target)
-    noise = [_noise(scaling, frame, tables.runs) for scaling in to_target_tables.restored(frame)]
-    keys = ["target_column", "target_value", *_distinguishing(frame)]
+    noise = [_noise(scaling, tables.runs) for scaling in to_target_tables.restored(frame)]
+    distinguishing = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
+    keys = ["target_column", "target_value", *distinguishing]
     groups = frame.groupby(keys, sort=False, dropna=False).ngroup() if len(frame) else []
-    return frame.assign(
-        **{name: [noise[group][name] for group in groups] for name in _NOISE_COLUMNS}
-    )
+    columns = ["noise_batch_size", *chain(*_NOISE_ENDS.values())]
+    return frame.assign(**{name: [noise[group][name] for group in groups] for name in columns})
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: a row of two panels for each series and target."""
-    scalings = shown(to_target_tables.restored(frame))
+    every = to_target_tables.restored(frame)
+    scalings = shown(every)
     if not scalings:
         return nothing(("Updates to the target", "Examples to the target"))
-    own = [rows(frame, scaling) for scaling in scalings]
-    panels = [
-        to_target.Panel(
-            scaling,
-            f"To {title(scaling)}" if not scaling.factors else wording.capital(title(scaling)),
-            target_words.caption(scaling),
-            "",
-            tuple(_marks(row.iloc[0])),
-        )
-        for scaling, row in zip(scalings, own, strict=True)
-    ]
+    panels = []
+    for scaling in scalings:
+        above = wording.capital(title(scaling)) if scaling.factors else f"To {title(scaling)}"
+        marks = tuple(_marks(first_row(frame, scaling)))
+        panels.append(to_target.Panel(scaling, above, target_words.caption(scaling), "", marks))
     figure = to_target.draw(panels, seconds=False)
-    canvas.write(figure, *_notes(frame, scalings))
+    more = "" if len(every) == len(scalings) else MORE_TARGETS
+    canvas.write(figure, more, *rate_notes(scalings, "updates"))
     return figure
 
 
@@ -77,9 +72,14 @@ def found(frame: pandas.DataFrame) -> str:
     sentences = [] if scalings else [NOTHING]
     for scaling in scalings[:_MOST_SHOWN]:
         sentences.append(sentence(scaling))
-        if scaling.fit:
-            sentences += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]
-            sentences += _noise_sentence(rows(frame, scaling).iloc[0])
+        if fit := scaling.fit:
+            sentences += _regimes(scaling, fit)
+            if fit.lack_of_fit:
+                sentences.append(
+                    f"The residuals bend ({fit.lack_of_fit}): the critical batch size is an order "
+                    "of magnitude, and its interval too narrow."
+                )
+            sentences += _noise_sentence(first_row(frame, scaling))
         sentences += edge_sentence(scaling, "updates")
         sentences += target_words.at_first(scaling)
     return " ".join(sentences)
@@ -125,11 +125,6 @@ def whose(scaling: Scaling) -> str:
     return f" ({words})" if words else ""
 
 
-def reached(scaling: Scaling) -> str:
-    """Returns `a validation loss of 0.2`."""
-    return scaling.target.words
-
-
 def edge_sentence(scaling: Scaling, axis: str) -> Iterator[str]:
     """Yields where a rate that is chosen by an axis lies on the edge of its grid, if any does."""
     rates = scaling.rates_by(axis)
@@ -153,29 +148,24 @@ def rate_notes(scalings: Sequence[Scaling], axis: str) -> Iterator[str]:
     for scaling, rates in last[:_MOST_SHOWN]:
         value = scaling.target.value
         what = wording.number(value) if math.isfinite(value) else scaling.target.words
-        to = f"To {what}{whose(scaling)}"
-        yield f"{to}: {target_words.chosen(scaling, rates)}."
+        yield f"To {what}{whose(scaling)}: {target_words.chosen(scaling, rates)}."
         if len(last) == 1:
             yield from (f"{words}." for words in target_words.left_out(scaling, rates))
     if any(rates.on_edge.any() for _, rates in last):
         yield "Edge: the lowest or highest rate tried there."
 
 
-def _distinguishing(frame: pandas.DataFrame) -> list[str]:
-    return [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
-
-
-def rows(frame: pandas.DataFrame, scaling: Scaling) -> pandas.DataFrame:
-    """Returns the rows of one series and target."""
+def first_row(frame: pandas.DataFrame, scaling: Scaling) -> pandas.Series:
+    """Returns the first row of a series and target: what was fitted stands on each of them."""
     found = to_target_tables.of_target(frame, scaling.target)
     for name, value in scaling.factors.items():
         found = found[found[name].isna() if pandas.isna(value) else found[name] == value]
-    return found
+    return found.iloc[0]
 
 
-def _noise(scaling: Scaling, frame: pandas.DataFrame, runs: pandas.DataFrame) -> dict[str, float]:
+def _noise(scaling: Scaling, runs: pandas.DataFrame) -> dict[str, float]:
     """Returns the noise scale beside a critical batch size; NaN where it is not measured."""
-    values = dict.fromkeys(_NOISE_COLUMNS, math.nan)
+    values = dict.fromkeys(["noise_batch_size", *chain(*_NOISE_ENDS.values())], math.nan)
     if scaling.fit is None or "gradient_variance" not in runs:
         return values
     sizes = np.array(scaling.batch_sizes)[scaling.fitted]
@@ -192,39 +182,26 @@ def _noise(scaling: Scaling, frame: pandas.DataFrame, runs: pandas.DataFrame) ->
         parts = (own[f"gradient_{name}{end}"] for name in ("variance", "norm_squared"))
         ratio = ratio_intervals.fieller(*parts)
         if ratio.resolved:
-            name = f"noise_scale_{place}"
-            value = math.nan if ratio.open else ratio.ratio
-            values |= {name: value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
-            values["noise_batch_size"] = size
+            found = (math.nan if ratio.open else ratio.ratio, ratio.low, ratio.high)
+            values |= dict(zip(_NOISE_ENDS[place], found, strict=True), noise_batch_size=size)
     return values
 
 
 def _marks(row: pandas.Series) -> Iterator[to_target.Mark]:
-    for index, place in enumerate(_NOISE):
-        value, low, high = (
-            float(row[f"noise_scale_{place}{end}"]) for end in ("", "_low", "_high")
-        )
+    looks = zip(canvas.COLOURS[3:], ("o", "s"), strict=False)
+    for (place, columns), look in zip(_NOISE_ENDS.items(), looks, strict=True):
+        value, low, high = row[columns].astype(float)
         if np.isfinite([value, low]).any():
             known = (low if low > 0 else math.nan, high if math.isfinite(high) else math.nan)
-            colour = canvas.COLOURS[3 + index]
-            bar = math.isfinite(low)
             label = f"noise scale, {place}"
-            yield to_target.Mark(label, value, *known, colour, _MARKERS[place], bar)
-
-
-def _notes(frame: pandas.DataFrame, scalings: list[Scaling]) -> Iterator[str]:
-    every = to_target_tables.restored(frame)
-    if len(every) > len(scalings):
-        yield "Of each series the lowest target; all others are in critical_batch_size.csv."
-    yield from rate_notes(scalings, "updates")
+            yield to_target.Mark(label, value, *known, *look, bar=math.isfinite(low))
 
 
 def sentence(scaling: Scaling) -> str:
     """Returns the critical batch size with its interval, in words."""
-    fit, to = scaling.fit, reached(scaling)
+    fit, start = scaling.fit, f"To {scaling.target.words}{whose(scaling)}"
     if fit is None:
-        return f"To {to}{whose(scaling)} there is no fit: {target_words.too_few(scaling)}."
-    start = f"To {to}{whose(scaling)}"
+        return f"{start} there is no fit: {target_words.too_few(scaling)}."
     value = fit.critical_batch_size
     low, high = (wording.number(end) if math.isfinite(end) else "" for end in (fit.low, fit.high))
     if math.isnan(value):
@@ -255,20 +232,10 @@ def _regimes(scaling: Scaling, fit: critical_batch_size.CriticalBatchSize) -> It
         yield f"From {min(above)} on a larger batch saves next to no updates."
 
 
-def _bends(fit: critical_batch_size.CriticalBatchSize) -> Iterator[str]:
-    if fit.lack_of_fit:
-        yield (
-            f"The residuals bend ({fit.lack_of_fit}): the critical batch size is an order of "
-            "magnitude, and its interval too narrow."
-        )
-
-
 def _noise_sentence(row: pandas.Series) -> Iterator[str]:
     parts = []
-    for place in _NOISE:
-        value, low, high = (
-            float(row[f"noise_scale_{place}{end}"]) for end in ("", "_low", "_high")
-        )
+    for place, columns in _NOISE_ENDS.items():
+        value, low, high = row[columns].astype(float)
         if math.isfinite(value):
             parts.append(f"{wording.estimated(value, low, high)} at the {place}")
         elif math.isfinite(low):

@@ -41,15 +41,23 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height)
     for row, group in zip(grid, groups, strict=True):
         changes = changes_by_seed.doublings(group.frame, [*_PARTS], _WHOLE)
-        for axes, panel, title in zip(
-            row, (_draw_sums, _draw_parts), ("What adds up", "Each part by itself"), strict=True
-        ):
-            panel(axes, changes)
+        first = f" to batch size {changes['batch_size'].min()}" if len(changes) else ""
+        panels = [
+            ("What adds up", "change of log₂ (doublings)", _draw_sums),
+            ("Each part by itself", f"relative{first}", _draw_parts),
+        ]
+        for axes, (title, label, draw_panel) in zip(row, panels, strict=True):
+            if changes["batch_size"].nunique() > 1:
+                draw_panel(axes, changes)
+            else:
+                alone = "one batch size: nothing changes"
+                canvas.empty(axes, alone if len(changes) else "no finished run")
+            axes.set_ylabel(label)
             canvas.batch_size_axis(axes, sorted(group.frame["batch_size"].unique().tolist()))
             axes.set_title(f"{title}, {group.label}" if group.label else title)
             canvas.mark_failures(axes, group.frame)
-    handles = [_patch(index) for index in range(len(_PARTS))]
-    handles.append(Line2D([], [], **_style(_WHOLE)))
+    patches = [Patch(**_bar_style(index)) for index in range(len(_PARTS))]
+    handles = [*patches, Line2D([], [], **_style(_WHOLE))]
     canvas.legend(figure, handles, [*_PARTS.values(), "their sum: the distance"])
     canvas.notes(figure, frame, _NOTE)
     return figure
@@ -83,38 +91,21 @@ def _style(name: str) -> dict[str, Any]:
     return canvas.line_style(list(_PARTS).index(name))
 
 
-def _patch(index: int) -> Patch:
-    return Patch(**_bar_style(index))
-
-
 def _bar_style(index: int) -> dict[str, Any]:
     colour = canvas.line_style(index)["color"]
     return {"facecolor": colour, "edgecolor": "white", "linewidth": 0.6, "hatch": _HATCHES[index]}
 
 
-def _empty(axes: Axes, changes: pandas.DataFrame) -> bool:
-    if changes.empty:
-        canvas.empty(axes)
-    elif changes["batch_size"].nunique() < 2:
-        canvas.empty(axes, "one batch size: nothing changes")
-    else:
-        return False
-    return True
-
-
 def _draw_sums(axes: Axes, changes: pandas.DataFrame) -> None:
     """Stacks the parts, rises above zero and falls below it, with the distance as their sum."""
-    axes.set_ylabel("change of log₂ (doublings)")
-    if _empty(axes, changes):
-        return
     means = changes.groupby("batch_size")[[*_PARTS, _WHOLE]].mean()
     sizes = means.index.tolist()
     at = np.log2(np.array(sizes, float))
+    width = 0.6 * canvas.spacing(sizes)
     tops, bottoms = np.zeros(len(sizes)), np.zeros(len(sizes))
     for index, part in enumerate(_PARTS):
         heights = means[part].to_numpy(float)
         base = np.where(heights >= 0, tops, bottoms)
-        width = 0.6 * canvas.spacing(sizes)
         axes.bar(at, heights, width, bottom=base, **_bar_style(index))
         tops, bottoms = tops + np.maximum(heights, 0), bottoms + np.minimum(heights, 0)
     axes.axhline(0.0, color="#666666", linewidth=0.8)
@@ -123,26 +114,16 @@ def _draw_sums(axes: Axes, changes: pandas.DataFrame) -> None:
 
 def _draw_parts(axes: Axes, changes: pandas.DataFrame) -> None:
     """Draws each part and the distance as factors, every seed a point."""
-    first = int(changes["batch_size"].min()) if len(changes) else None
-    axes.set_ylabel(f"relative to batch size {first}" if first else "relative")
-    if _empty(axes, changes):
-        return
     axes.set_yscale("log")
     sizes = changes["batch_size"].unique().tolist()
-    others = changes[changes["batch_size"] > first]  # at the first all are 1
+    others = changes[changes["batch_size"] > min(sizes)]  # at the first all are 1
     for index, name in enumerate((*_PARTS, _WHOLE)):
         style = _style(name)
         offset = against_batch_size.dodge(index, len(_PARTS) + 1, sizes) / 2
-        factors = 2 ** others[name]
+        at, factors = np.log2(others["batch_size"].astype(float)) + offset, 2 ** others[name]
+        look = {"marker": style["marker"], "color": style["color"], "alpha": 0.4}
         (points,) = axes.plot(
-            np.log2(others["batch_size"].astype(float)) + offset,
-            factors,
-            linestyle="none",
-            marker=style["marker"],
-            markersize=3,
-            color=style["color"],
-            alpha=0.4,
-            markeredgewidth=0,
+            at, factors, linestyle="none", markersize=3, markeredgewidth=0, **look
         )
         marks.points(points, others, factors)
         _draw_mean(axes, changes, name, np.exp2, offset)
@@ -158,14 +139,7 @@ def _draw_mean(
     table = changes.pivot_table(name, "batch_size", "seed")
     mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
     low, high = (np.where(np.isfinite(end), end, mean) for end in (low, high))
-    style = _style(name)
-    axes.errorbar(
-        np.log2(table.index.to_numpy(float)) + offset,
-        shown(mean),
-        yerr=[shown(mean) - shown(low), shown(high) - shown(mean)],
-        markeredgecolor="white",
-        markeredgewidth=0.6,
-        elinewidth=1.2,
-        zorder=3,
-        **style,
-    )
+    mean, low, high = shown((mean, low, high))
+    at, bars = np.log2(table.index.to_numpy(float)) + offset, [mean - low, high - mean]
+    look = {"markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 1.2, "zorder": 3}
+    axes.errorbar(at, mean, yerr=bars, **look, **_style(name))

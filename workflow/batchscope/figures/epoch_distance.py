@@ -32,18 +32,22 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(
         len(groups), 1 + by_epoch, width=4.2 if by_epoch else 6.5, height=height, sharex=True
     )
-    styles = against_epoch.styles(frame)
-    runs = against_epoch.runs(frame)
+    styles, runs = against_epoch.styles(frame), against_epoch.runs(frame)
     points = against_epoch.points(len(runs) + len(groups))
     mean_points = against_epoch.points(len(groups) * len(styles))
+    look = (styles, points, mean_points, along, singles)
     if by_epoch:
         ratios = [changes_by_seed.ratio_of_extremes(group.frame, _COLUMN)[1] for group in groups]
         canvas.alike_scales(grid[:, 1], [np.append(each.to_numpy(float), 1.0) for each in ratios])
     for (left, *right), group in zip(grid, groups, strict=True):
-        _log_axis(left, group.frame)
-        against_epoch.draw_panel(
-            left, group.frame, _COLUMN, styles, points, mean_points, along, singles
-        )
+        values = against_epoch.scaled_by(group.frame, _COLUMN).to_numpy(float)
+        values = values[np.isfinite(values) & (values > 0)]
+        if len(values):
+            left.set_yscale("log")
+            span = values.max() / values.min()
+            canvas.few_log_labels(left.yaxis, span)
+            left.set_ylim(values.min() / span**0.06 / 1.05, values.max() * span**0.06 * 1.05)
+        against_epoch.draw_panel(left, group.frame, _COLUMN, *look)
         left.set_title(f"Distance, {group.label}" if group.label else "Distance")
         left.set_ylabel("distance within an epoch")
         for axes in right:
@@ -68,37 +72,21 @@ def found(frame: pandas.DataFrame) -> str:
     for group in run_series.series(frame):
         sizes, ratios = changes_by_seed.ratio_of_extremes(group.frame, _COLUMN)
         ratios = ratios.dropna(axis=1, how="all").dropna()
-        if len(ratios) == 0:
+        if ratios.empty:
             continue
-        first, last = (
-            (int(ratios.index[at]), intervals.ratio_interval(ratios.iloc[at], 1.0))
-            for at in (0, -1)
-        )
-        values = wording.listed(
-            f"{wording.bracketed(*interval[:3])} in epoch {epoch} "
-            f"({words.seeds((interval.n, group.frame['seed'].nunique()))})"
-            for epoch, interval in dict([first, last]).items()
-        )
+        values = []
+        for epoch in dict.fromkeys(ratios.index[[0, -1]]):
+            interval = intervals.ratio_interval(ratios.loc[epoch], 1.0)
+            seeds = words.seeds((interval.n, group.frame["seed"].nunique()))
+            values.append(f"{wording.bracketed(*interval[:3])} in epoch {int(epoch)} ({seeds})")
         shared = ", the last that all pairs share" if len(ratios) > 1 else ""
         of = f" ({group.label})" if group.label else ""
         sentences.append(
             f"The distance within an epoch at batch size {sizes[0]} over that at {sizes[1]}{of} "
             "was, as geometric mean of pairs of a seed with its 95 % interval, "
-            f"{values}{shared}."
+            f"{wording.listed(values)}{shared}."
         )
     return " ".join(sentences[:2])
-
-
-def _log_axis(axes: Axes, rows: pandas.DataFrame) -> None:
-    """Makes the vertical axis logarithmic, as far as finished runs reach."""
-    finished = rows.loc[rows["status"] == canvas.FINISHED, _COLUMN]
-    values = (finished if finished.notna().any() else rows[_COLUMN]).to_numpy(float)
-    values = values[np.isfinite(values) & (values > 0)]
-    if len(values):
-        axes.set_yscale("log")
-        span = values.max() / values.min()
-        canvas.few_log_labels(axes.yaxis, span)
-        axes.set_ylim(values.min() / span**0.06 / 1.05, values.max() * span**0.06 * 1.05)
 
 
 def _draw_ratio(axes: Axes, rows: pandas.DataFrame, points: int) -> None:
@@ -112,10 +100,8 @@ def _draw_ratio(axes: Axes, rows: pandas.DataFrame, points: int) -> None:
         return
     ratios = ratios.iloc[against_epoch.thinned(len(ratios), points)]
     epochs = ratios.index.to_numpy(int)
-    mean, low, high, n = (
-        np.exp(ends) if index < 3 else ends
-        for index, ends in enumerate(intervals.t_intervals(np.log(ratios.to_numpy(float))))
-    )
+    mean, low, high, n = intervals.t_intervals(np.log(ratios.to_numpy(float)))
+    mean, low, high = np.exp((mean, low, high))
     colour = canvas.COLOURS[0]
     if n.max() > 1:
         thin = {"color": colour, "linewidth": 0.5, "alpha": 0.35}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas
@@ -21,6 +22,7 @@ from batchscope.figures.drawing import canvas, target_words, to_target
 _COLUMNS = 3  # panels in a row
 _MOST_SHOWN = 3  # series described in words
 _HALF = canvas.COLOURS[3]
+_MEAN = {"color": canvas.COLOURS[-1], "marker": "s", "markersize": 5}
 _SECONDS = "seconds"
 _CLOSE = 0.01  # share of the closed form's time below which a departure is not reported
 
@@ -45,8 +47,12 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for axes in list(grid.flat)[len(scalings) :]:
         axes.remove()
     canvas.legend(figure, *_handles(scalings))
-    elsewhere = "machine" in frame and frame["machine"].eq(own_columns.ELSEWHERE).any()
-    canvas.write(figure, *_notes(every, scalings, elsewhere))
+    more = "" if len(every) == len(scalings) else critical_batch_size.MORE_TARGETS
+    timed = "examples used over the examples per second of a timing job, evaluations apart"
+    if "machine" in frame and frame["machine"].eq(own_columns.ELSEWHERE).any():
+        timed = "those of the file"
+    chosen = critical_batch_size.rate_notes(scalings, _SECONDS)
+    canvas.write(figure, more, f"Seconds: {timed}.", *chosen)
     return figure
 
 
@@ -63,9 +69,8 @@ def found(frame: pandas.DataFrame) -> str:
 
 
 def _half_batch(frame: pandas.DataFrame, scaling: Scaling) -> tuple[float, float, float]:
-    row = critical_batch_size.rows(frame, scaling).iloc[0]
-    value, low, high = (float(row[f"half_batch{end}"]) for end in ("", "_low", "_high"))
-    return value, low, high
+    row = critical_batch_size.first_row(frame, scaling)
+    return tuple(row[[f"half_batch{end}" for end in ("", "_low", "_high")]].astype(float))
 
 
 def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) -> None:
@@ -76,12 +81,12 @@ def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) 
         if np.isfinite(values).any() and not np.isinf(values).any():
             mean, low, high, _ = intervals.ratio_interval(values, 1.0, bool(differ))
             bars = np.nan_to_num([[mean - low], [high - mean]])
-            look = {"color": canvas.COLOURS[-1], "marker": "s", "markersize": 5, "zorder": 4}
-            axes.errorbar(math.log2(size), mean, yerr=bars, linestyle="none", **look)
+            axes.errorbar(math.log2(size), mean, yerr=bars, linestyle="none", zorder=4, **_MEAN)
     to_target.draw_closed_form(axes, scaling)
     canvas.batch_size_axis(axes, scaling.batch_sizes)
     axes.grid(axis="x", visible=False)
-    axes.set_title(_heading(scaling), fontsize=9)
+    heading = wording.capital(critical_batch_size.title(scaling))
+    axes.set_title("\n".join(filter(None, [heading, target_words.fastest(scaling)])), fontsize=9)
     axes.set_ylabel("time to the target (s)")
     if not axes.has_data():
         canvas.empty(axes, "never reached")
@@ -93,63 +98,44 @@ def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) 
         if ends[0] < ends[1]:
             axes.axvspan(*ends, color="#dff1ea", zorder=0, lw=0)
         own = (best.batch_size, best.batch_size_low, best.batch_size_high)
-        bar = math.isfinite(best.batch_size_low)
-        marks.append(to_target.Mark("B*", *own, to_target.FASTEST, "D", bar))
+        marks.append(to_target.Mark("B*", *own, to_target.FASTEST, "D", math.isfinite(own[1])))
     if math.isfinite(half[0]):
-        bar = math.isfinite(half[1])
-        marks.append(to_target.Mark("B_half", *half, _HALF, "^", bar))
+        marks.append(to_target.Mark("B_half", *half, _HALF, "^", math.isfinite(half[1])))
     to_target.mark_batch_sizes(axes, marks)
     to_target.finish(axes, scaling, _SECONDS)
 
 
-def _heading(scaling: Scaling) -> str:
-    title = wording.capital(critical_batch_size.title(scaling))
-    best = target_words.fastest(scaling)
-    return f"{title}\n{best}" if best else title
-
-
 def _handles(scalings: list[Scaling]) -> tuple[list, list[str]]:
-    look = {"linestyle": "none", "marker": "o", "color": "#8c8c8c", "markersize": 3.5}
-    handles = [Line2D([], [], **look)]
-    mean = {"linestyle": "-", "marker": "s", "color": canvas.COLOURS[-1], "markersize": 5}
-    handles.append(Line2D([], [], **mean))
-    labels = ["a seed", "geometric mean [95 % interval]"]
+    looks: dict[str, dict[str, Any]] = {
+        "a seed": {"linestyle": "none", "marker": "o", "color": "#8c8c8c", "markersize": 3.5},
+        "geometric mean [95 % interval]": {**_MEAN, "linestyle": "-"},
+    }
     if any(scaling.fastest for scaling in scalings):
-        handles.append(Line2D([], [], color=to_target.LINE))
         best = {"color": to_target.FASTEST, "linestyle": ":", "marker": "D", "markersize": 4}
-        handles.append(Line2D([], [], **best))
-        labels += ["closed form", "B*, shaded: within 10 % of its time"]
+        looks |= {"closed form": {"color": to_target.LINE}}
+        looks |= {"B*, shaded: within 10 % of its time": best}
     if any(scaling.step for scaling in scalings):
-        handles.append(Line2D([], [], color=_HALF, marker="^", markersize=5))
-        labels.append("B_half: half of a step is fixed cost")
-    return handles, labels
-
-
-def _notes(every: list[Scaling], scalings: list[Scaling], elsewhere: bool) -> Iterator[str]:
-    if len(every) > len(scalings):
-        yield "Of each series the lowest target; all others are in critical_batch_size.csv."
-    timed = "examples used over the examples per second of a timing job, evaluations apart"
-    yield f"Seconds: {'those of the file' if elsewhere else timed}."
-    yield from critical_batch_size.rate_notes(scalings, _SECONDS)
+        half = {"color": _HALF, "marker": "^", "markersize": 5}
+        looks["B_half: half of a step is fixed cost"] = half
+    return [Line2D([], [], **look) for look in looks.values()], list(looks)
 
 
 def _measured(scaling: Scaling) -> Iterator[str]:
     """Yields the size that got there first, and how much longer its neighbours took."""
     ratios = scaling.ratios()
-    means = [ratio.mean for ratio in ratios]
-    to = f"{critical_batch_size.reached(scaling)}{critical_batch_size.whose(scaling)}"
+    to = f"{scaling.target.words}{critical_batch_size.whose(scaling)}"
     if scaling.measured_fastest is None:
         yield f"{wording.capital(to)} was reached by no batch size with every seed."
         return
     best = scaling.batch_sizes.index(scaling.measured_fastest)
     seconds = scaling.measured[_SECONDS][best]
-    taken = wording.number(float(np.exp(np.log(seconds[~np.isnan(seconds)]).mean())))
-    of = wording.count(int((~np.isnan(seconds)).sum()), "seed")
+    seconds = seconds[~np.isnan(seconds)]
+    taken = wording.number(float(np.exp(np.log(seconds).mean())))
+    of = wording.count(len(seconds), "seed")
     parts = []
     for at in (best - 1, best + 1):
-        if 0 <= at < len(means) and math.isfinite(means[at]):
-            ends = (ratios[at].low, ratios[at].high)
-            times = wording.estimated(float(means[at]), *ends, of=" times as long")
+        if 0 <= at < len(ratios) and math.isfinite(ratios[at].mean):
+            times = wording.estimated(*ratios[at][:3], of=" times as long")
             parts.append(f"{scaling.batch_sizes[at]} took {times}")
     beside = f"; {wording.listed(parts)}" if parts else ""
     yield (

@@ -20,9 +20,6 @@ _PANELS = [
 ]
 
 
-_LOSS = "Mean generalisation gap, test loss minus training loss,"
-
-
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns factors, status and all forms of the gap of every run."""
     return against_batch_size.select(tables.runs, [panel.column for panel in _PANELS])
@@ -39,12 +36,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean gaps of loss and accuracy, by batch size."""
-    nats = wording.Unit(" nats")
-    loss = words.sentence(frame, "generalisation_gap", _LOSS, nats)
-    accuracy = words.sentence(
-        frame,
-        "generalisation_gap_accuracy",
-        "Mean training accuracy minus test accuracy",
-        wording.POINTS,
-    )
-    return " ".join(text for text in (loss, accuracy) if text)
+    of_loss = "Mean generalisation gap, test loss minus training loss,"
+    of_accuracy = "Mean training accuracy minus test accuracy"
+    loss = words.sentence(frame, _PANELS[0].column, of_loss, wording.Unit(" nats"))
+    accuracy = words.sentence(frame, _PANELS[-1].column, of_accuracy, wording.POINTS)
+    return " ".join(filter(None, (loss, accuracy)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from batchscope.figures.drawing import against_batch_size, against_epoch, canvas
 _PLACES = {"start": "start", "middle": "middle", "end": "end of training"}
 _COLUMNS = ["place", "epoch", "examples", "norm", "ratio", "independent"]
 _INDEPENDENT = {"linestyle": "-", "linewidth": 0.7, "zorder": 1}
-_GREY = "#666666"  # of the legend's entry: in the panels it has its place's colour
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -33,15 +33,14 @@ def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: for each series, smallest beside largest batch size."""
     groups = run_series.series(frame)
     columns = 2 if frame["batch_size"].nunique() > 1 else 1
-    height = 2.75 if len(groups) < 4 else 2.4
-    figure, grid = canvas.panels(
-        len(groups), columns, width=8.4 / max(columns, 2), height=height, sharex=True, sharey=True
-    )
+    size = {"width": 4.2, "height": 2.75 if len(groups) < 4 else 2.4}
+    figure, grid = canvas.panels(len(groups), columns, **size, sharex=True, sharey=True)
     grid[0, 0].set_yscale("log" if frame["examples"].notna().any() else "linear")
     for row, group in zip(grid, groups, strict=True):
-        ends = _ends(group.frame)
-        for index, axes in enumerate(row):
-            size = ends[index] if index < len(ends) else None
+        known = group.frame[group.frame["status"] == canvas.FINISHED].dropna(subset="ratio")
+        sizes = sorted(known["batch_size"].unique().tolist())
+        ends = dict.fromkeys([*sizes[:1], *sizes[-1:]])
+        for axes, size in zip_longest(row, ends):
             _draw_panel(axes, group.frame, size)
             title = f"Batch size {size}" if size else "Batch size"
             axes.set_title(f"{title}, {group.label}" if group.label else title)
@@ -50,9 +49,12 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.set_xlabel("examples b in a mean gradient")
     _scales(grid, frame)
     handles = [Line2D([], [], **_style(place)) for place in _PLACES]
-    handles.append(Line2D([], [], color=_GREY, **_INDEPENDENT))
+    # Grey here alone: in the panels each has its place's colour.
+    handles.append(Line2D([], [], color="#666666", **_INDEPENDENT))
     canvas.legend(figure, handles, [*_PLACES.values(), "the same gradients with random signs"])
-    canvas.notes(figure, against_epoch.runs(frame), _band_note(frame))
+    several = frame["seed"].nunique() > 1
+    note = "Lines: means over seeds; bands: 95 % t-intervals." if several else ""
+    canvas.notes(figure, against_epoch.runs(frame), note)
     return figure
 
 
@@ -64,13 +66,10 @@ def found(frame: pandas.DataFrame) -> str:
     if rows.empty:
         return ""
     # Runs that did not finish count as seeds.
-    runs = against_epoch.runs(frame).drop(columns=_COLUMNS)
-    runs = runs.merge(rows[[*_keys(frame), "ratio"]], how="left", on=_keys(frame))
-    text = words.sentence(
-        runs,
-        "ratio",
-        f"Norm of the mean of {int(most)} gradients over the mean norm of single ones",
-    )
+    runs, keys = against_epoch.runs(frame), [*run_series.varying(frame), "batch_size", "seed"]
+    runs = runs.drop(columns=_COLUMNS).merge(rows[[*keys, "ratio"]], how="left", on=keys)
+    what = f"Norm of the mean of {int(most)} gradients over the mean norm of single ones"
+    text = words.sentence(runs, "ratio", what)
     if not text:
         return ""
     finished = rows[rows["status"] == canvas.FINISHED]
@@ -81,17 +80,6 @@ def found(frame: pandas.DataFrame) -> str:
         f"At the end of training, the {wording.lower(text)} With random signs the same "
         f"gradients would give {values}."
     )
-
-
-def _keys(frame: pandas.DataFrame) -> list[str]:
-    return [*run_series.varying(frame), "batch_size", "seed"]
-
-
-def _ends(rows: pandas.DataFrame) -> list[int]:
-    """Returns the smallest and the largest batch size with values; one, or none of them."""
-    measured = rows[(rows["status"] == canvas.FINISHED) & rows["ratio"].notna()]
-    sizes = sorted(measured["batch_size"].unique().tolist())
-    return sizes if len(sizes) < 2 else [sizes[0], sizes[-1]]
 
 
 def _style(place: str) -> dict[str, Any]:
@@ -106,7 +94,8 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, size: int | None) -> None:
         canvas.empty(axes, "no other batch size" if finished else "no finished run")
         return
     for place in _PLACES:
-        table = chosen[chosen["place"] == place].pivot_table("ratio", "examples", "seed")
+        at_place = chosen[chosen["place"] == place]
+        table = at_place.pivot_table("ratio", "examples", "seed")
         if table.size == 0:
             continue
         examples, style = table.index.to_numpy(float), _style(place)
@@ -114,7 +103,7 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, size: int | None) -> None:
         if np.isfinite(low).any():
             axes.fill_between(examples, low, high, color=style["color"], alpha=0.15, linewidth=0)
         axes.plot(examples, mean, markeredgecolor="white", markeredgewidth=0.5, **style)
-        independent = chosen[chosen["place"] == place].groupby("examples")["independent"].mean()
+        independent = at_place.groupby("examples")["independent"].mean()
         axes.plot(independent.index, independent, color=style["color"], **_INDEPENDENT)
 
 
@@ -132,9 +121,3 @@ def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:
     low = np.nanmin(values[values > 0])
     axes.set_ylim(low / 1.15, 1.3)
     canvas.few_log_labels(axes.yaxis, 1 / low)
-
-
-def _band_note(frame: pandas.DataFrame) -> str:
-    if frame["seed"].nunique() < 2:
-        return ""
-    return "Lines: means over seeds; bands: 95 % t-intervals."

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing import against_batch_size, canvas
 from batchscope.figures.drawing.against_batch_size import Panel, Place
 
 _PANELS = [
@@ -24,7 +24,7 @@ _SMALL = 0.001  # share below which an error has no digits
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns factors, status, eigenvalue and trace, with their own errors, of every run."""
-    columns = [name for panel in _PANELS for name in (panel.column, _error(panel.column))]
+    columns = [f"{panel.column}{end}" for panel in _PANELS for end in ("", "_error")]
     return against_batch_size.select(tables.runs, columns)
 
 
@@ -37,14 +37,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns both at the ends of the batch sizes."""
-    sentences = (
-        words.sentence(frame, panel.column, f"Mean {panel.title.lower()}") for panel in _PANELS
-    )
-    return " ".join(filter(None, sentences))
-
-
-def _error(column: str) -> str:
-    return f"{column}_error"
+    columns = {panel.column: (panel.title, panel.label) for panel in _PANELS}
+    return against_batch_size.Columns(columns).found(frame)
 
 
 def _own_error(
@@ -57,7 +51,7 @@ def _own_error(
     axes.errorbar(
         np.log2(rows["batch_size"].to_numpy(float)) + place.offset,
         rows[panel.column].to_numpy(float),
-        yerr=rows[_error(panel.column)].fillna(0).to_numpy(float),
+        yerr=rows[f"{panel.column}_error"].fillna(0).to_numpy(float),
         linestyle="none",
         elinewidth=1.2,
         color=style["color"],
@@ -65,16 +59,14 @@ def _own_error(
     )
 
 
-def _percent(share: float) -> str:
-    return wording.percent(share) if share >= _SMALL else f"below {wording.percent(_SMALL)}"
-
-
 def _error_note(frame: pandas.DataFrame) -> str:
     """Returns how large the values' own errors are, which intervals over seeds do not hold."""
     parts = []
     for panel in _PANELS:
-        share = frame[_error(panel.column)] / frame[panel.column].abs()
-        share = share.replace([np.inf, -np.inf], np.nan).dropna()
-        if len(share):
-            parts.append(f"{panel.title.lower()} {_percent(float(share.median()))}")
+        shares = frame[f"{panel.column}_error"] / frame[panel.column].abs()
+        shares = shares.replace([np.inf, -np.inf], np.nan).dropna()
+        if len(shares):
+            least = "" if shares.median() >= _SMALL else "below "
+            share = wording.percent(max(shares.median(), _SMALL))
+            parts.append(f"{panel.title.lower()} {least}{share}")
     return f"Median numerical error of single values: {', '.join(parts)}." if parts else ""

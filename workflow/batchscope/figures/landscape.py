@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
+from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
+from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure
 from matplotlib.path import Path
@@ -70,7 +72,11 @@ def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one row per series and seed, one panel per batch size."""
     sizes = sorted(frame["batch_size"].unique().tolist())
     rows = _rows(frame)
-    figure, grid = _panels(len(rows), len(sizes))
+    # Of one batch size they stand in a row.
+    down, across = (len(rows), len(sizes)) if len(sizes) > 1 else (1, len(rows))
+    figure, grid = canvas.panels(down, across, width=2.55, height=2.6, sharex=True, sharey=True)
+    figure.set_figwidth(figure.get_figwidth() + _BAR_WIDTH)
+    grid = grid.reshape(len(rows), len(sizes))
     levels = contour_levels(frame["loss"].to_numpy(float))
     tolerance = _TOLERANCE * max(1.0, len(rows) * len(sizes) / _MOST_PANELS)
     drawn = []
@@ -86,22 +92,20 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.set_xlabel("a (first direction)" if place.is_last_row() else "")
         axes.set_ylabel("b (second direction)" if place.is_first_col() else "")
     if levels is not None:
-        _colour_bar(figure, grid, levels)
+        shown = ScalarMappable(**_colours(levels))
+        bar = figure.colorbar(shown, ax=grid, shrink=0.9, pad=0.02, label="training loss (nats)")
+        bar.ax.set_title("Loss")
+        bar.ax.yaxis.set_major_locator(FixedLocator(levels))
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+        bar.ax.minorticks_off()
     canvas.notes(figure, against_epoch.runs(frame), _seed_note(frame))
     # How wide a gap a label needs follows from the panels' final sizes.
     figure.get_layout_engine().execute(figure)
     for lines in filter(None, drawn):
-        _label(lines)
+        places = label_places(lines)
+        for text in lines.clabel(fontsize=6.5, fmt=wording.tick, inline_spacing=2, manual=places):
+            text.set_rotation(0)  # upright ones read better than those that follow the line
     return figure
-
-
-def _panels(rows: int, sizes: int) -> tuple[Figure, np.ndarray]:
-    """Returns a figure and its panels, shape (rows, sizes); of one size they stand in a row."""
-    down, across = (rows, sizes) if sizes > 1 else (1, rows)
-    figure, grid = canvas.panels(down, across, width=2.55, height=2.6, sharex=True, sharey=True)
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(width + _BAR_WIDTH, height)
-    return figure, grid if sizes > 1 else grid.T
 
 
 def found(frame: pandas.DataFrame) -> str:
@@ -122,8 +126,8 @@ def found(frame: pandas.DataFrame) -> str:
                 f"{wording.number(value)} nats at distance {wording.number(away)}"
                 for away, value in means.loc[size].dropna().items()
             ]
-            count = int(rises.loc[size].notna().any(axis=1).sum())
             if values:
+                count = int(rises.loc[size].notna().any(axis=1).sum())
                 seeds = words.seeds((count, int(frame["seeds"].iloc[0])))
                 where = ", ".join(filter(None, [group.label, f"batch size {size}"]))
                 parts.append(f"{wording.listed(values)} ({where}; {seeds})")
@@ -134,10 +138,8 @@ def found(frame: pandas.DataFrame) -> str:
 def contour_levels(losses: np.ndarray) -> np.ndarray | None:
     """Returns round levels that enclose all losses; None where there is nothing to enclose.
 
-    Evenly spaced by their ratio where positive losses span much, else by their difference.
-
-    Args:
-        losses: Any shape; what is not finite does not count.
+    Evenly spaced by their ratio where positive losses span much, else by their difference. Losses
+    have any shape; what is not finite does not count.
     """
     losses = losses[np.isfinite(losses)]
     if losses.size == 0:
@@ -165,17 +167,15 @@ def _log_levels(low: float, high: float, mantissas: Sequence[float]) -> np.ndarr
 
 
 def _rows(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
-    """Returns label and rows of every series, seed and surface."""
     several = frame["seed"].nunique() > 1
     planes = sorted(frame["index"].dropna().unique().tolist())
     found = []
     for group in run_series.series(frame):
-        for seed, rows in group.frame.groupby("seed"):
-            for plane in planes or [0]:
-                parts = [group.label, f"seed {seed}" if several else ""]
-                parts.append(f"plane {int(plane) + 1}" if len(planes) > 1 else "")
-                of_plane = rows[(rows["index"] == plane) | rows["index"].isna()]
-                found.append((", ".join(filter(None, parts)), of_plane))
+        for (seed, rows), plane in product(group.frame.groupby("seed"), planes or [0]):
+            parts = [group.label, f"seed {seed}" if several else ""]
+            parts.append(f"plane {int(plane) + 1}" if len(planes) > 1 else "")
+            of_plane = rows[(rows["index"] == plane) | rows["index"].isna()]
+            found.append((", ".join(filter(None, parts)), of_plane))
     return found or [("", frame)]
 
 
@@ -193,7 +193,7 @@ def _draw_panel(
     table = points.pivot_table("loss", "b", "a", dropna=False)
     a, b = table.columns.to_numpy(float), table.index.to_numpy(float)
     loss = np.ma.masked_invalid(table.to_numpy(float))
-    filled = axes.contourf(a, b, loss, levels, cmap=_colours(), norm=_norm(levels))
+    filled = axes.contourf(a, b, loss, levels, **_colours(levels))
     lines = axes.contour(a, b, loss, levels, colors="black", linewidths=0.6)
     for drawn in (filled, lines):
         allowed = tolerance * float(np.ptp(a))
@@ -205,13 +205,6 @@ def _draw_panel(
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=4, steps=(1, 2, 5, 10)))
     return lines
-
-
-def _label(lines: ContourSet) -> None:
-    places = label_places(lines)
-    texts = lines.clabel(fontsize=6.5, fmt=wording.tick, inline_spacing=2, manual=places)
-    for text in texts:
-        text.set_rotation(0)  # upright ones read better than those that follow the line
 
 
 def label_places(lines: ContourSet) -> list[tuple[float, float]]:
@@ -237,23 +230,13 @@ def label_places(lines: ContourSet) -> list[tuple[float, float]]:
     return places
 
 
-def _colours() -> Colormap:
-    """Returns viridis without its dark end, so that black lines and text stand out on all of it."""
-    return ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.35, 1.0, 256)))
+def _colours(levels: np.ndarray) -> dict[str, Any]:
+    """Returns map and scale: every step between levels is an equal step of colour.
 
-
-def _norm(levels: np.ndarray) -> BoundaryNorm:
-    """Returns a scale on which every step between levels is an equal step of colour."""
-    return BoundaryNorm(levels, 256)
-
-
-def _colour_bar(figure: Figure, grid: np.ndarray, levels: np.ndarray) -> None:
-    shown = ScalarMappable(_norm(levels), _colours())
-    bar = figure.colorbar(shown, ax=grid, shrink=0.9, pad=0.02, label="training loss (nats)")
-    bar.ax.set_title("Loss")
-    bar.ax.yaxis.set_major_locator(FixedLocator(levels))
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
-    bar.ax.minorticks_off()
+    The map is viridis without its dark end, so that black lines and text stand out on all of it.
+    """
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.35, 1.0, 256))
+    return {"cmap": ListedColormap(colours), "norm": BoundaryNorm(levels, 256)}
 
 
 def simplified(path: Path, tolerance: float) -> Path:
@@ -262,20 +245,14 @@ def simplified(path: Path, tolerance: float) -> Path:
     A contour crosses every line of the grid; most crossings say nothing that is to be seen.
     Douglas and Peucker 1973, ring by ring.
     """
-    rings = []
-    for ring in _rings(path):
-        vertices = path.vertices[ring]
-        kept = ring[_kept(vertices, tolerance)]
-        rings.append(Path(path.vertices[kept], path.codes[kept]))
-    return Path.make_compound_path(*rings) if rings else path
-
-
-def _rings(path: Path) -> list[np.ndarray]:
-    """Returns the indices of every ring's vertices."""
     if path.codes is None or len(path.vertices) == 0:
-        return []
+        return path
+    rings = []
     starts = np.flatnonzero(path.codes == Path.MOVETO)
-    return np.split(np.arange(len(path.codes)), starts[1:])
+    for ring in np.split(np.arange(len(path.codes)), starts[1:]):
+        kept = ring[_kept(path.vertices[ring], tolerance)]
+        rings.append(Path(path.vertices[kept], path.codes[kept]))
+    return Path.make_compound_path(*rings)
 
 
 def _kept(vertices: np.ndarray, tolerance: float) -> np.ndarray:

@@ -15,10 +15,12 @@ from batchscope.analysis import intervals, landscape_rises, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
 
-_PANELS = {"rise": "Rise, mean over directions", "loss": "Loss, every direction"}
-_LABELS = {"rise": "f(a) − f(0) (nats)", "loss": "f(a) (nats)"}
+_PANELS = {
+    "rise": ("Rise, mean over directions", "f(a) − f(0) (nats)"),
+    "loss": ("Loss, every direction", "f(a) (nats)"),
+}
 _MOST_POINTS = 4000  # of all thin lines in one figure: keeps an SVG under about 150 kB
-_LEAST_POINTS = 9  # of one of them
+_LEAST_POINTS, _LONGEST_LINE = 9, 101  # of one of them
 _MOST_ROWS = 6
 
 
@@ -44,19 +46,22 @@ def draw(frame: pandas.DataFrame) -> Figure:
     )
     styles = against_epoch.styles(frame)
     finished = _finished(frame)
-    points = _points(finished)
+    lines = max(int((finished["a"] == 0).sum()), 1)
+    points = int(np.clip(_MOST_POINTS // lines, _LEAST_POINTS, _LONGEST_LINE))
     for row, group in zip(grid, shown, strict=True):
-        for axes, (column, title) in zip(row, _PANELS.items(), strict=True):
+        for axes, (column, (title, label)) in zip(row, _PANELS.items(), strict=True):
             _draw_panel(axes, _finished(group.frame), column, styles, points)
             axes.set_title(f"{title}, {group.label}" if group.label else title)
-            axes.set_ylabel(_LABELS[column])
+            axes.set_ylabel(label)
     for axes in grid[-1]:
         axes.set_xlabel("position a along the direction")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=(1, 2, 5, 10)))
     if len(finished):
         canvas.value_axis(grid[0, 1], finished["loss"])
     against_epoch.legend(figure, styles)
-    canvas.notes(figure, against_epoch.runs(frame), _note(frame), _cut_note(groups))
+    cut = f"The first {_MOST_ROWS} of {len(groups)} series; the CSV file holds all."
+    notes = (_note(frame), cut if groups[_MOST_ROWS:] else "")
+    canvas.notes(figure, against_epoch.runs(frame), *notes)
     return figure
 
 
@@ -72,8 +77,7 @@ def found(frame: pandas.DataFrame) -> str:
         rises = at.groupby(keys, as_index=False)["rise"].agg(lambda part: part.mean(skipna=False))
         every = frame[keys].drop_duplicates().merge(rises, how="left", on=keys)
         what = f"Mean rise of the training loss at |a| = {wording.number(away)}"
-        text = words.sentence(every, "rise", what, wording.Unit(" nats"))
-        sentences.append(text)
+        sentences.append(words.sentence(every, "rise", what, wording.Unit(" nats")))
     return " ".join(filter(None, sentences))
 
 
@@ -81,18 +85,8 @@ def _finished(frame: pandas.DataFrame) -> pandas.DataFrame:
     return frame[(frame["status"] == canvas.FINISHED) & frame["a"].notna()]
 
 
-def _points(finished: pandas.DataFrame) -> int:
-    """Returns how many points every thin line may have."""
-    lines = int((finished["a"] == 0).sum())
-    return int(np.clip(_MOST_POINTS // max(lines, 1), _LEAST_POINTS, 101))
-
-
 def _draw_panel(
-    axes: Axes,
-    rows: pandas.DataFrame,
-    column: str,
-    styles: dict[int, dict[str, Any]],
-    points: int,
+    axes: Axes, rows: pandas.DataFrame, column: str, styles: dict[int, dict[str, Any]], points: int
 ) -> None:
     if rows.empty:
         canvas.empty(axes)
@@ -141,15 +135,8 @@ def _draw_mean(
 
 
 def _note(frame: pandas.DataFrame) -> str:
-    count = frame["index"].nunique()
-    directions = f"{wording.count(count, 'direction')} per run."
-    if frame["seed"].nunique() < 2:
-        return directions if count else ""
-    text = "mean over seeds, with its 95 % t-interval, cut where the loss would be below 0"
-    return f"{directions} Left: {text}." if count else ""
-
-
-def _cut_note(groups: list) -> str:
-    if len(groups) <= _MOST_ROWS:
+    if not (count := frame["index"].nunique()):
         return ""
-    return f"The first {_MOST_ROWS} of {len(groups)} series; the CSV file holds all."
+    text = "mean over seeds, with its 95 % t-interval, cut where the loss would be below 0"
+    left = f" Left: {text}." if frame["seed"].nunique() > 1 else ""
+    return f"{wording.count(count, 'direction')} per run.{left}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -25,20 +26,15 @@ _LETTER = 0.022  # at least so much for every letter of the longest along a hori
 _LEGEND = 4.2  # inches: width of a legend, as of the panels below it
 
 
-def select(tables: Tables) -> pandas.DataFrame:
-    """Returns factors, status, effective learning rate and best validation loss of every run."""
-    runs = with_rates(tables.runs)
-    return runs[[*rate_columns(runs), CHOSEN_ON]].reset_index(drop=True)
+def select(tables: Tables, *more: str) -> pandas.DataFrame:
+    """Returns factors, status, effective learning rate and best validation loss of every run.
 
-
-def with_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the runs with an effective learning rate for each, there or not."""
-    return runs.assign(**{_RATE: best_learning_rates.effective(runs)})
-
-
-def rate_columns(runs: pandas.DataFrame) -> list[str]:
-    """Returns the columns that distinguish runs, series and rates."""
-    return list(dict.fromkeys([*against_batch_size.factor_columns(runs), "learning_rate", _RATE]))
+    Args:
+        more: Further columns of runs.csv.
+    """
+    runs = tables.runs.assign(**{_RATE: best_learning_rates.effective(tables.runs)})
+    columns = [*against_batch_size.factor_columns(runs), "learning_rate", _RATE, CHOSEN_ON, *more]
+    return runs[list(dict.fromkeys(columns))].reset_index(drop=True)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -48,8 +44,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(len(shown), 2, width=4.2, height=2.9, sharey=True)
     sizes = sorted(frame["batch_size"].unique().tolist())
     rates = sorted(frame[_RATE].unique().tolist())
-    of_sizes = dict(zip(sizes, _styles(len(sizes)), strict=True))
-    of_rates = dict(zip(rates, _styles(len(rates)), strict=True))
+    of_sizes, of_rates = _styles(sizes), _styles(rates)
     finished = frame.loc[frame["status"] == canvas.FINISHED, CHOSEN_ON].to_numpy(float)
     canvas.value_scale(grid[0, 0], finished)
     for row, group in zip(grid, shown, strict=True):
@@ -62,11 +57,16 @@ def draw(frame: pandas.DataFrame) -> Figure:
         _draw_panel(row[1], group.frame, "batch_size", _RATE, of_rates)
         canvas.batch_size_axis(row[1], sizes)
         row[0].set_ylabel("best validation loss (nats)")
-    if np.isfinite(finished).any():
-        canvas.value_axis(grid[0, 0], finished)
-        _fit(grid[0, 0], finished)
+    values = finished[np.isfinite(finished)]
+    if len(values):
+        canvas.value_axis(grid[0, 0], values)
+        if grid[0, 0].get_yscale() == "linear":
+            # Wide intervals of few seeds must not squeeze what was measured.
+            margin = 0.12 * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
+            grid[0, 0].set_ylim(values.min() - margin, values.max() + margin)
     _legends(figure, of_sizes, of_rates)
-    canvas.notes(figure, frame, _note(frame), _cut_note(groups))
+    cut = f"The first {_MOST_ROWS} of {len(groups)} series; the CSV file holds all."
+    canvas.notes(figure, frame, _note(frame), cut if groups[_MOST_ROWS:] else "")
     return figure
 
 
@@ -84,13 +84,11 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _best(best: list[best_learning_rates.Choice], group: run_series.Series) -> str:
     ends = best if len(best) < 2 else [best[0], best[-1]]
-    parts = []
-    for choice in ends:
-        loss = wording.number(choice.rows(group.frame)[CHOSEN_ON].mean())
-        parts.append(
-            f"{loss} at learning rate {wording.number(choice.rate)} for batch size "
-            f"{choice.batch_size}"
-        )
+    parts = [
+        f"{wording.number(choice.rows(group.frame)[CHOSEN_ON].mean())} at learning rate "
+        f"{wording.number(choice.rate)} for batch size {choice.batch_size}"
+        for choice in ends
+    ]
     seeds = group.frame["seed"].nunique()
     return f"{wording.listed(parts)} ({words.seeds(*((end.runs, seeds) for end in ends))})"
 
@@ -121,12 +119,10 @@ def _labelled(rates: list[float], room: float = _ROOM) -> list[float]:
     return sorted(kept)
 
 
-def _styles(count: int) -> list[dict[str, Any]]:
-    markers = canvas.MARKERS
-    return [
-        {**style, "marker": markers[index % len(markers)]}
-        for index, style in enumerate(canvas.ordered_styles(count))
-    ]
+def _styles(values: list) -> dict[Any, dict[str, Any]]:
+    styles = zip(canvas.ordered_styles(len(values)), cycle(canvas.MARKERS), strict=False)
+    looks = [{**style, "marker": marker} for style, marker in styles]
+    return dict(zip(values, looks, strict=True))
 
 
 def _draw_panel(
@@ -148,118 +144,58 @@ def _draw_panel(
 def _draw_line(
     axes: Axes, rows: pandas.DataFrame, across: str, style: dict[str, Any], offset: float
 ) -> None:
-    """Draws every run as a point, and means with t-intervals."""
-    (runs,) = axes.plot(
-        np.log2(rows[across].astype(float)) + offset,
-        rows[CHOSEN_ON],
-        linestyle="none",
-        marker=style["marker"],
-        markersize=2.6,
-        color=style["color"],
-        alpha=0.5,
-        markeredgewidth=0,
-        zorder=2,
-    )
+    point = {"marker": style["marker"], "color": style["color"], "alpha": 0.5, "markersize": 2.6}
+    point |= {"linestyle": "none", "markeredgewidth": 0, "zorder": 2}
+    at = np.log2(rows[across].astype(float)) + offset
+    (runs,) = axes.plot(at, rows[CHOSEN_ON], **point)
     marks.points(runs, rows, rows[CHOSEN_ON])
-    intervals = {
-        at: canvas.mean_interval(axes, part) for at, part in rows.groupby(across)[CHOSEN_ON]
-    }
-    means = np.array([interval.mean for interval in intervals.values()])
-    axes.errorbar(
-        np.log2(np.array(list(intervals), float)) + offset,
-        means,
-        yerr=against_batch_size.interval_bars(list(intervals.values())),
-        markersize=4.5,
-        markeredgecolor="white",
-        markeredgewidth=0.5,
-        elinewidth=0.9,
-        capsize=2,
-        linewidth=1.2,
-        zorder=3,
-        **style,
-    )
+    of_rows = {at: canvas.mean_interval(axes, part) for at, part in rows.groupby(across)[CHOSEN_ON]}
+    at = np.log2(np.array(list(of_rows), float)) + offset
+    means = np.array([interval.mean for interval in of_rows.values()])
+    bars = against_batch_size.interval_bars(list(of_rows.values()))
+    mean = {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5}
+    mean |= {"elinewidth": 0.9, "capsize": 2, "linewidth": 1.2, "zorder": 3}
+    axes.errorbar(at, means, yerr=bars, **mean, **style)
 
 
 def _mark_diverged(
     axes: Axes, rows: pandas.DataFrame, across: str, colour: str, offset: float
 ) -> None:
-    at = rows.loc[rows["status"] == "diverged", across].unique()
-    axes.plot(
-        np.log2(at.astype(float)) + offset,
-        np.full(len(at), 0.98),
-        transform=axes.get_xaxis_transform(),
-        linestyle="none",
-        marker="x",
-        markersize=5,
-        color=colour,
-    )
+    at = np.log2(rows.loc[rows["status"] == "diverged", across].unique().astype(float)) + offset
+    look = {"linestyle": "none", "marker": "x", "markersize": 5, "color": colour}
+    axes.plot(at, np.full(len(at), 0.98), transform=axes.get_xaxis_transform(), **look)
 
 
 def _ring_best(axes: Axes, rows: pandas.DataFrame, styles: dict[Any, dict[str, Any]]) -> None:
     """Rings the best rate of every batch size, where there was a choice."""
+    ring = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.1}
     sizes = sorted(rows["batch_size"].unique().tolist())
     for choice in best_learning_rates.choices(rows):
         if not choice.runs or len(choice.rates) < 2:
             continue
         index = sizes.index(choice.batch_size)
         offset = 0.6 * against_batch_size.dodge(index, len(sizes), rows[_RATE].unique().tolist())
-        axes.plot(
-            np.log2(choice.rate) + offset,
-            choice.rows(rows)[CHOSEN_ON].mean(),
-            marker="o",
-            markersize=10,
-            markerfacecolor="none",
-            markeredgecolor=styles[choice.batch_size]["color"],
-            markeredgewidth=1.1,
-            zorder=4,
-        )
-
-
-def _fit(axes: Axes, values: np.ndarray) -> None:
-    """Keeps wide intervals of few seeds from squeezing what was measured."""
-    values = values[np.isfinite(values)]
-    if axes.get_yscale() == "linear":
-        margin = 0.12 * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
-        axes.set_ylim(values.min() - margin, values.max() + margin)
+        at = (np.log2(choice.rate) + offset, choice.rows(rows)[CHOSEN_ON].mean())
+        axes.plot(*at, markeredgecolor=styles[choice.batch_size]["color"], zorder=4, **ring)
 
 
 def _legends(figure: Figure, of_sizes: dict, of_rates: dict) -> None:
-    """Draws one legend over each column of panels."""
-    sizes, rates = canvas.spread(list(of_sizes)), _labelled(list(of_rates))
-    legends: list[tuple[str, str, list[tuple[dict[str, Any], str]]]] = [
-        ("upper left", "batch size", [(of_sizes[size], str(size)) for size in sizes]),
-        (
-            "upper right",
-            "learning rate",
-            [(of_rates[rate], wording.number(rate)) for rate in rates],
-        ),
-    ]
+    sizes = [(str(size), of_sizes[size]) for size in canvas.spread(list(of_sizes))]
+    rates = [(wording.number(rate), of_rates[rate]) for rate in _labelled(list(of_rates))]
     rows = 0
-    for place, title, entries in legends:
-        longest = max((len(label) for _, label in entries), default=1)
-        columns = min(len(entries), int(_LEGEND / (0.72 + 0.075 * longest)))
-        rows = max(rows, -(-len(entries) // columns))
-        figure.legend(
-            [Line2D([], [], markersize=4.5, **style) for style, _ in entries],
-            [label for _, label in entries],
-            loc=f"outside {place}",
-            ncols=columns,
-            title=title,
-            alignment="left",
-        )
+    for title, entries, side in (("batch size", sizes, "left"), ("learning rate", rates, "right")):
+        labels, styles = zip(*entries, strict=True)
+        columns = min(len(labels), int(_LEGEND / (0.72 + 0.075 * max(map(len, labels)))))
+        rows = max(rows, -(-len(labels) // columns))
+        handles = [Line2D([], [], markersize=4.5, **style) for style in styles]
+        place = {"loc": f"outside upper {side}", "ncols": columns, "alignment": "left"}
+        figure.legend(handles, labels, title=title, **place)
     canvas.grow(figure, 0.3 + 0.18 * rows)
 
 
 def _note(frame: pandas.DataFrame) -> str:
     if not best_learning_rates.several(frame):
         return NO_CHOICE
-    note = "Rings: lowest mean of a batch size."
-    if (frame["status"] == "diverged").any():
-        note += " ×: a run diverged there; such a rate is never the best."
-    return note
-
-
-def _cut_note(groups: list) -> str:
-    if len(groups) <= _MOST_ROWS:
-        return ""
-    return f"The first {_MOST_ROWS} of {len(groups)} series; the CSV file holds all."
+    cross = " ×: a run diverged there; such a rate is never the best."
+    diverged = (frame["status"] == "diverged").any()
+    return f"Rings: lowest mean of a batch size.{cross if diverged else ''}"

@@ -66,14 +66,17 @@ def draw(frame: pandas.DataFrame) -> Figure:
             axes.set_title(f"{title}, {label}" if label else title, pad=17)
     for axes in grid[-1]:
         axes.set_xlabel("position α on the line")
-    _scales(grid, frame)
+    _scale(grid, frame)
     present = [split for split in _SPLITS if (frame["split"] == split).any()]
     handles = [Line2D([], [], **_style(split)) for split in present]
     canvas.legend(figure, handles, [f"{_SPLITS[split]} data" for split in present])
     pairs = against_epoch.runs(frame)
     failed = canvas.failure_note(pairs).replace("runs", "pairs of runs")
     finished = pairs[pairs["status"] == canvas.FINISHED]
-    canvas.notes(figure, finished, _band_note(frame), _cut_note(groups), failed)
+    band = "Thick: mean over seeds, with its 95 % t-interval. Thin: every seed."
+    cut = f"The first {_MOST_ROWS} of {len(groups)} pairs of values; the CSV file holds all."
+    notes = (band if frame["seed"].nunique() > 1 else "", cut if groups[_MOST_ROWS:] else "")
+    canvas.notes(figure, finished, *notes, failed)
     return figure
 
 
@@ -119,14 +122,11 @@ def _groups(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
         return [("", frame)]
     if len(sizes) < 2:
         return [(group.label, group.frame) for group in run_series.series(frame)]
-    groups = []
-    for size in sizes:
-        rows = frame[frame["batch_size"] == size]
-        groups += [
-            (", ".join(filter(None, [f"batch size {size}", group.label])), group.frame)
-            for group in run_series.series(rows)
-        ]
-    return groups
+    return [
+        (", ".join(filter(None, [f"batch size {size}", group.label])), group.frame)
+        for size in sizes
+        for group in run_series.series(frame[frame["batch_size"] == size])
+    ]
 
 
 def _style(split: str) -> dict[str, Any]:
@@ -142,9 +142,8 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, column: str) -> None:
         return
     factor = rows["factor"].iloc[0]  # in which a pair differs
     for split in _SPLITS:
-        table = finished[finished["split"] == split].pivot_table(
-            column, "alpha", "seed", dropna=False
-        )
+        of_split = finished[finished["split"] == split]
+        table = of_split.pivot_table(column, "alpha", "seed", dropna=False)
         if table.size:
             lines = _draw_split(axes, table, _style(split))
             for seed, drawn in zip(table.columns, lines, strict=False):
@@ -167,21 +166,12 @@ def _draw_split(axes: Axes, table: pandas.DataFrame, style: dict[str, Any]) -> l
 
 
 def _mark_ends(axes: Axes, rows: pandas.DataFrame) -> None:
-    """Marks where the two runs lie."""
+    above = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+    above |= {"ha": "center", "va": "bottom", "fontsize": 7.5, "color": "#333333"}
     for column, at in _ENDS.items():
         axes.axvline(at, color="#666666", linewidth=0.8, zorder=1)
-        axes.annotate(
-            _end_name(rows, column),
-            (at, 1.0),
-            (0, 3),
-            xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=7.5,
-            color="#333333",
-            annotation_clip=False,
-        )
+        name = _end_name(rows, column)
+        axes.annotate(name, (at, 1.0), (0, 3), annotation_clip=False, **above)
 
 
 def _end_name(rows: pandas.DataFrame, column: str) -> str:
@@ -193,8 +183,7 @@ def _end_name(rows: pandas.DataFrame, column: str) -> str:
     return run_series.describe({rows["factor"].iloc[0]: value})
 
 
-def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:
-    """Scales losses by what is finished and accuracies as percentages."""
+def _scale(grid: np.ndarray, frame: pandas.DataFrame) -> None:
     finished = frame[frame["status"] == canvas.FINISHED]
     losses = finished["loss"].to_numpy(float)
     if np.isfinite(losses).any():
@@ -205,15 +194,3 @@ def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:
         # Bands may reach beyond what a share can be.
         low, high = grid[0, 1].get_ylim()
         grid[0, 1].set_ylim(max(low, -0.03), min(high, 1.03))
-
-
-def _band_note(frame: pandas.DataFrame) -> str:
-    if frame["seed"].nunique() < 2:
-        return ""
-    return "Thick: mean over seeds, with its 95 % t-interval. Thin: every seed."
-
-
-def _cut_note(groups: list) -> str:
-    if len(groups) <= _MOST_ROWS:
-        return ""
-    return f"The first {_MOST_ROWS} of {len(groups)} pairs of values; the CSV file holds all."

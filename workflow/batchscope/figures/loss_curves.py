@@ -26,17 +26,14 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(
         len(groups), len(_PANELS), width=4.2, height=height, sharex=True, sharey="col"
     )
-    styles = against_epoch.styles(frame)
-    runs = against_epoch.runs(frame)
-    points = against_epoch.points(len(_PANELS) * len(runs))
+    styles, runs = against_epoch.styles(frame), against_epoch.runs(frame)
     along, singles = against_epoch.along(frame), against_epoch.singles(frame)
-    mean_points = against_epoch.points(len(_PANELS) * len(groups) * len(styles))
+    lines = (len(_PANELS) * len(runs), len(_PANELS) * len(groups) * len(styles))
+    look = (styles, *map(against_epoch.points, lines), along, singles)
     canvas.alike_scales(grid[0], [against_epoch.scaled_by(frame, name) for name in _PANELS])
     for row, group in zip(grid, groups, strict=True):
         for axes, (column, title) in zip(row, _PANELS.items(), strict=True):
-            against_epoch.draw_panel(
-                axes, group.frame, column, styles, points, mean_points, along, singles
-            )
+            against_epoch.draw_panel(axes, group.frame, column, *look)
             axes.set_title(f"{title}, {group.label}" if group.label else title)
             axes.set_ylabel("loss (nats)")
     for axes in grid[-1]:
@@ -50,23 +47,25 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns both losses by batch size, where all finished runs have used as much."""
-    if against_epoch.along(frame) != "epoch":
-        used, rows = against_epoch.at_equal(frame)
-        within = f"within {used}, which every finished run has used,"
-        # The training loss is a mean over an epoch, the validation loss is of its end.
-        text = _sentences(rows, (f"over the last epoch that ends {within}", "at its end"))
-        text += against_epoch.earliest(rows) if text else ""
-        there = rows.loc[rows["status"] == canvas.FINISHED, "batch_size"]
-        sizes = sorted(set(frame["batch_size"]) - set(there))
-        none = f"No epoch of every seed ends within {used}, which every finished run has used"
-        few = f"{none}, at batch size {wording.listed(sizes)}." if text and sizes else ""
-        return " ".join(filter(None, (text or f"{none}.", few))) if used else ""
-    epoch, rows = against_epoch.last_shared(frame)
-    which = (f"in epoch {epoch}, the last that all finished runs share,", "in that epoch")
-    return _sentences(rows, which)
+    if against_epoch.along(frame) == "epoch":
+        epoch, rows = against_epoch.last_shared(frame)
+        which = f"in epoch {epoch}, the last that all finished runs share,"
+        return _sentences(rows, which, "in that epoch")
+    used, rows = against_epoch.at_equal(frame)
+    if not used:
+        return ""
+    within = f"within {used}, which every finished run has used"
+    # The training loss is a mean over an epoch, the validation loss is of its end.
+    text = _sentences(rows, f"over the last epoch that ends {within},", "at its end")
+    if not text:
+        return f"No epoch of every seed ends {within}."
+    there = rows.loc[rows["status"] == canvas.FINISHED, "batch_size"]
+    sizes = sorted(set(frame["batch_size"]) - set(there))
+    none = f" No epoch of every seed ends {within}, at batch size {wording.listed(sizes)}."
+    return f"{text}{against_epoch.earliest(rows)}{none if sizes else ''}"
 
 
-def _sentences(rows: pandas.DataFrame, which: tuple[str, str]) -> str:
+def _sentences(rows: pandas.DataFrame, *which: str) -> str:
     sentences = (
         words.sentence(rows, name, f"Mean {what.lower()} {when}", most=_MOST_SHOWN)
         for (name, what), when in zip(_PANELS.items(), which, strict=True)

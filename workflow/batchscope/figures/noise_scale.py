@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,6 @@ _SCALE, _ERROR = "gradient_noise_scale", "gradient_noise_scale_error"
 _SQUARE, _VARIANCE = "gradient_norm_squared", "gradient_variance"
 _COLUMNS = [_SCALE, _ERROR, _SQUARE, _VARIANCE]
 _START, _EARLY, _END = "start", "epoch", "end"
-_WIDTH, _HEIGHT = 5.6, 3.6  # inches, of a panel
 _STEP, _WIDEST = 5.0, 32.0  # points between two batch sizes' marks at one epoch, and of all
 _LINEAR_TO = 1.0  # epoch up to which a logarithmic axis of epochs is linear
 _MOST_SHOWN = 2  # series described in words
@@ -42,17 +42,16 @@ def select(tables: Tables) -> pandas.DataFrame:
 
     The place is `start`, `end`, or `epoch` for what lies between them.
     """
-    keys = ["machine", "run"]
-    runs = tables.runs
+    keys, runs = ["machine", "run"], tables.runs
     factors = against_batch_size.factor_columns(runs)
     about = runs[list(dict.fromkeys([*keys, *factors, "epochs_run"]))]
-    start = about.assign(
-        place=_START, epoch=0, **{name: runs[f"{name}_start"] for name in _COLUMNS}
+    at_start, at_end = (
+        {name: runs[f"{name}{ending}"] for name in _COLUMNS} for ending in ("_start", "")
     )
-    end = about.assign(
-        place=_END, epoch=about["epochs_run"], **{name: runs[name] for name in _COLUMNS}
-    )
-    parts = [start, end]
+    parts = [
+        about.assign(place=_START, epoch=0, **at_start),
+        about.assign(place=_END, epoch=about["epochs_run"], **at_end),
+    ]
     if len(tables.at_epochs):
         early = tables.at_epochs[[*keys, "at_epoch", *_COLUMNS]]
         early = about.merge(early.rename(columns={"at_epoch": "epoch"}), on=keys)
@@ -69,17 +68,13 @@ def draw(frame: pandas.DataFrame) -> Figure:
     groups = run_series.series(frame)
     columns = min(len(groups), 2)
     rows = -(-len(groups) // columns)
-    size = {"width": _WIDTH if columns == 1 else 4.4, "height": _HEIGHT if rows == 1 else 3.0}
-    figure, grid = canvas.panels(rows, columns, **size, sharex=True, sharey=True)
-    sizes = sorted(frame["batch_size"].unique().tolist())
-    styles = {
-        size: {**style, "marker": canvas.MARKERS[index % len(canvas.MARKERS)]}
-        for index, (size, style) in enumerate(
-            zip(sizes, canvas.ordered_styles(len(sizes)), strict=True)
-        )
-    }
-    points = [{size: _points(group.frame, size) for size in sizes} for group in groups]
-    low, high = _limits(points, sizes)
+    width, height = 5.6 if columns == 1 else 4.4, 3.6 if rows == 1 else 3.0
+    figure, grid = canvas.panels(rows, columns, width, height, sharex=True, sharey=True)
+    markers, styles = cycle(canvas.MARKERS), against_epoch.styles(frame)
+    styles = {size: {**style, "marker": next(markers)} for size, style in styles.items()}
+    points = [{size: _points(group.frame, size) for size in styles} for group in groups]
+    every = [point for found in points for each in found.values() for point in each]
+    low, high = _limits(every, list(styles))
     epochs = sorted(frame.loc[frame["status"] == canvas.FINISHED, "epoch"].dropna().unique())
     for axes, group, found in zip(grid.flat, groups, points, strict=False):
         axes.set_yscale("log")
@@ -87,7 +82,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         canvas.few_log_labels(axes.yaxis, high / low)
         _epoch_axis(axes, epochs)
         axes.set_title(wording.capital(group.label) or "Gradient noise scale")
-        own = [size for size in sizes if (group.frame["batch_size"] == size).any()]
+        own = [size for size in styles if (group.frame["batch_size"] == size).any()]
         _draw_panel(axes, {size: found[size] for size in own}, styles, low)
     for axes in list(grid.flat)[len(groups) :]:
         axes.remove()
@@ -96,7 +91,6 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for axes in figure.axes:
         axes.set_xlabel("epoch")
     against_epoch.legend(figure, styles)
-    every = [point for found in points for each in found.values() for point in each]
     canvas.notes(figure, against_epoch.runs(frame), *_notes(frame, every))
     return figure
 
@@ -115,7 +109,7 @@ def found(frame: pandas.DataFrame) -> str:
             ends = {place: points[place].found for place in (_START, _END) if place in points}
             if ends:
                 values = wording.listed(
-                    f"{_scale_words(one)}{_multiple(one, size) if at == _END else ''} at the {at}"
+                    f"{_scale_words(one, size if at == _END else 0)} at the {at}"
                     for at, one in ends.items()
                 )
                 all_seeds = group.frame["seed"].nunique()
@@ -127,20 +121,14 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(sentences)
 
 
-def _multiple(found: ratio_intervals.Ratio, size: int) -> str:
-    """Returns how many of the batches that were used it is; empty where it is not known."""
-    if found.open or not found.resolved:
-        return ""
-    return f", {wording.number(found.ratio / size)} times the batch size,"
-
-
-def _scale_words(found: ratio_intervals.Ratio) -> str:
-    """Returns a noise scale in words."""
+def _scale_words(found: ratio_intervals.Ratio, size: int) -> str:
+    """Returns a noise scale in words, and as a multiple of a batch size that is not 0."""
     if found.open:
         return f"at least {wording.number(found.low)} examples"
     if not found.resolved:
         return "not resolved"
-    return wording.estimated(found.ratio, found.low, found.high, of=" examples")
+    multiple = f", {wording.number(found.ratio / size)} times the batch size," if size else ""
+    return wording.estimated(*found[:3], of=" examples") + multiple
 
 
 def _points(rows: pandas.DataFrame, size: int) -> list[_Point]:
@@ -168,10 +156,9 @@ def _ends(point: _Point) -> tuple[float, float]:
     return point.found.low, point.found.high
 
 
-def _limits(points: list[dict[int, list[_Point]]], sizes: list[int]) -> tuple[float, float]:
+def _limits(points: list[_Point], sizes: list[int]) -> tuple[float, float]:
     """Returns the vertical axis's ends: what is drawn, above zero, and the batch sizes."""
-    every = [point for found in points for each in found.values() for point in each]
-    known = [point for point in every if point.found.resolved]
+    known = [point for point in points if point.found.resolved]
     estimates = [p.found.low if p.found.open else p.found.ratio for p in known]
     centre = np.array([*sizes, *estimates], float)
     centre = centre[centre > 0]
@@ -206,29 +193,19 @@ def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
 def _draw_panel(
     axes: Axes, points: dict[int, list[_Point]], styles: dict[int, dict[str, Any]], low: float
 ) -> None:
-    """Draws every batch size's points beside each other, and the batch size itself."""
     if not any(points.values()):
         canvas.empty(axes)
         return
     labelled = canvas.spread(list(points))
+    beside = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
+    beside |= {"va": "center", "fontsize": 7, "annotation_clip": False}
+    step = min(_STEP, _WIDEST / len(points))
     for index, (size, each) in enumerate(points.items()):
         style = styles[size]
         axes.axhline(size, color=style["color"], linestyle=canvas.LINES[2], linewidth=1, zorder=1)
         if size in labelled:
-            axes.annotate(
-                f"B = {size}",
-                (1, size),
-                (3, 0),
-                xycoords=axes.get_yaxis_transform(),
-                textcoords="offset points",
-                va="center",
-                fontsize=7,
-                color=style["color"],
-                annotation_clip=False,
-            )
-        step = min(_STEP, _WIDEST / len(points))
-        shift = step * (index - (len(points) - 1) / 2)
-        _draw_points(axes, each, style, shift, low)
+            axes.annotate(f"B = {size}", (1, size), (3, 0), color=style["color"], **beside)
+        _draw_points(axes, each, style, step * (index - (len(points) - 1) / 2), low)
 
 
 def _draw_points(
@@ -237,47 +214,33 @@ def _draw_points(
     """Draws one batch size's estimates, lower ends and words, so many points beside the epoch."""
     colour = style["color"]
     beside = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
-    # Broken where there is no estimate.
-    values = [np.nan if _unknown(point) else point.found.ratio for point in points]
+    # Broken where there is no more than a lower end.
+    unknown = [point.found.open or not point.found.resolved for point in points]
+    values = np.where(unknown, np.nan, [point.found.ratio for point in points])
     line = {"color": colour, "linestyle": style["linestyle"], "linewidth": 1, "zorder": 2}
     axes.plot([point.epoch for point in points], values, transform=beside, **line)
+    mark = {"color": colour, "marker": style["marker"], "markersize": 5.5, "zorder": 4}
+    mark |= {"linestyle": "none", "transform": beside}
+    place = {"xycoords": beside, "textcoords": "offset points"}
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    upright = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 6, "bbox": box}
+    arrow = {"arrowstyle": "<-", "color": colour, "shrinkA": 0, "shrinkB": 2}
     for point in points:
-        mark = {"color": colour, "marker": style["marker"], "markersize": 5.5, "zorder": 4}
         _draw_runs(axes, point, style, beside)
-        if point.found.open:
-            axes.annotate(
-                "",
-                (point.epoch, point.found.low),
-                (0, 22),
-                xycoords=beside,
-                textcoords="offset points",
-                arrowprops={"arrowstyle": "<-", "color": colour, "shrinkA": 0, "shrinkB": 2},
-            )
-            hollow = {"markerfacecolor": "white", "linestyle": "none", **mark}
-            axes.plot(point.epoch, point.found.low, transform=beside, **hollow)
-        elif not point.found.resolved:
-            axes.annotate(
-                "not resolved",
-                (point.epoch, low),
-                (0, 4),
-                xycoords=beside,
-                textcoords="offset points",
-                rotation=90,
-                ha="center",
-                va="bottom",
-                fontsize=6,
-                color=colour,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-            )
+        at, found = point.epoch, point.found
+        if found.open:
+            axes.annotate("", (at, found.low), (0, 22), arrowprops=arrow, **place)
+            axes.plot(at, found.low, markerfacecolor="white", **mark)
+        elif not found.resolved:
+            axes.annotate("not resolved", (at, low), (0, 4), color=colour, **upright, **place)
         else:
             bottom, top = _ends(point)
             if np.isfinite(top):
-                ends = [max(bottom, low), top]
                 bar = {"color": colour, "linewidth": 1, "linestyle": "-"}
-                axes.plot([point.epoch] * 2, ends, transform=beside, **bar)
-            full = {"markeredgecolor": "white", "markeredgewidth": 0.5, "linestyle": "none", **mark}
-            (whole,) = axes.plot(point.epoch, point.found.ratio, transform=beside, **full)
-            if point.found.n == 1:
+                axes.plot([at] * 2, [max(bottom, low), top], transform=beside, **bar)
+            white = {"markeredgecolor": "white", "markeredgewidth": 0.5}
+            (whole,) = axes.plot(at, found.ratio, **white, **mark)
+            if found.n == 1:
                 marks.points(whole, point.runs, point.runs[_SCALE])
 
 
@@ -286,17 +249,10 @@ def _draw_runs(axes: Axes, point: _Point, style: dict[str, Any], beside: Transfo
     inside = point.runs[point.runs[_SCALE].astype(float).between(*axes.get_ylim())]
     if point.found.n < 2 or inside.empty:
         return
-    look = {"marker": style["marker"], "markersize": 2.6, "alpha": 0.5, "markeredgewidth": 0}
-    at = np.full(len(inside), point.epoch)
-    (drawn,) = axes.plot(
-        at, inside[_SCALE], color=style["color"], ls="none", zorder=3, transform=beside, **look
-    )
+    look = {"marker": style["marker"], "color": style["color"], "alpha": 0.5, "markersize": 2.6}
+    look |= {"linestyle": "none", "markeredgewidth": 0, "zorder": 3, "transform": beside}
+    (drawn,) = axes.plot(np.full(len(inside), point.epoch), inside[_SCALE], **look)
     marks.points(drawn, inside, inside[_SCALE])
-
-
-def _unknown(point: _Point) -> bool:
-    """Whether there is no more than a lower end."""
-    return point.found.open or not point.found.resolved
 
 
 def _notes(frame: pandas.DataFrame, points: list[_Point]) -> Iterator[str]:

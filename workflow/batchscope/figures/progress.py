@@ -16,16 +16,12 @@ from batchscope.figures.drawing import against_batch_size, against_epoch, canvas
 _LOSS, _STATED = "validation_loss", "stated_target"
 _LONGEST_BESIDE = 24  # letters of a series that a panel's heading has room for
 _MOST_POINTS = 30  # of one line: enough where they are spread in equal ratios
-# Column -> heading and label of its axis.
+# Column -> heading and label of its axis, its unit, and how much of it a run used.
 _AXES = {
-    "updates": ("By updates", "updates"),
-    "examples": ("By examples", "examples"),
-    "seconds": ("By training time", "time (s)"),
+    "updates": ("By updates", "updates", "updates", "made"),
+    "examples": ("By examples", "examples", "examples", "used"),
+    "seconds": ("By training time", "time (s)", "s", "took"),
 }
-
-
-_UNITS = {"updates": "updates", "examples": "examples", "seconds": "s"}
-_VERBS = {"updates": "made", "examples": "used", "seconds": "took"}
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -51,36 +47,32 @@ def draw(frame: pandas.DataFrame) -> Figure:
     groups, drawn = run_series.series(frame), _drawn(frame)
     height = 2.75 if len(groups) < 4 else 2.0
     figure, grid = canvas.panels(len(groups), len(drawn), height=height, sharex="col", sharey=True)
-    styles = against_epoch.styles(frame)
-    runs = against_epoch.runs(frame)
-    points = min(against_epoch.points(len(drawn) * len(runs)), _MOST_POINTS)
-    lines = len(drawn) * len(groups) * len(styles)
-    mean_points = min(against_epoch.points(lines), _MOST_POINTS)
+    styles, runs = against_epoch.styles(frame), against_epoch.runs(frame)
+    lines = (len(drawn) * len(runs), len(drawn) * len(groups) * len(styles))
+    points = [min(against_epoch.points(each), _MOST_POINTS) for each in lines]
     targets = [_target(group.frame) for group in groups]
     against_epoch.value_scale(grid[0, 0], frame, _LOSS)
     beside = max(len(group.label) for group in groups) <= _LONGEST_BESIDE
     for row, group, target in zip(grid, groups, targets, strict=True):
-        for axes, (column, (title, _)) in zip(row, drawn.items(), strict=True):
-            evaluated = group.frame.dropna(subset=_LOSS)
+        evaluated = group.frame.dropna(subset=_LOSS)
+        for axes, column in zip(row, drawn, strict=True):
             rows = evaluated.dropna(subset=column)
             if len(rows):
-                against_epoch.draw_panel(
-                    axes, rows, _LOSS, styles, points, mean_points, column, singles=False
-                )
+                against_epoch.draw_panel(axes, rows, _LOSS, styles, *points, column, singles=False)
             else:
                 where = {"transform": axes.transAxes, "ha": "center", "va": "center"}
-                axes.text(
-                    0.5, 0.5, "not timed" if len(evaluated) else "no run", color="#555555", **where
-                )
+                why = "not timed" if len(evaluated) else "no run"
+                axes.text(0.5, 0.5, why, color="#555555", **where)
             if np.isfinite(target):
-                axes.axhline(target, color="#555555", linewidth=0.9, linestyle=(0, (1, 1.4)))
+                axes.axhline(target, color="#555555", linewidth=0.9, linestyle=canvas.LINES[2])
+            title = _AXES[column][0]
             axes.set_title(f"{title}, {group.label}" if beside and group.label else title)
         if group.label and not beside:
-            row[0].set_title(f"{group.label}\n{next(iter(drawn.values()))[0]}")
+            row[0].set_title(f"{group.label}\n{_AXES[drawn[0]][0]}")
         row[0].set_ylabel("validation loss (nats)")
-    for axes, (column, (_, label)) in zip(grid[-1], drawn.items(), strict=True):
+    for axes, column in zip(grid[-1], drawn, strict=True):
         against_epoch.used_axis(axes, frame[column].dropna().astype(float))
-        axes.set_xlabel(label)
+        axes.set_xlabel(_AXES[column][1])
     against_epoch.value_axis(grid[0, 0], frame, _LOSS)
     against_epoch.legend(figure, styles)
     untimed = "" if "seconds" in drawn or "seconds" not in frame else "No run was timed."
@@ -95,17 +87,16 @@ def found(frame: pandas.DataFrame) -> str:
     if runs.empty:
         return ""
     timed = "seconds" in runs and runs["seconds"].notna().all()
-    equal = ["updates", "seconds" if timed else "examples"]
     sentences = []
-    for name in equal:
-        used = f"{wording.grouped(runs[name].min())} {_UNITS[name]}"
-        what = f"Mean validation loss after {used}, which every finished run {_VERBS[name]},"
+    for name in ("updates", "seconds" if timed else "examples"):
+        *_, unit, verb = _AXES[name]
+        used = f"{wording.grouped(runs[name].min())} {unit}"
+        what = f"Mean validation loss after {used}, which every finished run {verb},"
         sentences.append(words.sentence(runs, f"loss_at_{name}", what))
     if (frame[_STATED] > 0).any() or not chosen_rates.tuned_factor(runs):
         # Else every rate has a dotted loss of its own.
-        sentences.append(
-            words.sentence(runs, "to_target", "Mean number of updates to the dotted loss")
-        )
+        what = "Mean number of updates to the dotted loss"
+        sentences.append(words.sentence(runs, "to_target", what))
     return " ".join(filter(None, sentences))
 
 
@@ -142,30 +133,27 @@ def _target_note(rows: pandas.DataFrame, targets: list[float]) -> str:
     return "Dotted: the lowest loss that every run of the row reached; none where one failed."
 
 
-def _drawn(frame: pandas.DataFrame) -> dict[str, tuple[str, str]]:
+def _drawn(frame: pandas.DataFrame) -> list[str]:
     """Returns the axes that a frame has; no time where nothing was timed."""
-    return {
-        name: words
-        for name, words in _AXES.items()
-        if name in frame and (name != "seconds" or frame[name].notna().any())
-    }
+    known = [name for name in _AXES if name in frame]
+    return [name for name in known if name != "seconds" or frame[name].notna().any()]
 
 
 def _by_run(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Returns one row per finished run: what it used, and its losses at what all of them used."""
     finished = frame[(frame["status"] == canvas.FINISHED) & frame[_LOSS].notna()]
     keys = [*run_series.varying(frame), "batch_size", "seed", "status"]
-    runs = finished.groupby(keys, sort=False, dropna=False)[[*_drawn(frame)]].max().astype(float)
-    budgets = runs.min()
+    by_run = finished.groupby(keys, sort=False, dropna=False)
+    runs = by_run[_drawn(frame)].max().astype(float)
     targets = {}
     for group in run_series.series(frame):
         targets.update(dict.fromkeys(group.frame.index, _target(group.frame)))
-    found = []
-    for _, run in finished.groupby(keys, sort=False, dropna=False):
+    budgets, found = runs.min(), []
+    for _, run in by_run:
         row = {}
-        for name in budgets.index:
+        for name, budget in budgets.items():
             used = run[name].astype(float)
-            row[f"loss_at_{name}"] = trajectories.at_budget(used, run[_LOSS], budgets[name], True)
+            row[f"loss_at_{name}"] = trajectories.at_budget(used, run[_LOSS], budget, True)
         crossed = trajectories.first_crossing(run["updates"], run[_LOSS], targets[run.index[0]])
         found.append({**row, "to_target": crossed})
     return runs.assign(**pandas.DataFrame(found, runs.index)).reset_index()

@@ -38,10 +38,9 @@ def found(frame: pandas.DataFrame) -> str:
     sentences: dict[str, str] = {}
     for match in filter(None, map(_COLUMN.fullmatch, frame.columns)):
         space = {"full": "the full space", "subspace": "a random subspace"}[match[1]]
-        what = f"Mean sharpness in {space} (ε = {match[2]})"
-        text = words.sentence(frame, match[0], what)
-        if text and match[1] not in sentences:
-            sentences[match[1]] = text
+        text = words.sentence(frame, match[0], f"Mean sharpness in {space} (ε = {match[2]})")
+        if text:
+            sentences.setdefault(space, text)
     if any("series" in text for text in sentences.values()):
         return " ".join(sentences.values())
     # One sentence: a direction in one space alone is half of the answer.

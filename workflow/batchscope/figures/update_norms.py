@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,17 +37,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
     styles = against_epoch.styles(frame)
     for (left, right), group in zip(grid, groups, strict=True):
         _draw_distributions(left, group.frame, styles)
-        left.set_title(f"Distribution, {group.label}" if group.label else "Distribution")
+        of = f", {group.label}" if group.label else ""
+        left.set_title(f"Distribution{of}")
         runs = against_epoch.runs(group.frame)
         canvas.lift_title(left, runs)  # beside the other
-        against_batch_size.draw_panel(right, runs, _MEDIAN, [run_series.Series("", {}, runs)])
-        if group.label:
-            right.set_title(f"{_MEDIAN.title}, {group.label}")
-            canvas.lift_title(right, runs)
+        panel = replace(_MEDIAN, title=f"{_MEDIAN.title}{of}")
+        against_batch_size.draw_panel(right, runs, panel, [run_series.Series("", {}, runs)])
     against_epoch.legend(figure, styles)
-    several = frame["seed"].nunique() > 1
-    note = "Triangles: medians" + (", means over seeds." if several else ".")
-    canvas.notes(figure, against_epoch.runs(frame), note)
+    several = ", means over seeds" if frame["seed"].nunique() > 1 else ""
+    canvas.notes(figure, against_epoch.runs(frame), f"Triangles: medians{several}.")
     return figure
 
 
@@ -59,7 +58,10 @@ def found(frame: pandas.DataFrame) -> str:
 def _draw_distributions(
     axes: Axes, rows: pandas.DataFrame, styles: dict[int, dict[str, Any]]
 ) -> None:
-    """Draws one outline per batch size: each bin's share of a run's updates, mean over seeds."""
+    """Draws one outline per batch size: each bin's share of a run's updates, mean over seeds.
+
+    On it the mean of the seeds' medians.
+    """
     binned = rows[(rows["status"] == canvas.FINISHED) & rows["low"].notna()]
     if binned.empty:
         canvas.empty(axes)
@@ -69,7 +71,13 @@ def _draw_distributions(
         if len(chosen):
             edges, shares = _mean_shares(chosen)
             axes.stairs(shares, edges, linewidth=1.2, **style)
-            _mark_median(axes, chosen, edges, shares, style["color"])
+            median = chosen.drop_duplicates("seed")[_MEDIAN.column].mean()
+            if edges[0] <= median < edges[-1]:
+                height = shares[np.searchsorted(edges, median, side="right") - 1]
+                colour = style["color"]
+                axes.plot([median] * 2, [0, height], color=colour, linewidth=0.8, alpha=0.7)
+                mark = {"marker": "v", "color": colour, "markeredgecolor": "white"}
+                axes.plot(median, height, zorder=4, **mark)
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     canvas.few_log_labels(axes.xaxis, high / low)
@@ -90,14 +98,3 @@ def _mean_shares(rows: pandas.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     totals = np.bincount(index - index.min(), weights=rows["share"].to_numpy(float))
     edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
     return edges, totals / rows["seed"].nunique()
-
-
-def _mark_median(
-    axes: Axes, rows: pandas.DataFrame, edges: np.ndarray, shares: np.ndarray, colour: str
-) -> None:
-    """Marks the mean of the seeds' medians on the outline."""
-    median = rows.drop_duplicates("seed")[_MEDIAN.column].mean()
-    if edges[0] <= median < edges[-1]:
-        height = shares[np.searchsorted(edges, median, side="right") - 1]
-        axes.plot([median] * 2, [0, height], color=colour, linewidth=0.8, alpha=0.7)
-        axes.plot(median, height, marker="v", color=colour, markeredgecolor="white", zorder=4)

@@ -25,9 +25,9 @@ from batchscope.catalogue import outcomes, own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, SECONDS, TAKEN, TARGET
 from batchscope.catalogue.decision_columns import BUDGETS
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas
+from batchscope.figures.drawing import canvas, verdict_marks
 
-_EDGE, _FALLING = "\N{DAGGER}", "\N{DOUBLE DAGGER}"
+_EDGE, _FALLING, _TIMES = "\N{DAGGER}", "\N{DOUBLE DAGGER}", "\N{MULTIPLICATION SIGN}"
 _LOOKS: dict[str, dict[str, Any]] = {
     largest_within_margin.WITHIN: {"facecolor": "#BFE0F2"},
     largest_within_margin.BEYOND: {"facecolor": "#F4B183", "hatch": "////"},
@@ -35,12 +35,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
     largest_within_margin.FAILED: {"facecolor": "#DDDDDD", "hatch": "xxxx"},
     largest_within_margin.FEW_SEEDS: {"facecolor": "#F7F7F7"},
 }
-# Marker and whether it is filled, as in the figure of the limits.
-_MARKS = {
-    largest_within_margin.WITHIN: ("o", True),
-    largest_within_margin.BEYOND: ("X", True),
-    largest_within_margin.NOT_RESOLVED: ("o", False),
-}
+_UNMARKED = (largest_within_margin.FAILED, largest_within_margin.FEW_SEEDS)
 _WORDS = {
     largest_within_margin.WITHIN: "no other is better by the margin",
     largest_within_margin.BEYOND: "another is better by more than the margin",
@@ -61,7 +56,6 @@ _EM = 0.60  # width of a character, of its size: those of numbers and their sign
 _MOST_WITH_INTERVAL, _MOST_WITH_TEXT = 8, 14  # batch sizes
 _MOST_SHOWN = 3  # series described one by one
 _TITLE = "Which batch size is better, by what is held equal"
-_ROW_OF = ["budget", "outcome"]
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -88,9 +82,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
         canvas.empty(grid[0, 0])
         grid[0, 0].set_xticks([])
     verdicts = [name for name in _WORDS if name in set(frame["verdict"])]
-    handles = [(_patch(name), _mark(name)) for name in verdicts]
+    handles = [_handle(name) for name in verdicts]
     canvas.legend(figure, handles, [_WORDS[name] for name in verdicts])
-    canvas.notes(figure, pandas.DataFrame({"status": []}), *_notes(frame))
+    canvas.write(figure, *_notes(frame))
     return figure
 
 
@@ -105,20 +99,16 @@ def found(frame: pandas.DataFrame) -> str:
     alike: dict[str, list[str]] = {}
     for group in groups:
         alike.setdefault(_verdict_words(group), []).append(group.label)
-    sentences = [
-        wording.capital(f"{_labelled(labels, len(groups))}{text}.")
-        for text, labels in [*alike.items()][:_MOST_SHOWN]
-    ]
-    if (rest := len(groups) - sum(map(len, [*alike.values()][:_MOST_SHOWN]))) > 0:
+    sentences, rest = [], len(groups)
+    for text, labels in [*alike.items()][:_MOST_SHOWN]:
+        of = f"{wording.listed(labels)}: " if labels[0] else ""
+        if len(labels) == len(groups) > 1:
+            of = f"in {wording.every(len(groups), 'series')}: "
+        sentences.append(wording.capital(f"{of}{text}."))
+        rest -= len(labels)
+    if rest:
         sentences.append(f"{rest} further series in the figure.")
     return " ".join(sentences)
-
-
-def _labelled(labels: list[str], series: int) -> str:
-    """Returns the series that a verdict is of, before it; empty for the only one."""
-    if len(labels) == series > 1:
-        return f"in {wording.every(series, 'series')}: "
-    return f"{wording.listed(labels)}: " if labels[0] else ""
 
 
 def _verdict_words(group: run_series.Series) -> str:
@@ -171,17 +161,14 @@ def _budget(row: pandas.Series | dict[str, Any]) -> str:
     return f"at equal {kind} ({amount})"
 
 
-def _on_validation(rows: pandas.DataFrame) -> bool:
-    return bool(rows["outcome"].str.startswith("validation").any())
-
-
 def _column(sizes: int) -> float:
     """Returns how many inches wide the cells of so many batch sizes are."""
     return min(_COLUMN, 9.0 / max(sizes, 1))
 
 
 def _height(rows: pandas.DataFrame) -> float:
-    return _ROW * len(rows[_ROW_OF].drop_duplicates()) + _HEAD * rows["budget"].nunique()
+    lines = rows[["budget", "outcome"]].drop_duplicates()
+    return _ROW * len(lines) + _HEAD * rows["budget"].nunique()
 
 
 def _lines(rows: pandas.DataFrame) -> Iterator[tuple[float, str, pandas.DataFrame | None]]:
@@ -204,16 +191,7 @@ def _draw_matrix(axes: Axes, rows: pandas.DataFrame) -> None:
     ticks, labels = [], []
     for at, words, cells in _lines(rows):
         if cells is None:
-            axes.annotate(
-                words,
-                (0, at),
-                (-_LABELS * 72 + 10, -1),
-                xycoords=axes.get_yaxis_transform(),
-                textcoords="offset points",
-                va="center",
-                fontsize=8,
-                fontweight="bold",
-            )
+            _annotate(axes, words, (0, at), (-_LABELS * 72 + 10, -1), fontweight="bold")
             continue
         ticks.append(at)
         labels.append(words)
@@ -222,7 +200,13 @@ def _draw_matrix(axes: Axes, rows: pandas.DataFrame) -> None:
         points = min(_CELL_POINTS, 72 * 0.94 * _column(len(sizes)) / (_EM * max(longest, 1)))
         for cell, text in zip(cells.to_dict("records"), texts, strict=True):
             _draw_cell(axes, cell, sizes.index(cell["batch_size"]), at, text, points)
-        _say_trend(axes, cells.iloc[0], at)
+        row = cells.iloc[0]
+        if row["trend"] == matrix.NONE:
+            why = _NONE_WORDS.get(row["no_trend"], "no verdict")
+            _annotate(axes, why, (1, at), (6, 0), color="#666666")
+        else:
+            trend = f"{row['trend']} is better"
+            _annotate(axes, trend, (1, at), (6, 0), fontweight="bold", color="black")
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.set_ylim(_height(rows), 0)
     axes.set_yticks(ticks, labels, fontsize=8)
@@ -239,8 +223,9 @@ def _texts(cells: pandas.DataFrame, sizes: int) -> list[str]:
     write, texts = _writer(cells), []
     for cell in cells.to_dict("records"):
         marks = _EDGE * int(cell["on_edge"]) + _FALLING * int(cell["still_falling"])
-        first, *others = _cell_words(cell, write, sizes <= _MOST_WITH_INTERVAL)
-        texts.append(marks if sizes > _MOST_WITH_TEXT else "\n".join([first + marks, *others]))
+        first, *others = _cell_words(cell, write)
+        lines = [first + marks, *(others if sizes <= _MOST_WITH_INTERVAL else [])]
+        texts.append(marks if sizes > _MOST_WITH_TEXT else "\n".join(lines))
     return texts
 
 
@@ -253,7 +238,7 @@ def _draw_cell(
     patch = Rectangle(corner, 0.96, _ROW - 0.03, **look, **_LOOKS[verdict])
     patch.set_hatch_linewidth(0.5)
     axes.add_patch(patch)
-    if verdict in _MARKS:
+    if verdict not in _UNMARKED:
         axes.plot(column - 0.42, at - _ROW / 2 + 0.065, **_marker(verdict), zorder=4)
     # The hatch must not run through the numbers.
     box = {"facecolor": _LOOKS[verdict]["facecolor"], "edgecolor": "none", "pad": 0.4}
@@ -262,22 +247,23 @@ def _draw_cell(
     axes.text(column, at, text, **place, bbox=box, zorder=3)
 
 
-def _cell_words(cell: dict[str, Any], write: Any, interval: bool) -> list[str]:
+def _cell_words(cell: dict[str, Any], write: Callable[[float], str]) -> list[str]:
     """Returns the lines of a cell: its difference from the best, and its interval."""
     if cell["verdict"] == largest_within_margin.FAILED:
         if pandas.isna(cell["reached"]):
-            return ["no value", "by then"][: 1 + interval]
+            return ["no value", "by then"]
         what = "got there" if cell["budget"] == TARGET else "finished"
-        return [f"{int(cell['reached'])} of {int(cell['seeds'])}", what][: 1 + interval]
-    if cell["difference"] == 0 and math.isnan(cell["difference_low"]):
-        return ["best", _level(cell)][: 1 + interval]
+        return [f"{int(cell['reached'])} of {int(cell['seeds'])}", what]
+    alone = math.isnan(cell["difference_low"])
+    if cell["difference"] == 0 and alone:
+        return ["best", _level(cell)]
     if math.isnan(cell["difference"]):
         return [""]
     first = write(cell["difference"])
-    if not interval or math.isnan(cell["difference_low"]):
+    if alone:
         return [first]
     low, high = (write(cell[f"difference_{end}"]) for end in ("low", "high"))
-    return [first, f"[{low}, {high}]".replace("\N{MULTIPLICATION SIGN}", "")]
+    return [first, f"[{low}, {high}]".replace(_TIMES, "")]
 
 
 def _level(cell: dict[str, Any]) -> str:
@@ -309,8 +295,7 @@ def _power(value: float) -> int:
 
 def _ratio(value: float) -> str:
     ratio = 1 + value
-    text = wording.fixed(ratio, 2) if ratio < 10 else wording.number(ratio)
-    return f"\N{MULTIPLICATION SIGN}{text}"
+    return f"{_TIMES}{wording.fixed(ratio, 2) if ratio < 10 else wording.number(ratio)}"
 
 
 def _signed(value: float, scale: int, decimals: int) -> str:
@@ -318,49 +303,30 @@ def _signed(value: float, scale: int, decimals: int) -> str:
     return f"{'+' * (rounded > 0)}{wording.fixed(rounded, decimals)}" if rounded else "0"
 
 
-def _say_trend(axes: Axes, row: pandas.Series, at: float) -> None:
-    resolved = row["trend"] != matrix.NONE
-    text = (
-        f"{row['trend']} is better" if resolved else _NONE_WORDS.get(row["no_trend"], "no verdict")
-    )
-    axes.annotate(
-        text,
-        (1, at),
-        (6, 0),
-        xycoords=axes.get_yaxis_transform(),
-        textcoords="offset points",
-        va="center",
-        fontsize=8,
-        fontweight="bold" if resolved else "normal",
-        color="black" if resolved else "#666666",
-    )
+def _annotate(
+    axes: Axes, text: str, at: tuple[float, float], away: tuple[float, float], **look: Any
+) -> None:
+    """Writes beside a matrix, at a share of its width and so many points away from there."""
+    place = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
+    axes.annotate(text, at, away, va="center", fontsize=8, **place, **look)
 
 
 def _marker(verdict: str) -> dict[str, Any]:
-    marker, filled = _MARKS[verdict]
-    return {
-        "marker": marker,
-        "markersize": 3.2,
-        "linestyle": "none",
-        "color": "black",
-        "markerfacecolor": "black" if filled else "white",
-        "markeredgewidth": 0.6,
-    }
+    """Returns how a cell's verdict is marked, as arguments of a line; some have no mark."""
+    if verdict in _UNMARKED:
+        return {"linestyle": "none"}
+    look = {**verdict_marks.look(verdict), "markersize": 3.2, "markeredgewidth": 0.6}
+    fill = "white" if look["markerfacecolor"] == "white" else "black"
+    return {**look, "color": "black", "markerfacecolor": fill}
 
 
-def _patch(verdict: str) -> Patch:
+def _handle(verdict: str) -> tuple[Patch, Line2D]:
     patch = Patch(edgecolor=_HATCH, linewidth=0.5, **_LOOKS[verdict])
     patch.set_hatch_linewidth(0.5)
-    return patch
-
-
-def _mark(verdict: str) -> Line2D:
-    look = _marker(verdict) if verdict in _MARKS else {"linestyle": "none"}
-    return Line2D([], [], **look)
+    return patch, Line2D([], [], **_marker(verdict))
 
 
 def _notes(frame: pandas.DataFrame) -> Iterator[str]:
-    """Yields what a reader must know below the matrices."""
     if frame.empty:
         return
     margins = []
@@ -377,7 +343,7 @@ def _notes(frame: pandas.DataFrame) -> Iterator[str]:
         yield f"{_EDGE} The best rate is the first or last of those tried: others may be better."
     if frame["still_falling"].any():
         yield f"{_FALLING} The validation loss still fell when most trainings ended."
-    if _on_validation(frame):
+    if frame["outcome"].str.startswith("validation").any():
         text = "Losses and accuracies along a training are of validation data"
         on_test = frame.loc[frame["outcome"].str.startswith("test"), "budget"]
         measured = len(on_test) and on_test.eq(CONVERGENCE).all()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas
 from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 from batchscope.figures.drawing.against_batch_size import Panel
 
 _COLUMNS = 4
@@ -27,9 +29,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one panel per layer, in the model's order."""
     layers = _layers(frame)
     shown = layers[:_MOST]
-    columns = max(1, min(_COLUMNS, len(shown)))
-    rows = max(1, -(-len(shown) // columns))
-    figure, grid = canvas.panels(rows, columns, width=2.5, height=2.1)
+    count = max(1, len(shown))
+    columns = min(_COLUMNS, count)
+    figure, grid = canvas.panels(-(-count // columns), columns, width=2.5, height=2.1)
     groups = run_series.series(frame)
     handles: list = []
     finished = frame[frame["status"] == canvas.FINISHED]
@@ -41,7 +43,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         parts = [_of_layer(group, layer) for group in groups]
         panel = Panel("distance", layer, "‖w − w₀‖")
         handles = against_batch_size.draw_panel(axes, chosen, panel, parts)
-    for axes in list(grid.flat)[max(len(shown), 1) :]:
+    for axes in list(grid.flat)[count:]:
         axes.remove()
     if not shown:
         canvas.empty(grid[0, 0])
@@ -51,8 +53,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
         if index < len(shown) - columns:
             axes.set_xlabel("")
     canvas.legend(figure, handles, [group.label for group in groups])
-    runs = frame.drop_duplicates([*run_series.varying(frame), "batch_size", "seed"])
-    canvas.notes(figure, runs, _cut_note(layers))
+    cut = f"The first {_MOST} of {len(layers)} layers; all of them are in the CSV file."
+    canvas.notes(figure, against_epoch.runs(frame), cut if layers[_MOST:] else "")
     return figure
 
 
@@ -81,15 +83,8 @@ def found(frame: pandas.DataFrame) -> str:
 
 
 def _of_layer(group: run_series.Series, layer: str) -> run_series.Series:
-    rows = group.frame
-    return run_series.Series(group.label, group.factors, rows[rows["layer"] == layer])
+    return replace(group, frame=group.frame[group.frame["layer"] == layer])
 
 
 def _layers(frame: pandas.DataFrame) -> list[str]:
     return list(frame.sort_values("position", kind="stable")["layer"].dropna().drop_duplicates())
-
-
-def _cut_note(layers: list[str]) -> str:
-    if len(layers) <= _MOST:
-        return ""
-    return f"The first {_MOST} of {len(layers)} layers; all of them are in the CSV file."
