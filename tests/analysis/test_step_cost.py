@@ -294,7 +294,7 @@ def test_noise_neither_moves_nor_hides_the_knee(sizes, noise):
     found = []
     for seed in range(100 if noise else 1):
         blocks = list(noisy(4.5 + sizes, noise, seed, blocks=9))
-        floor = step_cost.noise_floor(*step_cost.halves(blocks)).factor
+        floor = step_cost.noise_floor(blocks)
         found.append(step_cost.knee(sizes, blocks, noise=floor))
     fitted = np.array([one.fitted for one in found])
     assert np.isfinite(fitted).all() and not any(one.still_rising for one in found)
@@ -314,7 +314,7 @@ def test_noise_neither_moves_nor_hides_the_knee(sizes, noise):
 def test_what_still_rises_has_no_knee_within_the_sizes(seconds, noise):
     for seed in range(50 if noise else 1):
         blocks = list(noisy(seconds, noise, seed, blocks=9))
-        floor = step_cost.noise_floor(*step_cost.halves(blocks)).factor
+        floor = step_cost.noise_floor(blocks)
         found = step_cost.knee(SPARSE, blocks, noise=floor)
         assert found.still_rising
         assert found.batch_size is None and math.isnan(found.fitted.value)
@@ -325,7 +325,7 @@ def test_nothing_is_reported_of_noise(seconds):
     """Half of the noise floor is two standard errors of a median, and may be no more than 10 %."""
     for seed in range(50):
         blocks = list(seconds[:, None] * np.exp(noisy(np.zeros((17, 5)) + 1, 0.5, seed) - 1))
-        floor = step_cost.noise_floor(*step_cost.halves(blocks)).factor
+        floor = step_cost.noise_floor(blocks)
         assert step_cost.too_noisy(floor)
         found = step_cost.knee(SPARSE, blocks, noise=floor)
         assert math.isnan(found.plateau) and np.isnan(found.fitted).all()
@@ -377,14 +377,13 @@ def test_a_flat_start_is_no_line():
 
 
 def test_the_noise_floor():
-    blocks = [[1.0, 1.0, 1.0, 1.0], [2.0, 2.0]]
-    assert step_cost.noise_floor(*step_cost.halves(blocks)) == (1, 1)
-    first, second = step_cost.halves([[1.0, 2.0, 3.0, 4.0, 5.0]])
-    assert first[0].tolist() == [1, 3, 5] and second[0].tolist() == [2, 4]
-    found = step_cost.noise_floor([[1.02], [1.0]], [[1.0], [1.05]])
-    assert found == pytest.approx((math.sqrt(1.02 / 1.05), 1.05))
+    assert step_cost.noise_floor([[1.0, 1.0, 1.0, 1.0], [2.0, 2.0]]) == 1
+    # Blocks alternate: the halves 1, 3, 5 and 2, 5 have the medians 3 and 3.5.
+    assert step_cost.noise_floor([[1.0, 2.0, 3.0, 5.0, 5.0]]) == pytest.approx(3.5 / 3)
+    assert step_cost.noise_floor([[1.02, 1.0], [1.0, 1.05]]) == pytest.approx(1.05)
     # Of 100 sizes the 95 % quantile, not the worst.
-    found = step_cost.noise_floor([[1.01]] * 96 + [[2.0]] * 4, [[1.0]] * 100)
-    assert found.factor == pytest.approx(1.01)
-    with pytest.raises(ValueError, match="two halves"):
-        step_cost.noise_floor([[1.0], []], [[1.0], [1.0]])
+    found = step_cost.noise_floor([[1.01, 1.0]] * 96 + [[2.0, 1.0]] * 4)
+    assert found == pytest.approx(1.01)
+    for none in ([[1.0, 1.0], [1.0]], []):
+        with pytest.raises(ValueError, match="two halves"):
+            step_cost.noise_floor(none)

@@ -26,9 +26,6 @@ def totals(timed: pandas.DataFrame, trained: pandas.DataFrame) -> pandas.DataFra
     Args:
         timed: Runs of an experiment, as in runs.csv, with the factor `replicas`.
         trained: Runs of any experiments; those count that patience stopped.
-
-    Returns:
-        `device`, `replicas`, `batch_size`, `seed` and `seconds` of each that has both.
     """
     stopped = trained[trained["stop_reason"] == "patience"]
     same = [name for name in run_factors.FACTORS if name in timed and name not in _FREE]
