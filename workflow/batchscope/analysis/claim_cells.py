@@ -95,10 +95,9 @@ def parts(frame: pandas.DataFrame, test: Test) -> list[Part]:
     """
     if test.scale == RATIO:
         frame = frame.assign(**{test.column: claim_tests.logarithms(frame[test.column])})
-    found = list(_OF_TYPE[test.type](frame, test))
-    if test.scale == RATIO:
-        found = [(label, tested.exponentiated()) for label, tested in found]
-    return found
+    ratio = test.scale == RATIO
+    found = _OF_TYPE[test.type](frame, test)
+    return [(label, tested.exponentiated() if ratio else tested) for label, tested in found]
 
 
 def doublings(frame: pandas.DataFrame, test: Test) -> bool:

@@ -149,9 +149,7 @@ def replicates_wanted(
 ) -> tuple[int, int] | None:
     """Returns the replicates that would decide a claim with power .8, were everything as found.
 
-    Args:
-        parts: All that must hold.
-        level: At which what is stated is tested; `contrary` is that of its contrary.
+    All parts must hold; what is stated is tested at `level`, its contrary at `contrary`.
 
     Returns:
         At least six, and what they would show, `HOLDS` or `FAILS`; None where no number would:

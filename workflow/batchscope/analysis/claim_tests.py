@@ -31,8 +31,7 @@ class Tested(NamedTuple):
 
     Attributes:
         effect: Mean of the contrast that is stated about: a slope, a difference, a value.
-        low: Lower end of its 90 % interval.
-        high: Upper end.
+        low: Lower end of its 90 % interval; `high` is the upper one.
         n: Replicates with a value in every cell of it.
         p: Of what is stated: small where the numbers show it.
         p_against: Of its contrary: small where they show that.

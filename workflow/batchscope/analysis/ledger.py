@@ -84,17 +84,18 @@ def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:
     parts = claim_cells.parts(rows, test) if len(rows) and test.column in rows else []
     found = claim_tests.every(parts) if parts else None
     positions = rows[test.over].nunique() if test.over in rows else 1
-    missing = _missing(claim, frame, found)
+    missing = _missing(claim, frame, rows, found)
     survivors = claim_gaps.survivors(rows, test, found.tested.n) if found and not missing else ""
     doublings = claim_cells.doublings(rows, test)
     return _Judged(claim, found, missing, positions, doublings, survivors)
 
 
-def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
-    """Returns what a test lacks beside replicates; empty where it lacks nothing."""
+def _missing(
+    claim: Claim, frame: pandas.DataFrame, rows: pandas.DataFrame, found: Found | None
+) -> str:
+    """Returns what a test, of some rows of a table, lacks beside replicates; empty for nothing."""
     test = claim.test
     absent = claim_cells.absent(frame, test)
-    rows = claim_cells.rows(frame, test)
     undecidable = "" if absent else claim_gaps.undecidable(rows, test)
     if found is not None and found.tested.n > 0 and not absent:
         return undecidable

@@ -239,19 +239,12 @@ def _words(factor: str, value: Any) -> str:
 
 
 # As papers write them.
+_OPTIMIZERS = (
+    *("Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW"),
+    *("FTRL", "LAMB", "Lion", "Nadam", "RMSprop", "SGD"),
+)
 _NAMES = {
-    ("optimizer", "adadelta"): "Adadelta",
-    ("optimizer", "adafactor"): "Adafactor",
-    ("optimizer", "adagrad"): "Adagrad",
-    ("optimizer", "adam"): "Adam",
-    ("optimizer", "adamax"): "Adamax",
-    ("optimizer", "adamw"): "AdamW",
-    ("optimizer", "ftrl"): "FTRL",
-    ("optimizer", "lamb"): "LAMB",
-    ("optimizer", "lion"): "Lion",
-    ("optimizer", "nadam"): "Nadam",
-    ("optimizer", "rmsprop"): "RMSprop",
-    ("optimizer", "sgd"): "SGD",
+    **{("optimizer", name.lower()): name for name in _OPTIMIZERS},
     ("learning_rate_scaling", "sqrt"): "square-root",
     ("beta_scaling", "half_life"): "half-life",
     ("beta_scaling", "square_root"): "square-root",

@@ -258,7 +258,7 @@ def knee(
         blocks: For each batch size its blocks, or their median, in seconds per step. A size is
             short only where the upper quartile of its blocks' throughputs is.
         share: Share of the plateau that counts as reached.
-        noise: Factor by which a size differs from itself, of `noise_floor`.
+        noise: The `noise_floor`.
         of_jobs: As `fixed_cost` takes it: the interval of the line's knee then is over jobs too.
 
     Raises:
@@ -268,7 +268,7 @@ def knee(
     if too_noisy(noise):
         return Knee(NAN, Estimate(NAN), None, None)
     speeds, largest = sizes / seconds, sizes[-1]
-    plateau, fitted, rising = NAN, Estimate(NAN), False
+    fitted = Estimate(NAN)
     holds = speeds[-1] >= share * speeds.max()
     fit = None
     if len(sizes) > 2:

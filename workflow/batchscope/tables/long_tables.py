@@ -292,11 +292,10 @@ def _measured_early(
     """Returns what was measured of the weights after an epoch, which may be nothing."""
     values: dict[str, float | None] = {}
     for measure, wanted in experiment.trainings.measures.items():
-        if measure not in MEASURES or not MEASURES[measure].at_epochs:
-            continue
-        settings = job_files.at_epoch(measure, wanted, epoch)
-        path = records.measure_path(results, run, measure, settings)
-        values |= (read_record(path, "values") or {"values": {}})["values"]
+        if measure in MEASURES and MEASURES[measure].at_epochs:
+            settings = job_files.at_epoch(measure, wanted, epoch)
+            path = records.measure_path(results, run, measure, settings)
+            values |= (read_record(path, "values") or {"values": {}})["values"]
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -340,24 +339,21 @@ def _speeds_beside(
     Of a sweep whose steps are driven as a training's are: the median of its blocks, by timing
     configuration and number of the job.
     """
-    found = {}
+    found, timing_only = {}, run_factors.TIMING_ONLY_FACTORS.values()
     for name in experiment.trainings.beside:
         for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
-            if job.measure != "throughput" or not _as_trained(job.sweep.factors):
+            factors = job.sweep.factors
+            as_trained = (factors.get(own.name, own.birth) == own.birth for own in timing_only)
+            if job.measure != "throughput" or not all(as_trained):
                 continue
             record = read_record(job.path, "sizes") or {"sizes": []}
             for size in record["sizes"]:
                 seconds = [block["seconds_per_step"] for block in size["blocks"]]
                 if seconds:
-                    factors = {**job.sweep.factors, "batch_size": size["batch_size"]}
+                    timing = run_names.timing_name({**factors, "batch_size": size["batch_size"]})
                     speed = size["batch_size"] / statistics.median(seconds)
-                    found.setdefault((run_names.timing_name(factors), job.repeat), speed)
+                    found.setdefault((timing, job.repeat), speed)
     return found
-
-
-def _as_trained(factors: dict[str, Any]) -> bool:
-    own = run_factors.TIMING_ONLY_FACTORS.values()
-    return all(factors.get(factor.name, factor.birth) == factor.birth for factor in own)
 
 
 def write_table(frame: pandas.DataFrame, path: Path) -> None:

@@ -349,7 +349,7 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
             if others is not None:  # older records have no flag
                 values.setdefault("disturbed", others > DISTURBED_CORES)
             rows.append(
-                {**timing.first, **{name: values.get(name) for name in COLUMNS["utilisation.csv"]}}
+                timing.first | {name: values.get(name) for name in COLUMNS["utilisation.csv"]}
             )
     return _frame(COLUMNS["utilisation_by_job.csv"], rows)
 
