@@ -78,25 +78,15 @@ CLAIMS = {
     "best": ([0.0, 0.0, 0.0, 0.6], 1.0, lambda v: claim_tests.argmax(v, [3]), HOLDS),
     "best of two": ([0.0, 0.0, 0.6, 0.4], 1.0, lambda v: claim_tests.argmax(v, [2, 3]), HOLDS),
     "not the best": ([0.6, 0.5, 0.0, 0.0], 1.0, lambda v: claim_tests.argmax(v, [2, 3]), FAILS),
-    "order": (
-        [0.0, 0.5, 1.1],
-        0.8,
-        lambda v: claim_tests.order([v[:, [0]], v[:, [1]], v[:, [2]]]),
-        HOLDS,
-    ),
+    "order": ([0.0, 0.5, 1.1], 0.8, lambda v: claim_tests.order(np.split(v, 3, axis=1)), HOLDS),
     "trend": (0.25 * np.arange(5), 1.0, lambda v: claim_tests.trend(v, SIZES[:5], "rises"), HOLDS),
     "not a trend": (TEN, 0.3, lambda v: claim_tests.trend(v, SIZES, "falls"), FAILS),
-    "two series": (
-        [0.6, 0.5],
-        1.0,
-        lambda v: (
-            (
-                claim_tests.every([(str(i), claim_tests.between(v[:, i], low=0.0)) for i in (0, 1)])
-            ).tested
-        ),
-        HOLDS,
-    ),
+    "two series": ([0.6, 0.5], 1.0, lambda v: of_series(v.T), HOLDS),
 }
+
+
+def of_series(values):
+    return claim_tests.every([("", claim_tests.between(each, low=0.0)) for each in values]).tested
 
 
 def about_eight_in_ten(p: np.ndarray, level: float) -> bool:

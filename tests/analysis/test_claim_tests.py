@@ -103,10 +103,8 @@ def test_the_best_size_beats_every_other_one():
     assert claim_tests.argmax(values, [0]).p_against < 0.05
     assert claim_tests.argmax(values, [1, 2]).p == pytest.approx(2 * max(against[0], against[2]))
     lowest = claim_tests.argmax(-values, [2], best="lowest")
-    assert lowest.p == pytest.approx(found.p)
-    assert lowest.effect == pytest.approx(-found.effect) and lowest.low == pytest.approx(
-        -found.high
-    )
+    expected = (found.p, -found.effect, -found.high)
+    assert (lowest.p, lowest.effect, lowest.low) == pytest.approx(expected)
     with pytest.raises(ValueError, match="said to be best and others"):
         claim_tests.argmax(values, [0, 1, 2, 3])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 
@@ -135,19 +134,13 @@ def test_along_another_factor_every_batch_size_is_a_series():
 
 
 def test_a_trajectory_is_read_at_its_last_row_within_a_budget():
-    rows = []
-    for size, seed, step in itertools.product((16, 32), range(6), range(1, 5)):
-        row = {"run": f"{size}-{seed}", "machine": "local", "status": "finished", "seed": seed}
-        row |= {"batch_size": size, "updates": step * (320 // size), "examples": 320 * step}
-        rows.append({**row, "epoch": float(step), "seconds": 1.0, "validation_loss": 1.0 / step})
-    one = test(
-        "value", table="trajectories", column="validation_loss", low=0.0, cells={"updates": (40,)}
-    )
-    parts = dict(found(pandas.DataFrame(rows), one))
+    frame = evaluated()
+    frame["updates"] = 320 * frame["epoch"] / frame["batch_size"]
+    frame["validation_loss"] = 1.0 / frame["epoch"]
+    given = {"table": "trajectories", "column": "validation_loss", "cells": {"updates": (40,)}}
+    parts = dict(found(frame, test("value", low=0.0, **given)))
     assert parts["batch size 16"].effect == 0.5 and parts["batch size 32"].effect == 0.25
-    ((_, slope),) = found(
-        pandas.DataFrame(rows), dataclasses.replace(one, type="trend", direction="falls")
-    )
+    ((_, slope),) = found(frame, test("trend", direction="falls", **given))
     assert slope.effect == -0.25
 
 
@@ -165,34 +158,32 @@ def evaluated(seeds=range(6), short=()) -> pandas.DataFrame:
 
 def test_trainings_that_end_before_a_budget_leave_a_claim_untested():
     """Eight seeds are left, enough for a verdict: of those that went on."""
-    given = {"table": "trajectories", "column": "validation_loss", "cells": {"updates": (40,)}}
-    one = claim("one", test("trend", direction="falls", **given))
-    assert judged(evaluated(range(10)), one)["verdict"]["one"] == "held"
-    row = judged(evaluated(range(10), [(32, 3), (32, 7)]), one).loc["one"]
-    assert row["verdict"] == "cannot be tested here" and math.isnan(row["p_holm"])
-    assert row["missing"] == "a value at updates 40 of every training: 2 of 20 have none there"
+    of, at = {"table": "trajectories", "column": "validation_loss"}, {"updates": (40,)}
+    falls = {**of, "cells": at, "direction": "falls"}
+    assert row(evaluated(range(10)), "trend", **falls)["verdict"] == "held"
+    some = evaluated(range(10), [(32, 3), (32, 7)])
+    found = row(some, "trend", **falls)
+    assert found["verdict"] == "cannot be tested here" and math.isnan(found["p_holm"])
+    assert found["missing"] == "a value at updates 40 of every training: 2 of 20 have none there"
     # Not those that the claim does not read.
-    small = dataclasses.replace(one.test, type="value", low=0.0)
-    small = dataclasses.replace(small, cells={**small.cells, "batch_size": (16,)})
-    row = judged(evaluated(range(10), [(32, 3), (32, 7)]), claim("small", small)).loc["small"]
-    assert row["verdict"] == "held"
+    small = row(some, "value", low=0.0, cells={**at, "batch_size": (16,)}, **of)
+    assert small["verdict"] == "held"
     every = evaluated(short=[(size, seed) for size in (16, 32) for seed in range(6)])
-    assert judged(every, one)["missing"]["one"].endswith("12 of 12 have none there")
+    assert row(every, "trend", **falls)["missing"].endswith("12 of 12 have none there")
 
 
 @pytest.mark.parametrize("kind", ["trend", "exception"])
 def test_values_without_a_logarithm_leave_a_ratio_untested(kind):
-    given = {"direction": "falls", "scale": "ratio"} if kind == "trend" else {"direction": "falls"}
-    given |= {"chosen": (32,)} if kind == "exception" else {}
+    given = {"trend": {"scale": "ratio"}, "exception": {"chosen": (32,)}}[kind]
+    given["direction"] = "falls"
     frame = runs(falling, seeds=range(8))
-    one = claim("one", test(kind, **given))
-    assert judged(frame, one)["verdict"]["one"] != "cannot be tested here"
+    assert row(frame, kind, **given)["verdict"] != "cannot be tested here"
     frame.loc[frame.index[:2], "test_accuracy"] = [0.0, -0.1]
-    row = judged(frame, one).loc["one"]
-    assert row["verdict"] == "cannot be tested here"
-    assert row["missing"] == "values above 0, of which ratios are taken: 2 of 64 are not"
+    found = row(frame, kind, **given)
+    assert found["verdict"] == "cannot be tested here"
+    assert found["missing"] == "values above 0, of which ratios are taken: 2 of 64 are not"
     frame.loc[frame.index[:2], "status"] = "diverged"  # which leaves their seeds out
-    assert judged(frame, one)["verdict"]["one"] != "cannot be tested here"
+    assert row(frame, kind, **given)["verdict"] != "cannot be tested here"
 
 
 def test_orders_best_sizes_and_exceptions_by_their_cells():
@@ -201,8 +192,7 @@ def test_orders_best_sizes_and_exceptions_by_their_cells():
     order = found(frame, test("order", order=groups))
     assert [label for label, _ in order] == [f"batch size {size}" for size in SIZES]
     assert all(tested.effect == pytest.approx(1.0) for _, tested in order)
-    named = judged(frame, claim("one", test("argmax", over="optimizer", chosen=("adam",))))
-    assert named["verdict"]["one"] == "held"
+    assert row(frame, "argmax", over="optimizer", chosen=("adam",))["verdict"] == "held"
     best = found(runs(falling), test("argmax", chosen=(16,)))
     assert [tested.p < 1e-4 for _, tested in best] == [True, True]
     dips = found(
@@ -221,6 +211,11 @@ def judged(frame, *claims):
     table = ledger.table(claims, lambda experiment, name: frame, "local")
     assert list(table.columns) == list(decision_columns.CLAIMS)
     return table.set_index("id")
+
+
+def row(frame, kind, requires="", **given) -> pandas.Series:
+    """Returns the row of a claim that is judged alone."""
+    return judged(frame, claim("one", test(kind, **given), requires=requires)).loc["one"]
 
 
 def test_a_verdict_is_adjusted_over_its_document():
@@ -255,45 +250,44 @@ def test_a_slope_over_levels_with_a_zero_is_per_unit():
         ]
     )
     frame = frame[(frame["optimizer"] == "sgd") & (frame["batch_size"] == 16)]
-    row = judged(frame, claim("one", test("trend", over="dropout", direction="falls"))).loc["one"]
-    assert row["effect"] == pytest.approx(-0.225) and row["verdict"] == "held"
-    assert row["effect_is"] == "per unit of dropout"
-    above = frame[frame["dropout"] > 0]
-    row = judged(above, claim("one", test("trend", over="dropout", direction="falls"))).loc["one"]
-    assert row["effect"] == pytest.approx(-0.05625)
-    assert row["effect_is"] == "per doubling of dropout"
+    along = {"over": "dropout", "direction": "falls"}
+    found = row(frame, "trend", **along)
+    assert found["effect"] == pytest.approx(-0.225) and found["verdict"] == "held"
+    assert found["effect_is"] == "per unit of dropout"
+    found = row(frame[frame["dropout"] > 0], "trend", **along)
+    assert found["effect"] == pytest.approx(-0.05625)
+    assert found["effect_is"] == "per doubling of dropout"
     both = pandas.concat([frame, frame.assign(optimizer="adam", test_accuracy=0.9)])
     sides = {"of": {"optimizer": ("sgd",)}, "to": {"optimizer": ("adam",)}}
-    one = claim("one", test("interaction", over="dropout", high=0.0, **sides))
-    row = judged(both, one).loc["one"]
-    assert row["effect"] == pytest.approx(-0.225) and "per unit of dropout" in row["stated"]
-    assert row["effect_is"] == "difference per unit of dropout"
+    found = row(both, "interaction", over="dropout", high=0.0, **sides)
+    assert found["effect"] == pytest.approx(-0.225) and "per unit of dropout" in found["stated"]
+    assert found["effect_is"] == "difference per unit of dropout"
 
 
 def test_an_exception_beside_a_zero_is_not_tested():
     frame = pandas.concat([runs(falling, dropout=p) for p in (0.0, 0.25, 0.5)])
-    one = test("exception", over="dropout", chosen=(0.25,), direction="falls")
-    assert judged(frame, claim("one", one))["verdict"]["one"] == "cannot be tested here"
+    found = row(frame, "exception", over="dropout", chosen=(0.25,), direction="falls")
+    assert found["verdict"] == "cannot be tested here"
 
 
 def test_what_is_open_says_what_would_decide_it():
     noise = np.random.default_rng(0).normal(scale=0.05, size=1000)
     frame = runs(lambda size, seed, _: 0.9 + noise[size + seed])
-    row = judged(frame, claim("one", test("value", low=0.89))).loc["one"]
-    assert row["verdict"] == "not resolved"
-    assert "seeds (6 here), were the effect as found" in row["missing"]
+    found = row(frame, "value", low=0.89)
+    assert found["verdict"] == "not resolved"
+    assert "seeds (6 here), were the effect as found" in found["missing"]
     mixed = runs(lambda size, seed, _: math.log2(size) * (1.0 if seed > 1 else -20.0))
-    row = judged(mixed, claim("one", test("trend", direction="falls"))).loc["one"]
-    assert row["effect"] < 0 and row["verdict"] == "not resolved"
+    found = row(mixed, "trend", direction="falls")
+    assert found["effect"] < 0 and found["verdict"] == "not resolved"
     reason = "more seeds would not help, were the effect as found: its order, which is tested, "
-    assert row["missing"] == reason + "and its slope do not go the same way"
-    row = judged(runs(lambda *_: 0.0), claim("one", test("trend", direction="falls"))).loc["one"]
-    assert (row["effect"], row["verdict"]) == (0.0, "not resolved")
-    assert row["missing"] == "no change was found; were there none, more seeds would not help"
-    few = judged(runs(falling, range(3)), claim("few", test("trend", direction="falls")))
-    assert few["verdict"]["few"] == "cannot be tested here"
-    assert few["missing"]["few"] == "at least 6 seeds (3 here)"
-    assert math.isnan(few["p_holm"]["few"]) and few["n"]["few"] == 3
+    assert found["missing"] == reason + "and its slope do not go the same way"
+    found = row(runs(lambda *_: 0.0), "trend", direction="falls")
+    assert (found["effect"], found["verdict"]) == (0.0, "not resolved")
+    assert found["missing"] == "no change was found; were there none, more seeds would not help"
+    few = row(runs(falling, range(3)), "trend", direction="falls")
+    assert few["verdict"] == "cannot be tested here"
+    assert few["missing"] == "at least 6 seeds (3 here)"
+    assert math.isnan(few["p_holm"]) and few["n"] == 3
 
 
 def test_a_verdict_of_the_seeds_that_finished_says_how_many_they_are():
@@ -301,10 +295,10 @@ def test_a_verdict_of_the_seeds_that_finished_says_how_many_they_are():
     frame = runs(falling, seeds=range(8))
     assert judged(frame, one)["survivors"]["one"] == ""
     failed = (frame["optimizer"] == "sgd") & (frame["seed"] < 2) & (frame["batch_size"] == 16)
-    row = judged(frame.assign(status=np.where(failed, "diverged", "finished")), one).loc["one"]
-    assert (row["verdict"], row["survivors"]) == ("held", "6 of 8 seeds finished in every cell")
-    row = judged(frame[~failed], one).loc["one"]  # of a grid with fewer seeds there
-    assert row["survivors"] == "6 of 8 seeds have a value in every cell"
+    found = judged(frame.assign(status=np.where(failed, "diverged", "finished")), one).loc["one"]
+    assert (found["verdict"], found["survivors"]) == ("held", "6 of 8 seeds finished in every cell")
+    found = judged(frame[~failed], one).loc["one"]  # of a grid with fewer seeds there
+    assert found["survivors"] == "6 of 8 seeds have a value in every cell"
     few = judged(frame[~failed & (frame["seed"] < 7)], one)
     assert few["verdict"]["one"] == "cannot be tested here"
 
@@ -314,8 +308,8 @@ def test_no_number_of_seeds_is_reported_that_nobody_trains(monkeypatch):
     monkeypatch.setattr(ledger.claim_power, "replicates_wanted", lambda *_: wanted)
     noise = np.random.default_rng(0).normal(scale=0.05, size=1000)
     frame = runs(lambda size, seed, _: 0.9 + noise[size + seed])
-    row = judged(frame, claim("one", test("value", low=0.89))).loc["one"]
-    assert row["missing"].startswith("more than 1,000 seeds (6 here), were the effect")
+    missing = row(frame, "value", low=0.89)["missing"]
+    assert missing.startswith("more than 1,000 seeds (6 here), were the effect")
 
 
 def test_many_trends_need_more_seeds_than_six(monkeypatch):
@@ -324,28 +318,27 @@ def test_many_trends_need_more_seeds_than_six(monkeypatch):
     assert [stated.seeds_needed(one, 3, tests) for tests in (1, 2000, 3000)] == [6, 6, 7]
     assert stated.seeds_needed(test("value"), 3, 3000) == 6
     frame = runs(falling, sizes=SIZES[:3])
-    assert judged(frame, claim("one", one))["verdict"]["one"] == "held"
+    assert row(frame, "trend", direction="falls")["verdict"] == "held"
     monkeypatch.setattr(ledger, "seeds_needed", lambda *_: 7)
-    crowded = judged(frame, claim("one", one))
-    assert crowded["verdict"]["one"] == "cannot be tested here"
-    assert crowded["missing"]["one"] == "at least 7 seeds (6 here)"
+    crowded = row(frame, "trend", direction="falls")
+    assert crowded["verdict"] == "cannot be tested here"
+    assert crowded["missing"] == "at least 7 seeds (6 here)"
 
 
 def test_times_are_repeated_by_timing_jobs():
     job = pandas.DataFrame({"batch_size": SIZES, "status": "finished", "machine": "local"})
     job["seconds_per_step"] = 100.0 / job["batch_size"]
-    of = {"table": "throughput", "column": "seconds_per_step"}
-    timed = claim("time", test("trend", direction="falls", **of))
-    row = judged(job.assign(repeat=1), timed).loc["time"]
-    assert row["verdict"] == "cannot be tested here" and row["n"] == 1
-    assert row["missing"] == "at least 6 timing jobs of every configuration (1 here)"
-    assert row["effect"] == pytest.approx(np.polyfit(range(4), [100 / s for s in SIZES], 1)[0])
+    falls = {"direction": "falls", "table": "throughput", "column": "seconds_per_step"}
+    found = row(job.assign(repeat=1), "trend", **falls)
+    assert found["verdict"] == "cannot be tested here" and found["n"] == 1
+    assert found["missing"] == "at least 6 timing jobs of every configuration (1 here)"
+    assert found["effect"] == pytest.approx(np.polyfit(range(4), [100 / s for s in SIZES], 1)[0])
     repeated = pandas.concat([job.assign(repeat=one) for one in range(1, 7)])
-    assert judged(repeated, timed)["verdict"]["time"] == "held"
+    assert row(repeated, "trend", **falls)["verdict"] == "held"
     noise = np.tile([1.0, -1.0, 0.5, -0.5, 0.8, -0.7], len(SIZES)).reshape(len(SIZES), 6).T.ravel()
     level = repeated.assign(seconds_per_step=1 + np.roll(noise, 1) + 0.01 * noise)
-    row = judged(level, timed).loc["time"]
-    assert row["verdict"] == "not resolved" and "timing jobs" in row["missing"]
+    found = row(level, "trend", **falls)
+    assert found["verdict"] == "not resolved" and "timing jobs" in found["missing"]
 
 
 @pytest.mark.parametrize(
@@ -362,41 +355,38 @@ def test_what_is_not_here_is_named(status, requires, missing):
     frame = runs(falling)
     frame = frame[frame["optimizer"] == "sgd"].assign(framework="mxnet")
     frame.loc[frame["batch_size"] == 16, "status"] = status
-    row = judged(frame, claim("one", test("value", low=0.5), requires=requires)).loc["one"]
-    assert (row["verdict"], row["missing"]) == ("cannot be tested here", missing)
+    found = row(frame, "value", requires, low=0.5)
+    assert (found["verdict"], found["missing"]) == ("cannot be tested here", missing)
 
 
 def test_replicas_need_several_gpus():
     sides = {"of": {"replicas": (2,)}, "to": {"replicas": (1,)}}
-    several = claim("one", test("comparison", low=0.0, **sides), requires="gpu")
-    assert judged(runs(falling), several)["missing"]["one"] == "several GPUs"
+    found = row(runs(falling), "comparison", "gpu", low=0.0, **sides)
+    assert found["missing"] == "several GPUs"
 
 
 def test_a_second_machine_is_asked_for_by_name_alone():
     frame = runs(falling)
     both = pandas.concat([frame, frame.assign(machine="cluster", test_accuracy=0.1)])
     sides = {"of": {"machine": ("local",)}, "to": {"machine": ("cluster",)}}
-    one = claim("one", test("comparison", low=0.0, **sides), requires="machine")
-    assert judged(frame, one)["missing"]["one"] == "the results of a second machine"
-    assert judged(both, one)["verdict"]["one"] == "held"
-    here = judged(both, claim("here", test("value", low=0.5)))
-    assert here["verdict"]["here"] == "held" and here["parts"]["here"] == 8
+    alone, beside = (row(one, "comparison", "machine", low=0.0, **sides) for one in (frame, both))
+    assert alone["missing"] == "the results of a second machine" and beside["verdict"] == "held"
+    here = row(both, "value", low=0.5)
+    assert here["verdict"] == "held" and here["parts"] == 8
 
 
 def test_a_grid_without_the_cells_is_reported():
-    row = judged(
-        runs(falling), claim("one", test("value", low=0.5, cells={"batch_size": (512,)}))
-    ).loc["one"]
-    assert row["missing"] == "not in the grid of gap: batch size 512"
-    assert row["verdict"] == "cannot be tested here" and pandas.isna(row["n"])
-    some = claim("one", test("value", low=0.5, cells={"batch_size": (16, 512)}))
-    part = judged(runs(falling), some).loc["one"]
-    assert (part["verdict"], part["missing"]) == ("cannot be tested here", row["missing"])
-    assert part["effect"] > 0.8 and math.isnan(part["p_holm"])
-    one_size = claim("one", test("trend", direction="falls", cells={"batch_size": (16,)}))
-    assert judged(runs(falling), one_size)["missing"]["one"] == "a grid of gap with these cells"
-    nothing = judged(runs(falling).iloc[:0], claim("one", test("value", low=0.5)))
-    assert nothing["missing"]["one"] == "results of gap"
+    frame = runs(falling)
+    none, part = (
+        row(frame, "value", low=0.5, cells={"batch_size": sizes}) for sizes in ((512,), (16, 512))
+    )
+    for found in (none, part):
+        assert found["missing"] == "not in the grid of gap: batch size 512"
+        assert found["verdict"] == "cannot be tested here"
+    assert pandas.isna(none["n"]) and part["effect"] > 0.8 and math.isnan(part["p_holm"])
+    one_size = row(frame, "trend", direction="falls", cells={"batch_size": (16,)})
+    assert one_size["missing"] == "a grid of gap with these cells"
+    assert row(frame.iloc[:0], "value", low=0.5)["missing"] == "results of gap"
 
 
 @costs.draws(200)

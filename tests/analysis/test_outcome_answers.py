@@ -62,11 +62,8 @@ def test_on_a_logarithmic_axis_an_interval_stays_positive():
 
 def test_t_interval_against_scipy():
     values = [1.0, 2.0, 4.0, 7.0]
-    interval = intervals.t_interval(values)
-    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-    assert interval.n == 4
-    assert interval.mean == pytest.approx(3.5)
-    assert (interval.low, interval.high) == pytest.approx((low, high))
+    ends = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    assert intervals.t_interval(values) == pytest.approx((3.5, *ends, 4))
 
 
 @pytest.mark.parametrize(
@@ -74,18 +71,14 @@ def test_t_interval_against_scipy():
 )
 def test_t_interval_has_no_ends_below_two_values(values, mean, n):
     interval = intervals.t_interval(values)
-    assert interval.n == n
-    assert interval.mean == pytest.approx(mean, nan_ok=True)
-    assert math.isnan(interval.low) and math.isnan(interval.high)
+    assert interval == pytest.approx((mean, math.nan, math.nan, n), nan_ok=True)
 
 
 def test_t_intervals_equal_the_single_one():
     values = np.array([[1.0, 2.0, 4.0], [1.0, math.nan, 3.0], [math.nan] * 3])
     mean, low, high, n = intervals.t_intervals(values)
-    for index, row in enumerate(values):
-        expected = intervals.t_interval(row)
-        got = (mean[index], low[index], high[index], n[index])
-        assert got == pytest.approx(tuple(expected), nan_ok=True)
+    for row, *got in zip(values, mean, low, high, n, strict=True):
+        assert got == pytest.approx(list(intervals.t_interval(row)), nan_ok=True)
 
 
 def test_the_t_interval_covers_at_few_seeds():
@@ -120,17 +113,14 @@ def test_ratio_interval_is_the_t_interval_of_the_logarithms():
     small, large = np.array([1.0, 2.0, 4.0]), np.array([2.0, 8.0, 8.0])
     ratio = intervals.ratio_interval(large, small)
     logs = intervals.t_interval(np.log([2.0, 4.0, 2.0]))
-    assert ratio.n == 3
-    assert ratio.mean == pytest.approx(16 ** (1 / 3))
-    assert (ratio.low, ratio.high) == pytest.approx((math.exp(logs.low), math.exp(logs.high)))
+    assert ratio == pytest.approx((16 ** (1 / 3), math.exp(logs.low), math.exp(logs.high), 3))
     inverse = intervals.ratio_interval(small, large)
     assert (inverse.low, inverse.high) == pytest.approx((1 / ratio.high, 1 / ratio.low))
 
 
 def test_ratio_interval_leaves_out_what_has_no_logarithm():
     ratio = intervals.ratio_interval([3.0, 6.0, math.nan, -1.0, 1.0], [1.0, 2.0, 1.0, 1.0, 0.0])
-    assert (ratio.mean, ratio.n) == (pytest.approx(3.0), 2)
-    assert (ratio.low, ratio.high) == pytest.approx((3.0, 3.0))
+    assert ratio == pytest.approx((3.0, 3.0, 3.0, 2))
     alone = intervals.ratio_interval([3.0], [1.0])
     assert alone.mean == pytest.approx(3.0) and math.isnan(alone.low)
     assert intervals.ratio_interval([], []).n == 0
@@ -208,9 +198,14 @@ def rising(seeds=6, sizes=3, noise=0.01):
     return np.arange(sizes) + np.random.default_rng(0).normal(0, noise, (seeds, sizes))
 
 
+def gap(values, sizes=(16, 32, 64)) -> outcome_answers.Answer:
+    """Returns the answer of runs of which the generalisation gap alone is known."""
+    (answer,) = outcome_answers.answers(frame({"generalisation_gap": values}, sizes))
+    return answer
+
+
 def test_an_answer():
-    runs = frame({"generalisation_gap": rising()})
-    (answer,) = outcome_answers.answers(runs)
+    answer = gap(rising())
     assert answer.verdict == "rises" == answer.outcome.direction
     assert "Keskar" in answer.outcome.source
     assert answer.test == "page"
@@ -225,8 +220,7 @@ def test_an_answer():
 @pytest.mark.parametrize("sizes", [(16, 32, 64), (16, 256)])
 def test_a_trend_against_the_statement_is_reported(sizes):
     values = -rising(sizes=len(sizes))
-    (answer,) = outcome_answers.answers(frame({"generalisation_gap": values}, sizes))
-    assert answer.verdict == "falls, against what was stated"
+    assert gap(values, sizes).verdict == "falls, against what was stated"
     (answer,) = outcome_answers.answers(frame({"test_accuracy": -values}, sizes))
     assert answer.verdict == "rises, against what was stated"
 
@@ -234,7 +228,7 @@ def test_a_trend_against_the_statement_is_reported(sizes):
 def test_opposite_directions_are_adjusted_for_one_another():
     """One of forty outcomes falls: its interval excludes 0, and its p is above .05 / 40."""
     falling = np.tile([[0.0, -1.0, -2.0], [-1.0, 0.0, -2.0], [0.0, -2.0, -1.0]], (2, 1))
-    (alone,) = outcome_answers.answers(frame({"generalisation_gap": falling}))
+    alone = gap(falling)
     assert alone.verdict == "falls, against what was stated"
     noise = np.random.default_rng(5).normal(0, 1, (39, 6, 3))
     frames = [
@@ -251,7 +245,7 @@ def test_an_order_and_a_slope_that_point_apart_are_not_resolved():
     sizes = (1, 16, 17, 18, 32, 33, 34)
     values = np.array([0.0, 4.0, 3.9, 3.8, 3.7, 3.6, 3.5]) + 0.01 * np.arange(6.0)[:, None]
     for given in (values, -values):  # the order, and the slope, against what is stated
-        (answer,) = outcome_answers.answers(frame({"generalisation_gap": given}, sizes))
+        answer = gap(given, sizes)
         assert answer.slope.low * answer.slope.high > 0
         assert answer.verdict == "not resolved"
 
@@ -263,7 +257,7 @@ def test_noise_is_not_resolved():
 
 
 def test_no_verdict_below_six_paired_seeds():
-    (answer,) = outcome_answers.answers(frame({"generalisation_gap": rising(seeds=5)}))
+    answer = gap(rising(seeds=5))
     assert answer.verdict == "not enough seeds (5 of 6)"
     assert math.isfinite(answer.p)
 
@@ -282,14 +276,13 @@ def test_a_batch_size_without_any_finished_run_is_left_out_and_reported():
     runs = frame({"generalisation_gap": rising(sizes=4)}, sizes=(16, 32, 64, 128))
     runs.loc[runs["batch_size"].eq(128), "status"] = "diverged"
     (answer,) = outcome_answers.answers(runs)
-    assert answer.largest.batch_size == 64
-    assert answer.verdict == "rises"
+    assert answer.largest.batch_size == 64 and answer.verdict == "rises"
     assert "no finished run at batch size 128" in answer.note
 
 
 def test_two_batch_sizes_are_compared_by_a_paired_t_test():
     values = rising(sizes=2)
-    (answer,) = outcome_answers.answers(frame({"generalisation_gap": values}, sizes=(16, 256)))
+    answer = gap(values, (16, 256))
     assert answer.test == "paired_t"
     expected = stats.ttest_rel(values[:, 1], values[:, 0], alternative="greater").pvalue
     assert answer.p == pytest.approx(expected)
@@ -317,7 +310,7 @@ def test_seeds_that_no_trend_could_outlive_the_tests_with_are_too_few():
 
 
 def test_one_batch_size_gives_values_and_no_verdict():
-    (answer,) = outcome_answers.answers(frame({"generalisation_gap": rising(sizes=1)}, sizes=(16,)))
+    answer = gap(rising(sizes=1), (16,))
     assert answer.verdict == "one batch size"
     assert math.isnan(answer.slope.mean)
 
@@ -379,11 +372,16 @@ def test_the_answers_of_a_made_up_study(tmp_path):
     assert timed.slope.high < 0
 
 
+def columns_of_answers(folder, runs, *ends) -> set[str]:
+    planned = synthetic.study(runs)
+    synthetic.write(folder, planned, *ends)
+    answers = outcome_answers.answers(run_table.collect(folder, planned, "gap"))
+    return {answer.outcome.column for answer in answers}
+
+
 def test_epochs_are_no_outcome_where_nothing_can_stop_early(tmp_path):
-    planned = synthetic.study(synthetic.grid([16, 32], [0, 1]))
-    synthetic.write(tmp_path, planned)
-    answers = outcome_answers.answers(run_table.collect(tmp_path, planned, "gap"))
-    assert "epochs_run" not in {answer.outcome.column for answer in answers}
+    found = columns_of_answers(tmp_path, synthetic.grid([16, 32], [0, 1]))
+    assert found and "epochs_run" not in found
 
 
 def test_epochs_that_nothing_stopped_are_bounds_and_in_no_test():
@@ -415,10 +413,8 @@ def test_runs_that_nothing_stopped_are_counted():
 
 def test_nothing_finished_gives_no_answer(tmp_path):
     runs = synthetic.grid([16, 32], [0, 1])
-    planned = synthetic.study(runs)
-    synthetic.write(tmp_path, planned, dict.fromkeys(runs, "diverged"))
-    answers = outcome_answers.answers(run_table.collect(tmp_path, planned, "gap"))
-    assert {answer.outcome.column for answer in answers} <= {"seconds_per_epoch"}
+    found = columns_of_answers(tmp_path, runs, dict.fromkeys(runs, "diverged"))
+    assert found <= {"seconds_per_epoch"}
 
 
 def test_every_outcome_is_a_documented_column():

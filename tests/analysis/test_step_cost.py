@@ -66,12 +66,9 @@ def test_blocks_count_by_their_median():
 
 
 def made(generator, sizes, count, noise=0.02, strays=0.0, drift=0.0, spikes=0.0):
-    """Returns blocks of 10 ms + 0.1 ms per example, shape (sizes, rounds).
+    """Returns blocks of 10 ms + 0.1 ms per example, shape (sizes, `count` rounds).
 
     Args:
-        generator: The source of all chances.
-        sizes: Batch sizes.
-        count: Rounds.
         noise: Relative scatter of a block.
         strays: Relative scatter of the sizes around the line.
         drift: Relative scatter of the rounds, in common to all sizes.
@@ -94,8 +91,7 @@ def covered(sizes, count, **how):
 
 
 EVERY_SHAPE = pytest.mark.parametrize(
-    ("count", "sizes"),
-    list(itertools.product((5, 9), (SPARSE, POWERS, POWERS[2::2]))),
+    ("count", "sizes"), list(itertools.product((5, 9), (SPARSE, POWERS, POWERS[2::2])))
 )
 
 
@@ -173,19 +169,16 @@ def test_an_injected_delay_is_recovered():
     hits = np.zeros(2)
     for seed in range(300):
         blocks = in_turns(0.005, seed, drift=0.0)
-        fit = step_cost.delay_recovered(POWERS, *blocks)
-        pairs = step_cost.delay_of_pairs(*blocks)
-        hits += [each.low < 0.005 < each.high for each in (fit, pairs)]
+        found = (step_cost.delay_recovered(POWERS, *blocks), step_cost.delay_of_pairs(*blocks))
+        hits += [each.low < 0.005 < each.high for each in found]
     assert hits / 300 == pytest.approx([0.95, 0.95], abs=0.04)
 
 
 def test_one_disturbed_round_carries_no_delay():
     """A small delay comes back although one block of a round was held up by ten times a step."""
-    without, delayed = in_turns(0.001, seed=0, rounds=15, noise=0.005, drift=0.0)
+    blocks = without, delayed = in_turns(0.001, seed=0, rounds=15, noise=0.005, drift=0.0)
     delayed[0, 13] += 0.1
-    fit = step_cost.delay_recovered(POWERS, without, delayed)
-    pairs = step_cost.delay_of_pairs(without, delayed)
-    for found in (fit, pairs):
+    for found in (step_cost.delay_recovered(POWERS, *blocks), step_cost.delay_of_pairs(*blocks)):
         assert 0 < found.low < 0.001 < found.high
         assert found.value == pytest.approx(0.001, rel=0.2)
     assert np.mean(delayed - without) > 0.0015
@@ -294,8 +287,7 @@ def test_noise_neither_moves_nor_hides_the_knee(sizes, noise):
     found = []
     for seed in range(100 if noise else 1):
         blocks = list(noisy(4.5 + sizes, noise, seed, blocks=9))
-        floor = step_cost.noise_floor(*step_cost.halves(blocks)).factor
-        found.append(step_cost.knee(sizes, blocks, noise=floor))
+        found.append(step_cost.knee(sizes, blocks, noise=step_cost.noise_floor(blocks)))
     fitted = np.array([one.fitted for one in found])
     assert np.isfinite(fitted).all() and not any(one.still_rising for one in found)
     assert np.median(fitted[:, 0]) == pytest.approx(KNEE, rel=0.02)
@@ -314,8 +306,7 @@ def test_noise_neither_moves_nor_hides_the_knee(sizes, noise):
 def test_what_still_rises_has_no_knee_within_the_sizes(seconds, noise):
     for seed in range(50 if noise else 1):
         blocks = list(noisy(seconds, noise, seed, blocks=9))
-        floor = step_cost.noise_floor(*step_cost.halves(blocks)).factor
-        found = step_cost.knee(SPARSE, blocks, noise=floor)
+        found = step_cost.knee(SPARSE, blocks, noise=step_cost.noise_floor(blocks))
         assert found.still_rising
         assert found.batch_size is None and math.isnan(found.fitted.value)
 
@@ -325,7 +316,7 @@ def test_nothing_is_reported_of_noise(seconds):
     """Half of the noise floor is two standard errors of a median, and may be no more than 10 %."""
     for seed in range(50):
         blocks = list(seconds[:, None] * np.exp(noisy(np.zeros((17, 5)) + 1, 0.5, seed) - 1))
-        floor = step_cost.noise_floor(*step_cost.halves(blocks)).factor
+        floor = step_cost.noise_floor(blocks)
         assert step_cost.too_noisy(floor)
         found = step_cost.knee(SPARSE, blocks, noise=floor)
         assert math.isnan(found.plateau) and np.isnan(found.fitted).all()
@@ -377,14 +368,13 @@ def test_a_flat_start_is_no_line():
 
 
 def test_the_noise_floor():
-    blocks = [[1.0, 1.0, 1.0, 1.0], [2.0, 2.0]]
-    assert step_cost.noise_floor(*step_cost.halves(blocks)) == (1, 1)
-    first, second = step_cost.halves([[1.0, 2.0, 3.0, 4.0, 5.0]])
-    assert first[0].tolist() == [1, 3, 5] and second[0].tolist() == [2, 4]
-    found = step_cost.noise_floor([[1.02], [1.0]], [[1.0], [1.05]])
-    assert found == pytest.approx((math.sqrt(1.02 / 1.05), 1.05))
+    assert step_cost.noise_floor([[1.0, 1.0, 1.0, 1.0], [2.0, 2.0]]) == 1
+    # Blocks alternate: the halves 1, 3, 5 and 2, 5 have the medians 3 and 3.5.
+    assert step_cost.noise_floor([[1.0, 2.0, 3.0, 5.0, 5.0]]) == pytest.approx(3.5 / 3)
+    assert step_cost.noise_floor([[1.02, 1.0], [1.0, 1.05]]) == pytest.approx(1.05)
     # Of 100 sizes the 95 % quantile, not the worst.
-    found = step_cost.noise_floor([[1.01]] * 96 + [[2.0]] * 4, [[1.0]] * 100)
-    assert found.factor == pytest.approx(1.01)
-    with pytest.raises(ValueError, match="two halves"):
-        step_cost.noise_floor([[1.0], []], [[1.0], [1.0]])
+    found = step_cost.noise_floor([[1.01, 1.0]] * 96 + [[2.0, 1.0]] * 4)
+    assert found == pytest.approx(1.01)
+    for none in ([[1.0, 1.0], [1.0]], []):
+        with pytest.raises(ValueError, match="two halves"):
+            step_cost.noise_floor(none)

@@ -92,16 +92,13 @@ def test_curves_without_stairs_are_no_staircase(name, sizes):
 def test_a_line_and_its_verdict():
     found = alone(SPARSE, 20 + SPARSE)
     assert found.winner == "line" and found.line_residual < 1e-12
-    assert step_stairs.verdict(found).startswith(
-        "Stairs of 8, 16 and 32 examples are rejected: a straight"
-    )
+    rejected = "examples are rejected: a straight line"
+    assert step_stairs.verdict(found).startswith(f"Stairs of 8, 16 and 32 {rejected}")
     # Multiples of 16 lie on one line for stairs of 8 and 16: only 32 can be asked.
     sizes = np.arange(16.0, 161.0, 16)
     found = alone(sizes, 20 + sizes)
     assert (found.winner, found.resolvable) == ("line", (32,))
-    assert step_stairs.verdict(found).startswith(
-        "Stairs of 32 examples are rejected: a straight line"
-    )
+    assert step_stairs.verdict(found).startswith(f"Stairs of 32 {rejected}")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import json
 import math
 import shutil
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import pandas
 import pytest
@@ -29,19 +31,36 @@ from batchscope.tables import long_tables, run_table
 LONG = [name for name, entry in tables.TABLES.items() if entry.rows.startswith("long_tables.")]
 
 
+class Written(NamedTuple):
+    """Results on disk, and their study."""
+
+    results: Path
+    planned: plan.Study
+
+    @property
+    def trainings(self):
+        return self.planned.experiments["gap"].trainings
+
+    def made(self, table) -> pandas.DataFrame:
+        return table(*self, "gap")
+
+    def record(self, measure, settings="default") -> Path:
+        """Returns the path of what a measure found of the first run."""
+        return records.measure_path(self.results, self.trainings.runs[0], measure, settings)
+
+
 @pytest.fixture
 def written(tmp_path):
     """Results of 2 batch sizes and 2 seeds: one run diverged, one is missing."""
     runs = synthetic.grid([16, 32], [0, 1])
     planned = synthetic.study(runs)
     synthetic.write(tmp_path, planned, {runs[1]: "diverged", runs[3]: "missing"})
-    return tmp_path, planned
+    return Written(tmp_path, planned)
 
 
 def test_one_row_per_run_in_the_plans_order(written):
-    results, planned = written
-    frame = run_table.collect(results, planned, "gap")
-    assert tuple(frame["run"]) == planned.experiments["gap"].trainings.runs
+    frame = written.made(run_table.collect)
+    assert tuple(frame["run"]) == written.trainings.runs
     assert list(frame["status"]) == ["finished", "diverged", "finished", "missing"]
     first = frame.iloc[0]
     assert (first["study"], first["experiment"], first["machine"]) == ("made_up", "gap", "local")
@@ -54,8 +73,7 @@ def test_one_row_per_run_in_the_plans_order(written):
 
 
 def test_what_is_not_there_is_empty(written):
-    results, planned = written
-    frame = run_table.collect(results, planned, "gap")
+    frame = written.made(run_table.collect)
     diverged, missing = frame.iloc[1], frame.iloc[3]
     assert math.isnan(diverged["test_accuracy"])
     assert diverged["epochs_run"] == 7 and diverged["stop_reason"] == "diverged"
@@ -66,8 +84,7 @@ def test_what_is_not_there_is_empty(written):
 
 
 def test_every_column_is_documented_and_in_the_documented_order(written):
-    results, planned = written
-    frame = run_table.collect(results, planned, "gap")
+    frame = written.made(run_table.collect)
     assert all(columns.describe(name) for name in frame.columns)
     places = [columns.position(name) for name in frame.columns]
     assert places == sorted(places)
@@ -77,9 +94,8 @@ def test_every_column_is_documented_and_in_the_documented_order(written):
 
 
 def test_the_columns_do_not_depend_on_what_exists(tmp_path, written):
-    results, planned = written
-    nothing = run_table.collect(tmp_path / "nothing", planned, "gap")
-    assert list(nothing.columns) == list(run_table.collect(results, planned, "gap").columns)
+    nothing = written._replace(results=tmp_path / "nothing").made(run_table.collect)
+    assert list(nothing.columns) == list(written.made(run_table.collect).columns)
     assert set(nothing["status"]) == {"missing"}
 
 
@@ -98,21 +114,18 @@ def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
 
 
 def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
-    results, planned = written
-    run = planned.experiments["gap"].trainings.runs[0]
-    path = records.measure_path(results, run, "evaluate", "default")
-    record = json.loads(path.read_text())
+    path = written.record("evaluate")
+    record = disk.read_json(path)
     record["values"]["new_measure"] = 4.5
     disk.write_json(path, record)
-    frame = run_table.collect(results, planned, "gap")
+    frame = written.made(run_table.collect)
     assert frame.columns[-1] == "new_measure" and frame["new_measure"].iloc[0] == 4.5
     assert columns.describe("new_measure") is None
 
 
 def test_the_csv_reads_back_as_it_was(written, tmp_path):
-    results, planned = written
-    run_table.write(results, planned, "gap", tmp_path / "tables")
-    frame = run_table.collect(results, planned, "gap")
+    run_table.write(*written, "gap", tmp_path / "tables")
+    frame = written.made(run_table.collect)
     read = run_series.read(tmp_path / "tables" / "runs.csv")
     assert list(read.columns) == list(frame.columns)
     assert read["learning_rate_scaling"].tolist() == ["none"] * 4
@@ -150,8 +163,7 @@ def test_a_run_that_missed_its_target_loss_is_compared_with_none(tmp_path):
 
 
 def test_histories(written):
-    results, planned = written
-    frame = long_tables.histories(results, planned, "gap")
+    frame = written.made(long_tables.histories)
     assert list(frame.columns[: len(long_tables.FIRST)]) == list(long_tables.FIRST)
     assert frame.groupby("run", sort=False).size().tolist() == [40, 7, 40]
     diverged = frame[frame["status"] == "diverged"]
@@ -161,26 +173,23 @@ def test_histories(written):
 
 
 def test_a_history_of_an_earlier_version_lacks_columns(written):
-    results, planned = written
-    run = planned.experiments["gap"].trainings.runs[0]
-    path = records.run_folder(results, run) / "history.csv"
+    run = written.trainings.runs[0]
+    path = records.run_folder(written.results, run) / "history.csv"
     rows = [line.split(",")[:8] for line in path.read_text().splitlines()]
     path.write_text("\n".join(",".join(row) for row in rows) + "\n")
-    frame = long_tables.histories(results, planned, "gap")
+    frame = written.made(long_tables.histories)
     first = frame[frame["run"] == run]
     assert len(first) == 40 and first["epoch_distance"].isna().all()
 
 
 def test_layers(written):
-    results, planned = written
-    frame = long_tables.layers(results, planned, "gap")
+    frame = written.made(long_tables.layers)
     assert frame["layer"].tolist() == list(synthetic.LAYERS) * 2
     assert frame["position"].tolist() == [0, 1, 2, 3] * 2
 
 
 def test_updates(written):
-    results, planned = written
-    frame = long_tables.updates(results, planned, "gap")
+    frame = written.made(long_tables.updates)
     assert set(frame["status"]) == {"finished"}
     assert frame.groupby("run")["share"].sum().tolist() == pytest.approx([1, 1])
     first = frame[frame["batch_size"] == 16]
@@ -189,21 +198,19 @@ def test_updates(written):
 
 
 def test_updates_outside_the_histogram_count_in_the_shares(written):
-    results, planned = written
-    run = planned.experiments["gap"].trainings.runs[0]
-    path = records.measure_path(results, run, "displacement", "default")
+    run = written.trainings.runs[0]
+    path = written.record("displacement")
     record = disk.read_json(path)
     record["values"]["updates"] = 8
     record["histogram"] = {"edges": [0.1, 0.2, 0.4], "counts": [4, 2]}
     disk.write_json(path, record)
-    frame = long_tables.updates(results, planned, "gap")
+    frame = written.made(long_tables.updates)
     rows = frame.loc[frame["run"] == run, ["low", "high", "count", "share"]]
     assert rows.to_numpy(float).tolist() == [[0.1, 0.2, 4, 0.5], [0.2, 0.4, 2, 0.25]]
 
 
 def test_alignment(written):
-    results, planned = written
-    frame = long_tables.alignment(results, planned, "gap")
+    frame = written.made(long_tables.alignment)
     assert len(frame) == 2 * 3 * 9  # finished runs, places, numbers of examples
     assert frame["place"].drop_duplicates().tolist() == ["start", "middle", "end"]
     assert frame["examples"].tolist()[:9] == [2**power for power in range(9)]
@@ -212,9 +219,8 @@ def test_alignment(written):
 
 
 def test_lines(written):
-    results, planned = written
-    frame = long_tables.lines(results, planned, "gap")
-    small, _, large, _ = planned.experiments["gap"].trainings.runs
+    frame = written.made(long_tables.lines)
+    small, _, large, _ = written.trainings.runs
     assert frame["run"].unique().tolist() == [small]  # those of the other seed failed
     assert frame["other"].unique().tolist() == [large]
     assert frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist() == [
@@ -227,12 +233,12 @@ def test_lines(written):
 
 
 def test_landscapes(written):
-    results, planned = written
-    frame = long_tables.landscapes(results, planned, "gap")
-    run = planned.experiments["gap"].trainings.runs[0]
+    frame = written.made(long_tables.landscapes)
+    run = written.trainings.runs[0]
     frame = frame[frame["run"] == run]
     surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
-    path = records.measure_path(results, run, "landscape", _settings("landscape"))
+    settings = measure_settings.settings_name("landscape", synthetic.MEASURES["landscape"])
+    path = written.record("landscape", settings)
     saved = disk.read_arrays(path.with_suffix(".npz"))
     axis = saved["axis"].tolist()
     table = surface.pivot(index="b", columns="a", values="loss")
@@ -244,24 +250,20 @@ def test_landscapes(written):
 
 
 def test_at_epochs(written):
-    results, planned = written
-    frame = long_tables.at_epochs(results, planned, "gap")
-    runs = planned.experiments["gap"].trainings.runs
+    frame = written.made(long_tables.at_epochs)
+    runs = written.trainings.runs
     assert frame["run"].tolist() == [run for run in runs[:3] for _ in synthetic.AT_EPOCHS]
     assert frame["at_epoch"].tolist() == list(synthetic.AT_EPOCHS) * 3
     assert set(frame["machine"]) == {"local"}
     finished = frame[frame["run"] == runs[0]]
-    per_epoch = run_table.collect(results, planned, "gap")["seconds_per_epoch"].iloc[0]
+    per_epoch = written.made(run_table.collect)["seconds_per_epoch"].iloc[0]
     expected = [epoch * per_epoch for epoch in synthetic.AT_EPOCHS]
     assert finished["train_seconds"].tolist() == pytest.approx(expected, rel=1e-12)
-    path = records.measure_path(results, runs[0], "evaluate", "at=5")
-    values = disk.read_json(path)["values"]
+    values = disk.read_json(written.record("evaluate", "at=5"))["values"]
     row = finished[finished["at_epoch"] == 5].iloc[0]
-    for split in records.SPLITS:
-        for name in (f"{split}_loss", f"{split}_accuracy"):
-            assert row[name] == values[name]
-    path = records.measure_path(results, runs[0], "noise_scale", "at=5")
-    for name, value in disk.read_json(path)["values"].items():
+    for name in [f"{split}_{of}" for split in records.SPLITS for of in ("loss", "accuracy")]:
+        assert row[name] == values[name]
+    for name, value in disk.read_json(written.record("noise_scale", "at=5"))["values"].items():
         assert row[name] == value
     assert not any(name.endswith("_start") for name in frame)  # of no epoch
     diverged = frame[frame["run"] == runs[1]]  # after seven epochs
@@ -288,48 +290,41 @@ def test_at_epochs_of_a_training_that_stopped_early_are_empty(tmp_path):
 
 
 def test_at_epochs_need_no_more_than_one_of_their_measures(written):
-    results, planned = written
-    chosen = planned.experiments["gap"].trainings.measures
+    chosen = written.trainings.measures
     timing = chosen.pop("time_epoch")
-    frame = long_tables.at_epochs(results, planned, "gap")
+    frame = written.made(long_tables.at_epochs)
     assert frame["train_seconds"].isna().all() and frame["test_loss"].notna().any()
     del chosen["evaluate"], chosen["noise_scale"]
     chosen["time_epoch"] = timing
-    frame = long_tables.at_epochs(results, planned, "gap")
+    frame = written.made(long_tables.at_epochs)
     assert frame["test_loss"].isna().all() and frame["train_seconds"].notna().any()
 
 
 def test_at_epochs_follow_the_settings_of_their_measure(written):
-    results, planned = written
-    chosen = planned.experiments["gap"].trainings.measures
+    chosen = written.trainings.measures
     chosen["noise_scale"] = {**chosen["noise_scale"], "examples": 64}
-    frame = long_tables.at_epochs(results, planned, "gap")
+    frame = written.made(long_tables.at_epochs)
     assert frame["gradient_variance"].isna().all() and frame["test_loss"].notna().any()
 
 
 def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tmp_path):
-    results, planned = written
     other = tmp_path / "other"
-    run, timed = (
-        planned.experiments["gap"].trainings.runs[0],
-        planned.experiments["gap"].trainings.measures,
-    )
-    shutil.copytree(records.run_folder(results, run), records.run_folder(other, run))
+    run, timed = written.trainings.runs[0], written.trainings.measures
+    shutil.copytree(records.run_folder(written.results, run), records.run_folder(other, run))
     timing = run_names.timing_name(run_names.parse_run(run))
     settings = measure_settings.settings_name("time_epoch", timed["time_epoch"])
     path = records.timing_path(other, "theirs", timing, settings, "time_epoch")
     disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
-    planned.machines["cluster"] = (str(other), "theirs")
-    frame = long_tables.at_epochs(results, planned, "gap")
+    written.planned.machines["cluster"] = (str(other), "theirs")
+    frame = written.made(long_tables.at_epochs)
     found = frame[frame["machine"] == "cluster"]
     assert found["train_seconds"].tolist() == [1.5 * epoch for epoch in synthetic.AT_EPOCHS]
     assert set(found["run"]) == {run} and found["test_loss"].notna().all()
 
 
 def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
-    results, planned = written
-    frame = long_tables.trajectories(results, planned, "gap")
-    history = long_tables.histories(results, planned, "gap")
+    frame = written.made(long_tables.trajectories)
+    history = written.made(long_tables.histories)
     assert list(frame.columns) == [*long_tables.FIRST, *columns.TRAJECTORIES]
     assert frame["examples"].tolist() == (history["epoch"] * 1149).tolist()
     assert frame["updates"].tolist() == history["step"].tolist()
@@ -339,11 +334,11 @@ def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
     for name in ("examples", "seconds"):
         assert history[name].tolist() == frame[name].tolist()
     # All examples of an epoch in the timing job's seconds per epoch.
-    runs = run_table.collect(results, planned, "gap").set_index("run")
+    runs = written.made(run_table.collect).set_index("run")
     seconds = frame["epoch"] * frame["run"].map(runs["seconds_per_epoch"])
     assert frame["seconds"].tolist() == pytest.approx(seconds.tolist())
-    del planned.experiments["gap"].trainings.measures["time_epoch"]
-    frame = long_tables.trajectories(results, planned, "gap")
+    del written.trainings.measures["time_epoch"]
+    frame = written.made(long_tables.trajectories)
     assert frame["seconds"].isna().all() and len(frame) == len(history)
 
 
@@ -392,24 +387,24 @@ def evaluated(tmp_path):
     planned = synthetic.study(synthetic.grid([32], [0], evaluate_every=500, epochs=1))
     synthetic.write(tmp_path, planned)
     (run,) = planned.experiments["gap"].trainings.runs
+    same = {"validation_loss": 1.0, "validation_accuracy": 0.5, "test_accuracy": 0.5}
     rows = [
-        {"examples": examples, "updates": updates, "epoch": examples / 1149, **losses}
-        for examples, updates, losses in (
-            (512, 16, {"train_loss": 1.5, "test_loss": 1.75}),
-            (1024, 32, {"train_loss": 0.5, "test_loss": math.inf}),
-            (1149, 36, {"train_loss": 0.25, "test_loss": 0.75}),
+        {**same, "examples": examples, "updates": updates, "epoch": examples / 1149}
+        | {"train_loss": train_loss, "test_loss": test_loss}
+        for examples, updates, train_loss, test_loss in (
+            (512, 16, 1.5, 1.75),
+            (1024, 32, 0.5, math.inf),
+            (1149, 36, 0.25, 0.75),
         )
     ]
-    for row in rows:
-        row |= {"validation_loss": 1.0, "validation_accuracy": 0.5, "test_accuracy": 0.5}
     path = records.run_folder(tmp_path, run) / "trajectory.csv"
     disk.write_rows(path, records.TRAJECTORY_COLUMNS, rows)
-    return tmp_path, planned, path
+    return Written(tmp_path, planned), path
 
 
 def test_a_trajectory_has_what_the_training_wrote(evaluated):
-    results, planned, _ = evaluated
-    frame = long_tables.trajectories(results, planned, "gap")
+    written, _ = evaluated
+    frame = written.made(long_tables.trajectories)
     assert frame["updates"].tolist() == [16, 32, 36]
     assert frame["epoch"].tolist() == [512 / 1149, 1024 / 1149, 1.0]
     assert frame["train_loss"].tolist() == [1.5, 0.5, 0.25]
@@ -420,48 +415,41 @@ def test_a_trajectory_has_what_the_training_wrote(evaluated):
 
 
 def test_a_trajectory_that_lacks_rows_is_named(evaluated):
-    results, planned, path = evaluated
+    written, path = evaluated
     path.write_text("".join(path.read_text().splitlines(True)[:-1]))
     expected = r"trajectory.csv: received .*\(2 rows\); rows up to the 36 updates in its record is"
     with pytest.raises(errors.UserError, match=expected):
-        long_tables.trajectories(results, planned, "gap")
+        written.made(long_tables.trajectories)
     path.unlink()
     with pytest.raises(errors.UserError, match="trajectory.csv: missing; delete .*record.json"):
-        long_tables.trajectories(results, planned, "gap")
-
-
-def _settings(measure):
-    return measure_settings.settings_name(measure, synthetic.MEASURES[measure])
+        written.made(long_tables.trajectories)
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_path):
-    results, planned = written
     table = run_table.maker(name)
-    columns = list(table(results, planned, "gap").columns)
+    columns = list(written.made(table).columns)
     assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST)
-    nothing = table(tmp_path / "nothing", planned, "gap")
+    nothing = written._replace(results=tmp_path / "nothing").made(table)
     assert list(nothing.columns) == columns and len(nothing) == 0
-    planned.experiments["gap"].trainings.measures.clear()
-    unmeasured = table(results, planned, "gap")
+    written.trainings.measures.clear()
+    unmeasured = written.made(table)
     assert list(unmeasured.columns) == columns
     assert (len(unmeasured) > 0) == (name in ("history", "trajectories"))
 
 
 def test_measures_are_read_by_their_settings(written):
-    results, planned = written
-    planned.experiments["gap"].trainings.measures["evaluate"] = {"weights": "best"}
-    frame = run_table.collect(results, planned, "gap")
+    written.trainings.measures["evaluate"] = {"weights": "best"}
+    frame = written.made(run_table.collect)
     assert frame["test_accuracy"].isna().all()
 
 
 def test_damaged_records_are_named(written):
-    results, planned = written
-    run = planned.experiments["gap"].trainings.runs[0]
-    path = records.run_folder(results, run) / "record.json"
+    run = written.trainings.runs[0]
+    path = records.run_folder(written.results, run) / "record.json"
     path.write_text("{")
     with pytest.raises(errors.UserError, match="record.json: received .*; a JSON record is"):
-        run_table.collect(results, planned, "gap")
+        written.made(run_table.collect)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 from pathlib import Path
@@ -32,13 +33,8 @@ FIXED, PER_IMAGE = 3e-3, 2e-4
 
 
 def block(seconds: float, disturbed: bool = False) -> dict:
-    return {
-        "seconds": 10 * seconds,
-        "seconds_per_step": seconds,
-        "foreign_cores": 0.5 if disturbed else 0.0,
-        "disturbed": disturbed,
-        "repeats": 0,
-    }
+    times = {"seconds": 10 * seconds, "seconds_per_step": seconds, "repeats": 0}
+    return {**times, "foreign_cores": 0.5 if disturbed else 0.0, "disturbed": disturbed}
 
 
 def throughput(sizes: tuple[int, ...], fixed: float = FIXED) -> dict:
@@ -80,35 +76,43 @@ def written(tmp_path, monkeypatch):
         for job in job_files.timing_jobs(experiment, *place):
             if job.measure not in wanted:
                 continue
-            eager = job.sweep.factors["loop"] == "eager"
-            slow = 2 if place[1] == "local" else 1
-            sizes, factor = job.sweep.batch_sizes, slow * (5 if eager else 1)
+            slow = (2 if place[1] == "local" else 1) * (5 if is_eager(job) else 1)
             make = {
-                "throughput": lambda sizes=sizes, by=factor: throughput(sizes, by * FIXED),
-                "utilisation": lambda sizes=sizes: utilisation(sizes),
-                "max_batch_size": largest,
-                "profile": profile,
+                "throughput": lambda sizes, by=slow: throughput(sizes, by * FIXED),
+                "utilisation": utilisation,
+                "max_batch_size": lambda _: LARGEST,
+                "profile": lambda _: PROFILE,
             }
-            record = make[job.measure]()
-            disk.write_json(job.path, record)
+            disk.write_json(job.path, make[job.measure](job.sweep.batch_sizes))
     return study
 
 
-def profile() -> dict:
-    return {
-        "measure": "profile",
-        "status": "finished",
-        "compute_share": 0.5,
-        "input_share": 0.2,
-        "host_share": 0.3,
-        "steps": 20,
-        "memory_peak_mb": 612.5,
-        "utilisation": {
-            **{"process_percent": 80.0, "memory_peak_mb": 600.0},
-            **{"gpu_percent": 12.0, "gpu_settled": False},
-        },
-        "steps_per_second": 100.0,
-    }
+def is_eager(job) -> bool:
+    return job.sweep.factors["loop"] == "eager"
+
+
+def own_jobs(study, measure: str) -> list:
+    """Returns the timing jobs of this machine."""
+    jobs = job_files.timing_jobs(study.experiments["machine"], "results", "desktop")
+    return [job for job in jobs if job.measure == measure]
+
+
+@contextlib.contextmanager
+def edited(path):
+    """Yields a record, which is written again."""
+    record = disk.read_json(path)
+    yield record
+    disk.write_json(path, record)
+
+
+PROFILE = {
+    **{"measure": "profile", "status": "finished", "steps": 20, "steps_per_second": 100.0},
+    **{"compute_share": 0.5, "input_share": 0.2, "host_share": 0.3, "memory_peak_mb": 612.5},
+    "utilisation": {
+        **{"process_percent": 80.0, "memory_peak_mb": 600.0},
+        **{"gpu_percent": 12.0, "gpu_settled": False},
+    },
+}
 
 
 def utilisation(sizes: tuple[int, ...]) -> dict:
@@ -131,26 +135,22 @@ def utilisation(sizes: tuple[int, ...]) -> dict:
     }
 
 
-def largest() -> dict:
-    return {
-        "measure": "max_batch_size",
-        "status": "finished",
-        "largest": 96,
-        "bound": "resolved",
-        "limit_mb": 1000.0,
-        "tries": [
-            {
-                **{"batch_size": 64, "outcome": "fits", "peak_mb": 720.0, "seconds": 4.0},
-                "utilisation": {
-                    **{"process_percent_mean": 55.0, "process_percent": 50.0, "seconds": 3.9},
-                    **{"gpu_percent": 66.0, "gpu_settled": True, "gpu_memory_peak_mb": 900.0},
-                },
+LARGEST = {
+    **{"measure": "max_batch_size", "status": "finished"},
+    **{"largest": 96, "bound": "resolved", "limit_mb": 1000.0},
+    "tries": [
+        {
+            **{"batch_size": 64, "outcome": "fits", "peak_mb": 720.0, "seconds": 4.0},
+            "utilisation": {
+                **{"process_percent_mean": 55.0, "process_percent": 50.0, "seconds": 3.9},
+                **{"gpu_percent": 66.0, "gpu_settled": True, "gpu_memory_peak_mb": 900.0},
             },
-            {"batch_size": 128, "outcome": "over_limit", "peak_mb": 1010.0, "seconds": 4.0},
-            {"batch_size": 1, "outcome": "fits", "peak_mb": 500.0, "seconds": 4.0},
-            {"batch_size": 96, "outcome": "fits", "peak_mb": 880.0, "seconds": 4.0},
-        ],
-    }
+        },
+        {"batch_size": 128, "outcome": "over_limit", "peak_mb": 1010.0, "seconds": 4.0},
+        {"batch_size": 1, "outcome": "fits", "peak_mb": 500.0, "seconds": 4.0},
+        {"batch_size": 96, "outcome": "fits", "peak_mb": 880.0, "seconds": 4.0},
+    ],
+}
 
 
 def test_medians_and_quartiles_of_blocks(written):
@@ -173,19 +173,12 @@ def test_medians_and_quartiles_of_blocks(written):
 
 def test_a_delay_is_what_the_same_turns_say(written):
     """The steps without it are no rows of their own: they are what the delay is held against."""
-    jobs = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
-    (path,) = (
-        job.path
-        for job in jobs
-        if job.measure == "throughput" and job.sweep.factors["loop"] == "eager"
-    )
-    record = disk.read_json(path)
+    (job,) = filter(is_eager, own_jobs(written, "throughput"))
     delay = 0.002
-    for size in record["sizes"]:
-        size["blocks_without_delay"] = [
-            block(each["seconds_per_step"] - delay) for each in size["blocks"]
-        ]
-    disk.write_json(path, record)
+    with edited(job.path) as record:
+        for size in record["sizes"]:
+            seconds = [each["seconds_per_step"] for each in size["blocks"]]
+            size["blocks_without_delay"] = [block(each - delay) for each in seconds]
     frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
     row = frame.loc[("desktop", "eager")]
     assert row["fixed_seconds"] == pytest.approx(5 * FIXED)
@@ -263,7 +256,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
 
 
 def test_the_knee_within_the_sizes(written):
-    (job, *_) = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
+    job, _ = own_jobs(written, "throughput")
     disk.write_json(job.path, throughput(job.sweep.batch_sizes, 10 * PER_IMAGE))
     row = timing_tables.summaries("results", written, "machine").iloc[0]
     assert [row[f"knee_fitted{end}"] for end in ("", "_low", "_high")] == pytest.approx([90] * 3)
@@ -272,11 +265,10 @@ def test_the_knee_within_the_sizes(written):
 
 def test_of_noise_no_level_is_tabulated(written):
     """A size of the machine's noise differs from itself by 50 %: more than 20 % shows nothing."""
-    (job, *_) = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
-    record = throughput(job.sweep.batch_sizes)
-    for place, each in enumerate(record["sizes"][3]["blocks"]):
-        each["seconds_per_step"] *= 1.5 if place % 2 else 1.0
-    disk.write_json(job.path, record)
+    job, _ = own_jobs(written, "throughput")
+    with edited(job.path) as record:
+        for each in record["sizes"][3]["blocks"][1::2]:
+            each["seconds_per_step"] *= 1.5
     row = timing_tables.summaries("results", written, "machine").iloc[0]
     assert row["noise_floor"] > 1.4 and row["fixed_seconds"] > 0
     levels = [
@@ -290,14 +282,13 @@ def test_of_noise_no_level_is_tabulated(written):
 
 def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
     """Peaks of one machine, threads and type are of one thing; the lower one was disturbed."""
-    jobs = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
-    paths = [job.path for job in jobs if job.measure == "throughput"]
+    jobs = own_jobs(written, "throughput")
 
     def ceilings(*peaks):
-        for path, (peak, threads) in zip(paths, peaks, strict=True):
-            record = disk.read_json(path)
-            record["matmul"] = {"flops_per_second": peak, "threads": threads, "dtype": "float32"}
-            disk.write_json(path, record)
+        for job, (peak, threads) in zip(jobs, peaks, strict=True):
+            found = {"flops_per_second": peak, "threads": threads, "dtype": "float32"}
+            with edited(job.path) as record:
+                record["matmul"] = found
         frame = timing_tables.summaries("results", written, "machine").set_index("machine")
         names = ("matmul_flops_per_second", "matmul_flops_per_second_lowest")
         assert frame.loc["cluster", names[0]].tolist() == [5e10, 5e10]
@@ -313,11 +304,9 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
 
 
 def test_operations_that_are_not_counted_give_no_ceiling(written):
-    jobs = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
-    job = next(job for job in jobs if job.measure == "throughput")
-    record = disk.read_json(job.path)
-    record["flops"] |= {"not_counted": ["rnn (LSTM)", "up (Conv2DTranspose)"]}
-    disk.write_json(job.path, record)
+    job, _ = own_jobs(written, "throughput")
+    with edited(job.path) as record:
+        record["flops"]["not_counted"] = ["rnn (LSTM)", "up (Conv2DTranspose)"]
     frame = timing_tables.summaries("results", written, "machine")
     at = (frame["machine"] == "desktop") & (frame["sweep"] == job.sweep.name)
     row, others = frame[at].iloc[0], frame[~at]
@@ -340,17 +329,11 @@ def test_utilisation_and_its_samples(written):
 
 
 def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(written):
-    job = next(
-        job
-        for job in job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
-        if job.measure == "utilisation"
-    )
-    record = disk.read_json(job.path)
-    for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
-        size["utilisation"]["foreign_cores"] = others
-    record["sizes"][2]["disturbed"] = False  # its own flag is kept
-    record["samples"]["phase"] = ["lead_in", "batch_size", "batch_size"]
-    disk.write_json(job.path, record)
+    with edited(own_jobs(written, "utilisation")[0].path) as record:
+        for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
+            size["utilisation"]["foreign_cores"] = others
+        record["sizes"][2]["disturbed"] = False  # its own flag is kept
+        record["samples"]["phase"] = ["lead_in", "batch_size", "batch_size"]
     frame = timing_tables.utilisation("results", written, "machine")
     assert list(frame["disturbed"][:3]) == [False, True, False]
     assert frame["disturbed"][3:8].isna().all()
@@ -360,11 +343,10 @@ def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(w
 
 def test_no_utilisation_of_a_gpu_that_is_of_what_came_before(written):
     for path in Path("results").glob("timing/*/*/utilisation/*.json"):
-        record = disk.read_json(path)
-        for size in record["sizes"][:-1]:
-            size["utilisation"] |= {"gpu_percent": 40.0, "gpu_percent_q1": 30.0}
-            size["utilisation"]["gpu_settled"] = size["batch_size"] > 1
-        disk.write_json(path, record)
+        with edited(path) as record:
+            for size in record["sizes"][:-1]:
+                size["utilisation"] |= {"gpu_percent": 40.0, "gpu_percent_q1": 30.0}
+                size["utilisation"]["gpu_settled"] = size["batch_size"] > 1
     frame = timing_tables.utilisation("results", written, "machine").set_index("batch_size")
     assert frame.loc[1, ["gpu_percent", "gpu_percent_q1"]].isna().all().all()
     assert (frame.loc[2, ["gpu_percent", "gpu_percent_q1"]] == [40.0, 30.0]).all().all()
@@ -417,10 +399,10 @@ def frameworks(tmp_path, monkeypatch):
     }
     Path("study.yaml").write_text(yaml.safe_dump(raw))
     study = config.study("study.yaml")
-    for job in job_files.timing_jobs(study.experiments["machine"], "results", "desktop"):
-        if job.sweep.factors["framework"] == "tensorflow":
-            make = throughput if job.measure == "throughput" else utilisation
-            disk.write_json(job.path, make(job.sweep.batch_sizes))
+    for make in (throughput, utilisation):
+        for job in own_jobs(study, make.__name__):
+            if job.sweep.factors["framework"] == "tensorflow":
+                disk.write_json(job.path, make(job.sweep.batch_sizes))
     return study
 
 
@@ -439,17 +421,13 @@ def test_what_is_not_installed_has_its_rows(frameworks):
     speeds = timing_tables.throughput("results", frameworks, "machine")
     times = timing_tables.training_times("results", frameworks, "machine", throughput_by_job=speeds)
     assert set(times["framework"]) == {"tensorflow"} and len(times) == 4
-    assert set(timing_tables.samples("results", frameworks, "machine")["framework"]) == {
-        "tensorflow"
-    }
+    samples = timing_tables.samples("results", frameworks, "machine")
+    assert set(samples["framework"]) == {"tensorflow"}
 
 
 def test_what_was_timed_before_it_was_taken_away_stays(frameworks):
-    (job,) = (
-        job
-        for job in job_files.timing_jobs(frameworks.experiments["machine"], "results", "desktop")
-        if (job.sweep.factors["framework"], job.measure) == ("mxnet", "throughput")
-    )
+    jobs = own_jobs(frameworks, "throughput")
+    (job,) = (job for job in jobs if job.sweep.factors["framework"] == "mxnet")
     # Without a ceiling, as every framework but TensorFlow.
     record = {**throughput(job.sweep.batch_sizes), "matmul": None, "flops": None}
     disk.write_json(job.path, record)
@@ -463,7 +441,6 @@ def test_what_was_timed_before_it_was_taken_away_stays(frameworks):
 @pytest.mark.slow
 def test_figures_draw_what_is_there(frameworks, own, tmp_path):
     from batchscope import figures
-    from batchscope.tables import run_table
 
     if not own:
         shutil.rmtree("results")

@@ -11,12 +11,9 @@ from batchscope.store import records
 
 
 def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> pandas.DataFrame:
-    """Returns log2 of each part and of their product, less those at the smallest batch size.
+    """Returns log2 of each part, positive, and of their product less those at the smallest size.
 
     Paired by seed: seeds without a finished run at that batch size are left out.
-
-    Args:
-        parts: Columns of positive outcomes.
     """
     finished = rows[(rows["status"] == records.FINISHED) & (rows[parts] > 0).all(axis=1)]
     logs = finished.astype(dict.fromkeys(parts, float))
@@ -32,16 +29,15 @@ def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> panda
 def ratio_of_extremes(rows: pandas.DataFrame, column: str) -> tuple[list[int], pandas.DataFrame]:
     """Returns smallest and largest batch size, and their ratio: a table of epochs by seeds.
 
-    Args:
-        rows: Epochs of the runs of a series: batch size, seed, status, epoch and the outcome.
-        column: Column of a positive outcome.
+    Of the epochs of the runs of a series, and a column of a positive outcome.
     """
     finished = rows[(rows["status"] == records.FINISHED) & (rows[column] > 0)]
     sizes = sorted(finished["batch_size"].unique().tolist())
     if len(sizes) < 2:
         return sizes, pandas.DataFrame()
+    ends = [sizes[0], sizes[-1]]
     small, large = (
         finished[finished["batch_size"] == size].pivot_table(column, "epoch", "seed")
-        for size in (sizes[0], sizes[-1])
+        for size in ends
     )
-    return [sizes[0], sizes[-1]], (small / large).astype(float)
+    return ends, (small / large).astype(float)

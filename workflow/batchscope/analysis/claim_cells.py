@@ -60,15 +60,22 @@ def rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
     """
     if frame.empty:
         return frame
-    cells = dict(test.cells)
     if test.table == "trajectories":
-        budget = next(name for name in claim_tables.BUDGETS if len(cells.get(name, ())) == 1)
-        frame = _at_budget(frame, budget, cells[budget][0], test.column)
-    found = selected(frame, cells)
+        frame = _at_budget(frame, *budget(test), test.column)
+    found = selected(frame, test.cells)
     if "status" not in found:
         return found
     values = found[test.column].where(found["status"] == "finished")
     return found.assign(**{test.column: values})
+
+
+def budget(test: Test) -> tuple[str, float]:
+    """Returns the budget in the cells of a test of trajectories: its column and value."""
+    return next(
+        (name, test.cells[name][0])
+        for name in claim_tables.BUDGETS
+        if len(test.cells.get(name, ())) == 1
+    )
 
 
 def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) -> pandas.DataFrame:
@@ -82,18 +89,15 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
 
 
 def parts(frame: pandas.DataFrame, test: Test) -> list[Part]:
-    """Returns the parts of a claim, each with words for it and its test.
+    """Returns the parts of a claim of some `rows`, each with words for it and its test.
 
-    Args:
-        frame: The rows of the test, from `rows`.
-        test: The test; a ratio is tested on the logarithmic scale.
+    A ratio is tested on the logarithmic scale.
     """
     if test.scale == RATIO:
         frame = frame.assign(**{test.column: claim_tests.logarithms(frame[test.column])})
-    found = list(_OF_TYPE[test.type](frame, test))
-    if test.scale == RATIO:
-        found = [(label, tested.exponentiated()) for label, tested in found]
-    return found
+    ratio = test.scale == RATIO
+    found = _OF_TYPE[test.type](frame, test)
+    return [(label, tested.exponentiated() if ratio else tested) for label, tested in found]
 
 
 def doublings(frame: pandas.DataFrame, test: Test) -> bool:
@@ -135,31 +139,29 @@ def _table(frame: pandas.DataFrame, test: Test, *over: str) -> pandas.DataFrame:
     return frame.groupby(["_replicate", *cells], dropna=False)["_value"].mean().unstack(cells)
 
 
-def _along(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
-    """Returns replicates by values of the factor along which something is sought."""
-    table = _table(frame, test, test.over)
-    return table[sorted(table.columns)]
+def _along(frame: pandas.DataFrame, test: Test) -> Iterator[tuple[str, pandas.DataFrame]]:
+    """Yields words for a series, and its replicates by values of the factor of the test."""
+    for label, group in _series(frame, test):
+        table = _table(group, test, test.over)
+        yield label, table[sorted(table.columns)]
 
 
 def _trend(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
-    for label, group in _series(frame, test):
-        table = _along(group, test)
+    for label, table in _along(frame, test):
         if table.shape[1] > 1:
             values, at = table.to_numpy(), list(table.columns)
             yield label, claim_tests.trend(values, at, test.direction, doublings(frame, test))
 
 
 def _equivalence(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
-    margin = float(np.log(test.high)) if test.scale == RATIO else test.high
-    for label, group in _series(frame, test):
-        table = _along(group, test)
+    _, margin = _scaled(test)
+    for label, table in _along(frame, test):
         if table.shape[1] > 1:
             yield label, claim_tests.equivalence(table.to_numpy(), margin)
 
 
 def _value(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
-    for label, group in _series(frame, test):
-        table = _along(group, test)
+    for label, table in _along(frame, test):
         for cell in table.columns:
             tested = claim_tests.between(table[cell], test.low, test.high)
             yield _joined(label, table.columns.name, cell), tested
@@ -199,7 +201,8 @@ def _sides(
     over = [test.over] if test.over not in test.of else []
     for one, other in itertools.product(_single(test.of), _single(test.to)):
         both = pandas.concat([selected(frame, one), selected(frame, other)])
-        words = run_series.describe({name: one[name][0] for name in _listed(test.of)})
+        several = {name: one[name][0] for name, values in test.of.items() if len(values) > 1}
+        words = run_series.describe(several)
         for label, group in _series(both, test, one, other):
             of, to = selected(group, one), selected(group, other)
             if len(of) and len(to):
@@ -215,14 +218,8 @@ def _single(cells: Cells) -> list[Cells]:
     ]
 
 
-def _listed(cells: Cells) -> list[str]:
-    """Returns what has several values."""
-    return [name for name, values in cells.items() if len(values) > 1]
-
-
 def _argmax(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
-    for label, group in _series(frame, test):
-        table = _along(group, test)
+    for label, table in _along(frame, test):
         chosen = [index for index, cell in enumerate(table.columns) if cell in test.chosen]
         if chosen and len(chosen) < table.shape[1]:
             yield label, claim_tests.argmax(table.to_numpy(), chosen, test.best)
@@ -253,8 +250,7 @@ def any_of(frame: pandas.DataFrame, groups: tuple[Cells, ...]) -> pandas.DataFra
 
 
 def _exception(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
-    for label, group in _series(frame, test):
-        table = _along(group, test)
+    for label, table in _along(frame, test):
         at = list(table.columns)
         for index in range(1, len(at) - 1):
             # Axes are logarithmic: a neighbour at 0 or below has no place there.

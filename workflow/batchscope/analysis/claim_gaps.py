@@ -7,28 +7,23 @@ measured: the seeds that are left would be a choice.
 
 from __future__ import annotations
 
-import numpy as np
 import pandas
 
 from batchscope import wording
 from batchscope.analysis import claim_cells, run_series
-from batchscope.catalogue import claim_tables
 from batchscope.study.claims import RATIO, Test
 
 
 def undecidable(rows: pandas.DataFrame, test: Test) -> str:
-    """Returns what rows lack whose remaining seeds decide nothing; empty where they lack nothing.
-
-    Args:
-        rows: The rows of the test, from `claim_cells.rows`.
-        test: The test.
-    """
+    """Returns what `claim_cells.rows` lack whose remaining seeds decide nothing; empty for none."""
     if test.column not in rows:
         return ""
     read = _finished(claim_cells.any_of(rows, tuple(test.selections())))
     values = read[test.column].astype(float)
     if test.table == "trajectories" and values.isna().any():
-        return f"{_at(test)} of every training: {_some(values.isna())} have none there"
+        name, budget = claim_cells.budget(test)
+        at = run_series.describe({name: budget})
+        return f"a value at {at} of every training: {_some(values.isna())} have none there"
     if (test.scale == RATIO or test.type == "exception") and (values <= 0).any():
         return f"values above 0, of which ratios are taken: {_some(values <= 0)} are not"
     return ""
@@ -37,10 +32,7 @@ def undecidable(rows: pandas.DataFrame, test: Test) -> str:
 def survivors(rows: pandas.DataFrame, test: Test, count: int) -> str:
     """Returns `6 of 12 seeds finished in every cell`; empty where all of them count.
 
-    Args:
-        rows: The rows of the test, from `claim_cells.rows`.
-        test: The test.
-        count: Seeds, or timing jobs, with a value in every cell.
+    `count`: seeds, or timing jobs, with a value in every cell of `claim_cells.rows`.
     """
     by = claim_cells.replicate(rows, test)
     if not by:
@@ -58,12 +50,6 @@ def _finished(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows[rows["status"] == "finished"] if "status" in rows else rows
 
 
-def _at(test: Test) -> str:
-    """Returns `a value at updates 200`, the budget of a test."""
-    budget = next(name for name in claim_tables.BUDGETS if len(test.cells.get(name, ())) == 1)
-    return f"a value at {run_series.describe({budget: test.cells[budget][0]})}"
-
-
 def _some(chosen: pandas.Series) -> str:
     """Returns `3 of 24` for what is chosen of them."""
-    return f"{int(np.sum(chosen))} of {len(chosen)}"
+    return f"{chosen.sum()} of {len(chosen)}"

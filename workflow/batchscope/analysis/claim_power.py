@@ -114,13 +114,10 @@ Part = Contrasts | Order
 
 
 def contrasts(values: Any, holds: Groups, fails: Groups) -> Contrasts:
-    """Returns contrasts as replicates found them.
+    """Returns contrasts as replicates found them, with the groups of `Contrasts`.
 
-    Args:
-        values: Shape (replicates, contrasts), each above 0 where it agrees; NaN where a replicate
-            has none, and at least two numbers in each.
-        holds: As `Contrasts` has them.
-        fails: Likewise.
+    `values`: shape (replicates, contrasts), each above 0 where it agrees; NaN where a replicate has
+    none, and at least two numbers in each.
     """
     values = np.asarray(values, float)
     means, deviations = np.nanmean(values, axis=0), np.nanstd(values, axis=0, ddof=1)
@@ -132,11 +129,9 @@ def contrasts(values: Any, holds: Groups, fails: Groups) -> Contrasts:
 
 
 def order(values: Any, slope: float) -> Order:
-    """Returns an order as replicates found it.
+    """Returns an order as replicates found it, with the slope of `Order`.
 
-    Args:
-        values: Shape (replicates, positions), at least 2 and 3, that rise where they agree.
-        slope: As `Order` has it.
+    `values`: shape (replicates, positions), at least 2 and 3, that rise where they agree.
     """
     from scipy import stats  # half a second, which the figures need not pay for
 
@@ -154,10 +149,7 @@ def replicates_wanted(
 ) -> tuple[int, int] | None:
     """Returns the replicates that would decide a claim with power .8, were everything as found.
 
-    Args:
-        parts: All that must hold.
-        level: At which what is stated is tested.
-        contrary: At which its contrary is.
+    All parts must hold; what is stated is tested at `level`, its contrary at `contrary`.
 
     Returns:
         At least six, and what they would show, `HOLDS` or `FAILS`; None where no number would:

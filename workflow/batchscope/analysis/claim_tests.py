@@ -31,8 +31,7 @@ class Tested(NamedTuple):
 
     Attributes:
         effect: Mean of the contrast that is stated about: a slope, a difference, a value.
-        low: Lower end of its 90 % interval.
-        high: Upper end.
+        low: Lower end of its 90 % interval; `high` is the upper one.
         n: Replicates with a value in every cell of it.
         p: Of what is stated: small where the numbers show it.
         p_against: Of its contrary: small where they show that.
@@ -50,8 +49,7 @@ class Tested(NamedTuple):
 
     def exponentiated(self) -> Tested:
         """Returns the same with its effect and interval taken from a logarithmic scale."""
-        ends = (self.effect, self.low, self.high)
-        effect, low, high = (float(np.exp(end)) for end in ends)
+        effect, low, high = (float(np.exp(end)) for end in self[:3])
         return self._replace(effect=effect, low=low, high=high)
 
 
@@ -75,8 +73,7 @@ def between(contrasts: Any, low: float = -math.inf, high: float = math.inf) -> T
 
     Args:
         contrasts: One number per replicate, shape (n,); those that are not finite are left out.
-        low: Lower bound, or minus infinity.
-        high: Upper bound, or infinity; one of both is finite at least.
+        low: Lower bound; it or `high` is finite, or both are.
     """
     if not (math.isfinite(low) or math.isfinite(high)):
         raise ValueError("Expected a bound at least. Received: none.")
@@ -98,11 +95,9 @@ def between(contrasts: Any, low: float = -math.inf, high: float = math.inf) -> T
 
 def _all_of(inside: Sequence[np.ndarray]) -> tuple[claim_power.Part, ...]:
     """Returns contrasts that are all to be above 0, of which one below 0 shows the contrary."""
-    every_one = tuple(range(len(inside)))
-    found = claim_power.contrasts(
-        np.transpose(inside), (every_one,), tuple((one,) for one in every_one)
-    )
-    return (found,)
+    every_one = range(len(inside))
+    fails = tuple((one,) for one in every_one)
+    return (claim_power.contrasts(np.transpose(inside), (tuple(every_one),), fails),)
 
 
 def _together(differences: Sequence[np.ndarray], low: float, high: float = math.inf) -> Tested:
@@ -112,6 +107,11 @@ def _together(differences: Sequence[np.ndarray], low: float, high: float = math.
         return found
     upper = [high - each for each in differences] if math.isfinite(high) else []
     return found._replace(found=_all_of([*(each - low for each in differences), *upper]))
+
+
+def _beyond_zero(contrasts: np.ndarray, direction: str) -> Tested:
+    """Tests whether a mean lies above 0, of what rises, or below it."""
+    return between(contrasts, **{"low" if direction == RISES else "high": 0.0})
 
 
 def trend(values: Any, at: Sequence[float], direction: str, doublings: bool = True) -> Tested:
@@ -124,8 +124,7 @@ def trend(values: Any, at: Sequence[float], direction: str, doublings: bool = Tr
         doublings: Whether the slope is per doubling of the positions, all above 0, or per unit.
     """
     complete, along = _complete(values), _along(at, doublings)
-    bound = {"low": 0.0} if direction == RISES else {"high": 0.0}
-    found = between(paired_tests.slopes(complete, along), **bound)
+    found = _beyond_zero(paired_tests.slopes(complete, along), direction)
     if found.n < 2 or len(at) < 3:
         return found
     opposite = FALLS if direction == RISES else RISES
@@ -138,9 +137,7 @@ def trend(values: Any, at: Sequence[float], direction: str, doublings: bool = Tr
 def equivalence(values: Any, margin: float) -> Tested:
     """Tests whether every two cells differ by less than a margin (two one-sided tests each).
 
-    Args:
-        values: Shape (n, cells), at least two.
-        margin: Above 0.
+    `values`: shape (n, cells), at least two.
     """
     values = np.asarray(values, float)
     pairs = itertools.combinations(range(values.shape[1]), 2)
@@ -161,10 +158,8 @@ def interaction(
     Args:
         of: Shape (n, positions).
         to: Likewise, of the same replicates.
-        at: The positions, rising.
-        low: Lower bound of the difference, or minus infinity.
-        high: Upper bound, or infinity.
-        doublings: As `trend` takes it.
+        at: As `trend` takes it, as is `doublings`.
+        low: Lower bound of the difference; `high` the upper one.
     """
     difference = np.asarray(of, float) - np.asarray(to, float)
     return between(paired_tests.slopes(_complete(difference), _along(at, doublings)), low, high)
@@ -207,16 +202,14 @@ def argmax(values: Any, chosen: Sequence[int], best: str = "highest") -> Tested:
             found=(claim_power.contrasts(gaps.reshape(len(values), -1), holds, fails),)
         )
     if best == "lowest":
-        ends = (-tested.effect, -tested.high, -tested.low)
-        tested = tested._replace(effect=ends[0], low=ends[1], high=ends[2])
+        return tested._replace(effect=-tested.effect, low=-tested.high, high=-tested.low)
     return tested
 
 
 def order(groups: Sequence[Any]) -> Tested:
     """Tests whether every cell of a group lies below every cell of the next group.
 
-    Args:
-        groups: At least two, each of shape (n, cells), from the lowest to the highest.
+    `groups`: at least two, each of shape (n, cells), from the lowest to the highest.
     """
     parts = []
     for lower, upper in itertools.pairwise([np.asarray(group, float) for group in groups]):
@@ -245,30 +238,22 @@ def exception(values: Any, at: Sequence[float], index: int, direction: str) -> T
     low, here, high = np.log2(np.asarray(at, float)[around])
     left, value, right = logarithms(np.asarray(values, float)[:, around]).T
     share = (here - low) / (high - low)
-    bound = {"low": 0.0} if direction == RISES else {"high": 0.0}
-    return between(value - (1 - share) * left - share * right, **bound).exponentiated()
+    off_line = value - (1 - share) * left - share * right
+    return _beyond_zero(off_line, direction).exponentiated()
 
 
 def every(parts: Sequence[tuple[str, Tested]]) -> Found:
-    """Returns what parts amount to that must all hold.
-
-    Args:
-        parts: Words for a part, and what was found of it; at least one.
-    """
+    """Returns what parts, at least one, amount to that must all hold, given words for each."""
     p = [tested.p for _, tested in parts]
     against = [tested.p_against for _, tested in parts]
-    whole, contrary = _worst(p, max), min(1.0, len(parts) * _worst(against, min))
+    # NaN where one of them is.
+    whole, contrary = float(np.max(p)), min(1.0, len(parts) * float(np.min(against)))
     deciding = int(np.argmin(against) if contrary < outcomes.LEVEL else np.argmax(p))
     label, tested = parts[deciding]
     n = min(one.n for _, one in parts)
     found = tuple(each for _, one in parts for each in one.found)
     tested = tested._replace(p=whole, p_against=contrary, n=n, found=found)
     return Found(label, tested, len(parts))
-
-
-def _worst(p_values: list[float], of: Any) -> float:
-    """Returns the largest or smallest p; NaN where one is."""
-    return NAN if any(math.isnan(p) for p in p_values) else of(p_values)
 
 
 def logarithms(values: Any) -> np.ndarray:

@@ -26,19 +26,15 @@ _EFFECTS = {
 def effect(test: Test, doublings: bool = True) -> str:
     """Returns what the effect of a test is: `largest difference`, `per doubling of epoch`.
 
-    Args:
-        doublings: Whether its slopes are per doubling, or per unit.
+    `doublings`: whether its slopes are per doubling, or per unit.
     """
-    words, per = _EFFECTS[test.type], _per(doublings)
+    words = _EFFECTS[test.type]
     if test.type == "comparison" and test.scale != RATIO:
         return f"{words} ({cells(test.of)} minus {cells(test.to)})"
     if test.scale == RATIO:
-        words = words.replace("difference", "ratio")
-        words = (
-            words.replace("per doubling", "factor per doubling") if test.type == "trend" else words
-        )
+        words = f"factor {words}" if test.type == "trend" else words.replace("difference", "ratio")
     if words.endswith("per doubling"):
-        words = f"{words.replace('per doubling', per)} of {_name(test.over)}"
+        words = f"{words.replace('per doubling', _per(doublings))} of {_name(test.over)}"
     return words
 
 
@@ -47,11 +43,9 @@ def _per(doublings: bool) -> str:
 
 
 def display_unit(kind: str, unit: str) -> wording.Unit:
-    """Returns the unit to show a claim's numbers in: shares in per cent, differences in points.
+    """Returns the unit to show the numbers of a test in: shares in per cent, differences in points.
 
-    Args:
-        kind: The type of its test.
-        unit: The unit of the column that is tested; empty where there is none.
+    `unit` is that of the column that is tested; empty where there is none.
     """
     if unit not in ("share", "%"):
         return wording.Unit(f" {unit}" if unit else "")
@@ -64,11 +58,7 @@ def is_ratio(test: Test) -> bool:
 
 
 def stated(test: Test, doublings: bool = True) -> str:
-    """Returns what a test states: `test accuracy falls over batch size (at epoch 1)`.
-
-    Args:
-        doublings: As `effect` takes it.
-    """
+    """Returns what a test states: `test accuracy falls over batch size (at epoch 1)`."""
     over, sides = _name(test.over), f"{cells(test.of)} against {cells(test.to)}"
     ways = {"rises": "above", "falls": "below"}
     words = {
@@ -82,7 +72,10 @@ def stated(test: Test, doublings: bool = True) -> str:
         "exception": f"at {over} {wording.listed(map(_value, test.chosen))} lies "
         f"{ways.get(test.direction)} the line between its neighbours",
     }[test.type]
-    return f"{_what(test)} {words}" + (f" ({cells(test.cells)})" if test.cells else "")
+    found = tables.column(test.table, test.column)
+    what = found.label if found and found.label else test.column.replace("_", " ")
+    at = f" ({cells(test.cells)})" if test.cells else ""
+    return f"{wording.lower(what)} {words}{at}"
 
 
 def cells(cells: Cells) -> str:
@@ -91,12 +84,6 @@ def cells(cells: Cells) -> str:
         run_series.describe({name: values[0]}) if len(values) == 1 else _several(name, values)
         for name, values in cells.items()
     )
-
-
-def _what(test: Test) -> str:
-    """Returns what people call the column of a test."""
-    found = tables.column(test.table, test.column)
-    return wording.lower(found.label if found and found.label else test.column.replace("_", " "))
 
 
 def _bounds(test: Test) -> str:

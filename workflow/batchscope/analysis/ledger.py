@@ -28,7 +28,7 @@ from batchscope.analysis.claim_tests import Found
 from batchscope.catalogue import outcomes, tables
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.host import absence
-from batchscope.study.claims import GPU, MACHINE, Claim, Test, seeds_needed
+from batchscope.study.claims import GPU, MACHINE, Claim, seeds_needed
 
 HELD, NOT_HELD, NOT_RESOLVED = "held", "not held", "not resolved"
 UNTESTED = "cannot be tested here"
@@ -69,12 +69,11 @@ def table(
     judged = [
         _judge(claim, read(claim.test.experiment, claim.test.file), machine) for claim in claims
     ]
-    rows = []
-    for document in dict.fromkeys(one.claim.document for one in judged):
-        rows += _family([one for one in judged if one.claim.document == document])
-    order = {id(one.claim): index for index, one in enumerate(judged)}
-    rows.sort(key=lambda row: order[row.pop("_claim")])
-    return run_series.table(rows, CLAIMS)
+    rows: dict[int, dict[str, Any]] = {}
+    for document in {one.claim.document for one in judged}:
+        family = [one for one in judged if one.claim.document == document]
+        rows |= dict(zip(map(id, family), _family(family), strict=True))
+    return run_series.table([rows[id(one)] for one in judged], CLAIMS)
 
 
 def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:
@@ -85,17 +84,18 @@ def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:
     parts = claim_cells.parts(rows, test) if len(rows) and test.column in rows else []
     found = claim_tests.every(parts) if parts else None
     positions = rows[test.over].nunique() if test.over in rows else 1
-    missing = _missing(claim, frame, found)
+    missing = _missing(claim, frame, rows, found)
     survivors = claim_gaps.survivors(rows, test, found.tested.n) if found and not missing else ""
     doublings = claim_cells.doublings(rows, test)
     return _Judged(claim, found, missing, positions, doublings, survivors)
 
 
-def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
-    """Returns what a test lacks beside replicates; empty where it lacks nothing."""
+def _missing(
+    claim: Claim, frame: pandas.DataFrame, rows: pandas.DataFrame, found: Found | None
+) -> str:
+    """Returns what a test, of some rows of a table, lacks beside replicates; empty for nothing."""
     test = claim.test
     absent = claim_cells.absent(frame, test)
-    rows = claim_cells.rows(frame, test)
     undecidable = "" if absent else claim_gaps.undecidable(rows, test)
     if found is not None and found.tested.n > 0 and not absent:
         return undecidable
@@ -103,7 +103,8 @@ def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
         return "the results of a second machine"
     statuses = set(rows["status"]) if "status" in rows else set()
     if claim.requires == GPU or absence.NO_GPU in statuses:
-        return "several GPUs" if _of_replicas(test) else "a GPU"
+        several = any("replicas" in cells for cells in test.selections())
+        return "several GPUs" if several else "a GPU"
     if absence.NO_CORES in statuses:
         return "as many cores as threads"
     if absence.NOT_INSTALLED in statuses:
@@ -119,10 +120,6 @@ def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
         return undecidable
     lacking = f": {found.deciding}" if found.deciding else ""
     return f"a finished run with a value in every cell{lacking}"
-
-
-def _of_replicas(test: Test) -> bool:
-    return any("replicas" in cells for cells in test.selections())
 
 
 def _family(judged: Sequence[_Judged]) -> list[dict[str, Any]]:
@@ -147,15 +144,17 @@ def _family(judged: Sequence[_Judged]) -> list[dict[str, Any]]:
     for one in judged:
         p, contrary = (found.get(id(one), math.nan) for found in (p_holm, against))
         verdict, missing = UNTESTED, one.missing
-        if id(one) in p_holm:
-            verdict = _verdict(p, contrary)
-            missing = _wanted(one, *levels) if verdict == NOT_RESOLVED else ""
+        if p < outcomes.LEVEL:
+            verdict = HELD
+        elif contrary < outcomes.LEVEL:
+            verdict = NOT_HELD
+        elif id(one) in p_holm:
+            verdict, missing = NOT_RESOLVED, _wanted(one, *levels)
         elif not missing:
             found = f"{_replicates(one.claim)} ({one.found.tested.n} here)"
             missing = f"at least {needed[id(one)]} {found}"
         rows.append(
             {
-                "_claim": id(one.claim),
                 **_row(one),
                 "p_holm": p,
                 "p_against_holm": contrary,
@@ -166,12 +165,6 @@ def _family(judged: Sequence[_Judged]) -> list[dict[str, Any]]:
     return rows
 
 
-def _verdict(p: float, against: float) -> str:
-    if p < outcomes.LEVEL:
-        return HELD
-    return NOT_HELD if against < outcomes.LEVEL else NOT_RESOLVED
-
-
 def _replicates(claim: Claim) -> str:
     """Returns what repeats a claim."""
     return "timing jobs of every configuration" if claim.test.timed else "seeds"
@@ -180,10 +173,7 @@ def _replicates(claim: Claim) -> str:
 def _wanted(one: _Judged, level: float, contrary: float) -> str:
     """Returns how many replicates would decide an open claim, in words.
 
-    Args:
-        one: The claim.
-        level: At which what it states is tested.
-        contrary: At which its contrary is.
+    It is tested at `level`, its contrary at `contrary`.
     """
     of, n = _replicates(one.claim), one.found.tested.n
     parts = one.found.tested.found
@@ -218,6 +208,6 @@ def _row(one: _Judged) -> dict[str, Any]:
     if one.found is not None:
         tested = one.found.tested
         row |= {"part": one.found.deciding, "parts": one.found.parts, "n": tested.n, "p": tested.p}
-        row["survivors"] = one.survivors
         row |= {"effect": tested.effect, "effect_low": tested.low, "effect_high": tested.high}
+        row["survivors"] = one.survivors
     return row

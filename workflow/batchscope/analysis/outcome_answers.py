@@ -36,12 +36,6 @@ AGAINST = ", against what was stated"  # after the opposite direction
 _OPPOSITE = {RISES: FALLS, FALLS: RISES}
 
 
-def _outcomes(columns: list[str], claims: Mapping[str, Outcome]) -> list[Outcome]:
-    """Returns what is asked about a frame's columns: the registry's, sharpness, claims, times."""
-    asked = [claims.get(name) or outcomes.outcome(name) for name in columns]
-    return [item for item in asked if item]
-
-
 @dataclass(frozen=True)
 class Pairs:
     """One outcome of one series, as seeds by batch sizes.
@@ -68,13 +62,11 @@ def pair(rows: pandas.DataFrame, column: str) -> Pairs:
     """Returns an outcome as seeds by batch sizes; NaN where a run did not finish."""
     seeds = sorted(rows["seed"].unique().tolist())
     sizes = sorted(rows["batch_size"].unique().tolist())
-    values = np.full((len(seeds), len(sizes)), intervals.NAN)
     # A timing job ran whatever became of the trainings; else only finished runs count.
-    ran = rows["status"] == "finished"
-    finished = rows if column == _TIMED else rows[ran]
-    columns = (finished["seed"], finished["batch_size"], finished[column].astype(float))
-    for seed, size, value in zip(*columns, strict=True):
-        values[seeds.index(seed), sizes.index(size)] = value
+    finished = rows if column == _TIMED else rows[rows["status"] == "finished"]
+    finished = finished.astype({column: float}).drop_duplicates(["seed", "batch_size"], keep="last")
+    table = finished.pivot(index="seed", columns="batch_size", values=column)
+    values = table.reindex(index=seeds, columns=sizes).to_numpy(float)
     used = np.isfinite(values).any(axis=0)
     return Pairs(
         seeds,
@@ -85,11 +77,7 @@ def pair(rows: pandas.DataFrame, column: str) -> Pairs:
 
 
 class End(NamedTuple):
-    """An outcome at one end of a series' batch sizes.
-
-    Attributes:
-        interval: The mean over seeds.
-    """
+    """An outcome, its mean over seeds, at one end of a series' batch sizes."""
 
     batch_size: int
     interval: Interval
@@ -101,18 +89,14 @@ class Answer:
 
     Attributes:
         experiment: Name of the experiment; None in a frame without the column.
-        outcome: What is asked: column, label, unit, direction, source.
         series: Words for the series; empty for the only one.
         held: What was equal at all batch sizes, as `held` returns it.
-        smallest: Its value at the smallest batch size.
-        largest: Its value at the largest batch size.
         slope: Change per doubling of the batch size, in pairs.
         change: From the smallest batch size to the largest, in pairs.
         pairs: How many of them have a value at every batch size.
-        batch_sizes: Batch sizes at which at least one run gave a value, ascending.
+        batch_sizes: As `Pairs` has them.
         test: `page`, `paired_t`, or None where nothing is tested.
-        p: The test's p.
-        p_holm: The same, adjusted over all that was passed.
+        p_holm: The test's p, adjusted over all that was passed.
         p_against_holm: That of the opposite direction, adjusted over those of all that was passed.
         ran_out: What `ran_out` returns, of outcomes that end with the training.
         verdict: `rises`, `falls`, or why neither is reported.
@@ -171,22 +155,19 @@ def answers(
     for experiment in experiments:
         rows = frame if experiment is None else frame[frame["experiment"] == experiment]
         groups = run_series.series(rows)
+        stated = (claims or {}).get(experiment, {})
         columns = [name for name in rows.columns if rows[name].notna().any()]
-        for outcome in _outcomes(columns, (claims or {}).get(experiment, {})):
-            for group in groups:
-                asked = _asked(experiment, outcome, group)
-                if asked:
-                    found.append(asked)
-                    keys.append(_tested(outcome, group.frame) or len(keys))
-                    tests[keys[-1]] = asked
-    every = list(tests.values())
-    adjusted = zip(
-        paired_tests.holm([asked.p for asked in every]).tolist(),
-        paired_tests.holm([asked.p_against for asked in every]).tolist(),
-        strict=True,
-    )
+        every = filter(None, (stated.get(name) or outcomes.outcome(name) for name in columns))
+        for outcome, group in itertools.product(every, groups):
+            if asked := _asked(experiment, outcome, group):
+                found.append(asked)
+                keys.append(_tested(outcome, group.frame) or len(keys))
+                tests[keys[-1]] = asked
+    p = [asked.p for asked in tests.values()]
+    against = [asked.p_against for asked in tests.values()]
+    adjusted = zip(paired_tests.holm(p).tolist(), paired_tests.holm(against).tolist(), strict=True)
     both = dict(zip(tests, adjusted, strict=True))
-    count = sum(math.isfinite(asked.p) for asked in every)
+    count = sum(map(math.isfinite, p))
     return [
         _answer(asked, *both[key], seeds_needed(len(asked.pairs.batch_sizes), count))
         for asked, key in zip(found, keys, strict=True)
@@ -271,14 +252,11 @@ def held(rows: pandas.DataFrame) -> str:
         values = finished[column].dropna().unique() if column in finished else ()
         if len(values) == 1 and values[0] > 0:
             return f"{words} ({wording.shortest(float(values[0]))})"
-    how_long = ", ".join(filter(None, [_patience(finished), _lengths(finished)]))
-    return f"at each run's own end{f' ({how_long})' if how_long else ''}"
-
-
-def _patience(finished: pandas.DataFrame) -> str:
-    """Returns `patience 10` where it could stop all of the runs alike."""
     values = finished["patience"].unique() if "patience" in finished else ()
-    return f"patience {values[0]:.0f}" if len(values) == 1 and values[0] > 0 else ""
+    # It could stop all of the runs alike.
+    patience = f"patience {values[0]:.0f}" if len(values) == 1 and values[0] > 0 else ""
+    how_long = ", ".join(filter(None, [patience, _lengths(finished)]))
+    return f"at each run's own end{f' ({how_long})' if how_long else ''}"
 
 
 def _lengths(finished: pandas.DataFrame) -> str:
@@ -306,10 +284,7 @@ def _changes(pairs: Pairs) -> tuple[Interval, Interval]:
 
 
 def all_ran_out(rows: pandas.DataFrame) -> bool:
-    """Returns whether some runs finished, and all of them after all their epochs.
-
-    Rows hold `epochs_run` and `epochs`.
-    """
+    """Returns whether some runs finished, and all of them after all their epochs."""
     finished = rows[rows["status"] == "finished"]
     return bool(len(finished) and (finished["epochs_run"] == finished["epochs"]).all())
 
@@ -320,10 +295,7 @@ def epochs_chosen(rows: pandas.DataFrame) -> bool:
 
 
 def unstopped(rows: pandas.DataFrame) -> pandas.Series:
-    """Returns which finished runs ran all their epochs though something could have stopped them.
-
-    Where nothing could, the epochs were chosen. Rows hold `epochs_run` and `epochs`.
-    """
+    """Returns which finished runs ran all their epochs though something could have stopped them."""
     ran = (rows["status"] == "finished") & (rows["epochs_run"] == rows["epochs"]).fillna(False)
     rules = [name for name in STOPS if name in rows]
     return ran & (rows[rules] > 0).any(axis=1)
@@ -343,10 +315,8 @@ def ran_out(rows: pandas.DataFrame) -> dict[int, tuple[int, int]]:
 def ran_out_words(found: dict[int, tuple[int, int]]) -> str:
     """Returns `3 of 6 runs at batch size 256 ran ...` of what `ran_out` returned."""
     parts = [f"{some} of {all_} at batch size {size}" for size, (some, all_) in found.items()]
-    if not parts:
-        return ""
-    parts[0] = parts[0].replace(" at ", " runs at ", 1)
-    return f"{', '.join(parts)} ran to the last epoch that they may"
+    words = ", ".join(parts).replace(" at ", " runs at ", 1)
+    return f"{words} ran to the last epoch that they may" if parts else ""
 
 
 def _trend(pairs: Pairs, direction: str) -> tuple[str | None, float]:
@@ -384,8 +354,7 @@ def _note(outcome: Outcome, pairs: Pairs, bounds: dict[int, tuple[int, int]]) ->
     """Returns what a reader must know beside the verdict, or an empty string."""
     notes = []
     if pairs.empty:
-        sizes = ", ".join(str(size) for size in pairs.empty)
-        notes.append(f"no finished run at batch size {sizes}")
+        notes.append(f"no finished run at batch size {', '.join(map(str, pairs.empty))}")
     if bounds:
         notes.append(f"{ran_out_words(bounds)}, so that its mean is a lower bound")
     complete, seeds = len(pairs.complete), len(pairs.seeds)

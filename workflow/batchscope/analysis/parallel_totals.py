@@ -23,12 +23,7 @@ _DIGESTS = ("machine", "dataset_digest", "model_digest")
 def totals(timed: pandas.DataFrame, trained: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the runs of which an epoch was timed, with the seconds until they would have stopped.
 
-    Args:
-        timed: Runs of an experiment, as in runs.csv, with the factor `replicas`.
-        trained: Runs of any experiments; those count that patience stopped.
-
-    Returns:
-        `device`, `replicas`, `batch_size`, `seed` and `seconds` of each that has both.
+    `timed` are those of one experiment, `trained` any runs; of these count what patience stopped.
     """
     stopped = trained[trained["stop_reason"] == "patience"]
     same = [name for name in run_factors.FACTORS if name in timed and name not in _FREE]

@@ -44,12 +44,7 @@ _OWN_COLUMNS = {"run", "figure", *_KINDS}  # of which every table has some
 
 @dataclass(frozen=True)
 class Series:
-    """One line against batch size.
-
-    Attributes:
-        label: Words for a legend; empty where the frame holds one series.
-        factors: Factor -> value, for the factors that distinguish the frame's series.
-    """
+    """One line against batch size: words for a legend, and the factors that distinguish it."""
 
     label: str
     factors: dict[str, Any]
@@ -135,7 +130,8 @@ def _fewest(frame: pandas.DataFrame, kept: list[str]) -> list[str]:
     # A factor that goes with others is described by them: numbers are dropped first.
     for factor in sorted(kept, key=lambda name: not _numeric(frame, name)):
         others = [name for name in kept if name != factor]
-        if _determined(frame, factor, ["batch_size", *others]):
+        distinct = frame[["batch_size", *kept]].drop_duplicates()
+        if not distinct.duplicated(["batch_size", *others]).any():
             kept = others
     return kept
 
@@ -144,11 +140,6 @@ def _numeric(frame: pandas.DataFrame, factor: str) -> bool:
     if own_columns.is_own(factor):
         return frame[factor].dtype.kind in "iuf"
     return _KINDS[factor] in ("int", "float")
-
-
-def _determined(frame: pandas.DataFrame, factor: str, by: list[str]) -> bool:
-    distinct = frame[[*by, factor]].drop_duplicates()
-    return not distinct.duplicated(by).any()
 
 
 def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
@@ -167,22 +158,14 @@ def series(frame: pandas.DataFrame) -> list[Series]:
     factors = _fewest(frame, several)
     if not factors:
         return [Series("", {}, frame)]
-    groups = [
-        dict(zip(factors, _values(key), strict=True))
-        for key in frame[factors].drop_duplicates().itertuples(index=False)
-    ]
     result = []
-    for values in groups:
-        mask = (frame[factors] == list(values.values())).all(axis=1)
-        rows = frame[mask]
-        result.append(Series(describe(_constant(several, rows)), values, rows))
+    for key, rows in frame.groupby(factors, sort=False, dropna=False):
+        values = dict(zip(factors, map(_scalar, key), strict=True))
+        # A label may name what varies in the frame but not in the rows.
+        constant = [name for name in several if rows[name].nunique() == 1 and _read(name, rows)]
+        label = describe({name: rows[name].iloc[0] for name in constant})
+        result.append(Series(label, values, rows))
     return result
-
-
-def _constant(several: list[str], rows: pandas.DataFrame) -> dict[str, Any]:
-    """Returns what varies in the frame but not in the rows: all that a label may name."""
-    factors = [name for name in several if rows[name].nunique() == 1]
-    return {name: _scalar(rows[name].iloc[0]) for name in factors if _read(name, rows)}
 
 
 def _read(factor: str, rows: pandas.DataFrame) -> bool:
@@ -194,10 +177,6 @@ def _read(factor: str, rows: pandas.DataFrame) -> bool:
         if factor in own and "method" in rows:
             return bool((rows["method"] == method).all())
     return True
-
-
-def _values(row: Iterable[Any]) -> list[Any]:
-    return [_scalar(value) for value in row]
 
 
 def _scalar(value: Any) -> Any:
@@ -239,17 +218,15 @@ def _words(factor: str, value: Any) -> str:
     if factor == "inner_steps":
         return wording.count(value, "inner step")
     if factor == "micro_batch_size":
-        return f"pieces of {value}" if value else "whole batches"
+        return f"pieces of {value}"
     if factor == "method":
         return f"{value} updates"
-    if factor == "threads" and value == 0:
-        return "all threads"
     if factor == "learning_rate_scaling":
-        return f"{'no' if value == 'none' else value_words(factor, value)} scaling"
+        return f"{value_words(factor, value)} scaling"
     if factor == "warmup_epochs":
-        return f"{wording.count(int(value), 'epoch')} of warmup" if value else "no warmup"
+        return f"{wording.count(int(value), 'epoch')} of warmup"
     if factor == "delay_seconds":
-        return f"delay of {wording.number(1000 * value)} ms" if value else "no delay"
+        return f"delay of {wording.number(1000 * value)} ms"
     if factor in ("threads", "replicas"):
         return wording.count(value, factor.removesuffix("s"))
     if factor in optimizer_constants.NAMES and value == optimizer_constants.DEFAULT:
@@ -262,19 +239,12 @@ def _words(factor: str, value: Any) -> str:
 
 
 # As papers write them.
+_OPTIMIZERS = (
+    *("Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW"),
+    *("FTRL", "LAMB", "Lion", "Nadam", "RMSprop", "SGD"),
+)
 _NAMES = {
-    ("optimizer", "adadelta"): "Adadelta",
-    ("optimizer", "adafactor"): "Adafactor",
-    ("optimizer", "adagrad"): "Adagrad",
-    ("optimizer", "adam"): "Adam",
-    ("optimizer", "adamax"): "Adamax",
-    ("optimizer", "adamw"): "AdamW",
-    ("optimizer", "ftrl"): "FTRL",
-    ("optimizer", "lamb"): "LAMB",
-    ("optimizer", "lion"): "Lion",
-    ("optimizer", "nadam"): "Nadam",
-    ("optimizer", "rmsprop"): "RMSprop",
-    ("optimizer", "sgd"): "SGD",
+    **{("optimizer", name.lower()): name for name in _OPTIMIZERS},
     ("learning_rate_scaling", "sqrt"): "square-root",
     ("beta_scaling", "half_life"): "half-life",
     ("beta_scaling", "square_root"): "square-root",
@@ -283,6 +253,11 @@ _NAMES = {
 }
 _ZEROS = {"micro_batch_size": "none (whole batches)", "threads": "all"}  # no numbers of anything
 _PHRASES = {
+    ("micro_batch_size", 0): "whole batches",
+    ("threads", 0): "all threads",
+    ("learning_rate_scaling", "none"): "no scaling",
+    ("warmup_epochs", 0): "no warmup",
+    ("delay_seconds", 0): "no delay",
     ("augmentation", "crop"): "augmentation by crops",
     ("augmentation", "random"): "random augmentation",
     ("input_pipeline", "plain"): "arrays in memory",

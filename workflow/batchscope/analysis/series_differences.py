@@ -39,16 +39,13 @@ def contrast(frame: pandas.DataFrame) -> Contrast | None:
         return None
     size = int(max(shared))
     # By seed; runs that did not finish are in no pair.
-    tables = []
-    for group in groups:
-        rows = group.frame[group.frame["batch_size"] == size]
-        tables.append(rows[rows["status"] == "finished"].set_index("seed"))
+    here = (group.frame[group.frame["batch_size"] == size] for group in groups)
+    tables = [rows[rows["status"] == "finished"].set_index("seed") for rows in here]
     if any(table.index.has_duplicates for table in tables):
         return None
     differences = {}
     for column in frame.columns:
-        asked = outcomes.outcome(column)
-        if not asked or not frame[column].notna().any():
+        if not outcomes.outcome(column) or frame[column].isna().all():
             continue
         first, *others = (table[column].astype(float) for table in tables)
         found = tuple(intervals.t_interval((other - first).dropna()) for other in others)

@@ -154,12 +154,8 @@ def _error_over_jobs(
 ) -> tuple[np.ndarray, float]:
     """Returns the standard errors of both costs over jobs, and of the logarithm of their ratio.
 
-    Jobs differ from the medians by logarithms, as rounds do, and each has the line through these.
-
-    Args:
-        sizes: Batch sizes, ascending.
-        table: Their times by job, s, shape (sizes, jobs).
-        costs: Both costs of the line through the medians.
+    Jobs differ from the medians by logarithms, as rounds do, and each has the line through these;
+    `costs` are those of the line through the medians, and `table` has the shape (sizes, jobs).
     """
     medians = np.median(table, axis=1, keepdims=True)
     design = np.column_stack([np.ones(len(sizes)), sizes]) / medians
@@ -184,8 +180,7 @@ def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[
             step.
 
     Returns:
-        The Hodges-Lehmann estimate over rounds with its signed-rank interval; without one below
-        six rounds.
+        The Hodges-Lehmann estimate over rounds with its signed-rank interval from six rounds on.
 
     Raises:
         ValueError: If there are fewer than two batch sizes, a timing is not positive, or not
@@ -202,17 +197,8 @@ def delay_of_pairs(without: Sequence[Any], delayed: Sequence[Any]) -> Estimate:
     """Returns what a delay added to a step at whatever batch size, in seconds.
 
     A delay is as long at every batch size, so that all differences estimate it alike and nothing
-    need be extrapolated to no image.
-
-    Args:
-        without: As `delay_recovered` takes it, of one batch size or more.
-
-    Returns:
-        The Hodges-Lehmann estimate over the pairs of all batch sizes and rounds with its
-        signed-rank interval; without one below six pairs.
-
-    Raises:
-        ValueError: If not every batch size has every round twice.
+    need be extrapolated to no image. Blocks, of one batch size or more, and what is raised are as
+    in `delay_recovered`; the estimate is over the pairs of all batch sizes and rounds.
     """
     differences = _differences("delay_of_pairs", without, delayed)
     return Estimate(*intervals.hodges_lehmann(differences.ravel()))
@@ -272,7 +258,7 @@ def knee(
         blocks: For each batch size its blocks, or their median, in seconds per step. A size is
             short only where the upper quartile of its blocks' throughputs is.
         share: Share of the plateau that counts as reached.
-        noise: Factor by which a size differs from itself, of `noise_floor`.
+        noise: The `noise_floor`.
         of_jobs: As `fixed_cost` takes it: the interval of the line's knee then is over jobs too.
 
     Raises:
@@ -282,7 +268,7 @@ def knee(
     if too_noisy(noise):
         return Knee(NAN, Estimate(NAN), None, None)
     speeds, largest = sizes / seconds, sizes[-1]
-    plateau, fitted, rising = NAN, Estimate(NAN), False
+    fitted = Estimate(NAN)
     holds = speeds[-1] >= share * speeds.max()
     fit = None
     if len(sizes) > 2:
@@ -310,66 +296,42 @@ def knee(
     return Knee(plateau, fitted, stays, rising)
 
 
-class NoiseFloor(NamedTuple):
-    """What a size differs from itself: `ratio` geometric mean over sizes, `factor` >= 1."""
-
-    ratio: float
-    factor: float
-
-
 def too_noisy(noise: float | None) -> bool:
-    """Returns whether a noise floor is too high to estimate a plateau of the throughput.
-
-    Args:
-        noise: Factor of `noise_floor`; None or NaN where it is unknown.
-    """
+    """Returns whether a noise floor, None where unknown, is too high to estimate a plateau."""
     return noise is not None and bool(noise > MOST_NOISE)
 
 
-def halves(blocks: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Returns the blocks of each size dealt alternately into two halves."""
-    arrays = [np.atleast_1d(np.asarray(block, float)) for block in blocks]
-    return [array[0::2] for array in arrays], [array[1::2] for array in arrays]
-
-
 def within_jobs(blocks: Sequence[Any]) -> np.ndarray:
-    """Returns what was timed by size and job without what a job's sizes have in common.
+    """Returns medians in seconds by size and job without what a job's sizes have in common.
 
     A job that is slower at all sizes hides no difference between them.
-
-    Args:
-        blocks: For each batch size the medians of the jobs, s.
     """
     table = np.asarray(blocks, float)
     logs = np.log(table / np.median(table, axis=1, keepdims=True))
     return table / np.exp(logs.mean(axis=0))
 
 
-def noise_floor(blocks_a: Sequence[Any], blocks_b: Sequence[Any]) -> NoiseFloor:
-    """Returns the ratio of every size to itself: differences below it mean nothing.
+def noise_floor(blocks: Sequence[Any]) -> float:
+    """Returns the factor, at least 1, by which a size differs from itself.
 
-    The factor is the 95 % quantile over sizes of |log ratio|, the largest up to 20 sizes. Halves
-    scatter about 1.4 times as much as all blocks together, so it errs on the careful side.
+    It is the 95 % quantile over sizes of |log ratio| of two halves, into which the blocks of a size
+    are dealt alternately; the largest up to 20 sizes. Halves scatter about 1.4 times as much as all
+    blocks together, so it errs on the careful side.
 
     Args:
-        blocks_a: For each batch size one half of its blocks, s; see `halves`.
+        blocks: For each batch size its blocks, s.
 
     Raises:
-        ValueError: If a half is empty, or their numbers differ.
+        ValueError: If a half is empty.
     """
-    if not len(blocks_a) == len(blocks_b) > 0 or any(
-        np.size(b) == 0 for b in (*blocks_a, *blocks_b)
-    ):
+    arrays = [np.atleast_1d(np.asarray(block, float)) for block in blocks]
+    if min((array.size for array in arrays), default=0) < 2:
         raise ValueError(
-            f"noise_floor: received {len(blocks_a)} and {len(blocks_b)} halves; two halves of at "
+            f"noise_floor: received {len(arrays)} and {len(arrays)} halves; two halves of at "
             "least one block for every batch size are expected."
         )
-    logs = [
-        math.log(np.median(a)) - math.log(np.median(b))
-        for a, b in zip(blocks_a, blocks_b, strict=True)
-    ]
-    factor = math.exp(np.quantile(np.abs(logs), 0.95, method="higher"))
-    return NoiseFloor(math.exp(np.mean(logs)), factor)
+    logs = [math.log(np.median(each[0::2])) - math.log(np.median(each[1::2])) for each in arrays]
+    return math.exp(np.quantile(np.abs(logs), 0.95, method="higher"))
 
 
 def medians_of(
@@ -390,11 +352,7 @@ def medians_of(
 
 
 def _of_each(statistic: Callable[..., Any], blocks: Sequence[Any]) -> np.ndarray:
-    """Returns a statistic of each size's blocks, in one call where all have as many; NaN of none.
-
-    Args:
-        statistic: Takes an array, and may take its `axis`.
-    """
+    """Returns a statistic of each size's blocks, at once where all have as many; NaN of none."""
     counts = {np.size(block) for block in blocks}
     if len(counts) == 1 and min(counts):
         return statistic(np.reshape(blocks, (len(blocks), -1)), axis=1)

@@ -120,16 +120,12 @@ def verdict(found: Comparison) -> str:
         return UNABLE
     line = f"a straight line (residual {wording.percent(found.line_residual, 2)})"
     if found.winner == "line":
-        return f"Stairs of {_words(found.resolvable)} examples are rejected: {line} fits better."
-    stairs = (
-        f"stairs of {found.best.q} examples (residual {wording.percent(found.best.residual, 2)})"
-    )
+        sizes = wording.listed(found.resolvable)
+        return f"Stairs of {sizes} examples are rejected: {line} fits better."
+    residual = wording.percent(found.best.residual, 2)
+    stairs = f"stairs of {found.best.q} examples (residual {residual})"
     p = "< 0.001" if found.p_holm < 0.001 else f"= {found.p_holm:.3f}"
     chance = f"p {p}, adjusted for all stairs and configurations compared"
     if found.winner == "staircase":
         return f"Time per step fits {stairs} better than {line}: {chance}."
     return f"Not resolved, the data do not tell {stairs} from {line}: {chance}."
-
-
-def _words(sizes: tuple[int, ...]) -> str:
-    return wording.listed(sizes)

@@ -20,14 +20,12 @@ def of(row: Row, sizes: Sequence[int], blocks: Sequence[Any], of_jobs: bool = Fa
         row: What else is known: the peak of matrix products, operations per example and update,
             device and replicas; None or NaN where they are not known.
         sizes: Batch sizes, at least two.
-        blocks: For each the seconds per step of its blocks or, where there are several jobs, the
-            median of each job.
-        of_jobs: Whether there are several jobs.
+        blocks: For each the seconds per step of its blocks or, of jobs, the median of each job.
     """
     fit = step_cost.fixed_cost(sizes, blocks, of_jobs)
     found = _with_ends("fixed_seconds", fit.fixed) | _with_ends("seconds_per_image", fit.per_image)
     inside = step_cost.within_jobs(blocks) if of_jobs else blocks
-    noise = step_cost.noise_floor(*step_cost.halves(inside)).factor
+    noise = step_cost.noise_floor(inside)
     knee = step_cost.knee(sizes, blocks, noise=noise, of_jobs=of_jobs)
     resolved = not step_cost.too_noisy(noise)
     highest = max(size / np.median(block) for size, block in zip(sizes, blocks, strict=True))

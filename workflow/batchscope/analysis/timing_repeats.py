@@ -52,7 +52,7 @@ def _one(group: pandas.DataFrame, keys: Sequence[str], counted: Sequence[str]) -
             continue
         if name in keys or values.empty:
             row[name] = group[name].iloc[0]
-        elif not _numeric(values):
+        elif not pandas.api.types.is_numeric_dtype(values.dtype) or values.dtype == bool:
             row[name] = values.mode().iloc[0]
         else:
             row |= _number(group, name, values.to_numpy(float), counted)
@@ -76,7 +76,3 @@ def _number(
     whole = pandas.api.types.is_integer_dtype(group[name].dtype)
     # Of whole numbers one that was seen.
     return {name: np.percentile(values, 50, method="inverted_cdf" if whole else "linear")}
-
-
-def _numeric(values: pandas.Series) -> bool:
-    return pandas.api.types.is_numeric_dtype(values.dtype) and values.dtype != bool

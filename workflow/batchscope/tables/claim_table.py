@@ -18,10 +18,7 @@ FILE = "claims.csv"
 
 
 def collect(study: Study, folder: Path | str) -> pandas.DataFrame:
-    """Returns one row per claim of a study; see `decision_columns.CLAIMS`.
-
-    Args:
-        folder: The folder of the study's tables, one folder per experiment.
+    """Returns one row per claim of a study, from the folder of its experiments' tables.
 
     Raises:
         UserError: If a table is missing or damaged.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 FIRST = ("run", *run_factors.FACTORS, "status")
-Block = dict[str, Sequence[Any]]
+Single = str | int | float | None
+Block = dict[str, Any]  # column -> a value for each row, or a single one for all of them
 NAN = float("nan")
 
 
@@ -34,10 +35,10 @@ def read_record(path: Path, *keys: str) -> dict[str, Any] | None:
     return disk.read_json(path, *keys) if path.exists() else None
 
 
-def factors(run: str) -> dict[str, Any]:
-    """Returns a run's factors, data set and model by their plain names beside their digests."""
+def named(factors: dict[str, Any]) -> dict[str, Any]:
+    """Returns factors, data set and model by their plain names beside their digests."""
     found: dict[str, Any] = {}
-    for name, value in run_names.parse_run(run).items():
+    for name, value in factors.items():
         if name in ("dataset", "model"):
             found[name], found[f"{name}_digest"] = run_names.split_token(str(value))
         else:
@@ -66,7 +67,6 @@ def histories(results: Path | str, study: Study, experiment: str) -> pandas.Data
 
     A rate's schedule is in `epoch_learning_rate`; `learning_rate` is the factor.
     """
-
     chosen = study.experiments[experiment]
     own = next(job_files.places(study, results))
 
@@ -76,10 +76,10 @@ def histories(results: Path | str, study: Study, experiment: str) -> pandas.Data
             run = first["run"]
             rows = history(results, run)
             # A run of an earlier version may lack the newest columns.
-            found = [[row.get(name, NAN) for row in rows] for name in records.HISTORY_COLUMNS]
+            found = _block(rows, records.HISTORY_COLUMNS)
             examples, per_second = _examples(results, run, rows), speed(run)
             used = [examples, [count / per_second for count in examples]]
-            yield first, dict(zip(columns.HISTORY, [*found, *used], strict=True))
+            yield first, dict(zip(columns.HISTORY, [*found.values(), *used], strict=True))
 
     return _table("history", blocks())
 
@@ -100,21 +100,16 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
         for place in job_files.places(study, results):
             speed = _speeds(place, study, chosen)
             for first in _runs(place.results, chosen):
-                run = first["run"]
-                rows = trajectory(place.results, run)
-                found = {
-                    name: [row.get(name, NAN) for row in rows] for name in columns.TRAJECTORIES
-                }
-                found["machine"] = [place.machine] * len(rows)
-                per_second = speed(run)
-                found["seconds"] = [row["examples"] / per_second for row in rows]
-                yield first, found
+                rows, per_second = trajectory(place.results, first["run"]), speed(first["run"])
+                seconds = [row["examples"] / per_second for row in rows]
+                found = _block(rows, columns.TRAJECTORIES)
+                yield first, {**found, "machine": place.machine, "seconds": seconds}
 
     return _table("trajectories", blocks())
 
 
 def trajectory(results: Path | str, run: str) -> list[dict[str, float]]:
-    """Returns the rows of a run's trajectory; of one without `evaluate_every` from its history.
+    """Returns the rows of a run's trajectory; of one without `evaluate_every`, of its history.
 
     Raises:
         UserError: If what they are read from is missing or damaged.
@@ -160,14 +155,8 @@ def layers(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
 
     def block(record: dict[str, Any], _: Path) -> Iterator[Block]:
         found = record.get("layers", {})
-        yield {
-            "position": range(len(found)),
-            "layer": list(found),
-            **{
-                name: [values[name] for values in found.values()]
-                for name in ("distance", "relative")
-            },
-        }
+        values = _block(found.values(), ("distance", "relative"))
+        yield {"position": range(len(found)), "layer": list(found), **values}
 
     return of_measure(results, study, experiment, "layers", block)
 
@@ -198,13 +187,8 @@ def alignment(results: Path | str, study: Study, experiment: str) -> pandas.Data
 
     def block(record: dict[str, Any], _: Path) -> Iterator[Block]:
         for place in record.get("places") or ():
-            count = len(place["batch_sizes"])
-            yield {
-                "place": [place["place"]] * count,
-                "epoch": [place["epoch"]] * count,
-                "examples": place["batch_sizes"],
-                **{name: place[name] for name in ("norm", "ratio", "independent")},
-            }
+            same = ("place", "epoch", "norm", "ratio", "independent")
+            yield {"examples": place["batch_sizes"], **{name: place[name] for name in same}}
 
     return of_measure(results, study, experiment, "alignment", block)
 
@@ -215,35 +199,26 @@ def lines(results: Path | str, study: Study, experiment: str) -> pandas.DataFram
     The run is the small one, at position 0; `other` is the large one, at 1. They differ in
     `factor`, by its values `small` and `large`.
     """
-    return _table("lines", _line_blocks(results, study.experiments[experiment]))
+    chosen = study.experiments[experiment]
 
+    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+        settings = chosen.trainings.measures.get("line")
+        if settings is None:
+            return
+        name = measure_settings.settings_name("line", settings)
+        others: dict[str, list[str]] = {}
+        for small, large in chosen.trainings.pairs["line"]:
+            others.setdefault(small, []).append(large)
+        for first in _runs(results, chosen):
+            for other in others.get(first["run"], ()):
+                path = records.pair_path(results, first["run"], other, "line", name)
+                record = read_record(path) or {}
+                for split in records.SPLITS if record.get("alphas") else ():
+                    of = {"loss": record[f"{split}_loss"], "accuracy": record[f"{split}_accuracy"]}
+                    same = {**_difference(first["run"], other), "split": split}
+                    yield first, {**same, "alpha": record["alphas"], **of}
 
-def _line_blocks(
-    results: Path | str, experiment: Experiment
-) -> Iterator[tuple[dict[str, Any], Block]]:
-    settings = experiment.trainings.measures.get("line")
-    if settings is None:
-        return
-    name = measure_settings.settings_name("line", settings)
-    others: dict[str, list[str]] = {}
-    for small, large in experiment.trainings.pairs["line"]:
-        others.setdefault(small, []).append(large)
-    for first in _runs(results, experiment):
-        for other in others.get(first["run"], ()):
-            path = records.pair_path(results, first["run"], other, "line", name)
-            record = read_record(path) or {}
-            alphas = record.get("alphas") or ()
-            for split in records.SPLITS if alphas else ():
-                values = {**_difference(first["run"], other), "split": split}
-                yield (
-                    first,
-                    {
-                        **{column: [value] * len(alphas) for column, value in values.items()},
-                        "alpha": alphas,
-                        "loss": record[f"{split}_loss"],
-                        "accuracy": record[f"{split}_accuracy"],
-                    },
-                )
+    return _table("lines", blocks())
 
 
 def _difference(small: str, large: str) -> dict[str, Any]:
@@ -271,8 +246,8 @@ def landscapes(results: Path | str, study: Study, experiment: str) -> pandas.Dat
             other = axis if kind == "surface" else [0.0]
             # The second direction is that of the rows.
             yield {
-                "kind": [kind] * loss.size,
-                "index": [int(index)] * loss.size,
+                "kind": kind,
+                "index": int(index),
                 "a": axis.tolist() * len(other),
                 "b": [float(b) for b in other for _ in axis],
                 "loss": loss.ravel().tolist(),
@@ -289,30 +264,26 @@ def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.Data
     reached is empty.
     """
     chosen = study.experiments[experiment]
-    return _table("at_epochs", _at_epochs(results, study, chosen))
+    measured = any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures)
 
+    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+        for place in job_files.places(study, results) if measured else ():
+            for first in _runs(place.results, chosen):
+                run = first["run"]
+                timed = _timed(place, chosen, run_names.parse_run(run), "seconds_per_epoch")
+                path = records.run_folder(place.results, run) / "record.json"
+                trained = disk.read_json(path, "epochs_run")["epochs_run"]
+                rows = [
+                    {
+                        "at_epoch": epoch,
+                        **_measured_early(place.results, run, epoch, chosen),
+                        "train_seconds": epoch * timed if epoch <= trained else NAN,
+                    }
+                    for epoch in chosen.at_epochs
+                ]
+                yield first, {**_block(rows, columns.AT_EPOCHS), "machine": place.machine}
 
-def _at_epochs(
-    results: Path | str, study: Study, chosen: Experiment
-) -> Iterator[tuple[dict[str, Any], Block]]:
-    if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
-        return
-    for place in job_files.places(study, results):
-        for first in _runs(place.results, chosen):
-            run = first["run"]
-            timed = _timed(place, chosen, run_names.parse_run(run), "seconds_per_epoch")
-            path = records.run_folder(place.results, run) / "record.json"
-            trained = disk.read_json(path, "epochs_run")["epochs_run"]
-            rows = [
-                {
-                    "machine": place.machine,
-                    "at_epoch": epoch,
-                    **_measured_early(place.results, run, epoch, chosen),
-                    "train_seconds": epoch * timed if epoch <= trained else NAN,
-                }
-                for epoch in chosen.at_epochs
-            ]
-            yield first, {name: [row.get(name, NAN) for row in rows] for name in columns.AT_EPOCHS}
+    return _table("at_epochs", blocks())
 
 
 def _measured_early(
@@ -321,11 +292,10 @@ def _measured_early(
     """Returns what was measured of the weights after an epoch, which may be nothing."""
     values: dict[str, float | None] = {}
     for measure, wanted in experiment.trainings.measures.items():
-        if measure not in MEASURES or not MEASURES[measure].at_epochs:
-            continue
-        settings = job_files.at_epoch(measure, wanted, epoch)
-        path = records.measure_path(results, run, measure, settings)
-        values |= (read_record(path, "values") or {"values": {}})["values"]
+        if measure in MEASURES and MEASURES[measure].at_epochs:
+            settings = job_files.at_epoch(measure, wanted, epoch)
+            path = records.measure_path(results, run, measure, settings)
+            values |= (read_record(path, "values") or {"values": {}})["values"]
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -369,24 +339,21 @@ def _speeds_beside(
     Of a sweep whose steps are driven as a training's are: the median of its blocks, by timing
     configuration and number of the job.
     """
-    found = {}
+    found, timing_only = {}, run_factors.TIMING_ONLY_FACTORS.values()
     for name in experiment.trainings.beside:
         for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
-            if job.measure != "throughput" or not _as_trained(job.sweep.factors):
+            factors = job.sweep.factors
+            as_trained = (factors.get(own.name, own.birth) == own.birth for own in timing_only)
+            if job.measure != "throughput" or not all(as_trained):
                 continue
             record = read_record(job.path, "sizes") or {"sizes": []}
             for size in record["sizes"]:
                 seconds = [block["seconds_per_step"] for block in size["blocks"]]
                 if seconds:
-                    factors = {**job.sweep.factors, "batch_size": size["batch_size"]}
+                    timing = run_names.timing_name({**factors, "batch_size": size["batch_size"]})
                     speed = size["batch_size"] / statistics.median(seconds)
-                    found.setdefault((run_names.timing_name(factors), job.repeat), speed)
+                    found.setdefault((timing, job.repeat), speed)
     return found
-
-
-def _as_trained(factors: dict[str, Any]) -> bool:
-    own = run_factors.TIMING_ONLY_FACTORS.values()
-    return all(factors.get(factor.name, factor.birth) == factor.birth for factor in own)
 
 
 def write_table(frame: pandas.DataFrame, path: Path) -> None:
@@ -400,7 +367,7 @@ def _runs(results: Path | str, experiment: Experiment) -> Iterator[dict[str, Any
     for run in experiment.trainings.runs:
         record = read_record(records.run_folder(results, run) / "record.json", "status")
         if record is not None:
-            found = factors(run)
+            found = named(run_names.parse_run(run))
             known = {name: found[name] for name in run_factors.FACTORS}
             yield {"run": run, **known, "status": shown_status(record)}
 
@@ -441,19 +408,19 @@ def of_measure(
     return _table(table, blocks())
 
 
-def _table(name: str, blocks: Iterator[tuple[dict[str, Any], Block]]) -> pandas.DataFrame:
-    """Returns blocks of equally long columns, each below its run's first columns.
+def _block(rows: Iterable[dict[str, Any]], names: Iterable[str]) -> Block:
+    """Returns columns of rows, NaN where a row has none."""
+    return {name: [row.get(name, NAN) for row in rows] for name in names}
 
-    Args:
-        name: Name of the table, whose entry has the columns.
-    """
+
+def _table(name: str, blocks: Iterator[tuple[dict[str, Any], Block]]) -> pandas.DataFrame:
+    """Returns the blocks of a table of the catalogue, each beside its run's first columns."""
     own = TABLES[name].columns
     found: dict[str, list[Any]] = {column: [] for column in (*FIRST, *own)}
     for first, block in blocks:
-        count = len(block[next(iter(own))])
-        for column, value in first.items():
-            found[column] += [value] * count
-        for column in own:
-            found[column] += block[column]
+        block = {name: block[name] for name in own}
+        count = next(len(value) for value in block.values() if not isinstance(value, Single))
+        for column, value in {**first, **block}.items():
+            found[column] += [value] * count if isinstance(value, Single) else value
     whole = [column for column, entry in own.items() if entry.kind == "int"]  # may be missing
     return pandas.DataFrame(found).astype(dict.fromkeys(whole, "Int64"))

@@ -20,12 +20,7 @@ from batchscope.study.own_runs import Table
 
 @dataclass(frozen=True)
 class OwnRuns:
-    """Trainings of one's own.
-
-    Attributes:
-        frame: One row per evaluation, as `analysis.updates_to_target` takes it.
-        factors: The columns that may distinguish series.
-    """
+    """Trainings of one's own: rows of evaluations, and the columns that may distinguish series."""
 
     frame: pandas.DataFrame
     factors: list[str]
@@ -50,14 +45,10 @@ def read(path: Path | str) -> OwnRuns:
 
 
 def status(table: Table, rows: list[int]) -> str:
-    """Returns what became of a training, as `records` has it, or as the table's own words have it.
+    """Returns what became of the training of some rows, in the words of `records` or of the table.
 
     A training of which the table says nothing has diverged where the losses of its last row that
     has any are not finite; one whose single row is without updates never reached its target.
-
-    Args:
-        table: Trainings of one's own.
-        rows: The training's rows in order of updates.
     """
     if stated := table.statuses[rows[-1]]:
         return stated
@@ -100,11 +91,7 @@ def target(text: str, runs: OwnRuns) -> Target:
 
 
 def check_default_targets(runs: OwnRuns) -> None:
-    """Checks that every series has targets where none is stated.
-
-    Raises:
-        UserError: If it has none.
-    """
+    """Raises a UserError where a series has no target and none is stated."""
     for factors, _, rows in updates_to_target.series(runs.frame, runs.factors):
         if not updates_to_target.default_targets(rows):
             column = updates_to_target.target_column(rows) or "loss or accuracy"

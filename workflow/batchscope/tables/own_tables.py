@@ -24,32 +24,33 @@ _KEY = ("batch_size", "seed")
 def runs(study: Study, experiment: Experiment) -> pandas.DataFrame:
     """Returns one row per training, as `run_table.collect` does of trainings here."""
     table = read(experiment.own.path)
-    found = []
-    for first, rows in _trainings(table):
-        whose = {"study": study.name, "experiment": experiment.name}
-        found.append({**first, **whose, **_values(table, rows)})
-    own = [name for name in found[0] if own_columns.is_own(name)]
+    whose = {"study": study.name, "experiment": experiment.name}
+    found = [{**first, **whose, **_values(table, rows)} for first, rows in _trainings(table)]
+    own = filter(own_columns.is_own, found[0])
     named = columns.of_measures({"evaluate": {}})
     at = named.index("status")
     frame = pandas.DataFrame(found, columns=[*named[:at], *own, *named[at:]])
-    return _whole(frame, [name for name in named if _kind(name) == "int"])
+    kinds = {name: column.kind for name in named if (column := columns.describe(name))}
+    return _whole(frame, [name for name, kind in kinds.items() if kind == "int"])
 
 
 def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas.DataFrame:
     """Returns one row per evaluation, as `long_tables.trajectories` does of trainings here.
 
-    Args:
-        first_columns: The run, its factors and its status, with which every long table begins.
+    `first_columns`: run, factors and status, with which every long table begins.
     """
     table = read(experiment.own.path)
-    found = []
-    for first, rows in _trainings(table):
-        for index in rows:
-            row = table.rows[index]
-            found.append({**first, **{name: row.get(name, NAN) for name in _evaluated(table)}})
-    own = [name for name in found[0] if own_columns.is_own(name)]
+    # The columns of trajectories.csv that a row of the table may fill.
+    known = [name for name in columns.TRAJECTORIES if name != "machine"]
+    known += [name for name in own_columns.OUTCOMES if name in table.columns and name not in known]
+    found = [
+        {**first, **{name: table.rows[index].get(name, NAN) for name in known}}
+        for first, rows in _trainings(table)
+        for index in rows
+    ]
+    own = filter(own_columns.is_own, found[0])
     *before, status = first_columns
-    frame = pandas.DataFrame(found, columns=[*before, *own, status, "machine", *_evaluated(table)])
+    frame = pandas.DataFrame(found, columns=[*before, *own, status, "machine", *known])
     return _whole(frame, ["examples", "updates"])
 
 
@@ -99,18 +100,6 @@ def _last(table: Table, rows: list[int], name: str) -> float:
     """Returns a column's last value: not every evaluation need be of everything."""
     found = [table.rows[index].get(name, NAN) for index in rows]
     return next((value for value in reversed(found) if not math.isnan(value)), NAN)
-
-
-def _evaluated(table: Table) -> list[str]:
-    """Returns the columns of trajectories.csv that a row of the table may fill."""
-    known = [name for name in columns.TRAJECTORIES if name != "machine"]
-    more = [name for name in own_columns.OUTCOMES if name in table.columns and name not in known]
-    return [*known, *more]
-
-
-def _kind(name: str) -> str:
-    described = columns.describe(name)
-    return described.kind if described else ""
 
 
 def _whole(frame: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:

@@ -5,9 +5,11 @@ Figures, statistics and report read these tables and never the records behind th
 
 from __future__ import annotations
 
+import functools
 import importlib
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 RUNS = "runs.csv"
-NAN = float("nan")
-
 
 # Columns of published.csv; a factor is empty where the document's series is not named by it.
 _SERIES_FACTORS = tuple(
@@ -59,23 +59,19 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     for place in job_files.places(study, results):
         reader = _Reader(place)
         for run in chosen.trainings.runs:
+            factors = run_names.parse_run(run)
             row = {"run": run, "study": study.name, "experiment": experiment}
-            row.update({"machine": place.machine, **long_tables.factors(run)})
-            row.update(reader.run(run, chosen))
+            row |= {"machine": place.machine, **long_tables.named(factors)}
+            row |= reader.run(run, chosen)
             if row["status"] == records.MISSING:
                 if place.machine != study.machine:
                     continue
-                row["status"] = job_files.unrecorded(run_names.parse_run(run))
+                row["status"] = job_files.unrecorded(factors)
             rows.append(row)
     # A record of another version may have columns that are not documented.
-    found = [*columns.of_measures(chosen.trainings.measures), *_keys(rows)]
+    found = itertools.chain(columns.of_measures(chosen.trainings.measures), *rows)
     frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(found), key=columns.position))
     return frame.astype({name: _dtype(name) for name in frame.columns})
-
-
-def _keys(rows: list[dict[str, Any]]) -> Iterator[str]:
-    for row in rows:
-        yield from row
 
 
 def _dtype(column: str) -> str:
@@ -91,7 +87,7 @@ class _Reader:
     def __init__(self, place: job_files.Place) -> None:
         self.place = place
         self.results = place.results
-        self._shared: dict[Path, dict[str, Any] | None] = {}
+        self._once = functools.cache(long_tables.read_record)
 
     def run(self, run: str, experiment: Experiment) -> dict[str, Any]:
         """Returns the columns that the files of one run of an experiment give."""
@@ -100,10 +96,11 @@ class _Reader:
         row: dict[str, Any] = {"status": records.MISSING, **self._examples(run)}
         if record is not None:
             row["status"] = long_tables.shown_status(record)
-            row.update({name: record.get(name) for name in columns.OF_RECORD})
-            row["best_train_loss"] = _lowest(long_tables.history(self.results, run), "train_loss")
+            row |= {name: record.get(name) for name in columns.OF_RECORD}
+            losses = (epoch["train_loss"] for epoch in long_tables.history(self.results, run))
+            row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
         for measure in experiment.trainings.measures:
-            row.update(self._measure(run, measure, experiment))
+            row |= self._measure(run, measure, experiment)
         row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
         length = records.sequence_length(self.results, run.partition("+")[0])
         row["tokens_per_update"] = length and length * run_names.parse_run(run)["batch_size"]
@@ -129,19 +126,9 @@ class _Reader:
         counts = (self._once(path, "counts") or {"counts": {}})["counts"]
         return {f"{split}_examples": counts.get(split) for split in records.SPLITS}
 
-    def _once(self, path: Path, *keys: str) -> dict[str, Any] | None:
-        if path not in self._shared:
-            self._shared[path] = long_tables.read_record(path, *keys)
-        return self._shared[path]
-
 
 def _product(count: float | None, each: float | None) -> float:
-    return NAN if count is None or each is None else count * each
-
-
-def _lowest(rows: list[dict[str, float]], column: str) -> float:
-    values = [row[column] for row in rows]
-    return min((value for value in values if math.isfinite(value)), default=NAN)
+    return math.nan if count is None or each is None else count * each
 
 
 def published(_: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -151,7 +138,8 @@ def published(_: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     for figure, found in chosen.numbers.items():
         document = " ".join(chosen.published[figure]["figure"].split())
         for series in found:
-            factors = {name: _plain_name(name, series.factors) for name in _SERIES_FACTORS}
+            named = long_tables.named(series.factors)
+            factors = {name: named.get(name) for name in _SERIES_FACTORS}
             known = {name: value for name, value in factors.items() if value is not None}
             first = {"figure": figure, "document": document, "series": run_series.describe(known)}
             for column, numbers in series.columns.items():
@@ -160,14 +148,6 @@ def published(_: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
                     rows.append({**first, **factors, **last})
     # Values as they are: a column with gaps would turn whole numbers into fractions.
     return pandas.DataFrame(rows, columns=list(PUBLISHED_COLUMNS), dtype=object)
-
-
-def _plain_name(factor: str, factors: dict[str, Any]) -> Any:
-    """Returns a factor's value, data set and model without their digests; None where not given."""
-    value = factors.get(factor)
-    if value is not None and factor in ("dataset", "model"):
-        return run_names.split_token(str(value))[0]
-    return value
 
 
 def maker(name: str) -> Callable[..., pandas.DataFrame]:

@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import (
-    memory_line,
-    step_cost,
-    step_stairs,
-    step_summary,
-    timing_repeats,
-)
-from batchscope.catalogue import run_factors, run_names, sweep_names
+from batchscope.analysis import memory_line, step_cost, step_stairs, step_summary, timing_repeats
+from batchscope.catalogue import run_factors, sweep_names
 from batchscope.catalogue.tables import REPEAT
 from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
 from batchscope.host import absence
@@ -52,12 +46,7 @@ COUNTED = ("blocks", "disturbed_blocks")
 
 @dataclass(frozen=True)
 class Timing:
-    """One record of a timing.
-
-    Attributes:
-        sweep: What was timed.
-        repeat: Which of the timing jobs of its configuration it is.
-    """
+    """One record of a timing; `repeat` says which of the jobs of its configuration it is of."""
 
     machine: str
     sweep: sweep_names.Sweep
@@ -67,17 +56,9 @@ class Timing:
     @property
     def first(self) -> Row:
         """The first columns of its rows."""
-        return {**_first(self.machine, self.sweep), REPEAT: self.repeat}
-
-
-def _first(machine: str, sweep: sweep_names.Sweep) -> Row:
-    found: Row = {"machine": machine, "sweep": sweep.name}
-    for name, value in sweep.factors.items():
-        if name in ("dataset", "model"):
-            found[name], found[f"{name}_digest"] = run_names.split_token(str(value))
-        else:
-            found[name] = value
-    return {name: found[name] for name in FIRST}
+        found = {"machine": self.machine, "sweep": self.sweep.name, REPEAT: self.repeat}
+        found |= long_tables.named(self.sweep.factors)
+        return {name: found[name] for name in (*FIRST, REPEAT)}
 
 
 def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
@@ -93,21 +74,13 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
             record = long_tables.read_record(job.path, "status") if wanted else None
             here = wanted and place.machine == study.machine
             if record is None and here and (lacking := absence.of(job.sweep.factors)):
-                record = _absent(job.sweep, lacking.status)
+                # In place of the record of a sweep that cannot be timed here.
+                size = {"status": lacking.status, "blocks": [], "utilisation": None}
+                sizes = [{"batch_size": each, **size} for each in job.sweep.batch_sizes]
+                record = {"status": lacking.status, "sizes": sizes, "samples": {}, "tries": []}
+                record |= dict.fromkeys(_LARGEST.values())
             if record is not None:
                 yield Timing(place.machine, job.sweep, record, job.repeat)
-
-
-def _absent(sweep: sweep_names.Sweep, status: str) -> dict[str, Any]:
-    """Returns a placeholder for the record of a sweep that cannot be timed here."""
-    sizes = [
-        {"batch_size": size, "status": status, "blocks": [], "utilisation": None}
-        for size in sweep.batch_sizes
-    ]
-    return {
-        **{"status": status, "sizes": sizes, "samples": {}, "tries": []},
-        **dict.fromkeys(_LARGEST.values()),
-    }
 
 
 def over_jobs(
@@ -238,20 +211,15 @@ def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
     """Returns the rows of `summaries` of the experiments beside one: what bounds a batch's size."""
     beside = study.experiments[experiment].trainings.beside
     found = [
-        summaries_over_jobs(
-            *(results, study, name),
-            sweeps_by_job=summaries(results, study, name),
-            throughput_by_job=throughput(results, study, name),
-        )
-        for name in beside
+        summaries_over_jobs(*at, summaries(*at), throughput(*at))
+        for at in ((results, study, name) for name in beside)
     ]
     return pandas.concat(found, ignore_index=True) if found else _frame(COLUMNS["sweeps.csv"], [])
 
 
-def _subject(row: Row) -> tuple[Any, ...]:
-    loop = run_factors.TIMING_ONLY_FACTORS
-    names = (name for name in (*FIRST, REPEAT) if name != "sweep" and name not in loop)
-    return tuple(row[name] for name in names)
+def _subject(row: Row) -> list[Any]:
+    others = {"sweep", *run_factors.TIMING_ONLY_FACTORS}
+    return [row[name] for name in (*FIRST, REPEAT) if name not in others]
 
 
 def _step_time(timing: Timing, peaks: Peaks) -> Row:
@@ -268,23 +236,22 @@ def _step_time(timing: Timing, peaks: Peaks) -> Row:
         "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
         **_ceiling(timing, peaks),
     }
-    if len(timed) < 2:
-        return row
-    row.update(step_summary.of(row | timing.sweep.factors, *_seconds_per_step(timed)))
-    row.update(_recovered_delay(timed))
+    if len(timed) > 1:
+        row |= step_summary.of(row | timing.sweep.factors, *_seconds_per_step(timed))
+        row |= _recovered_delay(timed)
     return row
 
 
 def _timed(timing: Timing) -> list[dict[str, Any]]:
-    """Returns what was recorded of the batch sizes that were timed; empty if nothing was."""
-    if timing.record["status"] in absence.WORDS:
-        return []
+    """Returns what was recorded of the batch sizes that were timed."""
     return [size for size in timing.record["sizes"] if size["blocks"]]
 
 
-def _seconds_per_step(timed: list[dict[str, Any]]) -> tuple[list[int], list[list[float]]]:
+def _seconds_per_step(
+    timed: list[dict[str, Any]], name: str = "blocks"
+) -> tuple[list[int], list[list[float]]]:
     """Returns the batch sizes, and for each the seconds per step of its blocks."""
-    blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed]
+    blocks = [[block["seconds_per_step"] for block in size[name]] for size in timed]
     return [size["batch_size"] for size in timed], blocks
 
 
@@ -304,11 +271,8 @@ def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
     both = [size for size in timed if size.get("blocks_without_delay")]
     if len(both) < 2:
         return {}
-    sizes = [size["batch_size"] for size in both]
-    without, delayed = (
-        [[block["seconds_per_step"] for block in size[name]] for size in both]
-        for name in ("blocks_without_delay", "blocks")
-    )
+    sizes, delayed = _seconds_per_step(both)
+    _, without = _seconds_per_step(both, "blocks_without_delay")
     row: Row = {"fixed_seconds_without_delay": step_cost.fixed_cost(sizes, without).fixed.value}
     for name, found in (
         ("recovered_delay_seconds", step_cost.delay_recovered(sizes, without, delayed)),
@@ -385,7 +349,7 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
             if others is not None:  # older records have no flag
                 values.setdefault("disturbed", others > DISTURBED_CORES)
             rows.append(
-                {**timing.first, **{name: values.get(name) for name in COLUMNS["utilisation.csv"]}}
+                timing.first | {name: values.get(name) for name in COLUMNS["utilisation.csv"]}
             )
     return _frame(COLUMNS["utilisation_by_job.csv"], rows)
 
@@ -395,16 +359,15 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
 
     `batch_size` is empty for samples between two trainings.
     """
-    frames = []
-    for timing in _first_jobs(find(results, study, experiment, "utilisation")):
-        frame = pandas.DataFrame(timing.record["samples"]).reindex(
-            columns=list(COLUMNS["samples.csv"])
-        )
-        # Older records have no other phases: there a lead-in counts as rest.
-        phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
-        frames.append(frame.assign(phase=phase, **_first(timing.machine, timing.sweep)))
+    frames, own = [], list(COLUMNS["samples.csv"])
+    for timing in find(results, study, experiment, "utilisation"):
+        if timing.repeat == 1:
+            frame = pandas.DataFrame(timing.record["samples"]).reindex(columns=own)
+            # Older records have no other phases: there a lead-in counts as rest.
+            phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
+            frames.append(frame.assign(phase=phase, **timing.first))
     rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
-    return _typed(rows.reindex(columns=[*FIRST, *COLUMNS["samples.csv"]]))
+    return _typed(rows.reindex(columns=[*FIRST, *own]))
 
 
 def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -415,7 +378,8 @@ def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             **{name: entry.get(name) for name in COLUMNS["largest.csv"]},
             **_used(entry, COLUMNS["largest.csv"]),
         }
-        for timing in _first_jobs(find(results, study, experiment, "max_batch_size"))
+        for timing in find(results, study, experiment, "max_batch_size")
+        if timing.repeat == 1
         for entry in timing.record["tries"]
     ]
     return _frame(COLUMNS["largest.csv"], rows)
@@ -440,11 +404,6 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
     return _frame(COLUMNS["profiles_by_job.csv"], rows)
 
 
-def _first_jobs(timings: Iterable[Timing]) -> Iterator[Timing]:
-    """Yields one timing job of each configuration, for tables of what happens within a job."""
-    return (timing for timing in timings if timing.repeat == 1)
-
-
 def training_times(
     results: Path | str, study: Study, experiment: str, **throughput: pandas.DataFrame
 ) -> pandas.DataFrame:
@@ -460,10 +419,13 @@ def training_times(
         steps = row["train_examples"] / row["batch_size"]
         epoch = {q: steps * row[f"seconds_per_step{q}"] for q in QUARTILES}
         for epochs in study.experiments[experiment].at_epochs:
-            times = {"at_epoch": epochs, "train_seconds": epochs * epoch[""]}
-            ends = {f"seconds_per_epoch{q}": epoch[q] for q in QUARTILES if q}
-            rows.append({column: row[column] for column in first})
-            rows[-1] |= {**times, **ends}
+            rows.append(
+                {
+                    **{column: row[column] for column in first},
+                    **{f"seconds_per_epoch{q}": epoch[q] for q in QUARTILES if q},
+                    **{"at_epoch": epochs, "train_seconds": epochs * epoch[""]},
+                }
+            )
     return _frame(COLUMNS[f"{name.replace('throughput', 'training_times')}.csv"], rows)
 
 
