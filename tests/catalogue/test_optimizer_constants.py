@@ -2,16 +2,12 @@
 
 import pytest
 
-from batchscope.catalogue import optimizer_constants, run_factors, run_names
+from batchscope.catalogue import optimizer_constants, run_names
 from digit_runs import run_name
 
 
 def effective(**factors):
     return optimizer_constants.effective(run_names.parse_run(run_name(**factors)))
-
-
-def test_every_optimizer_is_known():
-    assert tuple(optimizer_constants.CONSTANTS) == run_factors.OPTIMIZERS
 
 
 def test_what_is_left_out_is_the_optimizers_own():
