@@ -16,6 +16,8 @@ import yaml
 
 from batchscope import project_files
 from batchscope.catalogue import coercion, measure_settings, parameters, run_factors, sweep_names
+from batchscope.catalogue.claim_tables import TABLES
+from batchscope.catalogue.dataset_definitions import SOURCES
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
@@ -32,6 +34,7 @@ from batchscope.problems import (
     unknown,
 )
 from batchscope.study import (
+    claims,
     experiment_keys,
     plan,
     planner,
@@ -120,7 +123,15 @@ def _yaml_message(path: Path | str, text: str, error: yaml.MarkedYAMLError) -> s
 def schema() -> dict[str, Any]:
     """Returns the whole schema: the file, with the definitions made from the registries."""
     document = yaml.safe_load(project_files.SCHEMA.read_text(encoding="utf-8"))
-    document["$defs"].update(_registry_definitions())
+    defs = document["$defs"]
+    source, test = defs["dataset"]["properties"]["source"], defs["claim_test"]["properties"]
+    for rule, known in ((source, SOURCES), (test["type"], claims.TYPES), (test["table"], TABLES)):
+        rule |= {"enum": [*known], "expected": f"one of {', '.join(known)}"}
+    for each in SOURCES:
+        of = {"required": ["source"], "properties": {"source": {"const": each}}}
+        then = {"$ref": f"#/$defs/{'text_file' if each == 'text' else each}"}
+        defs["dataset"]["allOf"].append({"if": of, "then": then})
+    defs.update(_registry_definitions())
     return document
 
 
@@ -317,7 +328,7 @@ def _translate(error: Any, place: Place) -> Iterator[Problem]:
         aliases = {item.get("alias"): key for key, item in known.items() if item is not True}
         for key in error.instance:
             if key not in rule["properties"]:
-                yield unknown((*place, key), rule["noun"], known, aliases)
+                yield unknown((*place, key), rule.get("noun", "key"), known, aliases)
     elif error.validator == "required":
         for key in error.validator_value:
             if key not in error.instance:
