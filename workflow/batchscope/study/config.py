@@ -18,7 +18,6 @@ from batchscope import project_files
 from batchscope.catalogue import coercion, measure_settings, parameters, run_factors, sweep_names
 from batchscope.catalogue.claim_tables import TABLES
 from batchscope.catalogue.dataset_definitions import SOURCES
-from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
@@ -67,9 +66,8 @@ def read(path: Path | str) -> dict[str, Any]:
         got = f"received the character {error.character:#04x}"
         raise UserError(f"{where}: {got}; printable text is expected.") from None
     except RecursionError:
-        raise UserError(
-            f"{path}: received lists or maps nested too deep; a few levels are expected."
-        ) from None
+        got = "received lists or maps nested too deep"
+        raise UserError(f"{path}: {got}; a few levels are expected.") from None
     if not isinstance(config, dict):
         got = "an empty file" if config is None else show(config)
         raise UserError(f"{path}: received {got}; {_FILE} is expected.")
@@ -81,10 +79,8 @@ def _read_text(path: Path | str) -> str:
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise UserError(
-                f"{path}: received a file of more than {_MOST_BYTES} bytes; {_FILE}, and a smaller "
-                "one, is expected."
-            )
+            got = f"received a file of more than {_MOST_BYTES} bytes"
+            raise UserError(f"{path}: {got}; {_FILE}, and a smaller one, is expected.")
         return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path}: received no such file; {_FILE} is expected.") from None
@@ -142,14 +138,14 @@ def _registry_definitions() -> dict[str, Any]:
     # The wider of the two is checked here; the words are true of both.
     words = f"{run_factors.FACTORS['threads'].expected} (or all, beside `timing`)"
     overrides = {"threads": {"expected": words}}
-    scalars = {
-        name: parameter_schema(one, **overrides.get(name, {})) for name, one in factors.items()
-    }
-    several = {"several": "Several values belong under `vary`."}
-    single = {
-        name: parameter_schema(one, **several, **overrides.get(name, {}))
-        for name, one in factors.items()
-    }
+
+    def values(**keywords: str) -> dict[str, Any]:
+        return {
+            name: parameter_schema(one, **keywords, **overrides.get(name, {}))
+            for name, one in factors.items()
+        }
+
+    scalars, single = values(), values(several="Several values belong under `vary`.")
     lists = {
         name: {
             "type": "array",
@@ -172,17 +168,13 @@ def _registry_definitions() -> dict[str, Any]:
         | {"type": ["object", "null"]}
         for measure, entry in measure_settings.ENTRIES.items()
     }
-    no_epoch = {"not": {}, "expected": experiment_keys.EXPECTED_EPOCH}
-    for measure in (name for name, entry in MEASURES.items() if entry.at_epochs):
-        settings[measure]["properties"]["epoch"] = no_epoch
-    for timing in OF_TRAININGS:
-        no_repeats = {"not": {}, "expected": experiment_keys.EXPECTED_REPEATS}
-        settings[timing]["properties"][REPEATS.name] = no_repeats
-    for measure in (name for name, entry in MEASURES.items() if entry.pairs):
-        settings[measure]["properties"]["between"] = {
-            "description": "Factor -> its value in the first and in the second run of each pair.",
-            "expected": run_pairs.EXPECTED,
-        }
+    for name, entry in {**MEASURES, **OF_TRAININGS}.items():
+        own = settings[name]["properties"]
+        for given, expected in experiment_keys.given_elsewhere(entry).items():
+            own[given] = {"not": {}, "expected": expected}
+        if name in MEASURES and entry.pairs:
+            words = "Factor -> its value in the first and in the second run of each pair."
+            own["between"] = {"description": words, "expected": run_pairs.EXPECTED}
     # Planning says which factors and columns a figure takes, and what is none of them.
     numbers = {
         column.name: {
@@ -295,15 +287,11 @@ def schema_problems(config: dict[str, Any]) -> list[Problem]:
 
 def _without_removals(config: dict[str, Any]) -> dict[str, Any]:
     """In `reduced`, a key of an experiment without a value takes that key away."""
-    reduced = config.get("reduced")
-    experiments = reduced.get("experiments") if isinstance(reduced, dict) else None
-    if not isinstance(experiments, dict):
-        return config
     config = copy.deepcopy(config)
+    experiments = coercion.as_map(coercion.as_map(config.get("reduced")).get("experiments"))
     for name, body in experiments.items():
         if isinstance(body, dict):
-            kept = {key: value for key, value in body.items() if value is not None}
-            config["reduced"]["experiments"][name] = kept
+            experiments[name] = {key: value for key, value in body.items() if value is not None}
     return config
 
 
@@ -324,7 +312,11 @@ def _problems(document: dict[str, Any], instance: Any, root: Place) -> Iterator[
 def _translate(error: Any, place: Place) -> Iterator[Problem]:
     rule = error.schema
     if error.validator == "additionalProperties":
-        known = {key: item for key, item in rule["properties"].items() if _allowed(item)}
+        known = {
+            key: item
+            for key, item in rule["properties"].items()
+            if item is True or "not" not in item
+        }
         aliases = {item.get("alias"): key for key, item in known.items() if item is not True}
         for key in error.instance:
             if key not in rule["properties"]:
@@ -343,14 +335,9 @@ def _translate(error: Any, place: Place) -> Iterator[Problem]:
         yield Problem(place, f"{found.text} {rule['several']}") if several else found
 
 
-def _allowed(item: Any) -> bool:
-    return not (isinstance(item, dict) and "not" in item)
-
-
 def _expected_of(rule: dict[str, Any], key: str) -> str:
     """What is expected of a property, through `$ref`."""
-    rule = _resolved(rule)
-    return _resolved(rule["properties"][key])["expected"]
+    return _resolved(_resolved(rule)["properties"][key])["expected"]
 
 
 def _resolved(rule: dict[str, Any]) -> dict[str, Any]:
@@ -371,8 +358,8 @@ def load(path: Path | str, scale: str = "full") -> dict[str, Any]:
     config = read(path)
     structure = schema_problems(config)
     if structure:
-        folder = Path(path).parent
-        _raise(structure, planner.draft(config, scale, structure, folder=folder)[1])
+        meaning = planner.draft(config, scale, structure, folder=Path(path).parent)[1]
+        raise ConfigError([problem.line for problem in merged([*structure, *meaning])])
     return config
 
 
@@ -381,18 +368,11 @@ def study(
 ) -> plan.Study:
     """Returns the planned study of a configuration file.
 
-    Args:
-        scale: `full`, or `reduced` for the smaller form.
-
     Raises:
         ConfigError: With every problem of structure and of meaning.
         UserError: If the file cannot be read.
     """
     return planner.make(load(path, scale), scale, recorded, Path(path).parent)
-
-
-def _raise(structure: list[Problem], meaning: list[Problem]) -> None:
-    raise ConfigError([problem.line for problem in merged([*structure, *meaning])])
 
 
 def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, Any]:
