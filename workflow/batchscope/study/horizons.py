@@ -29,11 +29,7 @@ def of_own_runs(table: Table) -> str:
 
 
 def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Problem]:
-    """Yields that budgets are stated of trainings whose rate falls towards the horizon.
-
-    Args:
-        schedule: The schedule; empty for one that is constant.
-    """
+    """Yields that budgets are stated of trainings whose rate falls; not if `schedule` is empty."""
     for kind in kinds if schedule else ():
         text = f"received with schedule {schedule}, {REASON}; schedule {CONSTANT} is expected, or "
         text += "no budgets: equal horizons are compared anyway."

@@ -73,9 +73,7 @@ class Table:
         for name in [each for each in kept if not isinstance(self.rows[0][each], str)]:
             others = ("batch_size", *(each for each in kept if each != name))
             found = {tuple(row[each] for each in (*others, name)) for row in self.rows}
-            if len(found) == len(
-                {each[:-1] for each in found}
-            ):  # it follows from these
+            if len(found) == len({each[:-1] for each in found}):  # it follows from these
                 kept.remove(name)
         return tuple(kept)
 

@@ -77,10 +77,9 @@ class Series:
 def read(
     place: Place, figure: str, raw: Any, factors: Factors, report: Report
 ) -> tuple[Series, ...]:
-    """Returns the sound series of a document's numbers.
+    """Returns the sound series of a document's numbers, which stand beside a figure.
 
     Args:
-        figure: The figure beside which they are shown.
         factors: (place, map) -> the sound factors of a map; it reports the others.
     """
     if figure not in FIGURES:

@@ -17,8 +17,7 @@ def shortest(
     A training may also stop before its horizon, which nobody knows beforehand.
 
     Args:
-        column: The column of trajectories.csv.
-        trainings: The factors of each.
+        column: Of trajectories.csv.
         training_sizes: Data set -> training examples, None where only the files know.
     """
     ends = [_end(column, one, training_sizes.get(one["dataset"])) for one in trainings]
