@@ -12,11 +12,8 @@ def effective(**factors):
 
 def test_what_is_left_out_is_the_optimizers_own():
     assert effective(optimizer="sgd") == {"weight_decay": 0}
-    assert effective(optimizer="lion", beta_1=0.8) == {
-        "weight_decay": 0,
-        "beta_1": 0.8,
-        "beta_2": 0.99,
-    }
+    lion = {"weight_decay": 0, "beta_1": 0.8, "beta_2": 0.99}
+    assert effective(optimizer="lion", beta_1=0.8) == lion
     assert effective(optimizer="adamw")["weight_decay"] == 0.004
     assert effective(optimizer="adamw", weight_decay=0)["weight_decay"] == 0
 

@@ -1,7 +1,5 @@
 """What documents state: reading it, and what the plan says of what cannot be decided."""
 
-from __future__ import annotations
-
 import copy
 import math
 
