@@ -17,7 +17,7 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.problems import Findings, Place, Problem, received, unknown
-from batchscope.study import experiment_kinds, horizons, training_ends
+from batchscope.study import experiment_kinds, horizons
 from batchscope.study.experiment_kinds import TRAINING
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def _beyond(
         return ""
     read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
     for column, values in test.cells.items():
-        end = training_ends.shortest(column, read, training_sizes)
+        end = horizons.shortest(column, read, training_sizes)
         if end is not None and end < max(values):
             noun = column.removesuffix("s")
             what = f"has no {noun} {wording.shortest(max(values))} in its shortest training of "

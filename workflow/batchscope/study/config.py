@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,16 +160,13 @@ def _registry_definitions() -> dict[str, Any]:
     }
     # Known, to be refused in words of its own.
     no_seed = {"not": {}, "expected": value_reader.EXPECTED_SEED}
-    settings = {
-        measure: _closed(
-            "setting",
-            "a map of settings, or nothing",
-            {name: parameter_schema(item) for name, item in entry.parameters.items()},
-        )
-        | {"type": ["object", "null"]}
-        for measure, entry in measure_settings.ENTRIES.items()
-    }
-    for name, entry in {**MEASURES, **OF_TRAININGS}.items():
+    settings = {}
+    for name, entry in measure_settings.ENTRIES.items():
+        known = {item.name: parameter_schema(item) for item in entry.settings}
+        settings[name] = _closed("setting", "a map of settings, or nothing", known)
+        settings[name]["type"] = ["object", "null"]
+    measured = {**MEASURES, **OF_TRAININGS}
+    for name, entry in measured.items():
         own = settings[name]["properties"]
         for given, expected in experiment_keys.given_elsewhere(entry).items():
             own[given] = {"not": {}, "expected": expected}
@@ -198,24 +196,17 @@ def _registry_definitions() -> dict[str, Any]:
         "factor_lists": _closed(
             "factor", "a map from factors to lists of values", {**lists, "seed": no_seed}
         ),
-        "measures": _one_of("measure", {**MEASURES, **OF_TRAININGS}, settings),
-        "timings": _one_of("timing", OF_SWEEPS, settings),
+        "measures": _one_of("measure", {name: settings[name] for name in measured}),
+        "timings": _one_of("timing", {name: settings[name] for name in OF_SWEEPS}),
     }
 
 
-def _one_of(noun: str, known: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    properties = {name: settings[name] for name in known}
+def _one_of(noun: str, properties: dict[str, Any]) -> dict[str, Any]:
     return {"additionalProperties": False, "noun": noun, "properties": properties}
 
 
 def _closed(noun: str, expected: str, properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "expected": expected,
-        "noun": noun,
-        "additionalProperties": False,
-        "properties": properties,
-    }
+    return {"type": "object", "expected": expected, **_one_of(noun, properties)}
 
 
 def parameter_schema(parameter: Parameter, **keywords: str) -> dict[str, Any]:
@@ -258,7 +249,7 @@ def _validator_class() -> Any:
         value = coercion.number(instance)
         return value is not None and value == int(value)
 
-    def limit(fits: Any) -> Any:
+    def limit(fits: Callable[[float, float], bool]) -> Any:
         def check(_: Any, bound: float, instance: Any, __: Any) -> Iterator[Any]:
             value = coercion.number(instance)
             if value is not None and not fits(value, bound):
@@ -269,10 +260,10 @@ def _validator_class() -> Any:
     base = jsonschema.Draft202012Validator
     checker = base.TYPE_CHECKER.redefine("number", is_number).redefine("integer", is_integer)
     limits = {
-        "minimum": limit(lambda value, bound: value >= bound),
-        "maximum": limit(lambda value, bound: value <= bound),
-        "exclusiveMinimum": limit(lambda value, bound: value > bound),
-        "exclusiveMaximum": limit(lambda value, bound: value < bound),
+        "minimum": limit(operator.ge),
+        "maximum": limit(operator.le),
+        "exclusiveMinimum": limit(operator.gt),
+        "exclusiveMaximum": limit(operator.lt),
     }
     return validators.extend(base, limits, type_checker=checker)
 
@@ -386,28 +377,24 @@ def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, 
         ConfigError: If anything but `scale` and `partial` was given.
     """
     problems = []
-    known = ("partial", "scale")
-    for key in sorted({*given, *loaded}):
-        if key in known and key not in loaded:
-            continue
+    options: dict[str, Any] = {"scale": "full", "partial": False}
+    asked = {key: given[key] for key in options if key in given and key not in loaded}
+    for key in sorted({*given, *loaded} - {*asked}):
         if key not in loaded:
-            problems.append(unknown(("--config", key), "key", known))
+            problems.append(unknown(("--config", key), "key", sorted(options)))
         elif key not in given or given[key] != loaded[key]:
             text = "received another value than the file's; "
             text += "scale or partial is expected: a study is changed in its file."
             problems.append(Problem(("--config", key), text))
-    options: dict[str, Any] = {"scale": "full", "partial": False}
-    if "scale" in given and "scale" not in loaded:
-        options["scale"] = given["scale"]
-        if given["scale"] not in SCALES:
-            place = ("--config", "scale")
-            problems.append(received(place, given["scale"], "full or reduced", SCALES))
-    if "partial" in given and "partial" not in loaded:
-        try:
-            options["partial"] = parse_flag(given["partial"])
-        except ValueError:
-            place = ("--config", "partial")
-            problems.append(received(place, given["partial"], "true or false"))
+    options |= asked
+    if options["scale"] not in SCALES:
+        place = ("--config", "scale")
+        problems.append(received(place, options["scale"], "full or reduced", SCALES))
+    try:
+        options["partial"] = parse_flag(options["partial"])
+    except ValueError:
+        place = ("--config", "partial")
+        problems.append(received(place, options["partial"], "true or false"))
     if problems:
         lines = [problem.line.replace("--config.", "--config ", 1) for problem in problems]
         raise ConfigError(lines)

@@ -24,7 +24,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter, aliases
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.problems import Place, Problem, received, unknown
-from batchscope.study import experiment_kinds, published_numbers, run_pairs, training_ends
+from batchscope.study import experiment_kinds, horizons, published_numbers, run_pairs
 from batchscope.study.value_reader import Broken, Reader
 
 # Keys that are of trainings, wherever they were made, and of no times.
@@ -108,11 +108,10 @@ def _settings(reader: Reader, place: Place, entry: Entry, given: Any) -> dict[st
     known = entry.parameters
     settings = {name: parameter.birth for name, parameter in known.items()}
     for name, raw in as_map(given).items():
-        at = (*place, name)
+        at, elsewhere = (*place, name), given_elsewhere(entry)
         if name not in known:
             reader.findings.report(unknown(at, "setting", known, aliases(known)))
-            continue
-        if name in (elsewhere := given_elsewhere(entry)):
+        elif name in elsewhere:
             reader.findings.report(received(at, raw, elsewhere[name]))
         elif not reader.findings.unreadable(at):
             with contextlib.suppress(Broken):
@@ -222,11 +221,8 @@ def budgets(
 
 def verdicts(body: dict[str, Any]) -> dict[str, Any]:
     """Returns what an experiment says of its advice and its seeds; the schema checks both."""
-    stated = as_map(body.get("advice"))
-    return {
-        "slower": stated.get("slower", budget_kinds.SLOWER),
-        "seeds_planned": body.get("seeds_planned"),
-    }
+    slower = as_map(body.get("advice")).get("slower", budget_kinds.SLOWER)
+    return {"slower": slower, "seeds_planned": body.get("seeds_planned")}
 
 
 def beside_the_plan(
@@ -246,7 +242,7 @@ def beside_the_plan(
 
 def _target(reader: Reader, place: Place, raw: Any) -> dict[str, float] | None:
     """Returns the column of a target with its value, if it is sound."""
-    if not isinstance(raw, dict) or len(raw) != 1:
+    if len(as_map(raw)) != 1:
         expected = "a map of one loss or accuracy to its value, such as {validation_loss: 0.2}"
         reader.findings.report(received(place, raw, expected))
         return None
@@ -273,7 +269,7 @@ def beyond(
     """
     home = (*place, "budgets")
     for kind, column in budget_kinds.AXES.items():
-        end = training_ends.shortest(column, runs, training_sizes)
+        end = horizons.shortest(column, runs, training_sizes)
         if end is not None and stated.get(kind, 0) > end:
             text = f"received {wording.shortest(stated[kind])}; at most {end} is expected, the "
             yield Problem((*home, kind), f"{text}{kind} of the shortest run.")

@@ -160,9 +160,9 @@ def _check_length(place: Place, raw: Any, sizes: Any, report: Report) -> None:
 
 def _check_twice(place: Place, bodies: list[Any], report: Report) -> None:
     """Reports the last series if an earlier one with the same factors has one of its columns."""
-    *others, last = [_split(body) if isinstance(body, dict) else None for body in bodies]
+    *others, last = [_split(body) if isinstance(body, dict) else ({}, set()) for body in bodies]
     for index, other in enumerate(others):
-        if other and last and other[0] == last[0] and other[1] & last[1]:
+        if other[0] == last[0] and other[1] & last[1]:
             text = f"received the series of numbers[{index}] again; factors that distinguish it "
             report(Problem(place, f"{text}from the others are expected."))
             return
