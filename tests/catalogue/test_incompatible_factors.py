@@ -268,21 +268,12 @@ def test_what_holds_of_trainings_alone():
 
 
 def test_momentum_only_where_an_optimizer_has_it():
-    good = config(
-        experiment={
-            "cases": [
-                {"optimizer": "sgd", "momentum": 0.9, "nesterov": True},
-                {"optimizer": "rmsprop", "momentum": 0.9},
-                {"optimizer": "adam"},
-            ]
-        }
-    )
-    assert len(planner.make(good).runs) == 12
-
-
-def method_problems(**varied):
-    cases = [{"method": "conservative", "gamma": 10}, {"method": "robust"}, varied]
-    return problems(config(experiment={"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}))
+    cases = [
+        {"optimizer": "sgd", "momentum": 0.9, "nesterov": True},
+        {"optimizer": "rmsprop", "momentum": 0.9},
+        {"optimizer": "adam"},
+    ]
+    assert len(planner.make(config(experiment={"cases": cases})).runs) == 12
 
 
 @pytest.mark.parametrize(
@@ -296,7 +287,9 @@ def method_problems(**varied):
     ],
 )
 def test_a_method_has_its_own_parameters_and_a_whole_batch(case, message):
-    (found,) = method_problems(**case)
+    cases = [{"method": "conservative", "gamma": 10}, {"method": "robust"}, case]
+    experiment = {"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}
+    (found,) = problems(config(experiment=experiment))
     assert found.startswith(f"experiments.a.cases[2].{message}")
 
 

@@ -14,7 +14,7 @@ OPTIMIZERS = tuple(optimizer_constants.CONSTANTS)
 
 
 def _constant(name: str, alias: str, doc: str, which: str = "", **limits: float) -> Parameter:
-    """Returns a constant of an optimizer, which is Keras's where it is not given."""
+    """Returns a constant of an optimizer, by default Keras's; `which` says what that is."""
     own = (optimizer_constants.DEFAULT, f"{doc}; default: Keras's{which}.")
     return Parameter(name, alias, "float", *own, words=optimizer_constants.WORDS, **limits)
 
