@@ -26,84 +26,74 @@ def of_timing(size=None, timings=("throughput",), **changes):
     return list(incompatible_factors.of_timing({**TIMING, **changes}, size, timings))
 
 
+def lines(found):
+    return [f"{factor}: {text}" for factor, text in found]
+
+
 def test_births_are_sound_together():
     assert of_training() == of_timing() == []
 
 
 @pytest.mark.parametrize("found", [of_training, of_timing])
 @pytest.mark.parametrize(
-    ("changes", "factor", "text"),
+    ("changes", "problem"),
     [
         (
             {"size": 31},
-            "batch_size",
-            "received 32; at most 31 is expected, the training examples of mine.",
+            "batch_size: received 32; at most 31 is expected, the training examples of mine.",
         ),
         (
             {"optimizer": "adam", "momentum": 0.5},
-            "momentum",
-            "received 0.5 for adam; it is expected of sgd and rmsprop alone.",
+            "momentum: received 0.5 for adam; it is expected of sgd and rmsprop alone.",
         ),
         (
             {"nesterov": True},
-            "nesterov",
-            "received true for sgd without momentum; sgd with a momentum above 0 is expected.",
+            "nesterov: received true for sgd without momentum; sgd with a momentum above 0 is "
+            "expected.",
         ),
         (
             {"nesterov": True, "optimizer": "rmsprop", "momentum": 0.5},
-            "nesterov",
-            "received true for rmsprop; sgd with a momentum above 0 is expected.",
+            "nesterov: received true for rmsprop; sgd with a momentum above 0 is expected.",
         ),
-        (
-            {"replicas": 33},
-            "replicas",
-            "received 33; at most the batch size, 32, is expected.",
-        ),
+        ({"replicas": 33}, "replicas: received 33; at most the batch size, 32, is expected."),
         (
             {"inner_steps": 3},
-            "inner_steps",
-            "received 3 with method plain; it is expected of conservative alone.",
+            "inner_steps: received 3 with method plain; it is expected of conservative alone.",
         ),
         (
             {"replicas": 2, "method": "robust"},
-            "method",
-            "received robust with 2 replicas; plain is expected, or 1 replica.",
+            "method: received robust with 2 replicas; plain is expected, or 1 replica.",
         ),
         (
             {"micro_batch_size": 33},
-            "micro_batch_size",
-            "received 33; at most the batch size, 32, is expected.",
+            "micro_batch_size: received 33; at most the batch size, 32, is expected.",
         ),
         (
             {"micro_batch_size": 8, "method": "robust"},
-            "micro_batch_size",
-            "received 8 with method robust; 0 is expected, or method plain.",
+            "micro_batch_size: received 8 with method robust; 0 is expected, or method plain.",
         ),
         (
             {"precision": "mixed_float16", "method": "robust"},
-            "precision",
-            "received mixed_float16 with method robust, which would use gradients of the scaled "
-            "loss; mixed_bfloat16 or float32 is expected, or method plain.",
+            "precision: received mixed_float16 with method robust, which would use gradients of "
+            "the scaled loss; mixed_bfloat16 or float32 is expected, or method plain.",
         ),
         (
             {"precision": "mixed_bfloat16", "replicas": 2},
-            "precision",
-            "received mixed_bfloat16 with 2 replicas; float32 is expected, or 1 replica.",
+            "precision: received mixed_bfloat16 with 2 replicas; float32 is expected, or 1 "
+            "replica.",
         ),
         (
             {"micro_batch_size": 8, "replicas": 2},
-            "micro_batch_size",
-            "received 8 with 2 replicas; 0 is expected, or 1 replica.",
+            "micro_batch_size: received 8 with 2 replicas; 0 is expected, or 1 replica.",
         ),
         (
             {"replicas": 2, "augmentation": "random"},
-            "augmentation",
-            "received random with 2 replicas; none is expected, or 1 replica.",
+            "augmentation: received random with 2 replicas; none is expected, or 1 replica.",
         ),
     ],
 )
-def test_of_a_step(found, changes, factor, text):
-    assert found(**changes) == [(factor, text)]
+def test_of_a_step(found, changes, problem):
+    assert lines(found(**changes)) == [problem]
 
 
 @pytest.mark.parametrize("found", [of_training, of_timing])
@@ -127,169 +117,145 @@ def test_a_batch_above_the_training_set_is_refused_by_the_step():
 
 
 @pytest.mark.parametrize(
-    ("changes", "factor", "text"),
+    ("changes", "problem"),
     [
         (
             {"warmup_epochs": 5, "learning_rate_scaling": "linear"},
-            "warmup_epochs",
-            "received 5; at most 4, the epochs, is expected.",
+            "warmup_epochs: received 5; at most 4, the epochs, is expected.",
         ),
         (
             {"warmup_epochs": 2, "learning_rate_scaling": "sqrt", "method": "conservative"},
-            "warmup_epochs",
-            "received 2 with method conservative, whose inner steps would count as updates; 0 is "
-            "expected.",
+            "warmup_epochs: received 2 with method conservative, whose inner steps would count as "
+            "updates; 0 is expected.",
         ),
         (
             {"source": "patches"},
-            "dataset",
-            "received mine, which is for times alone: its splits overlap; another data set is "
-            "expected.",
+            "dataset: received mine, which is for times alone: its splits overlap; another data "
+            "set is expected.",
         ),
         (
             {"threads": 0},
-            "threads",
-            "received 'all'; a positive whole number is expected: a training's last bits depend "
-            "on it.",
+            "threads: received 'all'; a positive whole number is expected: a training's last bits "
+            "depend on it.",
         ),
         (
             {"gamma": 2.0},
-            "gamma",
-            "received 2.0 with method plain; it is expected of conservative alone.",
+            "gamma: received 2.0 with method plain; it is expected of conservative alone.",
         ),
         (
             {"rho": 0.1, "method": "conservative"},
-            "rho",
-            "received 0.1 with method conservative; it is expected of robust alone.",
+            "rho: received 0.1 with method conservative; it is expected of robust alone.",
         ),
         (
             {"schedule": "linear", "method": "conservative"},
-            "schedule",
-            "received linear with method conservative, whose inner steps would count as updates; "
-            "constant is expected.",
+            "schedule: received linear with method conservative, whose inner steps would count as "
+            "updates; constant is expected.",
         ),
         (
             {"schedule": "cosine", "warmup_epochs": 4, "learning_rate_scaling": "sqrt"},
-            "schedule",
-            "received cosine with a warm-up of all 4 epochs; constant is expected, or a shorter "
-            "warm-up.",
+            "schedule: received cosine with a warm-up of all 4 epochs; constant is expected, or a "
+            "shorter warm-up.",
         ),
         (
             {"beta_2": 0.99},
-            "beta_2",
-            "received 0.99 for sgd; it is expected of adam, adamax, adamw, lamb, lion and nadam "
-            "alone.",
-        ),
-        (
-            {"optimizer": "lion", "epsilon": 1e-8},
-            "epsilon",
-            "received 1e-08 for lion; it is expected of adadelta, adagrad, adam, adamax, adamw, "
-            "lamb, nadam and rmsprop alone.",
-        ),
-        (
-            {"optimizer": "ftrl", "weight_decay": 0.1},
-            "weight_decay",
-            "received 0.1 for ftrl; it is expected of adadelta, adafactor, adagrad, adam, adamax, "
-            "adamw, lamb, lion, nadam, rmsprop and sgd alone.",
-        ),
-        (
-            {"optimizer": "adam", "beta_1": 1.0},
-            "beta_1",
-            "received 1; a number below 1 is expected: at 1 nothing is forgotten.",
-        ),
-        (
-            {"beta_scaling": "half_life"},
-            "beta_scaling",
-            "received half_life for sgd; it is expected of adam, adamax, adamw, lamb, lion and "
+            "beta_2: received 0.99 for sgd; it is expected of adam, adamax, adamw, lamb, lion and "
             "nadam alone.",
         ),
         (
+            {"optimizer": "lion", "epsilon": 1e-8},
+            "epsilon: received 1e-08 for lion; it is expected of adadelta, adagrad, adam, adamax, "
+            "adamw, lamb, nadam and rmsprop alone.",
+        ),
+        (
+            {"optimizer": "ftrl", "weight_decay": 0.1},
+            "weight_decay: received 0.1 for ftrl; it is expected of adadelta, adafactor, adagrad, "
+            "adam, adamax, adamw, lamb, lion, nadam, rmsprop and sgd alone.",
+        ),
+        (
+            {"optimizer": "adam", "beta_1": 1.0},
+            "beta_1: received 1; a number below 1 is expected: at 1 nothing is forgotten.",
+        ),
+        (
+            {"beta_scaling": "half_life"},
+            "beta_scaling: received half_life for sgd; it is expected of adam, adamax, adamw, "
+            "lamb, lion and nadam alone.",
+        ),
+        (
             {"optimizer": "lion", "beta_scaling": "square_root"},
-            "beta_scaling",
-            "received square_root for lion; it is expected of adam, adamax, adamw, lamb and nadam "
-            "alone.",
+            "beta_scaling: received square_root for lion; it is expected of adam, adamax, adamw, "
+            "lamb and nadam alone.",
         ),
         (
             {"optimizer": "adam", "beta_scaling": "square_root", "base_batch_size": 2},
-            "beta_scaling",
-            "received square_root at batch size 32 and base_batch_size 2, where beta_1 would be "
-            "-0.6; at least 0 is expected.",
+            "beta_scaling: received square_root at batch size 32 and base_batch_size 2, where "
+            "beta_1 would be -0.6; at least 0 is expected.",
         ),
         (
             {"optimizer": "adam", "weight_decay_scaling": "linear"},
-            "weight_decay_scaling",
-            "received linear without a weight decay; weight_decay above 0 is expected.",
+            "weight_decay_scaling: received linear without a weight decay; weight_decay above 0 is "
+            "expected.",
         ),
     ],
 )
-def test_of_a_training(changes, factor, text):
-    assert of_training(**changes) == [(factor, text)]
+def test_of_a_training(changes, problem):
+    assert lines(of_training(**changes)) == [problem]
 
 
 @pytest.mark.parametrize(
-    ("changes", "factor", "text"),
+    ("changes", "problem"),
     [
         (
             {"input_pipeline": "cache"},
-            "input_pipeline",
-            "received cache with loop graph, which takes its batches from its own arrays; plain, "
-            "or another loop, is expected.",
+            "input_pipeline: received cache with loop graph, which takes its batches from its own "
+            "arrays; plain, or another loop, is expected.",
         ),
         (
             {"delay_seconds": 0.1},
-            "delay_seconds",
-            "received with loop graph, which cannot wait between steps; another loop is expected.",
+            "delay_seconds: received with loop graph, which cannot wait between steps; another "
+            "loop is expected.",
         ),
         (
             {"loop": "fit", "replicas": 2},
-            "replicas",
-            "received 2 with loop fit; 1 is expected, or loop graph.",
+            "replicas: received 2 with loop fit; 1 is expected, or loop graph.",
         ),
         (
             {"loop": "eager", "method": "robust"},
-            "method",
-            "received robust with loop eager; plain is expected, or loop graph.",
+            "method: received robust with loop eager; plain is expected, or loop graph.",
         ),
         (
             {"loop": "function", "augmentation": "crop"},
-            "augmentation",
-            "received crop with loop function; none is expected, or loop graph.",
+            "augmentation: received crop with loop function; none is expected, or loop graph.",
         ),
         (
             {"loop": "fit", "precision": "mixed_bfloat16"},
-            "precision",
-            "received mixed_bfloat16 with loop fit; float32 is expected, or loop graph.",
+            "precision: received mixed_bfloat16 with loop fit; float32 is expected, or loop graph.",
         ),
         (
             {"loop": "fit", "micro_batch_size": 8},
-            "micro_batch_size",
-            "received 8 with loop fit; 0 is expected, or loop graph.",
+            "micro_batch_size: received 8 with loop fit; 0 is expected, or loop graph.",
         ),
         (
             {"framework": "jax", "micro_batch_size": 8},
-            "framework",
-            "received 'jax' with micro_batch_size 8; micro_batch_size 0 is expected.",
+            "framework: received 'jax' with micro_batch_size 8; micro_batch_size 0 is expected.",
         ),
         (
             {"framework": "jax", "momentum": 0.9},
-            "framework",
-            "received 'jax' with momentum 0.9; momentum 0 is expected.",
+            "framework: received 'jax' with momentum 0.9; momentum 0 is expected.",
         ),
         (
             {"framework": "jax", "optimizer": "adam", "weight_decay": 0.1},
-            "framework",
-            "received 'jax' with weight_decay 0.1; weight_decay 0 or default is expected.",
+            "framework: received 'jax' with weight_decay 0.1; weight_decay 0 or default is "
+            "expected.",
         ),
         (
             {"framework": "jax", "method": "robust", "timings": ("throughput", "profile")},
-            "framework",
-            "received 'jax' with method robust and profile; method plain and throughput or "
-            "utilisation in timing alone are expected.",
+            "framework: received 'jax' with method robust and profile; method plain and throughput "
+            "or utilisation in timing alone are expected.",
         ),
     ],
 )
-def test_of_a_timing(changes, factor, text):
-    assert of_timing(**changes) == [(factor, text)]
+def test_of_a_timing(changes, problem):
+    assert lines(of_timing(**changes)) == [problem]
 
 
 def test_what_holds_of_trainings_alone():
@@ -302,21 +268,12 @@ def test_what_holds_of_trainings_alone():
 
 
 def test_momentum_only_where_an_optimizer_has_it():
-    good = config(
-        experiment={
-            "cases": [
-                {"optimizer": "sgd", "momentum": 0.9, "nesterov": True},
-                {"optimizer": "rmsprop", "momentum": 0.9},
-                {"optimizer": "adam"},
-            ]
-        }
-    )
-    assert len(planner.make(good).runs) == 12
-
-
-def method_problems(**varied):
-    cases = [{"method": "conservative", "gamma": 10}, {"method": "robust"}, varied]
-    return problems(config(experiment={"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}))
+    cases = [
+        {"optimizer": "sgd", "momentum": 0.9, "nesterov": True},
+        {"optimizer": "rmsprop", "momentum": 0.9},
+        {"optimizer": "adam"},
+    ]
+    assert len(planner.make(config(experiment={"cases": cases})).runs) == 12
 
 
 @pytest.mark.parametrize(
@@ -330,7 +287,9 @@ def method_problems(**varied):
     ],
 )
 def test_a_method_has_its_own_parameters_and_a_whole_batch(case, message):
-    (found,) = method_problems(**case)
+    cases = [{"method": "conservative", "gamma": 10}, {"method": "robust"}, case]
+    experiment = {"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}
+    (found,) = problems(config(experiment=experiment))
     assert found.startswith(f"experiments.a.cases[2].{message}")
 
 

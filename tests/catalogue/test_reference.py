@@ -1,7 +1,5 @@
 """The reference page is what the catalogue says, and one entry of it can be asked for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -102,10 +102,7 @@ def test_golden_timing_name():
 @pytest.mark.parametrize(("measure", "settings", "name"), GOLDEN_SETTINGS)
 def test_golden_settings_names(measure, settings, name):
     assert measure_settings.settings_name(measure, settings) == name
-    births = {
-        key: parameter.birth
-        for key, parameter in measure_settings.ENTRIES[measure].parameters.items()
-    }
+    births = {each.name: each.birth for each in measure_settings.ENTRIES[measure].settings}
     assert measure_settings.parse_settings(measure, name) == {**births, **settings}
 
 
@@ -194,11 +191,9 @@ def test_names_have_an_end():
 
 
 def test_aliases_are_distinct_and_safe_in_paths():
-    for known in (
-        run_factors.FACTORS,
-        *(entry.parameters for entry in measure_settings.ENTRIES.values()),
-    ):
-        aliases = [parameter.alias for parameter in known.values()]
+    settings = [entry.settings for entry in measure_settings.ENTRIES.values()]
+    for known in (run_factors.FACTORS.values(), *settings):
+        aliases = [parameter.alias for parameter in known]
         assert len(set(aliases)) == len(aliases)
         assert all(alias.isalnum() and alias.islower() for alias in aliases)
 
@@ -206,5 +201,5 @@ def test_aliases_are_distinct_and_safe_in_paths():
 def test_only_core_factors_lack_a_birth_value():
     core = [name for name, factor in run_factors.FACTORS.items() if factor.core]
     assert core == list(CORE)
-    for known in (entry.parameters for entry in measure_settings.ENTRIES.values()):
-        assert not any(setting.core for setting in known.values())
+    for entry in measure_settings.ENTRIES.values():
+        assert not any(setting.core for setting in entry.settings)

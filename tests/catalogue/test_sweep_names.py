@@ -1,7 +1,5 @@
 """Names of timing sweeps: batch sizes as ranges, every name parsed back to what it was."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """One training serves several numbers of epochs: from the configuration to the table."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What documents state: reading it, and what the plan says of what cannot be decided."""
 
-from __future__ import annotations
-
 import copy
 import math
 
@@ -73,9 +71,8 @@ def test_a_claim_is_read_with_the_values_of_the_catalogue():
     )
     first, second, third, fourth, fifth, last = (claim.test for claim in made.claims)
     assert first.cells == {"at_epoch": (1,), "learning_rate": (0.001,)}
-    assert (second.of, second.to, second.low, second.high) == (
-        {"batch_size": (64,)}, {"batch_size": (16,)}, 0, math.inf,
-    )  # fmt: skip
+    assert (second.of, second.to) == ({"batch_size": (64,)}, {"batch_size": (16,)})
+    assert (second.low, second.high) == (0, math.inf)
     assert third.cells == {"threads": (0,)} and (third.low, third.high) == (0.8, 1.25)
     assert (fourth.low, fourth.high) == (pytest.approx(0.85), pytest.approx(0.95))
     assert fifth.chosen == (16, 32) and fifth.best == "highest"
@@ -102,47 +99,40 @@ def test_claims_change_no_run_and_no_table():
     assert first.claims in first.targets()
 
 
+def above(of, to, kind="comparison"):
+    return {"type": kind, "of": of, "to": to, "above": 0}
+
+
 @pytest.mark.parametrize(
-    ("test", "expected"),
+    ("test", "lacks"),
     [
-        (
-            {**FALLS, "cells": {"batch_size": [16, 512]}},
-            "experiments.gap has no batch size 512",
-        ),
+        ({**FALLS, "cells": {"batch_size": [16, 512]}}, "no batch size 512"),
         (
             {**FALLS, "cells": {"optimizer": "sgd", "learning_rate": 0.001}},
-            "experiments.gap has no optimizer sgd with learning rate 0.001",
+            "no optimizer sgd with learning rate 0.001",
         ),
-        (
-            {**FALLS, "table": "at_epochs", "cells": {"at_epoch": 3}},
-            "experiments.gap has no at epoch 3",
-        ),
+        ({**FALLS, "table": "at_epochs", "cells": {"at_epoch": 3}}, "no at epoch 3"),
         (
             {**FALLS, "cells": {"batch_size": 16}},
-            "experiments.gap has 1 value of batch size where 2 are needed",
+            "1 value of batch size where 2 are needed",
         ),
-        (
-            {"type": "comparison", "of": {"machine": "other"}, "to": {"machine": "local"},
-             "above": 0},
-            "experiments.gap has no machine other",
-        ),
+        (above({"machine": "other"}, {"machine": "local"}), "no machine other"),
     ],
-)  # fmt: skip
-def test_cells_that_the_grid_lacks_are_reported(test, expected):
-    assert f"claims: {expected}; it is expected by c0." in planned(test).warnings
+)
+def test_cells_that_the_grid_lacks_are_reported(test, lacks):
+    warning = f"claims: experiments.gap has {lacks}; it is expected by c0."
+    assert warning in planned(test).warnings
 
 
 @pytest.mark.parametrize(
     ("test", "place"),
     [
         (
-            {"type": "comparison", "of": {"batch_size": 64}, "to": {"learning_rate": 0.1},
-             "above": 0},
+            above({"batch_size": 64}, {"learning_rate": 0.1}),
             "to: received learning_rate beside batch_size",
         ),
         (
-            {"type": "interaction", "of": {"optimizer": "sgd", "learning_rate": 0.1},
-             "to": {"optimizer": "adam"}, "above": 0},
+            above({"optimizer": "sgd", "learning_rate": 0.1}, {"optimizer": "adam"}, "interaction"),
             "to: received optimizer beside learning_rate and optimizer",
         ),
         (
@@ -150,7 +140,7 @@ def test_cells_that_the_grid_lacks_are_reported(test, expected):
             "order: received batch_size beside optimizer",
         ),
     ],
-)  # fmt: skip
+)
 def test_sides_that_name_different_factors_are_refused(test, place):
     written = study(test)
     made, problems = planner.draft(written, "full", config.schema_problems(written))
@@ -169,7 +159,7 @@ def test_sides_that_name_different_factors_are_refused(test, place):
         ({"examples": 2175}, "no example 2175 in its shortest training of 2174 examples"),
         ({"seconds": 1e6}, ""),  # which nobody knows
     ],
-)  # fmt: skip
+)
 def test_a_budget_beyond_the_shortest_training_is_reported(budget, lacks):
     made = planned({**FALLS, "table": "trajectories", "column": "validation_loss", "cells": budget})
     expected = f"claims: experiments.gap has {lacks}; it is expected by c0."
@@ -177,8 +167,8 @@ def test_a_budget_beyond_the_shortest_training_is_reported(budget, lacks):
 
 
 def test_another_machine_is_missed_only_where_it_is_no_requirement():
-    sides = {"of": {"machine": "other"}, "to": {"machine": "local"}}
-    assert planned({"type": "comparison", "above": 0, **sides}, requires="machine").warnings == ()
+    test = above({"machine": "other"}, {"machine": "local"})
+    assert planned(test, requires="machine").warnings == ()
 
 
 @pytest.mark.slow

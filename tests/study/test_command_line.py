@@ -1,7 +1,5 @@
 """Snakemake's command line: a broken configuration is reported by us, before Snakemake reads it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -53,23 +53,29 @@ def test_every_line_has_the_one_shape():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("name", "message"),
     [
-        (lambda path: None, "received no such file"),
-        (lambda path: path.mkdir(), "received a folder"),
+        ("missing.yaml", "received no such file"),
+        ("", "received a folder"),
+        ("file/config.yaml", "Not a directory; a file that begins with"),
     ],
 )
-def test_what_is_no_file(tmp_path, make, message):
-    path = tmp_path / "config.yaml"
-    make(path)
-    with pytest.raises(UserError, match=message):
-        config.load(path)
-
-
-def test_a_file_below_a_file(tmp_path):
+def test_what_is_no_file(tmp_path, name, message):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="Not a directory; a file that begins with"):
-        config.load(tmp_path / "file" / "config.yaml")
+    with pytest.raises(UserError, match=message):
+        config.load(tmp_path / name)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a text as a configuration."""
+
+    def write(text, encoding="utf-8"):
+        path = tmp_path / "config.yaml"
+        path.write_text(text, encoding=encoding)
+        return path
+
+    return write
 
 
 @pytest.mark.parametrize(
@@ -80,11 +86,9 @@ def test_a_file_below_a_file(tmp_path):
         ("a: &a [" + 200 * "1," + "]\nb: [" + 100 * "*a," + "]", ":1:4: received more than 20000"),
     ],
 )
-def test_a_file_with_more_than_a_study_has_use_for(text, message, tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
+def test_a_file_with_more_than_a_study_has_use_for(text, message, written):
     with pytest.raises(UserError, match=message):
-        config.read(path)
+        config.read(written(text))
 
 
 def test_a_word_stands_for_a_list_of_it(tmp_path, monkeypatch):
@@ -109,11 +113,8 @@ def test_a_word_stands_for_a_list_of_it(tmp_path, monkeypatch):
         found.append(config.study("config.yaml"))
     assert found[0] == found[1]
     gap, speed = found[0].experiments["gap"], found[0].experiments["speed"]
-    assert (list(gap.trainings.measures), gap.figures, gap.trainings.beside) == (
-        ["evaluate"],
-        ("accuracy",),
-        ("speed",),
-    )
+    assert (list(gap.trainings.measures), gap.figures) == (["evaluate"], ("accuracy",))
+    assert gap.trainings.beside == ("speed",)
     assert list(speed.times.timings) == ["throughput"]
 
 
@@ -157,12 +158,8 @@ def test_default_study_is_the_fixed_one():
         assert experiment.trainings.seeds == (0, 1, 2, 3, 4, 5)
     assert set(minimum.trainings.runs) < set(decided.trainings.runs)  # costs measures alone
     assert list(decided.trainings.measures) == ["time_epoch"]
-    assert list(minimum.trainings.measures) == [
-        "evaluate",
-        "sharpness",
-        "weight_distance",
-        "noise_scale",
-    ]
+    measured = ["evaluate", "sharpness", "weight_distance", "noise_scale"]
+    assert list(minimum.trainings.measures) == measured
     runs = [run.factors for run in study.runs.values()]
     assert {(run["model"], run["optimizer"]) for run in runs} == {("small_cnn", "sgd")}
     assert all(run["dataset"].startswith("digits-") and run["evaluate_every"] for run in runs)
@@ -217,7 +214,6 @@ def _default(rule):
 def test_schema_has_the_sources_and_defaults_that_the_plan_uses():
     schema = config.schema()
     defs = schema["$defs"]
-    assert defs["dataset"]["properties"]["source"]["enum"] == list(dataset_definitions.SOURCES)
     for source, keys in dataset_definitions.SOURCES.items():
         (then,) = [
             each["then"]["$ref"].rpartition("/")[2]
@@ -242,9 +238,8 @@ def test_schema_has_the_sources_and_defaults_that_the_plan_uses():
     assert schema["properties"]["machine"]["default"] == minimal.machine
 
 
-def test_text_that_spells_a_number_is_one(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text(
+def test_text_that_spells_a_number_is_one(written):
+    path = written(
         """
 study: s
 max_runs: 1e2
@@ -281,10 +276,8 @@ def test_text_is_compared_with_every_limit_as_its_number(limit, text):
     [("0", 0), ("-0", 0), ("0.5", 0.5), ("010.5", 10.5), ("1_000", 1000), ("0x10", 16)]
     + [("0b10", 2), ("'010'", "010"), ("'1:30'", "1:30"), ("10:99", "10:99"), ("1e-3", "1e-3")],
 )
-def test_a_number_that_can_be_taken_in_one_way(text, value, tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text(f"a: {text}")
-    assert config.read(path) == {"a": value}
+def test_a_number_that_can_be_taken_in_one_way(text, value, written):
+    assert config.read(written(f"a: {text}")) == {"a": value}
 
 
 @pytest.mark.parametrize(
@@ -292,25 +285,21 @@ def test_a_number_that_can_be_taken_in_one_way(text, value, tmp_path):
     [("010", 8, "10"), ("-017", -15, "-17"), ("+0_1_6", 14, "16"), ("00", 0, "0"), ("0_", 0, "0")]
     + [("1:30", 90, "90"), ("-1:00:00", -3600, "-3600"), ("1:30.5", 90.5, "90.5")],
 )
-def test_a_number_of_another_base(text, taken, meant, tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text(f"a:\n  - {text}")
+def test_a_number_of_another_base(text, taken, meant, written):
+    path = written(f"a:\n  - {text}")
     with pytest.raises(UserError) as raised:
         config.read(path)
     got = f"{path}:2:5: received '{text}', which YAML takes for {taken}"
     assert str(raised.value) == f"{got}; {meant}, or text in quotes, is expected."
 
 
-def test_a_merge_is_no_duplicate_key(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")
+def test_a_merge_is_no_duplicate_key(written):
+    path = written("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")
     assert config.read(path)["b"] == {"x": 3, "y": 2}
 
 
-def test_byte_order_mark(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text("study: s\n", encoding="utf-8-sig")
-    assert config.read(path) == {"study": "s"}
+def test_byte_order_mark(written):
+    assert config.read(written("study: s\n", encoding="utf-8-sig")) == {"study": "s"}
 
 
 def _places(node, place=()):
@@ -442,15 +431,9 @@ def test_other_overrides_are_refused(given, lines):
     assert raised.value.problems == lines
 
 
-@pytest.mark.parametrize(
-    ("value", "flag"),
-    [(True, True), (False, False), ("true", True), ("false", False), ("False", False)],
-)
-def test_flags_of_the_command_line_are_text(value, flag):
-    assert config.parse_flag(value) is flag
-
-
-@pytest.mark.parametrize("value", ["yes", "", 1, None])
-def test_other_flags_are_refused(value):
-    with pytest.raises(ValueError):
-        config.parse_flag(value)
+def test_flags_of_the_command_line_are_text():
+    flags = {True: True, False: False, "true": True, "false": False, "False": False}
+    assert {value: config.parse_flag(value) for value in flags} == flags
+    for value in ("yes", "", 1, None):
+        with pytest.raises(ValueError):
+            config.parse_flag(value)

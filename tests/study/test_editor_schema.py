@@ -1,7 +1,5 @@
 """The schema for editors: the file in docs, what is valid in it and what is not."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

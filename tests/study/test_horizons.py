@@ -10,6 +10,7 @@ REASON = (
     "with schedule cosine, whose rate falls towards the horizon: before its end a training is no "
     "shorter training; schedule constant is expected"
 )
+NO_BUDGET = f"received {REASON}, or no budgets: equal horizons are compared anyway."
 COSINE = {"schedule": "cosine"}
 SIZES = {"vary": {"batch_size": [16, 32, 64]}}
 
@@ -21,16 +22,8 @@ SIZES = {"vary": {"batch_size": [16, 32, 64]}}
             {"at_epochs": [1, 2], "measure": ["evaluate"]},
             f"at_epochs: received {REASON}, or a run for each number of epochs.",
         ),
-        (
-            {"budgets": {"updates": 50}},
-            f"budgets.updates: received {REASON}, or no budgets: equal horizons are compared "
-            "anyway.",
-        ),
-        (
-            {"budgets": {"target": {"validation_loss": 0.5}}},
-            f"budgets.target: received {REASON}, or no budgets: equal horizons are compared "
-            "anyway.",
-        ),
+        ({"budgets": {"updates": 50}}, f"budgets.updates: {NO_BUDGET}"),
+        ({"budgets": {"target": {"validation_loss": 0.5}}}, f"budgets.target: {NO_BUDGET}"),
         (
             {"figures": ["loss_curves", "critical_batch_size"]},
             f"figures[1]: received 'critical_batch_size' {REASON}, or another figure.",

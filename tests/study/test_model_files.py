@@ -37,13 +37,16 @@ def test_user_model_carries_the_digest_of_its_file(tmp_path, monkeypatch):
         "class build: ...",
         "if True:\n    build = 3",
         "import nets.build as build",
+        *(
+            f"def build({arguments}): ..."
+            for arguments in ("a, b", "a, b, c=1", "*given", "a, /, b, *, c=1")
+        ),
     ],
 )
 def test_ways_to_define_build(text, tmp_path):
     path = tmp_path / "net.py"
     path.write_text(text)
-    study = planner.make(config(models={"net": str(path)}, defaults={"model": "net"}))
-    assert [token.partition("-")[0] for token in study.models] == ["net"]
+    assert model_files.problem(("models", "net"), str(path)) is None
 
 
 def test_one_model_under_two_names_is_one_run_twice():
@@ -66,16 +69,6 @@ def test_built_in_models_are_those_of_the_networks_module():
         if isinstance(node, ast.AnnAssign) and node.target.id == "BUILDERS"
     )
     assert sorted(key.value for key in builders.keys) == list(model_files.BUILT_IN_MODELS)
-
-
-@pytest.mark.parametrize(
-    "text", ["builder = make()", "def main():\n    return build", "x.build = 3"]
-)
-def test_what_defines_no_build(text, tmp_path):
-    path = tmp_path / "net.py"
-    path.write_text(text)
-    found = model_files.problem(("models", "net"), str(path))
-    assert found.text.endswith("a file that defines build(input_shape, classes) is expected.")
 
 
 @pytest.mark.parametrize("method", ["stat", "read_bytes"])
@@ -164,10 +157,14 @@ def test_the_digest_covers_local_modules_and_no_others(tmp_path):
         ),
         *(
             (
-                f"def build({arguments}): ...",
+                text,
                 "received 'net.py'; a file that defines build(input_shape, classes) is expected.",
             )
-            for arguments in ("", "input_shape", "a, b, c", "a, b, *, c")
+            for text in (
+                *("builder = make()", "def main():\n    return build", "x.build = 3"),
+                *("def build(): ...", "def build(input_shape): ..."),
+                *("def build(a, b, c): ...", "def build(a, b, *, c): ..."),
+            )
         ),
     ],
 )
@@ -176,10 +173,3 @@ def test_what_is_wrong_with_a_file_before_it_is_run(text, expected, tmp_path, mo
     Path("beside.py").write_text("\n1 +* 2\n" if "from beside" in text else "build = 1\n")
     Path("net.py").write_text(text)
     assert model_files.problem(("models", "net"), "net.py").text == expected
-
-
-@pytest.mark.parametrize("arguments", ["a, b", "a, b, c=1", "*given", "a, /, b, *, c=1"])
-def test_signatures_of_build(arguments, tmp_path):
-    path = tmp_path / "net.py"
-    path.write_text(f"def build({arguments}): ...")
-    assert model_files.problem(("models", "net"), str(path)) is None

@@ -18,6 +18,11 @@ def planned(folder, frame=None, **experiment):
     return planner.make(own_table.study(**experiment), folder=folder)
 
 
+def single(frame):
+    """Returns the last row of each training."""
+    return frame.groupby(["variant", "batch_size", "seed"], as_index=False).last()
+
+
 def refused(folder, frame=None, **experiment):
     with pytest.raises(ConfigError) as raised:
         planned(folder, frame, **experiment)
@@ -36,10 +41,8 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     study = planned(tmp_path, margins={"test_accuracy": 0.01})
     assert not study.runs and not study.datasets and not study.models and not study.warnings
     (experiment,) = study.experiments.values()
-    content = (tmp_path / "own_runs.csv").read_bytes()
-    own = experiment.own
-    assert own.path == str(tmp_path / "own_runs.csv")
-    assert own.sha256 == hashlib.sha256(content).hexdigest()
+    own, path = experiment.own, tmp_path / "own_runs.csv"
+    assert (own.path, own.sha256) == (str(path), hashlib.sha256(path.read_bytes()).hexdigest())
     assert (own.rows, own.trainings, own.seeds, own.series) == (504, 36, 6, 2)
     assert own.evaluated and experiment.vary == {"batch_size": (8, 32, 128)}
     assert experiment.trainings.margins == {"test_accuracy": 0.01}
@@ -105,8 +108,7 @@ def test_every_problem_at_once_with_those_of_other_keys(tmp_path):
 def test_figures_that_the_table_has(tmp_path):
     published = {"accuracy": {"figure": "Fig. 1", "found": "It falls."}}
     study = planned(tmp_path, figures=["accuracy"], published=published)
-    experiment = study.experiments["a"]
-    assert figures.drawn(experiment) == ["accuracy"]
+    assert figures.drawn(study.experiments["a"]) == ["accuracy"]
 
 
 def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
@@ -122,8 +124,7 @@ def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
 
 
 def test_a_single_row_of_each_training_draws_no_curves(tmp_path):
-    frame = own_table.rows().groupby(["variant", "batch_size", "seed"], as_index=False).last()
-    experiment = planned(tmp_path, frame).experiments["a"]
+    experiment = planned(tmp_path, single(own_table.rows())).experiments["a"]
     assert not experiment.own.evaluated and "progress" not in figures.drawn(experiment)
 
 
@@ -147,16 +148,13 @@ def test_a_table_of_falling_rates_serves_no_budget(tmp_path):
     (problem,) = refused(tmp_path, frame, budgets={"updates": 100})
     assert problem.startswith("experiments.a.budgets.updates: received with schedule cosine, whose")
     experiment = planned(tmp_path, frame).experiments["a"]
-    assert figures.drawn(experiment) == [
-        *("best_losses", "accuracy", "verdict_matrix"),
-    ]
-    single = frame.groupby(["variant", "batch_size", "seed"], as_index=False).last()
-    assert "critical_batch_size" in figures.drawn(planned(tmp_path, single).experiments["a"])
+    assert figures.drawn(experiment) == ["best_losses", "accuracy", "verdict_matrix"]
+    targets = planned(tmp_path, single(frame)).experiments["a"]
+    assert "critical_batch_size" in figures.drawn(targets)
 
 
 def test_a_single_row_of_each_training_is_a_target_and_takes_no_budget(tmp_path):
-    frame = own_table.rows().groupby(["variant", "batch_size", "seed"], as_index=False).last()
-    (problem,) = refused(tmp_path, frame, budgets={"updates": 100})
+    (problem,) = refused(tmp_path, single(own_table.rows()), budgets={"updates": 100})
     assert "the single row of each training is its target; a row per" in problem
 
 

@@ -8,15 +8,19 @@ from batchscope.study import experiment_keys, planner
 from small_study import config, forbid, problems, timed
 
 
+def trainings(**experiment):
+    """Returns what the one experiment of a small study trains."""
+    return planner.make(config(experiment=experiment)).experiments["a"].trainings
+
+
 def factors(study, *wanted):
     return [tuple(run.factors[name] for name in wanted) for run in study.runs.values()]
 
 
 def test_golden_tokens():
     """Frozen: these stand in the names of everybody's runs."""
-    study = planner.make(
-        config(experiment={"vary": {"batch_size": [8], "dataset": ["digits", "mnist"]}})
-    )
+    vary = {"batch_size": [8], "dataset": ["digits", "mnist"]}
+    study = planner.make(config(experiment={"vary": vary}))
     assert list(study.datasets) == ["digits-065f9c58", "mnist-2f01a1fe"]
 
 
@@ -64,9 +68,8 @@ def test_nothing_is_inherited_between_experiments():
     raw["experiments"]["b"] = {"set": {"batch_size": 16}, "seeds": [0, 5]}
     raw["experiments"]["a"]["set"] = {"momentum": 0.9}
     study = planner.make(raw)
-    assert [
-        study.runs[run].factors["momentum"] for run in study.experiments["b"].trainings.runs
-    ] == [0, 0]
+    runs = study.experiments["b"].trainings.runs
+    assert [study.runs[run].factors["momentum"] for run in runs] == [0, 0]
 
 
 def test_experiments_share_runs():
@@ -85,8 +88,7 @@ def test_birth_values_are_not_spelled():
 def test_measures_as_list_and_as_map_are_the_same():
     first = ["evaluate", {"sharpness": {"examples": "all", "epsilons": [1e-3]}}]
     second = {"evaluate": None, "sharpness": {"examples": 0, "epsilons": ["1e-3"]}}
-    made = [planner.make(config(experiment={"measure": given})) for given in (first, second)]
-    measures = [study.experiments["a"].trainings.measures for study in made]
+    measures = [trainings(measure=given).measures for given in (first, second)]
     assert measures[0] == measures[1]
     assert list(measures[0]) == ["evaluate", "sharpness"]
     assert set(measures[0]["sharpness"]) == set(measure_settings.ENTRIES["sharpness"].parameters)
@@ -94,20 +96,14 @@ def test_measures_as_list_and_as_map_are_the_same():
 
 
 def test_reduced_replaces_whole_keys():
+    varied = {"vary": {"batch_size": [64]}, "seeds": [3], "cases": None}
     raw = config(
         experiment={"cases": [{"momentum": 0.5}, {"momentum": 0.9}], "title": "Kept"},
         datasets={"tiny": {"source": "digits"}},
         reduced={
             "defaults": {"epochs": 1},
             "datasets": {"tiny": {"split": {"train": 20, "validation": 5, "test": 5}}},
-            "experiments": {
-                "a": {
-                    "vary": {"batch_size": [64]},
-                    "seeds": [3],
-                    "cases": None,
-                    "set": {"dataset": "tiny"},
-                }
-            },
+            "experiments": {"a": {**varied, "set": {"dataset": "tiny"}}},
         },
     )
     before = copy.deepcopy(raw)
@@ -132,18 +128,13 @@ def test_one_fault_of_a_default_is_one_line():
     raw = config(defaults={"batch_size": 2000, "momentum": 0.9, "optimizer": "adam"})
     del raw["experiments"]["a"]["vary"]
     raw["experiments"]["b"] = {"seeds": 3}
-    assert [line.partition(":")[0] for line in problems(raw)] == [
-        "defaults.batch_size",
-        "defaults.momentum",
-    ]
+    places = [line.partition(":")[0] for line in problems(raw)]
+    assert places == ["defaults.batch_size", "defaults.momentum"]
 
 
 def test_growing_a_grid_keeps_every_name():
-    small = planner.make(config())
-    grown = planner.make(
-        config(experiment={"vary": {"batch_size": [8, 16, 32, 64]}, "seeds": 3}, title="Other")
-    )
-    assert set(small.runs) < set(grown.runs)
+    grown = config(experiment={"vary": {"batch_size": [8, 16, 32, 64]}, "seeds": 3}, title="Other")
+    assert set(planner.make(config()).runs) < set(planner.make(grown).runs)
 
 
 def test_unused_data_sets_are_left_out():
@@ -154,14 +145,9 @@ def test_unused_data_sets_are_left_out():
 
 
 def test_five_thousand_runs_are_planned_at_once():
-    raw = config(
-        max_runs=5000,
-        experiment={
-            "vary": {"batch_size": list(range(1, 101))},
-            "seeds": 50,
-            "measure": ["evaluate", "sharpness", "time_epoch"],
-        },
-    )
+    experiment = {"vary": {"batch_size": list(range(1, 101))}, "seeds": 50}
+    experiment["measure"] = ["evaluate", "sharpness", "time_epoch"]
+    raw = config(max_runs=5000, experiment=experiment)
     planner.make(raw)
     times = []
     for _ in range(3):
@@ -174,11 +160,9 @@ def test_five_thousand_runs_are_planned_at_once():
 def test_too_few_seeds_for_a_verdict_are_warned_of():
     def warnings(seeds, sizes=(16, 32, 64), rates=(0.1,), **rest):
         vary = {"batch_size": list(sizes), "learning_rate": list(rates)}
-        return planner.make(
-            config(experiment={"vary": vary, "seeds": seeds, **rest}, **many)
-        ).warnings
+        experiment = {"vary": vary, "seeds": seeds, **rest}
+        return planner.make(config(experiment=experiment, max_runs=10_000)).warnings
 
-    many = {"max_runs": 10_000}
     assert warnings(1) == (
         "experiments.a.seeds: received 1 seed; at least 6 are expected for a verdict on its 3 "
         "batch sizes.",
@@ -217,11 +201,9 @@ def test_pairs_may_differ_in_any_factor_that_leaves_the_initial_weights():
         "measure": [{"line": {"between": {"learning_rate": [0.1, 0.2]}}}],
         "set": {"batch_size": 16},
     }
-    study = planner.make(config(experiment=experiment))
-    assert [
-        tuple(study.runs[name].factors["learning_rate"] for name in pair)
-        for pair in study.experiments["a"].trainings.pairs["line"]
-    ] == [(0.1, 0.2)] * 2
+    pairs = trainings(**experiment).pairs["line"]
+    rates = [tuple(run_names.parse_run(name)["learning_rate"] for name in pair) for pair in pairs]
+    assert rates == [(0.1, 0.2)] * 2
 
 
 def test_one_training_serves_several_numbers_of_epochs():
@@ -260,9 +242,8 @@ def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones()
         {"method": "conservative", "gamma": 10, "inner_steps": 3},
         {"method": "robust", "augmentation": "crop"},
     ]
-    study = planner.make(
-        config(experiment={"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases})
-    )
+    experiment = {"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}
+    study = planner.make(config(experiment=experiment))
     plain = "digits-065f9c58+small_cnn+bs=16+lr=0.1+opt=sgd+ep=2+seed=0"
     assert list(study.runs) == [
         plain,
@@ -296,9 +277,8 @@ def test_other_seeds_than_planned_are_warned_of():
 
 
 def test_what_an_advice_counts_as_fast_is_of_trainings_alone():
-    made = planner.make(config(experiment={"advice": {"slower": 0.25}}))
-    assert made.experiments["a"].trainings.slower == 0.25
-    assert planner.make(config()).experiments["a"].trainings.slower == 0.1
+    assert trainings(advice={"slower": 0.25}).slower == 0.25
+    assert trainings().slower == 0.1
     timed = {"vary": {"batch_size": [8]}, "timing": "throughput", "advice": {"slower": 0.2}}
     bad = {**config(), "experiments": {"t": timed}}
     (line,) = problems(bad)
@@ -321,17 +301,14 @@ def test_margins_are_of_outcomes_that_the_trainings_have():
 
 def test_margins_and_the_experiments_beside_them():
     timing = {"vary": {"batch_size": [16, 32]}, "timing": {"throughput": None}}
-    raw = config(
-        experiment={"measure": ["evaluate"], "margins": {"test_accuracy": "3e-2"}, "beside": ["t"]}
-    )
+    margins = {"margins": {"test_accuracy": "3e-2"}, "beside": ["t"]}
+    raw = config(experiment={"measure": ["evaluate"], **margins})
     raw["experiments"]["t"] = timing
     found = planner.make(raw).experiments["a"]
     assert (found.trainings.margins, found.trainings.beside) == ({"test_accuracy": 0.03}, ("t",))
     bad = copy.deepcopy(raw)
-    bad["experiments"]["a"] |= {
-        "margins": {"test_acuracy": 0.03, "test_loss": -1},
-        "beside": ["a"],
-    }
+    wrong = {"test_acuracy": 0.03, "test_loss": -1}
+    bad["experiments"]["a"] |= {"margins": wrong, "beside": ["a"]}
     bad["experiments"]["t"] = {**timing, "margins": {"test_loss": 0.1}}
     assert sorted(problems(bad)) == [
         "experiments.a.beside[0]: received 'a'; a timing experiment (t) is expected.",
@@ -379,9 +356,8 @@ def test_what_is_wrong_with_budgets():
     one = "a map of one loss or accuracy to its value, such as {validation_loss: 0.2} is expected."
     assert of({"target": 0.2}) == [f".target: received 0.2; {one}"]
     assert of({"target": {"loss": 0.2}})[0].startswith(".target.loss: unknown target.")
-    assert of({"target": {"validation_accuracy": 2}})[0].startswith(
-        ".target.validation_accuracy: received 2; "
-    )
+    (line,) = of({"target": {"validation_accuracy": 2}})
+    assert line.startswith(".target.validation_accuracy: received 2; ")
     assert of({"target": {"test_loss": 0.2}}) == [
         ".target.test_loss: received without evaluate_every, which alone evaluates it during a "
         "training; evaluate_every, or validation_loss or validation_accuracy, is expected."

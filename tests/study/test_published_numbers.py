@@ -24,19 +24,9 @@ DOCUMENT = {"figure": "Table 4,\n in percent", "found": "It rises and falls."}
 
 def study(numbers=None, **experiment):
     given = {"accuracy": DOCUMENT | ({"numbers": numbers} if numbers else {})}
-    return {
-        "study": "s",
-        "defaults": small_study.DEFAULTS,
-        "experiments": {
-            "gap": {
-                "vary": {"batch_size": [16, 64]},
-                "seeds": 1,
-                "measure": ["evaluate"],
-                "published": given,
-                **experiment,
-            }
-        },
-    }
+    gap = {"vary": {"batch_size": [16, 64]}, "seeds": 1, "measure": ["evaluate"]}
+    gap |= {"published": given, **experiment}
+    return {"study": "s", "defaults": small_study.DEFAULTS, "experiments": {"gap": gap}}
 
 
 def made(numbers=None, **experiment):
@@ -100,9 +90,8 @@ def test_two_series_may_share_their_factors_but_not_a_column():
 
 def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
     assert published_numbers.FIGURES.keys() <= figures.FIGURES.keys()
-    assert {name for names in published_numbers.FIGURES.values() for name in names} == set(
-        published_numbers.COLUMNS
-    )
+    shown = {name for names in published_numbers.FIGURES.values() for name in names}
+    assert shown == set(published_numbers.COLUMNS)
     assert not published_numbers.COLUMNS.keys() & {*published_numbers._FACTORS}
     rules = config.schema()["$defs"]["published_numbers"]["properties"]
     assert rules.keys() == {*published_numbers._FACTORS, *published_numbers.COLUMNS}

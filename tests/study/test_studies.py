@@ -1,7 +1,5 @@
 """Every shipped study plans at both scales, and shows what it measures; no data is read."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from pathlib import Path

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchscope.catalogue import columns, run_factors, sweep_names
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timing_columns import COLUMNS as TIMING_COLUMNS
 
 # Of a trajectory, whose rows lie at each run's own evaluations: a budget, of which the last row not
@@ -41,30 +40,12 @@ class Table:
     figures: tuple[str, ...] = ()
 
 
-def _timings() -> dict[str, Table]:
-    measures = {
-        "throughput": ("throughput",),
-        "sweeps": ("throughput", "max_batch_size"),
-        "training_times": ("throughput",),
-        "utilisation": ("utilisation",),
-        "profiles": ("profile",),
-    }
-    keys = {"training_times": ("at_epoch",)}
-    figures = {
-        "throughput": ("throughput",),
-        "sweeps": ("step_time",),
-        "training_times": ("training_time",),
-        "utilisation": ("utilisation", "frameworks"),
-        "profiles": ("profile",),
-    }
-    found = {}
-    for name, filling in measures.items():
-        every = TIMING_COLUMNS[f"{name}.csv"].items()
-        own = tuple(
-            column for column, about in every if about.kind != "str" and column not in _ROWS
-        )
-        found[name] = Table(own, keys.get(name, ()), filling, True, figures[name])
-    return found
+def _of_times(
+    name: str, measures: tuple[str, ...], figures: tuple[str, ...], keys: tuple[str, ...] = ()
+) -> dict[str, Table]:
+    every = TIMING_COLUMNS[f"{name}.csv"].items()
+    own = (column for column, about in every if about.kind != "str" and column not in _ROWS)
+    return {name: Table(tuple(own), keys, measures, True, figures)}
 
 
 TABLES: dict[str, Table] = {
@@ -83,16 +64,7 @@ TABLES: dict[str, Table] = {
         figures=("progress",),
     ),
     "at_epochs": Table(
-        (
-            *(
-                name
-                for entry in MEASURES.values()
-                if entry.at_epochs
-                for name, column in entry.columns.items()
-                if column.at_epochs
-            ),
-            "train_seconds",
-        ),
+        tuple(name for name in columns.AT_EPOCHS if name not in ("machine", "at_epoch")),
         ("at_epoch",),
         figures=("accuracy_by_epochs",),
     ),
@@ -109,7 +81,11 @@ TABLES: dict[str, Table] = {
         figures=("gradient_alignment",),
     ),
     "lines": Table(("loss", "accuracy"), ("split", "alpha"), ("line",), figures=("line",)),
-    **_timings(),
+    **_of_times("throughput", ("throughput",), ("throughput",)),
+    **_of_times("sweeps", ("throughput", "max_batch_size"), ("step_time",)),
+    **_of_times("training_times", ("throughput",), ("training_time",), ("at_epoch",)),
+    **_of_times("utilisation", ("utilisation",), ("utilisation", "frameworks")),
+    **_of_times("profiles", ("profile",), ("profile",)),
 }
 FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}
 

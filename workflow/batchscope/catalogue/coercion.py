@@ -41,9 +41,7 @@ def number(raw: Any) -> int | float | None:
 
 
 def coerce(parameter: Parameter, raw: Any) -> Any:
-    """Returns the value of a factor or setting as its own name will hold it.
-
-    A list (of a parameter with many values) becomes a tuple.
+    """Returns the value of a factor or setting as its own name will hold it, a list as a tuple.
 
     Raises:
         ValueError: If the value is not what the parameter expects.
@@ -66,13 +64,10 @@ def coerce_item(parameter: Parameter, raw: Any) -> Any:
     for word, value in parameter.words:
         if raw == word:
             return value
-    if parameter.kind == "bool":
-        fits = isinstance(raw, bool)
-    elif parameter.kind == "str":
-        fits = isinstance(raw, str) and (not parameter.choices or raw in parameter.choices)
-    else:
+    if parameter.kind in ("int", "float"):
         return _coerce_number(parameter, raw)
-    if not fits:
+    kind = bool if parameter.kind == "bool" else str
+    if not isinstance(raw, kind) or (parameter.choices and raw not in parameter.choices):
         raise ValueError(parameter.expected)
     return raw
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import own_columns, run_factors
-from batchscope.catalogue.entries import Column
+from batchscope.catalogue.entries import Column, Integer, Text
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
@@ -24,50 +24,48 @@ def _factor_columns() -> dict[str, Column]:
         if name in ("dataset", "model"):
             what = "data set's definition" if name == "dataset" else "user's model file"
             digest = f"Digest of the {what} (8 hexadecimal digits); empty where there is none."
-            factors[f"{name}_digest"] = Column(digest, kind="str")
+            factors[f"{name}_digest"] = Text(digest)
     return factors
 
 
+_MACHINE = Text("Name of the machine, as in the configuration.")
 _IDENTITY = {
-    "run": Column("Name of the run: its folder under results/runs.", kind="str"),
-    "study": Column("Name of the study.", kind="str"),
-    "experiment": Column("Name of the experiment.", kind="str"),
-    "machine": Column("Name of the machine, as in the configuration.", kind="str"),
+    "run": Text("Name of the run: its folder under results/runs."),
+    "study": Text("Name of the study."),
+    "experiment": Text("Name of the experiment."),
+    "machine": _MACHINE,
     **_factor_columns(),
-    "status": Column(
+    "status": Text(
         "finished, diverged, out_of_memory, off_target where the training loss missed "
         "target_train_loss, missing; or no_gpu where no GPU is within reach, or no_cores where it "
-        "asks for more threads than there are cores.",
-        kind="str",
+        "asks for more threads than there are cores."
     ),
 }
 # Keys of a run's record that are columns.
 OF_RECORD = {
-    "message": Column("What the run says about its status.", kind="str"),
+    "message": Text("What the run says about its status."),
     "best_validation_loss": Column(
         "Lowest validation loss at the end of an epoch.",
         label="Best validation loss",
         direction="rises",
         source=_CHANG,
     ),
-    "best_epoch": Column("Epoch whose weights are kept as the best.", kind="int"),
-    "epochs_run": Column(
+    "best_epoch": Integer("Epoch whose weights are kept as the best."),
+    "epochs_run": Integer(
         "Epochs until the training stopped.",
         "epochs",
-        "int",
         label="Epochs until the training stopped",
         direction="rises",
         source=_CHANG,
     ),
-    "steps_run": Column("Updates until the training stopped.", "updates", "int"),
-    "stop_reason": Column("epochs, patience, train_loss, diverged or out_of_memory.", kind="str"),
-    "reached_target": Column(
+    "steps_run": Integer("Updates until the training stopped.", "updates"),
+    "stop_reason": Text("epochs, patience, train_loss, diverged or out_of_memory."),
+    "reached_target": Integer(
         "1 where the training loss reached target_train_loss, over the last epoch and with the "
-        "weights at its end, 0 where not; empty without one.",
-        kind="int",
+        "weights at its end, 0 where not; empty without one."
     ),
     "effective_learning_rate": Column("Learning rate after scaling."),
-    "parameters": Column("Trainable weights of the model.", kind="int"),
+    "parameters": Integer("Trainable weights of the model."),
     "contended_seconds": Column(
         "What the training measured of itself while others ran; in no figure.", "s"
     ),
@@ -86,13 +84,13 @@ _DERIVED = {
     ),
 }
 _EXAMPLES = {
-    "train_examples": Column("Examples in the training split.", "examples", "int"),
-    "validation_examples": Column("Examples in the validation split.", "examples", "int"),
-    "test_examples": Column("Examples in the test split.", "examples", "int"),
+    "train_examples": Integer("Examples in the training split.", "examples"),
+    "validation_examples": Integer("Examples in the validation split.", "examples"),
+    "test_examples": Integer("Examples in the test split.", "examples"),
 }
 # Empty where examples are no sequences.
 _TOKENS = {
-    "tokens_per_update": Column("Tokens of a batch: its sequences times their length.", kind="int"),
+    "tokens_per_update": Integer("Tokens of a batch: its sequences times their length."),
     "tokens_per_second": Column(
         "Training tokens per second in the timing job: images_per_second times the length.",
         unit="tokens/s",
@@ -100,8 +98,8 @@ _TOKENS = {
 }
 # Columns of history.csv beside run, factors and status.
 HISTORY: dict[str, Column] = {
-    "epoch": Column("Epoch, from 1.", "epochs", "int"),
-    "step": Column("Updates made by its end.", "updates", "int"),
+    "epoch": Integer("Epoch, from 1.", "epochs"),
+    "step": Integer("Updates made by its end.", "updates"),
     "epoch_learning_rate": Column("Learning rate of its last update."),
     "train_loss": Column("Training loss: the mean over its updates, dropout on.", "nats"),
     "train_accuracy": Column("Training accuracy: the mean over its updates, dropout on."),
@@ -110,18 +108,16 @@ HISTORY: dict[str, Column] = {
     "contended_seconds": Column("What it took while others ran; in no figure.", "s"),
     "epoch_distance": Column("Distance between the weights at its end and at its start."),
     "weight_distance": Column("Distance of the weights at its end from the initial ones."),
-    "examples": Column(
-        "Training examples used by its end, each as often as it was used.", "examples", "int"
+    "examples": Integer(
+        "Training examples used by its end, each as often as it was used.", "examples"
     ),
     "seconds": Column("As in trajectories.csv, by its end.", "s"),
 }
 # Columns of trajectories.csv beside run, factors and status.
 TRAJECTORIES: dict[str, Column] = {
-    "machine": Column("Name of the machine, as in the configuration.", kind="str"),
-    "examples": Column(
-        "Training examples used so far, each as often as it was used.", "examples", "int"
-    ),
-    "updates": Column("Updates made so far.", "updates", "int"),
+    "machine": _MACHINE,
+    "examples": Integer("Training examples used so far, each as often as it was used.", "examples"),
+    "updates": Integer("Updates made so far.", "updates"),
     "epoch": Column("Epochs so far, a fraction inside one.", "epochs"),
     "seconds": Column(
         "examples / images_per_second of the timing job of the run's configuration, evaluations "
@@ -140,8 +136,8 @@ TRAJECTORIES: dict[str, Column] = {
 }
 # Columns of at_epochs.csv beside run, factors and status.
 AT_EPOCHS: dict[str, Column] = {
-    "machine": Column("Name of the machine, as in the configuration.", kind="str"),
-    "at_epoch": Column("Number of epochs, as the experiment asks for.", "epochs", "int"),
+    "machine": _MACHINE,
+    "at_epoch": Integer("Number of epochs, as the experiment asks for.", "epochs"),
     **{
         name: column
         for entry in MEASURES.values()

@@ -64,11 +64,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "breast_cancer": {"split": _FIFTHS},
     "wine": {"split": _FIFTHS},
     "text": {"path": None, "sha256": None, "length": TEXT_LENGTH, "split": _TENTHS},
-    "patches": {
-        "image_size": REQUIRED,
-        "per_class": 500,
-        "split": _FIFTHS,
-    },
+    "patches": {"image_size": REQUIRED, "per_class": 500, "split": _FIFTHS},
 }
 
 # Their parts overlap, so that a loss or an accuracy on them means nothing.
@@ -97,7 +93,11 @@ _PARTS = ("train", "validation", "test")
 # Keys that a source gained later: where they are not given, its definition is what it was.
 _LATER = ("kind",)
 _AS_WRITTEN = ("path", "sha256", "label", "ignore")
-_EXPECTED_PATH = {"image_folder": "an existing folder", "mnist": "an existing file or folder"}
+# What a path must be; of any other source a file.
+_PATHS = {
+    "image_folder": (Path.is_dir, "an existing folder"),
+    "mnist": (Path.exists, "an existing file or folder"),
+}
 
 
 def resolve(raw: dict[str, Any]) -> dict[str, Any]:
@@ -152,11 +152,10 @@ def split_counts(split: dict[str, Any], members: int) -> tuple[int, int, int]:
     train, validation, test = (split[part] for part in _PARTS)
     if train >= 1:
         return train, validation, test
-    n_validation = math.floor(validation * members + 1e-9)
-    n_test = math.floor(test * members + 1e-9)
-    if train + validation + test < 1 - 1e-9:
-        return math.floor(train * members + 1e-9), n_validation, n_test
-    return members - n_validation - n_test, n_validation, n_test
+    counts = [math.floor(part * members + 1e-9) for part in (train, validation, test)]
+    if train + validation + test >= 1 - 1e-9:
+        counts[0] = members - counts[1] - counts[2]
+    return tuple(counts)
 
 
 def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
@@ -257,13 +256,11 @@ def _archive(definition: dict[str, Any]) -> int | None:
 
 def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
     """Yields what is wrong with a resolved definition."""
-    source = definition["source"]
-    path = definition.get("path")
+    source, path = definition["source"], definition.get("path")
     if path is not None:
-        exists = {"image_folder": Path.is_dir, "mnist": Path.exists}.get(source, Path.is_file)
+        exists, expected = _PATHS.get(source, (Path.is_file, "an existing file"))
         why = unmet(expanded(path), exists)
         if why is not None:
-            expected = _EXPECTED_PATH.get(source, "an existing file")
             yield received((*place, "path"), path, expected, why=why)
     elif definition.get("sha256") is not None:
         yield missing((*place, "path"), "the local file that the sha256 belongs to")
@@ -275,9 +272,7 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
         yield received((*place, "per_class"), per_class, expected)
     if definition["split"] is not None:
         check = _mnist_split_problem if source == "mnist" else _split_problem
-        problem = check((*place, "split"), definition)
-        if problem is not None:
-            yield problem
+        yield from check((*place, "split"), definition)
 
 
 def expanded(path: str) -> Path:
@@ -285,58 +280,43 @@ def expanded(path: str) -> Path:
     return Path(os.path.expanduser(path))  # unlike Path's own, no error where nobody has the name
 
 
-def _mnist_split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
+def _mnist_split_problem(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
     split = definition["split"]
     source = split.get("validation_from", "train")
     images = mnist_images(definition)[source]
-    most = images - 1
-    if definition["path"] or split["validation"] <= most:
-        return None
-    expected = f"at most {most} of the {images} {source} images"
-    return received((*place, "validation"), split["validation"], expected)
+    if not definition["path"] and split["validation"] >= images:
+        expected = f"at most {images - 1} of the {images} {source} images"
+        yield received((*place, "validation"), split["validation"], expected)
 
 
-def _split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
+def _split_problem(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
+    """Yields at most one problem: what a split as a whole is, before what its parts are."""
     split = definition["split"]
     parts = [split[part] for part in _PARTS if part in split]
+    total, members = sum(parts), class_members(definition)
     if not (all(part < 1 for part in parts) or all(isinstance(part, int) for part in parts)):
-        listed = ", ".join(str(part) for part in parts)
-        return Problem(
-            place,
-            f"received {listed}; fractions below 1 or whole counts per class, for all three, "
-            "are expected.",
-        )
+        text = f"received {', '.join(map(str, parts))}; fractions below 1 or whole counts per "
+        yield Problem(place, f"{text}class, for all three, are expected.")
+        return
     if parts and parts[0] < 1:
-        if sum(parts) > 1 + 1e-9:
-            return Problem(
-                place, f"received fractions that sum to {sum(parts):g}; at most 1 is expected."
-            )
+        if total > 1 + 1e-9:
+            text = f"received fractions that sum to {total:g}; at most 1 is expected."
+            yield Problem(place, text)
+            return
     else:
-        limits = {"per_class": definition.get("per_class"), "the archive's": _archive(definition)}
-        for what, limit in limits.items():
-            if limit is not None and sum(parts) > limit:
-                text = f"received {sum(parts)} examples per class; at most {limit} ({what}) are"
-                return Problem(place, f"{text} expected.")
-    return _known_size_problem(place, definition)
-
-
-def _known_size_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
-    members = class_members(definition)
-    if members is None:
-        return None
-    split = definition["split"]
-    if split["train"] >= 1 and sum(split[part] for part in _PARTS) > min(members):
-        total = sum(split[part] for part in _PARTS)
-        return Problem(
-            place,
-            f"received {total} examples per class; at most {min(members)} are expected, the "
-            "members of the smallest class.",
-        )
-    counts = [split_counts(split, count) for count in members]
-    for index, part in enumerate(_PARTS):
-        if sum(count[index] for count in counts) == 0:
-            return Problem(
-                (*place, part),
-                f"received {split[part]}; a part of at least one example is expected.",
-            )
-    return None
+        limits = {
+            " (per_class) are expected.": definition.get("per_class"),
+            " (the archive's) are expected.": _archive(definition),
+            " are expected, the members of the smallest class.": members and min(members),
+        }
+        for expected, limit in limits.items():
+            if limit is not None and total > limit:
+                text = f"received {total} examples per class; at most {limit}{expected}"
+                yield Problem(place, text)
+                return
+    counts = [split_counts(split, count) for count in members or ()]
+    for part, of_classes in zip(_PARTS, zip(*counts, strict=True), strict=False):
+        if not any(of_classes):
+            text = f"received {split[part]}; a part of at least one example is expected."
+            yield Problem((*place, part), text)
+            return

@@ -1,198 +1,181 @@
 """The columns of what follows from the runs, by table: verdicts, targets, advice and claims."""
 
-from __future__ import annotations
+from batchscope.catalogue.entries import Column, Integer, Text, interval
 
-from batchscope.catalogue.entries import Column
+_DECIDING = Integer(
+    "The other batch size that decides the verdict: that with the largest p of being better "
+    "by less than the margin. Those with a failed run are not compared."
+)
+_TARGET = {
+    "target": Text("Loss or accuracy to reach, as the command line takes it."),
+    "target_column": Text("Column of trajectories.csv that it is of."),
+    "target_value": Column("The number to reach."),
+}
 
 MARGINS: dict[str, Column] = {
-    "outcome": Column("The outcome: a column of runs.csv.", kind="str"),
+    "outcome": Text("The outcome: a column of runs.csv."),
     "margin": Column(
-        "Largest loss of it that counts as negligible, as the configuration states it.",
+        "Largest loss of it that counts as negligible, as the configuration states it."
     ),
-    "batch_size": Column("Examples per update.", kind="int"),
-    "seeds": Column("Seeds with a finished run at every batch size that is compared.", kind="int"),
+    "batch_size": Integer("Examples per update."),
+    "seeds": Integer("Seeds with a finished run at every batch size that is compared."),
     "mean": Column("Mean of the outcome over the finished runs."),
-    "deciding_batch_size": Column(
-        "The other batch size that decides the verdict: that with the largest p of being better "
-        "by less than the margin. Those with a failed run are not compared.",
-        kind="int",
-    ),
+    "deciding_batch_size": _DECIDING,
     "difference": Column(
-        "Mean over the seeds of the outcome here less that at the deciding batch size.",
+        "Mean over the seeds of the outcome here less that at the deciding batch size."
     ),
-    "difference_low": Column(
+    **interval(
+        "difference",
         "Lower end of its 90 % t-interval, each end of which is a one-sided 95 % bound.",
     ),
-    "difference_high": Column("Upper end."),
     "p_within": Column(
         "Largest p over the other batch sizes of the one-sided test that the other is better by "
-        "less than the margin.",
+        "less than the margin."
     ),
     "p_beyond": Column(
         "Smallest p over the other batch sizes of the one-sided test that the other is better by "
         "more than the margin, times their number; adjusted by Holm's method over the batch "
-        "sizes of the series.",
+        "sizes of the series."
     ),
-    "verdict": Column(
+    "verdict": Text(
         "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs) or failed (a run that did not finish).",
-        kind="str",
+        "(fewer than 6 pairs) or failed (a run that did not finish)."
     ),
-    "smallest_batch_size": Column(
+    "smallest_batch_size": Integer(
         "Smallest batch size within the margin: the same in all rows of a series; empty without "
-        "any.",
-        kind="int",
+        "any."
     ),
-    "largest_batch_size": Column(
+    "largest_batch_size": Integer(
         "Largest batch size up to which, from the smallest within the margin on, every one is "
-        "within it; one that is not resolved, or failed, ends it.",
-        kind="int",
+        "within it; one that is not resolved, or failed, ends it."
     ),
 }
 
 BUDGETS: dict[str, Column] = {
-    "budget": Column(
+    "budget": Text(
         "What is held equal: epochs, updates, seconds, target (a loss or an accuracy to reach), "
-        "or convergence (each training at its lowest validation loss).",
-        kind="str",
+        "or convergence (each training at its lowest validation loss)."
     ),
     "budget_value": Column(
         "How much of it; of a target the loss or accuracy; empty of convergence, and where the "
-        "rows of somebody's own file are the target.",
+        "rows of somebody's own file are the target."
     ),
-    "budget_column": Column("What the target is of; else empty.", kind="str"),
-    "stated": Column(
+    "budget_column": Text("What the target is of; else empty."),
+    "stated": Integer(
         "1 where the configuration states the budget; 0 where it is the largest that every "
         "finished run of the experiment reached, or of a target the lowest validation loss that "
-        "every batch size of the series reached with all its seeds.",
-        kind="int",
+        "every batch size of the series reached with all its seeds."
     ),
-    "outcome": Column(
+    "outcome": Text(
         "test_accuracy and test_loss, or those on validation data where the runs have no test "
-        "data at the budget; of a target updates, examples and seconds to it.",
-        kind="str",
+        "data at the budget; of a target updates, examples and seconds to it."
     ),
     "margin": Column(
         "Largest loss of the outcome that counts as negligible: as the configuration states it, "
-        "else 0.01 of an accuracy, 0.05 nats of a loss; of a target always 0.1, a tenth.",
+        "else 0.01 of an accuracy, 0.05 nats of a loss; of a target always 0.1, a tenth."
     ),
-    "batch_size": Column("Examples per update.", kind="int"),
+    "batch_size": Integer("Examples per update."),
     "learning_rate": Column(
         "The rate of the runs; of several the one with the lowest mean validation loss at the "
         "budget, or the least mean of what is taken to the target (updates, examples, seconds: "
-        "each by itself); empty where every one failed.",
+        "each by itself); empty where every one failed."
     ),
-    "on_edge": Column(
-        "1 where it is the first or the last of several rates, beyond which a better one may lie.",
-        kind="int",
+    "on_edge": Integer(
+        "1 where it is the first or the last of several rates, beyond which a better one may lie."
     ),
-    "still_falling": Column(
+    "still_falling": Integer(
         "1 at convergence where the validation loss still fell when most trainings of the batch "
-        "size ended: the outcome is that of their length, and longer ones may be better.",
-        kind="int",
+        "size ended: the outcome is that of their length, and longer ones may be better."
     ),
-    "seeds": Column("Seeds of the batch size with a run, whatever became of it.", kind="int"),
-    "reached": Column(
-        "Those that finished and reached the budget, at the rate that they are read at.",
-        kind="int",
+    "seeds": Integer("Seeds of the batch size with a run, whatever became of it."),
+    "reached": Integer(
+        "Those that finished and reached the budget, at the rate that they are read at."
     ),
-    "reached_low": Column("Lower end of the 95 % interval of their share (Clopper and Pearson)."),
-    "reached_high": Column("Upper end."),
+    **interval("reached", "Lower end of the 95 % interval of their share (Clopper and Pearson)."),
     "mean": Column(
-        "Mean of the outcome over the seeds; geometric of a target; empty where a run failed.",
+        "Mean of the outcome over the seeds; geometric of a target; empty where a run failed."
     ),
     "median": Column("Median of what was taken to a target; infinite where most never reached it."),
     "restricted_mean": Column(
-        "Arithmetic mean of it, each cut at the most that any training used.",
+        "Arithmetic mean of it, each cut at the most that any training used."
     ),
-    "deciding_batch_size": Column(
-        "The other batch size that decides the verdict: that with the largest p of being better "
-        "by less than the margin. Those with a failed run are not compared.",
-        kind="int",
-    ),
+    "deciding_batch_size": _DECIDING,
     "difference": Column(
         "Mean over the seeds of the outcome here less that at the batch size with the best mean "
-        "of the row; of a target relative to it. 0 at the best itself.",
+        "of the row; of a target relative to it. 0 at the best itself."
     ),
-    "difference_low": Column(
+    **interval(
+        "difference",
         "Lower end of its 90 % t-interval, which is wider where seeds are read at different "
         "learning rates; empty at the best itself.",
     ),
-    "difference_high": Column("Upper end."),
     "p_within": Column(
         "Largest p over the other batch sizes of the one-sided paired t-test that the other is "
-        "better by less than the margin.",
+        "better by less than the margin."
     ),
     "p_beyond": Column(
         "Smallest p over the other batch sizes of the one-sided paired t-test that the other is "
         "better by more than the margin, times their number; adjusted by Holm's method over the "
-        "batch sizes of the row, and no less than the least p of the row.",
+        "batch sizes of the row, and no less than the least p of the row."
     ),
-    "verdict": Column(
+    "verdict": Text(
         "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs) or failed (a run that did not finish, or never got there).",
-        kind="str",
+        "(fewer than 6 pairs) or failed (a run that did not finish, or never got there)."
     ),
-    "trend": Column(
+    "trend": Text(
         "Of the row: larger where larger batch sizes are better (p_larger below 0.05), smaller, "
-        "or none.",
-        kind="str",
+        "or none."
     ),
-    "no_trend": Column(
+    "no_trend": Text(
         "Why there is none: not_resolved; mixed (p_any below 0.05: they differ, but not in one "
         "direction; or the slope per doubling is against the order, which Page's test sees); "
         "few_seeds; or edge, where the rate of the batch size at the losing end lies on the edge "
-        "of those tried. Empty where there is one.",
-        kind="str",
+        "of those tried. Empty where there is one."
     ),
     "p_larger": Column(
         "p of Page's trend test that larger is better, with seeds as blocks; where rates are "
         "chosen, by shuffling batch sizes within each seed and choosing them again; adjusted by "
-        "Holm's method with all p of rows of the table.",
+        "Holm's method with all p of rows of the table."
     ),
     "p_smaller": Column("The same, that smaller is better."),
     "p_any": Column(
-        "p of Friedman's test that batch sizes differ at all, seeds as blocks; adjusted so.",
+        "p of Friedman's test that batch sizes differ at all, seeds as blocks; adjusted so."
     ),
 }
 
 CRITICAL: dict[str, Column] = {
-    "target": Column("Loss or accuracy to reach, as the command line takes it.", kind="str"),
-    "target_column": Column("Column of trajectories.csv that it is of.", kind="str"),
-    "target_value": Column("The number to reach."),
-    "points": Column(
+    **_TARGET,
+    "points": Integer(
         "Batch sizes that were fitted: those that reached the target with every seed. None below "
-        "three.",
-        kind="int",
+        "three."
     ),
     "updates_min": Column(
         "Fewest updates to the target, S_min of S = S_min (1 + B_crit / B); empty where B_crit "
-        "is open upwards.",
+        "is open upwards."
     ),
     "examples_min": Column(
-        "Fewest examples to the target, S_min * B_crit; empty where B_crit is open downwards.",
+        "Fewest examples to the target, S_min * B_crit; empty where B_crit is open downwards."
     ),
     "critical_batch_size": Column(
         "B_crit, at which a training takes twice the fewest updates and twice the fewest "
         "examples (McCandlish et al. 2018, arXiv 1812.06162); empty where the updates fall as 1 "
-        "/ B up to the largest batch size, or do not fall at all.",
+        "/ B up to the largest batch size, or do not fall at all."
     ),
-    "critical_batch_size_low": Column(
+    **interval(
+        "critical_batch_size",
         "Lower end of its 95 % interval; empty where it is open (at most).",
+        "Upper end; empty where it is open (at least).",
     ),
-    "critical_batch_size_high": Column("Upper end; empty where it is open (at least)."),
-    "by_seed": Column(
+    "by_seed": Integer(
         "1 where the interval is that over one fit per seed, at one end or both; 0 where it is "
-        "the profile interval over batch sizes.",
-        kind="int",
+        "the profile interval over batch sizes."
     ),
     "residual": Column(
-        "Root-mean-square residual of the logarithm of the updates: about relative.",
+        "Root-mean-square residual of the logarithm of the updates: about relative."
     ),
-    "lack_of_fit": Column(
+    "lack_of_fit": Text(
         "What shows that the residuals bend: runs test, curved alternative; empty where nothing "
-        "does.",
-        kind="str",
+        "does."
     ),
     "fixed_seconds": Column(
         "Fixed cost a of a step, from the line a + b * B through the seconds per step of the "
@@ -202,59 +185,50 @@ CRITICAL: dict[str, Column] = {
     ),
     "seconds_per_image": Column("Cost per example b.", "s"),
     "half_batch": Column("Batch size a / b at which half of a step is fixed cost."),
-    "half_batch_low": Column("Lower end of its 95 % interval."),
-    "half_batch_high": Column("Upper end."),
+    **interval("half_batch"),
     "fastest_batch_size": Column(
         "Batch size that reaches the target soonest in closed form, sqrt(critical_batch_size * "
-        "half_batch).",
+        "half_batch)."
     ),
-    "fastest_batch_size_low": Column(
-        "Lower end of its 95 % interval; empty where one of both is open.",
+    **interval(
+        "fastest_batch_size", "Lower end of its 95 % interval; empty where one of both is open."
     ),
-    "fastest_batch_size_high": Column("Upper end."),
     "fastest_seconds": Column("Seconds to the target there, in closed form.", "s"),
     "fastest_from": Column("Smallest batch size within 10 % of that time, in closed form."),
     "fastest_to": Column("Largest one."),
-    "measured_fastest": Column(
+    "measured_fastest": Integer(
         "Batch size of the study with the least geometric mean of the seconds to the target; "
-        "empty without seconds.",
-        kind="int",
+        "empty without seconds."
     ),
 }
 
 TO_TARGET: dict[str, Column] = {
-    "target": Column("Loss or accuracy to reach, as the command line takes it.", kind="str"),
-    "target_column": Column("Column of trajectories.csv that it is of.", kind="str"),
-    "target_value": Column("The number to reach."),
-    "batch_size": Column("Examples per update.", kind="int"),
-    "seed": Column("Seed.", kind="int"),
+    **_TARGET,
+    "batch_size": Integer("Examples per update."),
+    "seed": Integer("Seed."),
     "learning_rate": Column(
         "Learning rate of the training. Of several that were tried, the one that the other seeds "
-        "choose by their updates to the target.",
+        "choose by their updates to the target."
     ),
     "chosen_learning_rate": Column(
         "The rate with the fewest updates over all seeds; empty where none was to choose, or "
-        "none got every seed there.",
+        "none got every seed there."
     ),
-    "on_edge": Column(
+    "on_edge": Integer(
         "1 where that is the lowest or the highest rate tried at the batch size; empty where "
-        "none was to choose.",
-        kind="int",
+        "none was to choose."
     ),
-    "diverged_learning_rates": Column(
+    "diverged_learning_rates": Text(
         "Rates at which a training of the batch size diverged or ran out of memory, which are "
-        "never chosen.",
-        kind="str",
+        "never chosen."
     ),
-    "never_learning_rates": Column(
-        "Rates at which one never reached the target, which are not chosen either.",
-        kind="str",
+    "never_learning_rates": Text(
+        "Rates at which one never reached the target, which are not chosen either."
     ),
-    "reached": Column("1 where the training reached the target, else 0.", kind="int"),
-    "at_first": Column(
+    "reached": Integer("1 where the training reached the target, else 0."),
+    "at_first": Integer(
         "1 where it was at the target by its first evaluation, so that what it took is an upper "
-        "bound; else 0.",
-        kind="int",
+        "bound; else 0."
     ),
     "updates": Column("Updates that it took; empty where it never got there."),
     "examples": Column("Examples that it took, each as often as it was used."),
@@ -265,176 +239,134 @@ TO_TARGET: dict[str, Column] = {
         "s",
     ),
     "seconds_learning_rate": Column(
-        "The rate that the seconds are of; empty where none was to choose.",
+        "The rate that the seconds are of; empty where none was to choose."
     ),
     "seconds_chosen_learning_rate": Column(
-        "The rate with the fewest seconds over all seeds; empty as that with the fewest updates "
-        "is.",
+        "The rate with the fewest seconds over all seeds; empty as that with the fewest updates is."
     ),
-    "seconds_on_edge": Column(
-        "1 where that one is the lowest or the highest rate tried.",
-        kind="int",
-    ),
+    "seconds_on_edge": Integer("1 where that one is the lowest or the highest rate tried."),
 }
 
 ADVICE: dict[str, Column] = {
-    "seeds": Column("Seeds of the trainings.", kind="int"),
-    "seeds_planned": Column(
-        "Seeds that the configuration planned; empty where it does not say.",
-        kind="int",
-    ),
-    "target": Column(
-        "Loss or accuracy that is to be reached, in words; empty where there is none.",
-        kind="str",
-    ),
-    "outcome": Column(
+    "seeds": Integer("Seeds of the trainings."),
+    "seeds_planned": Integer("Seeds that the configuration planned; empty where it does not say."),
+    "target": Text("Loss or accuracy that is to be reached, in words; empty where there is none."),
+    "outcome": Text(
         "Outcome that is to be kept; empty where none was measured; several, each with a margin, "
-        "are separated by blanks.",
-        kind="str",
+        "are separated by blanks."
     ),
-    "margin": Column("Largest loss of it that counts as negligible; as many.", kind="str"),
+    "margin": Text("Largest loss of it that counts as negligible; as many."),
     "slower": Column(
-        "Share of the fastest batch size's seconds to the target by which one may take longer.",
+        "Share of the fastest batch size's seconds to the target by which one may take longer."
     ),
-    "smallest": Column(
-        "Smallest batch size of the recommended range; empty where there is none.",
-        kind="int",
-    ),
-    "largest": Column("Largest one.", kind="int"),
-    "reason": Column(
+    "smallest": Integer("Smallest batch size of the recommended range; empty where there is none."),
+    "largest": Integer("Largest one."),
+    "reason": Text(
         "Why there is no range: no_target, no_seconds, no_outcome, too_few_seeds, rate_on_edge, "
         "none_holds (every batch size is shown to miss a limit) or none_shown (some are not "
-        "resolved); several are separated by blanks.",
-        kind="str",
+        "resolved); several are separated by blanks."
     ),
-    "binds_first": Column(
+    "binds_first": Text(
         "Limit that ends the range above: memory, seconds or outcome; empty where it reaches to "
-        "the largest batch size tried.",
-        kind="str",
+        "the largest batch size tried."
     ),
-    "binds_next": Column("Limit that ends above next.", kind="str"),
-    "max_batch_size": Column(
-        "Largest batch that fits into memory; empty where it was not measured.",
-        kind="int",
+    "binds_next": Text("Limit that ends above next."),
+    "max_batch_size": Integer(
+        "Largest batch that fits into memory; empty where it was not measured."
     ),
     "knee": Column("Batch size that reaches 90 % of the throughput's plateau."),
     "critical_batch_size": Column("Critical batch size at the target."),
-    "critical_batch_size_low": Column("Lower end of its 95 % interval; empty where it is open."),
-    "critical_batch_size_high": Column("Upper end."),
+    **interval("critical_batch_size", "Lower end of its 95 % interval; empty where it is open."),
     "fastest_batch_size": Column("Fastest batch size in closed form."),
-    "fastest_batch_size_low": Column("Lower end of its 95 % interval."),
-    "fastest_batch_size_high": Column("Upper end."),
-    "seeds_needed_low": Column(
+    **interval("fastest_batch_size"),
+    "seeds_needed_low": Integer(
         "Further seeds that would settle the first open question with power .8, or that a "
-        "verdict needs at all. First is what ends the range, and else the cheapest.",
-        kind="int",
+        "verdict needs at all. First is what ends the range, and else the cheapest."
     ),
-    "seeds_needed_high": Column(
-        "The same with the upper 80 % bound of the standard deviation.",
-        kind="int",
-    ),
+    "seeds_needed_high": Integer("The same with the upper 80 % bound of the standard deviation."),
     "minutes_needed_low": Column(
         "Minutes of one core that these seeds take, as trainings, measures and timings of these "
         "runs took; empty where that is unknown.",
         "min",
     ),
     "minutes_needed_high": Column("Upper end.", "min"),
-    "scope": Column("What it holds for, in words.", kind="str"),
-    "advice": Column("The advice, in words.", kind="str"),
-    "limits": Column("What ends the range, and what the other limits allow, in words.", kind="str"),
-    "not_known": Column("What is not resolved, and what it costs to know, in words.", kind="str"),
-    "other_budgets": Column(
-        "What looks better where other things are held equal, in words.",
-        kind="str",
+    "scope": Text("What it holds for, in words."),
+    "advice": Text("The advice, in words."),
+    "limits": Text("What ends the range, and what the other limits allow, in words."),
+    "not_known": Text("What is not resolved, and what it costs to know, in words."),
+    "other_budgets": Text("What looks better where other things are held equal, in words."),
+    "beside_the_plan": Text(
+        "What it means that there are other seeds than were planned, in words."
     ),
-    "beside_the_plan": Column(
-        "What it means that there are other seeds than were planned, in words.",
-        kind="str",
-    ),
-    "overturned_by": Column("What would overturn it, in words.", kind="str"),
+    "overturned_by": Text("What would overturn it, in words."),
 }
 
 ADVICE_SIZES: dict[str, Column] = {
-    "limit": Column("memory, seconds (to the target) or outcome.", kind="str"),
-    "outcome": Column("Which outcome, of that limit; empty where none was measured.", kind="str"),
+    "limit": Text("memory, seconds (to the target) or outcome."),
+    "outcome": Text("Which outcome, of that limit; empty where none was measured."),
     "margin": Column("Largest loss of it that counts as negligible."),
-    "batch_size": Column("Examples per update.", kind="int"),
-    "verdict": Column(
+    "batch_size": Integer("Examples per update."),
+    "verdict": Text(
         "within (one-sided paired t-tests at 5 %: every other size is better by less than the "
         "limit's margin), beyond (some other one is better by more), not_resolved, few_seeds, "
-        "failed, or not_measured. Of memory: within or beyond what fits.",
-        kind="str",
+        "failed, or not_measured. Of memory: within or beyond what fits."
     ),
-    "against": Column("The other batch size that decides the verdict.", kind="int"),
+    "against": Integer("The other batch size that decides the verdict."),
     "difference": Column("Mean paired difference to it; of seconds, relative."),
-    "difference_low": Column(
+    **interval(
+        "difference",
         "Lower end of its 90 % t-interval, which is wider where seeds are read at different "
         "learning rates.",
     ),
-    "difference_high": Column("Upper end."),
-    "question": Column(
+    "question": Text(
         "The open question, in words; empty where it is settled, or is asked of the other size "
-        "already.",
-        kind="str",
+        "already."
     ),
-    "equal": Column(
+    "equal": Integer(
         "1 where the seeds would show equal sizes to be equal; 0 where a difference as large as "
-        "it is measured would be distinguished from the margin.",
-        kind="int",
+        "it is measured would be distinguished from the margin."
     ),
-    "seeds_needed_low": Column(
-        "Further seeds that would settle it with power .8, at the level of its test.",
-        kind="int",
+    "seeds_needed_low": Integer(
+        "Further seeds that would settle it with power .8, at the level of its test."
     ),
-    "seeds_needed_high": Column(
-        "The same with the upper 80 % bound of the standard deviation.",
-        kind="int",
-    ),
+    "seeds_needed_high": Integer("The same with the upper 80 % bound of the standard deviation."),
     "minutes_needed_low": Column("Minutes of one core that these seeds take.", "min"),
     "minutes_needed_high": Column("Upper end.", "min"),
 }
 
 CLAIMS: dict[str, Column] = {
-    "id": Column("Its name in the configuration.", kind="str"),
-    "document": Column("The document.", kind="str"),
-    "place": Column("Where it stands there.", kind="str"),
-    "sentence": Column("What it says, in our words.", kind="str"),
-    "type": Column(
-        "trend, equivalence, value, comparison, interaction, argmax, order or exception.",
-        kind="str",
+    "id": Text("Its name in the configuration."),
+    "document": Text("The document."),
+    "place": Text("Where it stands there."),
+    "sentence": Text("What it says, in our words."),
+    "type": Text("trend, equivalence, value, comparison, interaction, argmax, order or exception."),
+    "experiment": Text("The experiment that tests it."),
+    "table": Text("The table of the experiment that is read."),
+    "column": Text("The column that is stated about."),
+    "stated": Text("What is tested, in words."),
+    "cells": Text("The cells that it is tested in, in words; empty for all."),
+    "part": Text(
+        "The series or cell that decides, where a claim has several parts; all must hold."
     ),
-    "experiment": Column("The experiment that tests it.", kind="str"),
-    "table": Column("The table of the experiment that is read.", kind="str"),
-    "column": Column("The column that is stated about.", kind="str"),
-    "stated": Column("What is tested, in words.", kind="str"),
-    "cells": Column("The cells that it is tested in, in words; empty for all.", kind="str"),
-    "part": Column(
-        "The series or cell that decides, where a claim has several parts; all must hold.",
-        kind="str",
-    ),
-    "parts": Column("How many parts it has.", kind="int"),
+    "parts": Integer("How many parts it has."),
     "effect": Column(
-        "What was found of the deciding part: a slope, a difference, a ratio or a mean.",
+        "What was found of the deciding part: a slope, a difference, a ratio or a mean."
     ),
-    "effect_low": Column("Lower end of its 90 % t-interval: a one-sided 95 % bound."),
-    "effect_high": Column("Upper end."),
-    "effect_is": Column("What the effect is.", kind="str"),
-    "unit": Column("Its unit; empty for a ratio.", kind="str"),
-    "n": Column(
-        "Paired seeds, or timing jobs, with a value in every cell; the fewest of all parts.",
-        kind="int",
+    **interval("effect", "Lower end of its 90 % t-interval: a one-sided 95 % bound."),
+    "effect_is": Text("What the effect is."),
+    "unit": Text("Its unit; empty for a ratio."),
+    "n": Integer(
+        "Paired seeds, or timing jobs, with a value in every cell; the fewest of all parts."
     ),
-    "survivors": Column(
-        "Of how many these are those that finished, in words; empty for all.", kind="str"
-    ),
+    "survivors": Text("Of how many these are those that finished, in words; empty for all."),
     "p": Column("One-sided p of what is stated: the largest of its parts."),
     "p_holm": Column(
-        "The same, adjusted by Holm's method over what the document states in this study.",
+        "The same, adjusted by Holm's method over what the document states in this study."
     ),
     "p_against_holm": Column(
-        "Likewise of the contrary: the smallest of the parts times their number.",
+        "Likewise of the contrary: the smallest of the parts times their number."
     ),
-    "verdict": Column("held, not held, not resolved or cannot be tested here.", kind="str"),
-    "missing": Column("What would decide what is open.", kind="str"),
-    "figure": Column("The figure of the experiment that shows it; may be empty.", kind="str"),
+    "verdict": Text("held, not held, not resolved or cannot be tested here."),
+    "missing": Text("What would decide what is open."),
+    "figure": Text("The figure of the experiment that shows it; may be empty."),
 }

@@ -6,6 +6,7 @@ the module of the same name in batchscope.measures, timing or figures does the w
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import pkgutil
@@ -14,13 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from batchscope.catalogue.parameters import Parameter, format_value
+from batchscope.catalogue.parameters import Parameter, by_name, format_value
 
 Settings = dict[str, Any]
 # Yields a setting, and in words what is wrong with it beside the others.
 Problems = Callable[[Settings], Iterator[tuple[str, str]]]
-
-
 # What a figure over epochs can be drawn over: column -> words for a title, and for a caption.
 OVER = {
     "updates": ("updates", "the updates made"),
@@ -31,11 +30,6 @@ OVER = {
         "machine to itself, validation apart; means stand at the mean time of their seeds)",
     ),
 }
-
-
-def no_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yields nothing: of settings that go with each other whatever their values."""
-    yield from ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +57,17 @@ class Column:
     source: str = ""
     at_epochs: bool = True
     words: dict[str, str] = field(default_factory=dict)
+
+
+Text = functools.partial(Column, kind="str")
+Integer = functools.partial(Column, kind="int")
+
+
+def interval(
+    name: str, low: str = "Lower end of its 95 % interval.", high: str = "Upper end."
+) -> dict[str, Column]:
+    """Returns the columns of both ends of a column's interval, given what they hold."""
+    return {f"{name}_low": Column(low), f"{name}_high": Column(high)}
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ class Figure:
         name: Name of its files, and of its module in batchscope.figures.
         category: What it is listed under.
         caption: What it shows and how to read it.
-        measures: Measures or timings that the experiment must have asked for; `a|b` is either.
+        measures: Measures or timings that the experiment must have asked for, `a|b` is either;
+            of an entry's figure the entry where empty.
         varied: Factors of which it must have several values.
         at_epochs: Whether it must read several numbers of epochs from each training.
         margins: Whether the experiment must state a margin.
@@ -175,7 +181,7 @@ class Entry:
     doc: str
     settings: tuple[Parameter, ...] = ()
     columns: dict[str, Column] = field(default_factory=dict)
-    problems: Problems = no_problems
+    problems: Problems = lambda settings: iter(())
     figures: tuple[Figure, ...] = ()
     tables: dict[str, Table] = field(default_factory=dict)
     at_epochs: bool = False
@@ -184,27 +190,30 @@ class Entry:
     minutes: int = 60
     order: int = 100
 
+    def __post_init__(self) -> None:
+        """Lets figures that state nothing else be of the entry itself."""
+        own = (
+            each if each.measures else replace(each, measures=(self.name,)) for each in self.figures
+        )
+        object.__setattr__(self, "figures", tuple(own))
+
     @property
     def parameters(self) -> dict[str, Parameter]:
         """Its settings by name."""
-        return {setting.name: setting for setting in self.settings}
+        return by_name(*self.settings)
 
     def columns_for(self, settings: Settings) -> tuple[str, ...]:
         """Returns the columns of runs.csv that it fills."""
         found = []
         for name in self.columns:
             keys = re.findall(r"\{(\w+)\}", name)
-            texts = [
-                [_text(self.parameters[key], value) for value in settings[key]] for key in keys
-            ]
-            for values in itertools.product(*texts):
-                found.append(name.format(**dict(zip(keys, values, strict=True))))
+            for values in itertools.product(*(settings[key] for key in keys)):
+                texts = {
+                    key: format_value(self.parameters[key], (value,))
+                    for key, value in zip(keys, values, strict=True)
+                }
+                found.append(name.format(**texts))
         return tuple(found)
-
-
-def _text(setting: Parameter, value: Any) -> str:
-    """Returns one value of a list as column names have it."""
-    return format_value(setting, (value,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,10 +237,7 @@ class Measure(Entry):
 
 
 REPEATS = Parameter(
-    "repeats",
-    "rep",
-    "int",
-    1,
+    *("repeats", "rep", "int", 1),
     "Timing jobs of each configuration, each a process of its own, in turns with those of the "
     "others: a time gets intervals and verdicts over them. Of a training's configuration there "
     "are as many as seeds, and none is stated. In a path, which of them it is.",
@@ -266,6 +272,7 @@ class Timing(Entry):
 
     def __post_init__(self) -> None:
         """Adds the setting that all timings have."""
+        super().__post_init__()
         object.__setattr__(self, "settings", (*self.settings, REPEATS))
 
 

@@ -27,8 +27,7 @@ def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> It
         timed = {"time_epoch", *OF_SWEEPS} & {*measures} or "beside" in body
         known = FIGURES.get(name) if isinstance(name, str) else None
         if known and known.along == "seconds" and not timed:
-            text = f"received '{name}' without its requirements; time_epoch in measure is expected."
-            yield Problem(at, text)
+            yield _without(at, name, "time_epoch in measure")
     for name in coercion.as_map(body.get("published")):
         at = (*place, "published", name)
         yield from _problems_of(at, name, measures)
@@ -47,17 +46,10 @@ def named(place: Place, body: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
 def lacking(
     place: Place, body: dict[str, Any], figures: tuple[str, ...], key: str
 ) -> Iterator[Problem]:
-    """Yields the problems of an experiment that names figures without the key that they need.
-
-    Args:
-        body: The experiment, without the key.
-    """
+    """Yields the problems of an experiment that names figures without the key that they need."""
     for at, name in named(place, body):
         if name in figures:
-            text = (
-                f"received '{name}' without its requirements; {key} in the experiment is expected."
-            )
-            yield Problem(at, text)
+            yield _without(at, name, f"{key} in the experiment")
 
 
 def of_own_runs(name: str, columns: Collection[str]) -> str:
@@ -88,20 +80,14 @@ def _problems_of(place: Place, name: Any, measures: dict[str, Any]) -> Iterator[
         return
     needed = [one for one in FIGURES[name].measures if not {*one.split("|")} & {*measures}]
     if needed:
-        homes = wording.listed(_homes(needed))
-        text = f"received '{name}' without its requirements; {homes} is expected."
-        yield Problem(place, text)
+        yield _without(place, name, wording.listed(map(_home, needed)))
 
 
-def _homes(needed: list[str]) -> list[str]:
+def _home(measures: str) -> str:
     """Returns `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
-    return [
-        wording.listed(
-            (
-                f"{name} in {'timing' if name in OF_SWEEPS else 'measure'}"
-                for name in one.split("|")
-            ),
-            "or",
-        )
-        for one in needed
-    ]
+    homes = ((name, "timing" if name in OF_SWEEPS else "measure") for name in measures.split("|"))
+    return wording.listed((f"{name} in {home}" for name, home in homes), "or")
+
+
+def _without(place: Place, name: str, expected: str) -> Problem:
+    return Problem(place, f"received '{name}' without its requirements; {expected} is expected.")

@@ -12,7 +12,6 @@ class Framework:
     """A framework beside TensorFlow.
 
     Attributes:
-        name: Its name in the configuration and in paths.
         title: Its name for people.
         python: The only Python that its pins have wheels for, as `3.11`; empty for any that
             this project takes.

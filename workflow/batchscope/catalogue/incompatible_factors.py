@@ -46,6 +46,11 @@ MODEL_KINDS = {
     "tiny_transformer": (dataset_definitions.TOKENS,),
 }
 
+# All that a batch which is divided among replicas, and a loop with Python in it, can do.
+_SIMPLE = {
+    name: run_factors.FACTORS[name].birth
+    for name in ("method", "augmentation", "micro_batch_size", "precision")
+}
 Factors = dict[str, Any]
 Found = Iterator[tuple[str, str]]
 
@@ -58,22 +63,20 @@ def of_examples(factors: Factors, kind: str | None, side: int | None) -> Found:
         kind: What the examples are; None where only the files know.
         side: Height and width of images in pixels; None where only the files know.
     """
-    yield from _kind(factors, kind)
-    model, least = factors["model"], LEAST_SIDES.get(factors["model"], 1)
+    model, name = factors["model"], run_names.split_token(factors["dataset"])[0]
+    if kind is not None:
+        yield from _kind(factors, model, name, kind)
+    least = LEAST_SIDES.get(model, 1)
     if side is not None and side < least:
-        name = run_names.split_token(factors["dataset"])[0]
         text = f"received {model} for {name}, whose images have {side}x{side} pixels; "
         yield "model", f"{text}at least {least}x{least} are expected, or another model."
 
 
-def _kind(factors: Factors, kind: str | None) -> Found:
+def _kind(factors: Factors, model: str, name: str, kind: str) -> Found:
     """What a network does not take, and what is done to images alone."""
     images = dataset_definitions.IMAGES
-    model, name = factors["model"], run_names.split_token(factors["dataset"])[0]
     own = run_names.split_token(model)[1] is not None
     taken = tuple(dataset_definitions.KINDS) if own else MODEL_KINDS.get(model, (images,))
-    if kind is None:
-        return
     what = dataset_definitions.KINDS[kind]
     if kind not in taken:
         expected = wording.listed((dataset_definitions.KINDS[each] for each in taken), "or")
@@ -99,11 +102,19 @@ def of_training(factors: Factors, training_size: int | None, source: str | None)
         training_size: Training examples of the data set; None where only its files know.
     """
     yield from _step(factors, training_size)
-    yield from _warmup(factors)
+    warmup = factors["warmup_epochs"]
+    if warmup > factors["epochs"]:
+        text = f"received {warmup}; at most {factors['epochs']}, the epochs, is expected."
+        yield "warmup_epochs", text
     yield from _schedule(factors)
     yield from _constants(factors)
-    yield from _source(factors, source)
-    yield from _threads(factors)
+    if source in dataset_definitions.TIMING_ONLY_SOURCES:
+        name = run_names.split_token(factors["dataset"])[0]
+        text = f"received {name}, which is for times alone: its splits overlap; another data "
+        yield "dataset", f"{text}set is expected."
+    if not factors["threads"]:
+        text = "received 'all'; a positive whole number is expected: a training's last bits "
+        yield "threads", f"{text}depend on it."
 
 
 def of_timing(factors: Factors, training_size: int | None, timings: Iterable[str]) -> Found:
@@ -122,9 +133,12 @@ def of_timing(factors: Factors, training_size: int | None, timings: Iterable[str
 
 def _step(factors: Factors, training_size: int | None) -> Found:
     """What a step depends on, in a training or in a timing."""
-    yield from _batch_size(factors, training_size)
+    if training_size is not None:
+        examples = training_size * run_factors.training_copies(factors)
+        if factors["batch_size"] > examples:
+            yield "batch_size", _too_large(factors, factors["batch_size"], examples)
     yield from _momentum(factors)
-    yield from _replicas(factors)
+    yield from _at_most_the_batch_size(factors, "replicas")
     yield from _method(factors)
 
 
@@ -140,14 +154,6 @@ def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
     """
     if batch_size > examples:
         raise UserError(f"batch_size: {_too_large(factors, batch_size, examples)}")
-
-
-def _batch_size(factors: Factors, training_size: int | None) -> Found:
-    if training_size is None:
-        return
-    examples = training_size * run_factors.training_copies(factors)
-    if factors["batch_size"] > examples:
-        yield "batch_size", _too_large(factors, factors["batch_size"], examples)
 
 
 def _too_large(factors: Factors, batch_size: int, examples: int) -> str:
@@ -168,10 +174,10 @@ def _momentum(factors: Factors) -> Found:
         yield "nesterov", text
 
 
-def _replicas(factors: Factors) -> Found:
-    if factors["replicas"] > factors["batch_size"]:
-        text = f"received {factors['replicas']}; at most the batch size, "
-        yield "replicas", f"{text}{factors['batch_size']}, is expected."
+def _at_most_the_batch_size(factors: Factors, name: str) -> Found:
+    if factors[name] > factors["batch_size"]:
+        text = f"received {factors[name]}; at most the batch size, "
+        yield name, f"{text}{factors['batch_size']}, is expected."
 
 
 def _method(factors: Factors) -> Found:
@@ -184,18 +190,11 @@ def _method(factors: Factors) -> Found:
                 text = f"received {show(factors[name])} with method {factors['method']}; "
                 yield name, f"{text}it is expected of {method} alone."
     if factors["replicas"] > 1:
-        for name, simple in (
-            ("method", "plain"),
-            ("augmentation", "none"),
-            ("micro_batch_size", 0),
-            ("precision", "float32"),
-        ):
+        for name, simple in _SIMPLE.items():
             if factors[name] not in (simple, "crop"):
                 text = f"received {factors[name]} with {factors['replicas']} replicas; "
                 yield name, f"{text}{simple} is expected, or 1 replica."
-    if factors["micro_batch_size"] > factors["batch_size"]:
-        text = f"received {factors['micro_batch_size']}; at most the batch size, "
-        yield "micro_batch_size", f"{text}{factors['batch_size']}, is expected."
+    yield from _at_most_the_batch_size(factors, "micro_batch_size")
     if factors["micro_batch_size"] and factors["method"] != "plain":
         text = f"received {factors['micro_batch_size']} with method {factors['method']}; 0 is "
         yield "micro_batch_size", f"{text}expected, or method plain."
@@ -206,13 +205,6 @@ def _method(factors: Factors) -> Found:
     if factors["method"] == "conservative" and factors.get("warmup_epochs"):
         text = f"received {factors['warmup_epochs']} with method conservative, whose inner "
         yield "warmup_epochs", f"{text}steps would count as updates; 0 is expected."
-
-
-def _warmup(factors: Factors) -> Found:
-    warmup = factors["warmup_epochs"]
-    if warmup > factors["epochs"]:
-        text = f"received {warmup}; at most {factors['epochs']}, the epochs, is expected."
-        yield "warmup_epochs", text
 
 
 def _schedule(factors: Factors) -> Found:
@@ -260,19 +252,6 @@ def _constants(factors: Factors) -> Found:
         yield "weight_decay_scaling", text
 
 
-def _source(factors: Factors, source: str | None) -> Found:
-    if source in dataset_definitions.TIMING_ONLY_SOURCES:
-        name = run_names.split_token(factors["dataset"])[0]
-        text = f"received {name}, which is for times alone: its splits overlap; another data "
-        yield "dataset", f"{text}set is expected."
-
-
-def _threads(factors: Factors) -> Found:
-    if not factors["threads"]:
-        text = "received 'all'; a positive whole number is expected: a training's last bits "
-        yield "threads", f"{text}depend on it."
-
-
 def _loop(factors: Factors) -> Found:
     """What the loop in the graph cannot do, with no Python between its steps, and what others."""
     if factors["loop"] == "graph":
@@ -284,13 +263,7 @@ def _loop(factors: Factors) -> Found:
             text = "received with loop graph, which cannot wait between steps; another loop is"
             yield "delay_seconds", f"{text} expected."
     else:
-        for name, simple in (
-            ("replicas", 1),
-            ("method", "plain"),
-            ("augmentation", "none"),
-            ("micro_batch_size", 0),
-            ("precision", "float32"),
-        ):
+        for name, simple in {"replicas": 1, **_SIMPLE}.items():
             if factors[name] != simple:
                 text = f"received {factors[name]} with loop {factors['loop']}; {simple} is "
                 yield name, f"{text}expected, or loop graph."
@@ -301,21 +274,18 @@ def _framework(factors: Factors, timings: tuple[str, ...]) -> Found:
     framework = factors["framework"]
     if framework == framework_names.OWN:
         return
-    plain = ("loop", "input_pipeline", "method", "augmentation")
-    births = {name: sweep_names.FACTORS[name].birth for name in plain}
+    plain = ("loop", "input_pipeline", "method", "augmentation", "delay_seconds", "replicas")
+    plain = (*plain, "momentum", "micro_batch_size", "precision")
     allowed = {
         "model": FRAMEWORK_MODELS,
         "optimizer": FRAMEWORK_OPTIMIZERS,
-        **{name: (birth,) for name, birth in births.items()},
-        **{"delay_seconds": (0,), "replicas": (1,), "momentum": (0,)},
-        "micro_batch_size": (0,),
-        "precision": ("float32",),
+        **{name: (sweep_names.FACTORS[name].birth,) for name in plain},
         "weight_decay": (0, optimizer_constants.DEFAULT),
     }
     wrong = []
     for name, values in allowed.items():
         if factors[name] not in values:
-            words = [str(parameters.shown(sweep_names.FACTORS[name], one)) for one in values]
+            words = [parameters.spelled(sweep_names.FACTORS[name], one) for one in values]
             wrong.append((f"{name} {factors[name]}", f"{name} {wording.listed(words, 'or')}"))
     others = [name for name in timings if name not in FRAMEWORK_TIMINGS]
     if others:

@@ -34,11 +34,7 @@ def kept_epochs(epochs: int) -> tuple[int, ...]:
 
 
 def middle(epochs_run: int) -> int | None:
-    """Returns the epoch nearest half of a training that is no end; the earlier of two.
-
-    Returns:
-        The epoch, or None where none lies between start and end.
-    """
+    """Returns the epoch nearest half of a training, the earlier of two; None between no ends."""
     between = (epoch for epoch in stored_epochs(epochs_run) if epoch < epochs_run)
     return min(between, key=lambda epoch: (abs(2 * epoch - epochs_run), epoch), default=None)
 
@@ -63,8 +59,7 @@ def read_by(measure: str, epoch: int, horizon: int) -> int | str | None:
     """Returns the epoch before the last whose weights a measure of a run reads; None for none.
 
     Args:
-        measure: The measure.
-        epoch: Its setting `epoch`; 0 where it has none.
+        epoch: The measure's setting `epoch`; 0 where it has none.
         horizon: Epochs of the training; its last weights are kept anyway.
     """
     entry = MEASURES.get(measure)

@@ -24,12 +24,7 @@ def settings_name(measure: str, settings: dict[str, Any]) -> str:
 
 
 def job_settings(timing: str, settings: dict[str, Any], repeat: int) -> str:
-    """Returns the name of the settings of one of a timing's jobs of a configuration.
-
-    Args:
-        settings: Every setting, as the study states them.
-        repeat: Which of the jobs, from 1 on.
-    """
+    """Returns the name of the settings of one of a timing's jobs, which are counted from 1 on."""
     return settings_name(timing, {**settings, REPEATS.name: repeat})
 
 

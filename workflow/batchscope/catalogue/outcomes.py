@@ -18,14 +18,7 @@ LEAST_SEEDS = 6  # paired seeds below which no verdict is given
 
 @dataclass(frozen=True)
 class Outcome:
-    """A column of runs.csv and what it is stated to do.
-
-    Attributes:
-        label: What people call it.
-        unit: Unit, or an empty string.
-        direction: What it does with growing batch size, stated beforehand.
-        source: Who states it.
-    """
+    """A column of runs.csv, and what somebody states of it beforehand: its direction."""
 
     column: str
     label: str

@@ -28,12 +28,10 @@ class Parameter:
     """One named value of a run or of a measure.
 
     Attributes:
-        name: Full name, as in the configuration and as a column of the tables.
-        alias: Short name, as in paths.
+        name: As in the configuration and as a column of the tables.
+        alias: As in paths.
         kind: ``int``, ``float``, ``bool`` or ``str``.
         birth: Value at which the parameter is not spelled; None if it is always spelled.
-        doc: One sentence for people.
-        unit: Unit, or an empty string.
         choices: Allowed values of a ``str``; empty for a free name.
         minimum: Smallest allowed number.
         above: Number that must be exceeded.
@@ -68,9 +66,7 @@ class Parameter:
     @property
     def expected(self) -> str:
         """What a valid value looks like, for error messages."""
-        if self.many:
-            return f"a list (each {self.expected_item})"
-        return self.expected_item
+        return f"a list (each {self.expected_item})" if self.many else self.expected_item
 
     @property
     def expected_item(self) -> str:
@@ -95,9 +91,25 @@ class Parameter:
         return f"a {noun}"
 
 
+def choice(name: str, alias: str, doc: str, *choices: str) -> Parameter:
+    """Returns a parameter with one of some texts, the first of which is its birth value."""
+    return Parameter(name, alias, "str", choices[0], doc, choices=choices)
+
+
+def by_name(*parameters: Parameter) -> dict[str, Parameter]:
+    """Returns full name -> parameter."""
+    return {parameter.name: parameter for parameter in parameters}
+
+
 def shown(parameter: Parameter, value: Any) -> Any:
     """Returns the word of the configuration that stands for a value, or the value itself."""
     return next((word for word, meant in parameter.words if meant == value), value)
+
+
+def spelled(parameter: Parameter, value: Any) -> str:
+    """Returns the text of a value as a study may write it."""
+    word = shown(parameter, value)
+    return word if word != value else format_value(parameter, value)
 
 
 def _short(limit: float) -> str:
@@ -144,8 +156,7 @@ def _format_scalar(parameter: Parameter, value: Any) -> str:
     if parameter.kind == "bool":
         return "true" if value else "false"
     if parameter.kind in ("int", "float"):
-        number = int(value) if parameter.kind == "int" else float(value)
-        return number_text(number)
+        return number_text(int(value) if parameter.kind == "int" else float(value))
     return str(value)
 
 

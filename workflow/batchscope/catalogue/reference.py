@@ -8,7 +8,7 @@ from batchscope.catalogue import columns, figures, run_factors, tables
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.parameters import Parameter, format_value, shown
+from batchscope.catalogue.parameters import Parameter, spelled
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS, TIMINGS
 from batchscope.errors import UserError
 from batchscope.problems import nearest
@@ -46,10 +46,8 @@ def _sections() -> Iterable[list[str]]:
         "What a training is made of. A dash means that the factor must be given.",
         _parameters("factor", run_factors.FACTORS.values()),
     ]
-    yield [
-        "## Factors of times alone",
-        _parameters("factor", run_factors.TIMING_ONLY_FACTORS.values()),
-    ]
+    of_times = run_factors.TIMING_ONLY_FACTORS.values()
+    yield ["## Factors of times alone", _parameters("factor", of_times)]
     yield ["## Measures", *(_entry(entry) for entry in {**MEASURES, **OF_TRAININGS}.values())]
     yield ["## Timings", *(_entry(entry) for entry in OF_SWEEPS.values())]
     yield ["## Columns of runs.csv", _columns(columns.COLUMNS)]
@@ -99,25 +97,12 @@ def _entry(entry: Entry) -> str:
 
 
 def _parameters(noun: str, parameters: Iterable[Parameter]) -> str:
-    rows = [
-        (
-            f"`{item.name}`",
-            f"`{item.alias}`",
-            _left_out(item),
-            item.doc,
-            item.expected.replace("|", "\\|"),
-        )
-        for item in parameters
-    ]
+    rows = []
+    for item in parameters:
+        left_out = "-" if item.core else f"`{spelled(item, item.birth)}`"
+        expected = item.expected.replace("|", "\\|")
+        rows.append((f"`{item.name}`", f"`{item.alias}`", left_out, item.doc, expected))
     return _table((noun, "alias", "if left out", "what it is", "expected"), rows)
-
-
-def _left_out(item: Parameter) -> str:
-    """Returns the value of a parameter that is left out, as a study may write it."""
-    word = shown(item, item.birth)
-    if word is None:
-        return "-"
-    return f"`{word}`" if word != item.birth else f"`{format_value(item, item.birth)}`"
 
 
 def _columns(found: dict[str, Column]) -> str:

@@ -52,11 +52,8 @@ def run_name(factors: dict[str, Value]) -> str:
     Raises:
         ValueError: If the name is longer than 200 characters or a value does not survive.
     """
-    return _spell(
-        factors,
-        tuple(run_factors.FACTORS),
-        {name for name, each in run_factors.FACTORS.items() if each.core},
-    )
+    core = {name for name, each in run_factors.FACTORS.items() if each.core}
+    return _spell(factors, tuple(run_factors.FACTORS), core)
 
 
 def parse_run(name: str) -> dict[str, Value]:
@@ -69,12 +66,7 @@ def parse_run(name: str) -> dict[str, Value]:
 
 
 class Configuration(NamedTuple):
-    """What the timing of a training is of.
-
-    Attributes:
-        name: Its name in paths, as `timing_name` gives it.
-        factors: What a step's time depends on, by full name.
-    """
+    """What the timing of a training is of: its name in paths, what a step's time depends on."""
 
     name: str
     factors: dict[str, Value]
@@ -91,11 +83,7 @@ def parse_timing(name: str) -> dict[str, Value]:
 
 
 def configuration(name: str) -> Configuration:
-    """Returns a timing configuration by its name.
-
-    Raises:
-        ValueError: If the name is not one that `timing_name` would have written.
-    """
+    """Returns a timing configuration by its name; raises ValueError as `parse_run` does."""
     return Configuration(name, parse_timing(name))
 
 

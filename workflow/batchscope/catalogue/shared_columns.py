@@ -1,7 +1,5 @@
 """Columns that the tables of several timings have."""
 
-from __future__ import annotations
-
 from batchscope.catalogue.entries import Column
 
 STATUS = Column(

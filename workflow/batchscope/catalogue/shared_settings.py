@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.parameters import Parameter, choice
 
-WEIGHTS = Parameter(
-    "weights", "w", "str", "final", "Which weights to measure.", choices=("final", "best")
-)
-BATCH_NORM = Parameter(
-    "batch_norm",
-    "bn",
-    "str",
-    "moving",
-    "Statistics that batch normalisation uses.",
-    choices=("moving", "batch"),
+WEIGHTS = choice("weights", "w", "Which weights to measure.", "final", "best")
+BATCH_NORM = choice(
+    *("batch_norm", "bn", "Statistics that batch normalisation uses."), *("moving", "batch")
 )
 
 
 def examples(birth: int, doc: str = "Training examples behind the loss") -> Parameter:
     """Returns the setting for how many examples a measure is of."""
     return Parameter(
-        "examples",
-        "ex",
-        "int",
-        birth,
+        *("examples", "ex", "int", birth),
         f"{doc}; 0 or `all` for all of them.",
         "examples",
         minimum=0,
@@ -38,10 +28,7 @@ def epoch(otherwise: str) -> Parameter:
         otherwise: What is measured where it is 0.
     """
     return Parameter(
-        "epoch",
-        "at",
-        "int",
-        0,
+        *("epoch", "at", "int", 0),
         f"Epoch after which to measure, given by `at_epochs`; 0 for {otherwise}.",
         minimum=0,
     )

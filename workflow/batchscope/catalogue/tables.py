@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import chain
 
 from batchscope.catalogue import columns, decision_columns
-from batchscope.catalogue.entries import Column, Table
+from batchscope.catalogue.entries import Column, Integer, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
 REPEAT = "repeat"  # the column that numbers the timing jobs of a configuration
-_WHICH = Column("Which of the timing jobs of its configuration, from 1 on.", kind="int")
+_WHICH = Integer("Which of the timing jobs of its configuration, from 1 on.")
 
 
 def by_job(name: str) -> str:

@@ -18,12 +18,7 @@ _SAME = "same"
 _DENSE_NORM = [layer for _ in range(5) for layer in (("dense", 512), ("norm",))]
 
 _NETWORKS: dict[str, list[Layer]] = {
-    "small_cnn": [
-        ("conv", 8, 3, 2, _SAME),
-        ("conv", 16, 3, 2, _SAME),
-        ("dense", 64),
-        ("output",),
-    ],
+    "small_cnn": [("conv", 8, 3, 2, _SAME), ("conv", 16, 3, 2, _SAME), ("dense", 64), ("output",)],
     "campbell_cnn": [
         ("conv", 16, 4),
         ("pool",),

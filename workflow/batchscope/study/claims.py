@@ -17,7 +17,7 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.problems import Findings, Place, Problem, received, unknown
-from batchscope.study import experiment_kinds, horizons, training_ends
+from batchscope.study import experiment_kinds, horizons
 from batchscope.study.experiment_kinds import TRAINING
 
 if TYPE_CHECKING:
@@ -48,19 +48,12 @@ class Test:
     """How a claim is tested.
 
     Attributes:
-        type: One of `TYPES`.
-        table: Name of one of its tables, without `.csv`.
-        column: What is stated about.
         cells: Factor or key -> the values to which the rows are restricted.
         over: The factor along which a trend, a best value and so on are sought.
-        direction: `rises` or `falls`.
-        best: `highest` or `lowest`, of an argmax.
         chosen: Values of `over`: stated to be best, or to be exceptions.
         of: Cells of the first side of a comparison or an interaction.
         to: Cells of the other side.
         order: Groups of cells, from the lowest to the highest.
-        low: Lower bound of what is stated, or minus infinity.
-        high: Upper bound, or infinity.
         scale: `difference`, or `ratio` for values that are compared on a logarithmic scale.
     """
 
@@ -99,11 +92,8 @@ class Test:
     def selections(self) -> Iterator[Cells]:
         """Yields the cells that it reads: of both sides, or of every group."""
         sides = [side for side in (self.of, self.to, *self.order) if side] or [{}]
-        chosen = {self.over: self.chosen} if self.chosen else {}
-        for side in sides:
+        for side in [*sides, {self.over: self.chosen}] if self.chosen else sides:
             yield {**self.cells, **side}
-        if chosen:
-            yield {**self.cells, **chosen}
 
 
 @dataclass(frozen=True)
@@ -112,8 +102,7 @@ class Claim:
 
     Attributes:
         id: Its name in the ledger.
-        place: Where it stands there.
-        sentence: What it says, in our words.
+        place: Where it stands in the document.
         requires: `gpu` or `machine` where it can be tested only with a GPU, or with the results of
             a second machine; else empty.
         figure: The figure of the experiment that shows it; empty where none does.
@@ -157,13 +146,9 @@ def read(
         if test.table == "trajectories" and (why := _falling(experiment)):
             findings.report(Problem((*place, "test", "table"), why))
             continue
+        words = (body[key] for key in ("id", "document", "place", "sentence"))
         figure = _figure(findings, place, body, experiment, test)
-        claim = Claim(
-            *(body[key] for key in ("id", "document", "place", "sentence")),
-            test,
-            body.get("requires", ""),
-            figure,
-        )
+        claim = Claim(*words, test, body.get("requires", ""), figure)
         found[claim.id] = claim
         if test.experiment not in grids:
             grids[test.experiment] = _grid(experiment, runs, machines)
@@ -193,18 +178,18 @@ def _test(
         if key not in body:
             findings.report(Problem((*place, key), f"missing; it is expected beside type: {kind}."))
     name = body["experiment"]
-    if name not in experiments:
-        findings.report(received((*place, "experiment"), name, "an experiment", experiments))
-        return None
-    if experiments[name].own.path:
-        here = [one for one, found in experiments.items() if not found.own.path]
-        text = "an experiment that trains or times here"
-        findings.report(received((*place, "experiment"), name, text, here))
+    here = [one for one, found in experiments.items() if not found.own.path]
+    if name not in here:
+        known, text = experiments, "an experiment"
+        if name in experiments:
+            known, text = here, "an experiment that trains or times here"
+        findings.report(received((*place, "experiment"), name, text, known))
         return None
     table, column = body.get("table", "runs"), body["column"]
     measures = {**experiments[name].trainings.measures, **experiments[name].times.timings}
-    filled = _fills(experiments[name], table, measures)
-    known = claim_tables.columns_of(table, measures) if filled else []
+    filling = {*TABLES[table].measures} & {*measures}
+    trained = experiments[name].trainings.runs and not TABLES[table].measures
+    known = claim_tables.columns_of(table, measures) if filling or trained else []
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         findings.report(received((*place, "column"), column, text, known))
@@ -236,10 +221,7 @@ def _test(
         chosen=_values(findings, (*place, "is"), over, body.get("is", []), factors),
         of=cells((*place, "of"), body.get("of")),
         to=cells((*place, "to"), body.get("to")),
-        order=tuple(
-            cells((*place, "order", index), group)
-            for index, group in enumerate(body.get("order", ()))
-        ),
+        order=tuple(cells(*each) for each in coercion.items((*place, "order"), body.get("order"))),
         low=low,
         high=high,
         scale=body.get("scale", DIFFERENCE),
@@ -279,13 +261,6 @@ def _falling(experiment: Experiment) -> str:
 def _budgets(test: Test) -> int:
     """Returns how many budgets a test fixes at one value."""
     return sum(len(test.cells.get(name, ())) == 1 for name in claim_tables.BUDGETS)
-
-
-def _fills(experiment: Experiment, table: str, measures: Mapping[str, Any]) -> bool:
-    about = TABLES[table]
-    if about.measures:
-        return not measures.keys().isdisjoint(about.measures)
-    return bool(experiment.trainings.runs)
 
 
 def _bounds(findings: Findings, place: Place, body: dict[str, Any]) -> tuple[float, float]:
@@ -355,8 +330,11 @@ def _grid(
     experiment: Experiment, runs: Mapping[str, Run], machines: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     """Returns the factors of every cell of an experiment, by the names that cells have."""
+    every = [runs[run].factors for run in experiment.trainings.runs]
+    for sweep in experiment.times.sweeps:
+        every += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
     found: dict[str, dict[str, Any]] = {}
-    for factors in _cells(experiment, runs):
+    for factors in every:
         plain = {name: value for name, value in factors.items() if name != "seed"}
         for name in ("dataset", "model"):
             plain[name] = run_names.split_token(str(plain[name]))[0]
@@ -369,12 +347,6 @@ def _grid(
     ]
 
 
-def _cells(experiment: Experiment, runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
-    yield from (runs[run].factors for run in experiment.trainings.runs)
-    for sweep in experiment.times.sweeps:
-        yield from ({**sweep.factors, "batch_size": size} for size in sweep.batch_sizes)
-
-
 def _matching(grid: list[dict[str, Any]], cells: Cells) -> list[dict[str, Any]]:
     """Returns the cells of a grid that have some of these values; keys of rows are not in it."""
     return [
@@ -384,11 +356,6 @@ def _matching(grid: list[dict[str, Any]], cells: Cells) -> list[dict[str, Any]]:
     ]
 
 
-def _unknown(grid: list[dict[str, Any]], key: str, values: list[Any]) -> bool:
-    """Whether a grid has some of these values nowhere."""
-    return any(not _matching(grid, {key: (value,)}) for value in values)
-
-
 def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> str:
     """Returns what the grid lacks for a test, or an empty text."""
     name = f"experiments.{experiment.name}"
@@ -396,8 +363,10 @@ def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> st
         for key, values in cells.items():
             lacking = [one for one in values if not _matching(grid, {**cells, key: (one,)})]
             if lacking:
-                others = [] if _unknown(grid, key, lacking) else [*cells.items()]
-                named = [(key, tuple(lacking)), *((k, v) for k, v in others if k != key)]
+                # Where the grid has the value somewhere, it is the other cells that it lacks.
+                somewhere = all(_matching(grid, {key: (value,)}) for value in lacking)
+                named = [(key, tuple(lacking))]
+                named += [(k, v) for k, v in cells.items() if k != key and somewhere]
                 parts = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in named]
                 return f"{name} has no {wording.listed(parts, 'with')}"
     wanted = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
@@ -423,7 +392,7 @@ def _beyond(
         return ""
     read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
     for column, values in test.cells.items():
-        end = training_ends.shortest(column, read, training_sizes)
+        end = horizons.shortest(column, read, training_sizes)
         if end is not None and end < max(values):
             noun = column.removesuffix("s")
             what = f"has no {noun} {wording.shortest(max(values))} in its shortest training of "
@@ -446,19 +415,16 @@ def _warn_of_seeds(
         needed = seeds_needed(claim.test, positions, tests[claim.document])
         noun, count = "seed", len(experiments[name].trainings.seeds)
         if claim.test.timed:
-            noun, count = "repeat of the timing", _repeats(experiments[name], claim.test.table)
+            timings = experiments[name].times.timings.items()
+            filling = TABLES[claim.test.table].measures
+            noun = "repeat of the timing"
+            count = min(each[REPEATS.name] for timing, each in timings if timing in filling)
         if count < needed:
             short.setdefault((name, noun, count, needed), []).append(claim.id)
     for (name, noun, count, needed), ids in short.items():
         text = f"received {wording.count(count, noun)} in experiments.{name}; at least {needed} "
         text += f"are expected for a verdict on {_some(ids)}."
         findings.warn(Problem(("claims",), text))
-
-
-def _repeats(experiment: Experiment, table: str) -> int:
-    """Returns the timing jobs of each configuration that fill a table."""
-    timings = experiment.times.timings
-    return min(timings[name][REPEATS.name] for name in TABLES[table].measures if name in timings)
 
 
 def _some(ids: list[str]) -> str:
@@ -468,9 +434,5 @@ def _some(ids: list[str]) -> str:
 
 
 def seeds_needed(test: Test, positions: int, tests: int) -> int:
-    """Returns the paired seeds below which a test cannot get a verdict.
-
-    Args:
-        tests: Tests that share the level.
-    """
+    """Returns the paired seeds below which a test, one of so many, cannot get a verdict."""
     return outcomes.seeds_needed(positions if test.type == "trend" else 2, tests)

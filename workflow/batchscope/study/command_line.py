@@ -29,17 +29,15 @@ def check(words: Sequence[str]) -> None:
     parser.add_argument("--configfile", "--configfiles", nargs="*", action="extend")
     parser.add_argument("--config", "-C", nargs="*", action="extend")
     given, _ = parser.parse_known_args(words)
-    problems = []
-    for entry in given.config or ():
-        if "=" not in entry:
-            problems.append(
-                f"--config: received '{entry}'; KEY=VALUE is expected. "
-                f"{_targets_first('--config KEY=VALUE')}"
-            )
-    files = given.configfile or ()
+    problems = [
+        f"--config: received '{entry}'; KEY=VALUE is expected. "
+        f"{_targets_first('--config KEY=VALUE')}"
+        for entry in given.config or ()
+        if "=" not in entry
+    ]
     try:
-        if files:
-            config.read(one_file(files))
+        if given.configfile:
+            config.read(one_file(given.configfile))
     except UserError as error:
         problems.append(str(error))
     if problems:
@@ -59,13 +57,9 @@ def one_file(files: Sequence[str]) -> str:
     """
     first, *others = dict.fromkeys(files)
     if others:
-        raise ConfigError(
-            [
-                f"--configfile: received {1 + len(others)} files ({', '.join([first, *others])}); "
-                "one study at a time is expected. "
-                f"{_targets_first(f'--configfile {first}')}"
-            ]
-        )
+        text = f"--configfile: received {1 + len(others)} files ({', '.join([first, *others])}); "
+        text += f"one study at a time is expected. {_targets_first(f'--configfile {first}')}"
+        raise ConfigError([text])
     return first
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import yaml
 
 from batchscope import project_files
 from batchscope.catalogue import coercion, measure_settings, parameters, run_factors, sweep_names
-from batchscope.catalogue.entries import REPEATS
+from batchscope.catalogue.claim_tables import TABLES
+from batchscope.catalogue.dataset_definitions import SOURCES
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
@@ -32,6 +34,7 @@ from batchscope.problems import (
     unknown,
 )
 from batchscope.study import (
+    claims,
     experiment_keys,
     plan,
     planner,
@@ -64,9 +67,8 @@ def read(path: Path | str) -> dict[str, Any]:
         got = f"received the character {error.character:#04x}"
         raise UserError(f"{where}: {got}; printable text is expected.") from None
     except RecursionError:
-        raise UserError(
-            f"{path}: received lists or maps nested too deep; a few levels are expected."
-        ) from None
+        got = "received lists or maps nested too deep"
+        raise UserError(f"{path}: {got}; a few levels are expected.") from None
     if not isinstance(config, dict):
         got = "an empty file" if config is None else show(config)
         raise UserError(f"{path}: received {got}; {_FILE} is expected.")
@@ -78,10 +80,8 @@ def _read_text(path: Path | str) -> str:
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise UserError(
-                f"{path}: received a file of more than {_MOST_BYTES} bytes; {_FILE}, and a smaller "
-                "one, is expected."
-            )
+            got = f"received a file of more than {_MOST_BYTES} bytes"
+            raise UserError(f"{path}: {got}; {_FILE}, and a smaller one, is expected.")
         return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path}: received no such file; {_FILE} is expected.") from None
@@ -120,7 +120,15 @@ def _yaml_message(path: Path | str, text: str, error: yaml.MarkedYAMLError) -> s
 def schema() -> dict[str, Any]:
     """Returns the whole schema: the file, with the definitions made from the registries."""
     document = yaml.safe_load(project_files.SCHEMA.read_text(encoding="utf-8"))
-    document["$defs"].update(_registry_definitions())
+    defs = document["$defs"]
+    source, test = defs["dataset"]["properties"]["source"], defs["claim_test"]["properties"]
+    for rule, known in ((source, SOURCES), (test["type"], claims.TYPES), (test["table"], TABLES)):
+        rule |= {"enum": [*known], "expected": f"one of {', '.join(known)}"}
+    for each in SOURCES:
+        of = {"required": ["source"], "properties": {"source": {"const": each}}}
+        then = {"$ref": f"#/$defs/{'text_file' if each == 'text' else each}"}
+        defs["dataset"]["allOf"].append({"if": of, "then": then})
+    defs.update(_registry_definitions())
     return document
 
 
@@ -131,14 +139,14 @@ def _registry_definitions() -> dict[str, Any]:
     # The wider of the two is checked here; the words are true of both.
     words = f"{run_factors.FACTORS['threads'].expected} (or all, beside `timing`)"
     overrides = {"threads": {"expected": words}}
-    scalars = {
-        name: parameter_schema(one, **overrides.get(name, {})) for name, one in factors.items()
-    }
-    several = {"several": "Several values belong under `vary`."}
-    single = {
-        name: parameter_schema(one, **several, **overrides.get(name, {}))
-        for name, one in factors.items()
-    }
+
+    def values(**keywords: str) -> dict[str, Any]:
+        return {
+            name: parameter_schema(one, **keywords, **overrides.get(name, {}))
+            for name, one in factors.items()
+        }
+
+    scalars, single = values(), values(several="Several values belong under `vary`.")
     lists = {
         name: {
             "type": "array",
@@ -152,26 +160,19 @@ def _registry_definitions() -> dict[str, Any]:
     }
     # Known, to be refused in words of its own.
     no_seed = {"not": {}, "expected": value_reader.EXPECTED_SEED}
-    settings = {
-        measure: _closed(
-            "setting",
-            "a map of settings, or nothing",
-            {name: parameter_schema(item) for name, item in entry.parameters.items()},
-        )
-        | {"type": ["object", "null"]}
-        for measure, entry in measure_settings.ENTRIES.items()
-    }
-    no_epoch = {"not": {}, "expected": experiment_keys.EXPECTED_EPOCH}
-    for measure in (name for name, entry in MEASURES.items() if entry.at_epochs):
-        settings[measure]["properties"]["epoch"] = no_epoch
-    for timing in OF_TRAININGS:
-        no_repeats = {"not": {}, "expected": experiment_keys.EXPECTED_REPEATS}
-        settings[timing]["properties"][REPEATS.name] = no_repeats
-    for measure in (name for name, entry in MEASURES.items() if entry.pairs):
-        settings[measure]["properties"]["between"] = {
-            "description": "Factor -> its value in the first and in the second run of each pair.",
-            "expected": run_pairs.EXPECTED,
-        }
+    settings = {}
+    for name, entry in measure_settings.ENTRIES.items():
+        known = {item.name: parameter_schema(item) for item in entry.settings}
+        settings[name] = _closed("setting", "a map of settings, or nothing", known)
+        settings[name]["type"] = ["object", "null"]
+    measured = {**MEASURES, **OF_TRAININGS}
+    for name, entry in measured.items():
+        own = settings[name]["properties"]
+        for given, expected in experiment_keys.given_elsewhere(entry).items():
+            own[given] = {"not": {}, "expected": expected}
+        if name in MEASURES and entry.pairs:
+            words = "Factor -> its value in the first and in the second run of each pair."
+            own["between"] = {"description": words, "expected": run_pairs.EXPECTED}
     # Planning says which factors and columns a figure takes, and what is none of them.
     numbers = {
         column.name: {
@@ -195,24 +196,17 @@ def _registry_definitions() -> dict[str, Any]:
         "factor_lists": _closed(
             "factor", "a map from factors to lists of values", {**lists, "seed": no_seed}
         ),
-        "measures": _one_of("measure", {**MEASURES, **OF_TRAININGS}, settings),
-        "timings": _one_of("timing", OF_SWEEPS, settings),
+        "measures": _one_of("measure", {name: settings[name] for name in measured}),
+        "timings": _one_of("timing", {name: settings[name] for name in OF_SWEEPS}),
     }
 
 
-def _one_of(noun: str, known: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    properties = {name: settings[name] for name in known}
+def _one_of(noun: str, properties: dict[str, Any]) -> dict[str, Any]:
     return {"additionalProperties": False, "noun": noun, "properties": properties}
 
 
 def _closed(noun: str, expected: str, properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "expected": expected,
-        "noun": noun,
-        "additionalProperties": False,
-        "properties": properties,
-    }
+    return {"type": "object", "expected": expected, **_one_of(noun, properties)}
 
 
 def parameter_schema(parameter: Parameter, **keywords: str) -> dict[str, Any]:
@@ -255,7 +249,7 @@ def _validator_class() -> Any:
         value = coercion.number(instance)
         return value is not None and value == int(value)
 
-    def limit(fits: Any) -> Any:
+    def limit(fits: Callable[[float, float], bool]) -> Any:
         def check(_: Any, bound: float, instance: Any, __: Any) -> Iterator[Any]:
             value = coercion.number(instance)
             if value is not None and not fits(value, bound):
@@ -266,10 +260,10 @@ def _validator_class() -> Any:
     base = jsonschema.Draft202012Validator
     checker = base.TYPE_CHECKER.redefine("number", is_number).redefine("integer", is_integer)
     limits = {
-        "minimum": limit(lambda value, bound: value >= bound),
-        "maximum": limit(lambda value, bound: value <= bound),
-        "exclusiveMinimum": limit(lambda value, bound: value > bound),
-        "exclusiveMaximum": limit(lambda value, bound: value < bound),
+        "minimum": limit(operator.ge),
+        "maximum": limit(operator.le),
+        "exclusiveMinimum": limit(operator.gt),
+        "exclusiveMaximum": limit(operator.lt),
     }
     return validators.extend(base, limits, type_checker=checker)
 
@@ -284,15 +278,11 @@ def schema_problems(config: dict[str, Any]) -> list[Problem]:
 
 def _without_removals(config: dict[str, Any]) -> dict[str, Any]:
     """In `reduced`, a key of an experiment without a value takes that key away."""
-    reduced = config.get("reduced")
-    experiments = reduced.get("experiments") if isinstance(reduced, dict) else None
-    if not isinstance(experiments, dict):
-        return config
     config = copy.deepcopy(config)
+    experiments = coercion.as_map(coercion.as_map(config.get("reduced")).get("experiments"))
     for name, body in experiments.items():
         if isinstance(body, dict):
-            kept = {key: value for key, value in body.items() if value is not None}
-            config["reduced"]["experiments"][name] = kept
+            experiments[name] = {key: value for key, value in body.items() if value is not None}
     return config
 
 
@@ -313,11 +303,15 @@ def _problems(document: dict[str, Any], instance: Any, root: Place) -> Iterator[
 def _translate(error: Any, place: Place) -> Iterator[Problem]:
     rule = error.schema
     if error.validator == "additionalProperties":
-        known = {key: item for key, item in rule["properties"].items() if _allowed(item)}
+        known = {
+            key: item
+            for key, item in rule["properties"].items()
+            if item is True or "not" not in item
+        }
         aliases = {item.get("alias"): key for key, item in known.items() if item is not True}
         for key in error.instance:
             if key not in rule["properties"]:
-                yield unknown((*place, key), rule["noun"], known, aliases)
+                yield unknown((*place, key), rule.get("noun", "key"), known, aliases)
     elif error.validator == "required":
         for key in error.validator_value:
             if key not in error.instance:
@@ -332,14 +326,9 @@ def _translate(error: Any, place: Place) -> Iterator[Problem]:
         yield Problem(place, f"{found.text} {rule['several']}") if several else found
 
 
-def _allowed(item: Any) -> bool:
-    return not (isinstance(item, dict) and "not" in item)
-
-
 def _expected_of(rule: dict[str, Any], key: str) -> str:
     """What is expected of a property, through `$ref`."""
-    rule = _resolved(rule)
-    return _resolved(rule["properties"][key])["expected"]
+    return _resolved(_resolved(rule)["properties"][key])["expected"]
 
 
 def _resolved(rule: dict[str, Any]) -> dict[str, Any]:
@@ -360,8 +349,8 @@ def load(path: Path | str, scale: str = "full") -> dict[str, Any]:
     config = read(path)
     structure = schema_problems(config)
     if structure:
-        folder = Path(path).parent
-        _raise(structure, planner.draft(config, scale, structure, folder=folder)[1])
+        meaning = planner.draft(config, scale, structure, folder=Path(path).parent)[1]
+        raise ConfigError([problem.line for problem in merged([*structure, *meaning])])
     return config
 
 
@@ -370,18 +359,11 @@ def study(
 ) -> plan.Study:
     """Returns the planned study of a configuration file.
 
-    Args:
-        scale: `full`, or `reduced` for the smaller form.
-
     Raises:
         ConfigError: With every problem of structure and of meaning.
         UserError: If the file cannot be read.
     """
     return planner.make(load(path, scale), scale, recorded, Path(path).parent)
-
-
-def _raise(structure: list[Problem], meaning: list[Problem]) -> None:
-    raise ConfigError([problem.line for problem in merged([*structure, *meaning])])
 
 
 def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, Any]:
@@ -395,28 +377,24 @@ def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, 
         ConfigError: If anything but `scale` and `partial` was given.
     """
     problems = []
-    known = ("partial", "scale")
-    for key in sorted({*given, *loaded}):
-        if key in known and key not in loaded:
-            continue
+    options: dict[str, Any] = {"scale": "full", "partial": False}
+    asked = {key: given[key] for key in options if key in given and key not in loaded}
+    for key in sorted({*given, *loaded} - {*asked}):
         if key not in loaded:
-            problems.append(unknown(("--config", key), "key", known))
+            problems.append(unknown(("--config", key), "key", sorted(options)))
         elif key not in given or given[key] != loaded[key]:
             text = "received another value than the file's; "
             text += "scale or partial is expected: a study is changed in its file."
             problems.append(Problem(("--config", key), text))
-    options: dict[str, Any] = {"scale": "full", "partial": False}
-    if "scale" in given and "scale" not in loaded:
-        options["scale"] = given["scale"]
-        if given["scale"] not in SCALES:
-            place = ("--config", "scale")
-            problems.append(received(place, given["scale"], "full or reduced", SCALES))
-    if "partial" in given and "partial" not in loaded:
-        try:
-            options["partial"] = parse_flag(given["partial"])
-        except ValueError:
-            place = ("--config", "partial")
-            problems.append(received(place, given["partial"], "true or false"))
+    options |= asked
+    if options["scale"] not in SCALES:
+        place = ("--config", "scale")
+        problems.append(received(place, options["scale"], "full or reduced", SCALES))
+    try:
+        options["partial"] = parse_flag(options["partial"])
+    except ValueError:
+        place = ("--config", "partial")
+        problems.append(received(place, options["partial"], "true or false"))
     if problems:
         lines = [problem.line.replace("--config.", "--config ", 1) for problem in problems]
         raise ConfigError(lines)

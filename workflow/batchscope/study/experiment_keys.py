@@ -24,13 +24,11 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter, aliases
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.problems import Place, Problem, received, unknown
-from batchscope.study import experiment_kinds, published_numbers, run_pairs, training_ends
+from batchscope.study import experiment_kinds, horizons, published_numbers, run_pairs
 from batchscope.study.value_reader import Broken, Reader
 
 # Keys that are of trainings, wherever they were made, and of no times.
 OF_TRAININGS = ("margins", "budgets", "advice", "seeds_planned", "beside")
-EXPECTED_EPOCH = "an epoch given by the experiment's own key 'at_epochs'"
-EXPECTED_REPEATS = "as many timing jobs as the experiment has seeds, which is not stated"
 # Outcomes that may have a margin, all of which `evaluate` measures.
 MARGIN_OUTCOMES = tuple(
     f"{split}_{what}" for split in ("test", "validation", "train") for what in ("accuracy", "loss")
@@ -44,14 +42,21 @@ _EPOCH = Parameter(
 Known = Mapping[str, Entry]
 
 
+def given_elsewhere(entry: Entry) -> dict[str, str]:
+    """Returns the settings that no study states of a measure or timing -> what gives each."""
+    found = {}
+    if entry.at_epochs and "epoch" in entry.parameters:
+        found["epoch"] = "an epoch given by the experiment's own key 'at_epochs'"
+    if isinstance(entry, Timing) and entry.trains:
+        expected = "as many timing jobs as the experiment has seeds, which is not stated"
+        found[REPEATS.name] = expected
+    return found
+
+
 def measures(
     reader: Reader, place: Place, raw: Any, known: Known
 ) -> tuple[dict[str, dict[str, Any]], dict[str, run_pairs.Between]]:
-    """Returns every setting of what is measured, and what pairs the runs of some measures.
-
-    Args:
-        place: Where `measure` or `timing` stands.
-    """
+    """Returns every setting of what is measured, and what pairs the runs of some measures."""
     result: dict[str, dict[str, Any]] = {}
     between: dict[str, run_pairs.Between] = {}
     for at, name, settings in _items(place, raw):
@@ -103,20 +108,14 @@ def _settings(reader: Reader, place: Place, entry: Entry, given: Any) -> dict[st
     known = entry.parameters
     settings = {name: parameter.birth for name, parameter in known.items()}
     for name, raw in as_map(given).items():
-        at = (*place, name)
+        at, elsewhere = (*place, name), given_elsewhere(entry)
         if name not in known:
             reader.findings.report(unknown(at, "setting", known, aliases(known)))
-            continue
-        if entry.at_epochs and name == "epoch":
-            reader.findings.report(received(at, raw, EXPECTED_EPOCH))
-            continue
-        if isinstance(entry, Timing) and entry.trains and name == REPEATS.name:
-            reader.findings.report(received(at, raw, EXPECTED_REPEATS))
-            continue
-        if reader.findings.unreadable(at):
-            continue
-        with contextlib.suppress(Broken):
-            settings[name] = reader.setting(at, known[name], raw)
+        elif name in elsewhere:
+            reader.findings.report(received(at, raw, elsewhere[name]))
+        elif not reader.findings.unreadable(at):
+            with contextlib.suppress(Broken):
+                settings[name] = reader.setting(at, known[name], raw)
     for name, text in entry.problems(settings):
         reader.findings.report(Problem((*place, name), text))
     try:
@@ -133,8 +132,8 @@ def at_epochs(
     """Returns the numbers of epochs that an experiment asks for, as written."""
     at, raw = (*place, "at_epochs"), body.get("at_epochs")
     if raw is None:
-        without = figure_names.lacking(place, body, figure_names.EPOCH_FIGURES, "at_epochs")
-        reader.findings.report(*without)
+        figures = figure_names.EPOCH_FIGURES
+        reader.findings.report(*figure_names.lacking(place, body, figures, "at_epochs"))
         return ()
     if not isinstance(raw, list) or not raw:
         reader.findings.report(received(at, raw, "a list of at least one number of epochs"))
@@ -168,8 +167,8 @@ def margins(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, flo
     """Returns the margins that an experiment states, by outcome."""
     raw, found, home = body.get("margins"), {}, (*place, "margins")
     if raw is None:
-        without = figure_names.lacking(place, body, figure_names.MARGIN_FIGURES, "margins")
-        reader.findings.report(*without)
+        figures = figure_names.MARGIN_FIGURES
+        reader.findings.report(*figure_names.lacking(place, body, figures, "margins"))
         return {}
     for outcome, value in as_map(raw).items():
         at = (*home, outcome)
@@ -222,22 +221,14 @@ def budgets(
 
 def verdicts(body: dict[str, Any]) -> dict[str, Any]:
     """Returns what an experiment says of its advice and its seeds; the schema checks both."""
-    stated = as_map(body.get("advice"))
-    return {
-        "slower": stated.get("slower", budget_kinds.SLOWER),
-        "seeds_planned": body.get("seeds_planned"),
-    }
+    slower = as_map(body.get("advice")).get("slower", budget_kinds.SLOWER)
+    return {"slower": slower, "seeds_planned": body.get("seeds_planned")}
 
 
 def beside_the_plan(
     place: Place, planned: int | None, seeds: int, reduced: bool
 ) -> Iterator[Problem]:
-    """Yields that an experiment has other seeds than it planned.
-
-    Args:
-        planned: Seeds that it planned; None where it does not say.
-        reduced: Whether it is a reduced form, which has fewer.
-    """
+    """Yields that an experiment has other seeds than it planned; a reduced form may have fewer."""
     if planned is None or seeds == planned or (reduced and seeds < planned):
         return
     if seeds > planned:
@@ -251,7 +242,7 @@ def beside_the_plan(
 
 def _target(reader: Reader, place: Place, raw: Any) -> dict[str, float] | None:
     """Returns the column of a target with its value, if it is sound."""
-    if not isinstance(raw, dict) or len(raw) != 1:
+    if len(as_map(raw)) != 1:
         expected = "a map of one loss or accuracy to its value, such as {validation_loss: 0.2}"
         reader.findings.report(received(place, raw, expected))
         return None
@@ -274,12 +265,11 @@ def beyond(
     """Yields the problems of budgets that the runs of an experiment cannot be read at.
 
     Args:
-        runs: The factors of each run.
         training_sizes: Data set -> training examples, None where only the files know.
     """
     home = (*place, "budgets")
     for kind, column in budget_kinds.AXES.items():
-        end = training_ends.shortest(column, runs, training_sizes)
+        end = horizons.shortest(column, runs, training_sizes)
         if end is not None and stated.get(kind, 0) > end:
             text = f"received {wording.shortest(stated[kind])}; at most {end} is expected, the "
             yield Problem((*home, kind), f"{text}{kind} of the shortest run.")
@@ -326,7 +316,6 @@ def numbers(
     factors = functools.partial(reader.factors, kind=kind)
     for name, given in as_map(body.get("published")).items():
         if name in figure_names.FIGURES and "numbers" in as_map(given):
-            at = (*place, "published", name, "numbers")
-            report = reader.findings.report
+            at, report = (*place, "published", name, "numbers"), reader.findings.report
             found[name] = published_numbers.read(at, name, given["numbers"], factors, report)
     return found

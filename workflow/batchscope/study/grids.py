@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -24,7 +26,6 @@ class Grid:
     """The factors of one experiment, resolved; a value that is at fault is not here.
 
     Attributes:
-        place: Where the experiment stands.
         defaults: Sound factors of the section `defaults`, of either kind.
         given: Names of all that the section `defaults` gives.
         set: Factors of every combination, over the defaults.
@@ -66,27 +67,23 @@ class Grid:
         births = {name: factor.birth for name, factor in self.kind.factors.items()}
         defaults = {name: value for name, value in self.defaults.items() if name in births}
         choices = [list(enumerate(items)) for items in self.vary.values()]
-        varied = tuple(self.vary)
         for index, case in enumerate(self.cases):
             base = {**births, **defaults, **self.set, **case}
             for chosen in itertools.product(*choices):
-                picked = {name: item[1] for name, item in zip(varied, chosen, strict=True)}
-                where = {name: item[0] for name, item in zip(varied, chosen, strict=True)}
-                yield index, {**base, **picked}, self._finder(index, case, where)
+                picked = dict(zip(self.vary, chosen, strict=True))
+                values = {name: value for name, (_, value) in picked.items()}
+                find = functools.partial(self._place, picked, index, case)
+                yield index, {**base, **values}, find
 
-    def _finder(
-        self, index: int, case: dict[str, Any], where: dict[str, int]
-    ) -> Callable[[str], Place]:
-        def find(factor: str) -> Place:
-            if factor in where:
-                return (*self.place, "vary", factor, where[factor])
-            if factor in case:
-                return (*self.place, "cases", index, factor)
-            if factor in self.set:
-                return (*self.place, "set", factor)
-            return ("defaults", factor)
-
-        return find
+    def _place(
+        self, picked: dict[str, tuple[int, Any]], index: int, case: dict[str, Any], factor: str
+    ) -> Place:
+        """Returns where a factor of a combination stands."""
+        if factor in picked:
+            return (*self.place, "vary", factor, picked[factor][0])
+        if factor in case:
+            return (*self.place, "cases", index, factor)
+        return (*self.place, "set", factor) if factor in self.set else ("defaults", factor)
 
 
 def read(
@@ -97,12 +94,7 @@ def read(
     defaults: dict[str, Any],
     given: tuple[str, ...],
 ) -> Grid:
-    """Returns the grid of an experiment.
-
-    Args:
-        defaults: Sound factors of the section `defaults`.
-        given: Names of all that the section `defaults` gives.
-    """
+    """Returns the grid of an experiment, given what `Grid` has of the section `defaults`."""
     cases = body.get("cases")
     cases = cases if isinstance(cases, list) and cases else [{}]
     grid = Grid(
@@ -138,17 +130,16 @@ def _seeds(reader: Reader, place: Place, body: dict[str, Any]) -> tuple[int, ...
     raw = body.get("seeds")
     if reader.findings.unreadable(place):
         return ()
-    if raw is None:
-        expected = "a positive whole number or a list of whole numbers"
-        reader.findings.report(missing(place, expected))
-        return ()
     if isinstance(raw, list):
         seed = run_factors.FACTORS["seed"]
         return reader.distinct(place, raw, lambda at, item: reader.value(at, seed, item))
-    try:
-        return range(reader.value(place, _SEED_COUNT, raw))
-    except Broken:
-        return ()
+    if raw is None:
+        expected = "a positive whole number or a list of whole numbers"
+        reader.findings.report(missing(place, expected))
+    else:
+        with contextlib.suppress(Broken):
+            return range(reader.value(place, _SEED_COUNT, raw))
+    return ()
 
 
 def _given_twice(

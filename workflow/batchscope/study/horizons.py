@@ -1,11 +1,12 @@
-"""What an experiment may not ask for where the rate of its trainings falls towards the horizon."""
+"""How far trainings go, and what may not be asked of those whose rate falls towards the horizon."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import coercion, figure_names
+from batchscope.catalogue import coercion, figure_names, run_factors
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, FALLING, REASON, falling
 from batchscope.problems import Place, Problem
@@ -29,11 +30,7 @@ def of_own_runs(table: Table) -> str:
 
 
 def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Problem]:
-    """Yields that budgets are stated of trainings whose rate falls towards the horizon.
-
-    Args:
-        schedule: The schedule; empty for one that is constant.
-    """
+    """Yields that budgets are stated of trainings whose rate falls; not if `schedule` is empty."""
     for kind in kinds if schedule else ():
         text = f"received with schedule {schedule}, {REASON}; schedule {CONSTANT} is expected, or "
         text += "no budgets: equal horizons are compared anyway."
@@ -60,3 +57,29 @@ def problems(place: Place, body: dict[str, Any], runs: list[dict[str, Any]]) -> 
     if any(other != first for other in others):
         text = f"received epochs that follow the batch size, {why}; {expected}, or the same "
         yield Problem((*place, "cases"), f"{text}epochs at every batch size.")
+
+
+def shortest(
+    column: str, trainings: Iterable[dict[str, Any]], training_sizes: Mapping[str, int | None]
+) -> int | None:
+    """Returns what the shortest training takes to its horizon; None where nobody knows.
+
+    A training may also stop before its horizon, which nobody knows beforehand.
+
+    Args:
+        column: Of trajectories.csv.
+        training_sizes: Data set -> training examples, None where only the files know.
+    """
+    ends = [_end(column, one, training_sizes.get(one["dataset"])) for one in trainings]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def _end(column: str, factors: dict[str, Any], size: int | None) -> int | None:
+    epochs = factors["epochs"]
+    if column == "epoch":
+        return epochs
+    if size is None or column not in ("updates", "examples"):
+        return None
+    examples = size * run_factors.training_copies(factors)
+    updates = math.ceil(examples / factors["batch_size"])
+    return epochs * (examples if column == "examples" else updates)

@@ -38,11 +38,7 @@ _IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorfl
 
 
 class _Unparsed(UserError):
-    """A file that is no valid Python, or that nobody may read.
-
-    Args:
-        why: What the system says, as ` (Permission denied)`.
-    """
+    """A file that is no valid Python, or that nobody may read: why, as ` (Permission denied)`."""
 
     def __init__(self, file: Path, expected: str, why: str = "") -> None:
         super().__init__(f"{file}: received{why or ' broken Python'}; {expected} is expected.")
@@ -176,16 +172,13 @@ def _binds_build(tree: ast.Module) -> bool:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "build":
             return _takes_two(node.args)
-        if isinstance(node, ast.ClassDef) and node.name == "build":
-            return True
         if isinstance(node, ast.ImportFrom | ast.Import):
             bound = {alias.asname or alias.name for alias in node.names}
-            if bound & {"build", "*"}:
-                return True
-        if any(
-            isinstance(part, ast.Name) and part.id == "build" and isinstance(part.ctx, ast.Store)
-            for part in ast.walk(node)
-        ):
+        else:
+            bound = {getattr(node, "name", None)} if isinstance(node, ast.ClassDef) else set()
+            names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+            bound |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        if bound & {"build", "*"}:
             return True
     return False
 

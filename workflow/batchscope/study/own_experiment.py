@@ -84,16 +84,13 @@ def problems(
 def columns(table: Table) -> tuple[str, ...]:
     """Returns the columns of our tables that a table of one's own fills, beside its factors."""
     found = [name for name in (*own_columns.AXES, *own_columns.OUTCOMES) if table.filled(name)]
-    for split in ("train", "validation"):
-        if f"{split}_loss" in found:
-            found.append(f"best_{split}_loss")
-    for name, suffix in (
-        ("generalisation_gap", "loss"),
-        ("generalisation_gap_accuracy", "accuracy"),
-    ):
-        if {f"train_{suffix}", f"test_{suffix}"} <= {*found}:
-            found.append(name)
-    return tuple(found)
+    made_of = {
+        "best_train_loss": {"train_loss"},
+        "best_validation_loss": {"validation_loss"},
+        "generalisation_gap": {"train_loss", "test_loss"},
+        "generalisation_gap_accuracy": {"train_accuracy", "test_accuracy"},
+    }
+    return (*found, *(name for name, needed in made_of.items() if needed <= {*found}))
 
 
 def runs(table: Table) -> plan.OwnRuns:
@@ -123,7 +120,5 @@ def _paired_seeds(table: Table) -> int:
 
 def vary(table: Table) -> dict[str, tuple[Any, ...]]:
     """Returns the batch sizes, and the rates where several were tried at one of them."""
-    found: dict[str, tuple[Any, ...]] = {
-        "batch_size": tuple(sorted({row["batch_size"] for row in table.rows}))
-    }
-    return {**found, "learning_rate": table.rates} if table.rates else found
+    sizes = tuple(sorted({row["batch_size"] for row in table.rows}))
+    return {"batch_size": sizes, **({"learning_rate": table.rates} if table.rates else {})}

@@ -6,9 +6,10 @@ import csv
 import hashlib
 import io
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,6 @@ class Table:
     """Trainings of one's own.
 
     Attributes:
-        sha256: Of the file's bytes.
         columns: Its columns in order, with `updates` and `examples`; without the names of
             trainings, and without `seconds` where nobody knows them.
         factors: Those that may distinguish series.
@@ -71,8 +71,9 @@ class Table:
         """The factors that distinguish series: none that follows from batch size and others."""
         kept = [name for name in self.factors if len({row[name] for row in self.rows}) > 1]
         for name in [each for each in kept if not isinstance(self.rows[0][each], str)]:
-            others = ["batch_size", *(each for each in kept if each != name)]
-            if not self._several(name, others):
+            others = ("batch_size", *(each for each in kept if each != name))
+            found = {tuple(row[each] for each in (*others, name)) for row in self.rows}
+            if len(found) == len({each[:-1] for each in found}):  # it follows from these
                 kept.remove(name)
         return tuple(kept)
 
@@ -96,27 +97,16 @@ class Table:
         """Whether a column is there and says something."""
         return any(_known(row.get(column)) for row in self.rows)
 
-    def _several(self, name: str, others: list[str]) -> bool:
-        """Whether a column has several values where some others have the same."""
-        found = {tuple(row[each] for each in (*others, name)) for row in self.rows}
-        return len(found) > len({each[:-1] for each in found})
-
 
 def _known(value: Any) -> bool:
     return value is not None and not math.isnan(value)
 
 
-def _whole(text: str) -> int:
+def _whole(text: str, least: int = 0) -> int:
     value = float(text)
-    if value != int(value) or value < 0:
+    if value != int(value) or value < least:
         raise ValueError
     return int(value)
-
-
-def _size(text: str) -> int:
-    if _whole(text) < 1:
-        raise ValueError
-    return _whole(text)
 
 
 def _amount(text: str) -> float:
@@ -145,15 +135,14 @@ def _share(text: str) -> float:
     return value
 
 
-_SIZE = (_size, "a whole number from 1 on")
-_SEED = (_whole, "a whole number from 0 on")
 _AMOUNT = (_amount, "a number from 0 on")
 _NEVER = (_amount_or_never, "a number from 0 on, or nothing where the target was never reached")
 _LOSS = (_loss, "a number from 0 on, nan where it diverged, or nothing where there is none")
 _ACCURACY = (_share, "a share from 0 to 1, or nothing where there is none")
 _KINDS: dict[str, tuple[Callable[[str], float], str]] = {
-    **{"batch_size": _SIZE, "seed": _SEED, "epoch": _AMOUNT},
-    **dict.fromkeys(AXES, _AMOUNT),
+    "batch_size": (partial(_whole, least=1), "a whole number from 1 on"),
+    "seed": (_whole, "a whole number from 0 on"),
+    **dict.fromkeys(("epoch", *AXES), _AMOUNT),
     **dict.fromkeys(LOSSES, _LOSS),
     **dict.fromkeys(ACCURACIES, _ACCURACY),
 }
@@ -171,7 +160,11 @@ def read(path: Path | str) -> Table:
         ConfigError: If the file is not such a table; with every problem, at its line and column.
         UserError: If the file is missing or cannot be read.
     """
-    content = _content(path)
+    try:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read ({why}); a CSV file is expected.") from None
     header, lines = _lines(path, content)
     _check_header(path, header)
     statuses = tuple(cells.get("status", "").strip().lower() for _, cells in lines)
@@ -180,11 +173,8 @@ def read(path: Path | str) -> Table:
         names = [name for name in names if name != "seconds"]  # known of no training
     factors = tuple(name for name in names if name not in _KINDS)
     texts = {name: [cells[name].strip() or _NOTHING for _, cells in lines] for name in factors}
-    runs: dict[Key, int] = {}
-    for index, (_, cells) in enumerate(lines):
-        key = (*(cells[name] for name in _RUN), *(texts[name][index] for name in factors))
-        runs[key] = runs.get(key, 0) + 1
-    single = max(runs.values()) == 1
+    named = [tuple(cells[name] for name in _RUN) for _, cells in lines]
+    single = max(Counter(zip(named, *texts.values(), strict=True)).values()) == 1
     rows = _converted(path, lines, [name for name in names if name in _KINDS], single)
     if not single and not {*LOSSES, *ACCURACIES} & {*names}:
         raise UserError(
@@ -224,10 +214,8 @@ def _converted(
             try:
                 rows[-1][name] = convert(cells[name].strip())
             except (ValueError, OverflowError):
-                shown = problems.show(cells[name])
-                found.append(
-                    f"{path}, line {line}, {name}: received {shown}; {expected} is expected."
-                )
+                text = f"received {problems.show(cells[name])}; {expected} is expected."
+                found.append(f"{path}, line {line}, {name}: {text}")
         never = [name for name in axes if math.isnan(rows[-1].get(name, 0.0))]
         if never and len(never) < len(axes):
             found.append(
@@ -249,14 +237,6 @@ def _numbers(texts: list[str]) -> list[int] | list[float] | None:
     return None
 
 
-def _content(path: Path | str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UserError(f"{path}: cannot be read ({why}); a CSV file is expected.") from None
-
-
 def _lines(path: Path | str, content: bytes) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Returns the columns of a CSV file, and its rows with the lines on which they end."""
     try:
@@ -266,10 +246,8 @@ def _lines(path: Path | str, content: bytes) -> tuple[list[str], list[tuple[int,
     except (csv.Error, UnicodeDecodeError) as error:
         raise UserError(f"{path}: received no CSV text ({error}); one is expected.") from None
     if not rows:
-        raise UserError(
-            f"{path}: received {'a header alone' if header else 'an empty file'}; a header and "
-            "at least one row are expected."
-        )
+        got = "a header alone" if header else "an empty file"
+        raise UserError(f"{path}: received {got}; a header and at least one row are expected.")
     _end(
         f"{path}, line {line}: received {wording.count(len(row), 'cell')}; as many as the "
         f"header's {len(header)} are expected."
@@ -284,11 +262,12 @@ def _check_header(path: Path | str, header: list[str]) -> None:
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         found.append(f"{path}, line 1: received {wording.listed(twice)} twice; once is expected.")
-    for name in [each for each in header if each in _TAKEN]:
-        found.append(
-            f"{path}, line 1: received the column {name}, which is one of the result; another "
-            "name is expected."
-        )
+    found += [
+        f"{path}, line 1: received the column {name}, which is one of the result; another name is "
+        "expected."
+        for name in header
+        if name in _TAKEN
+    ]
     for names in (("batch_size",), ("seed",), ("updates", "examples")):
         if not {*names} & {*header}:
             near = problems.nearest(names[0], [name for name in header if name not in _KINDS])

@@ -15,12 +15,7 @@ from batchscope.study.run_pairs import Pair
 
 @dataclass(frozen=True)
 class Run:
-    """One training run.
-
-    Attributes:
-        factors: Every factor by full name, as the name spells it; data set and model are
-            tokens.
-    """
+    """One training run: every factor as the name spells it; data set and model are tokens."""
 
     name: str
     factors: dict[str, Any]
@@ -34,7 +29,6 @@ class Trainings:
 
     Attributes:
         runs: Names of its runs, in order: cases, then vary as written, then seeds.
-        seeds: Seeds of every combination.
         measures: Measure -> every setting, by full name.
         pairs: Measure of two runs -> names of both, for each pair.
         margins: Outcome -> largest loss of it that counts as negligible.
@@ -105,8 +99,6 @@ class Experiment:
         figures: Its figures, in order; empty for all that its measures allow.
         published: What a document says, by figure.
         numbers: The document's own numbers, by figure, for those that show some.
-        trainings: What it trains, and what is asked of trainings wherever they were made.
-        own: Trainings that were made elsewhere.
     """
 
     name: str
@@ -134,15 +126,12 @@ class Study:
     Attributes:
         title: Heading; the name where none is given.
         machine: Name of the machine that times belong to.
-        reduced: Whether this is the reduced form.
         folder_name: Its folder below `results/studies`.
         datasets: Token -> resolved definition of every data set that a run uses.
         models: Token -> the user's model file, or None for a built-in model.
         experiments: By name, in the order of the file.
-        runs: Every distinct run by name.
         machines: Other machine -> the folder of its results, and what it calls itself there.
         claims: What documents state, in the order of the file.
-        warnings: What does not stop a study but may surprise.
         published: Data set's token -> how many examples a document used, and its place there.
     """
 

@@ -115,11 +115,7 @@ def _experiment(
     numbers: dict[str, tuple[Series, ...]],
     **made: Any,
 ) -> Experiment:
-    """Returns an experiment of any kind.
-
-    Args:
-        at_epochs: Numbers of epochs that every training serves.
-    """
+    """Returns an experiment of any kind."""
     return Experiment(
         name=name,
         title=body.get("title", name),
@@ -236,9 +232,8 @@ class _Planner:
             if not self.findings.broken(place):
                 token = dataset_definitions.token(name, definition)
                 self.datasets[name] = (token, definition)
-                self.sizes[token] = self.recorded(token) or dataset_definitions.training_size(
-                    definition
-                )
+                counted = dataset_definitions.training_size(definition)
+                self.sizes[token] = self.recorded(token) or counted
                 self.sources[token] = definition["source"]
                 self.sides[token] = dataset_definitions.image_side(definition)
                 self.kinds[token] = dataset_definitions.kind(definition)
@@ -253,16 +248,13 @@ class _Planner:
                 text = "a name of its own is expected: this one is a built-in model's."
                 self.findings.report(Problem(place, f"received {show(path)}; {text}"))
                 continue
-            self.models[name] = None
-            if path in built_in:
-                self.models[name] = (path, None)
-            elif not self.findings.broken(place):
-                problem = model_files.problem(place, path)
-                if problem is None:
+            self.models[name] = (path, None) if path in built_in else None
+            if path not in built_in and not self.findings.broken(place):
+                if problem := model_files.problem(place, path):
+                    self.findings.report(problem)
+                else:
                     token = model_files.token(name, path)
                     self.models[name] = (token, os.path.normpath(path))
-                else:
-                    self.findings.report(problem)
 
     def _claims(self, experiments: dict[str, Experiment]) -> tuple[claims.Claim, ...]:
         if self.findings.problems or self.findings.structure:
@@ -274,9 +266,8 @@ class _Planner:
 
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
         place, reader = grid.place, self.reader
-        measures, between = experiment_keys.measures(
-            reader, (*place, "measure"), body.get("measure"), {**MEASURES, **OF_TRAININGS}
-        )
+        at, known = (*place, "measure"), {**MEASURES, **OF_TRAININGS}
+        measures, between = experiment_keys.measures(reader, at, body.get("measure"), known)
         self.findings.report(*figure_names.problems(place, body, measures))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
         at_epochs = experiment_keys.at_epochs(reader, place, body, measures)
@@ -290,10 +281,10 @@ class _Planner:
         if not runs:
             return None
         self._check_needs(place, runs, measures)
-        epochs = {self.runs[run].factors["epochs"] for run in runs}
+        factors = [self.runs[run].factors for run in runs]
+        epochs = {each["epochs"] for each in factors}
         unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, epochs)
         self.findings.report(*unkept)
-        factors = [self.runs[run].factors for run in runs]
         self.findings.report(*experiment_keys.beyond(place, budgets, factors, self.sizes))
         self.findings.report(*horizons.problems(place, body, factors))
         self.findings.report(*experiment_keys.without_outcomes(place, body, measures, factors))
@@ -313,13 +304,12 @@ class _Planner:
         self, name: str, body: dict[str, Any], grid: grids.Grid
     ) -> Experiment | None:
         place, reader = grid.place, self.reader
+        text = "received beside `timing`; a training or a timing experiment is expected."
         for key in ("measure", "seeds", *experiment_keys.OF_TRAININGS):
             if key in body:
-                text = "received beside `timing`; a training or a timing experiment is"
-                self.findings.report(Problem((*place, key), f"{text} expected."))
-        timings, _ = experiment_keys.measures(
-            reader, (*place, "timing"), body.get("timing"), OF_SWEEPS
-        )
+                self.findings.report(Problem((*place, key), text))
+        at = (*place, "timing")
+        timings, _ = experiment_keys.measures(reader, at, body.get("timing"), OF_SWEEPS)
         at_epochs = experiment_keys.at_epochs(reader, place, body, timings)
         self.findings.report(*figure_names.problems(place, body, timings))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
@@ -362,10 +352,8 @@ class _Planner:
     def _check_total(self) -> None:
         limit = self._max_runs()
         if len(self.runs) > limit and not self.findings.problems:
-            text = (
-                f"received {len(self.runs)} runs in all experiments; at most {limit} are expected."
-            )
-            self.findings.report(Problem(("max_runs",), text))
+            text = f"received {len(self.runs)} runs in all experiments; at most {limit} are"
+            self.findings.report(Problem(("max_runs",), f"{text} expected."))
 
     def _check_seeds(self, experiments: list[Experiment], stated: tuple[claims.Claim, ...]) -> None:
         """Warns of experiments with too few seeds for any verdict, or other ones than planned."""
@@ -425,13 +413,10 @@ class _Planner:
             found.append(factors)
         grouped = tuple(sweep_names.group(found))
         try:
-            for sweep in grouped:
-                _ = sweep.name
+            _ = [sweep.name for sweep in grouped]
         except ValueError:
-            text = (
-                f"received batch sizes whose name has more than {MAX_NAME_LENGTH} "
-                "characters; fewer, or ranges without gaps, are expected."
-            )
+            text = f"received batch sizes whose name has more than {MAX_NAME_LENGTH} characters; "
+            text += "fewer, or ranges without gaps, are expected."
             self.findings.report(Problem((*grid.place, "vary"), text))
         return grouped
 
@@ -449,10 +434,8 @@ class _Planner:
             if timed:
                 run_names.timing_name(factors)
         except ValueError:
-            text = (
-                f"received a run whose name has more than {MAX_NAME_LENGTH} characters; "
-                "shorter names of data set and model are expected."
-            )
+            text = f"received a run whose name has more than {MAX_NAME_LENGTH} characters; "
+            text += "shorter names of data set and model are expected."
             self.findings.report(Problem(place, text))
             return None
         return name

@@ -8,61 +8,39 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import coercion, run_factors, sweep_names
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.parameters import Parameter, by_name
 from batchscope.problems import Place, Problem, nearest, received, show, unknown
 
-_SHARE = {"unit": "shares", "minimum": 0, "maximum": 1}
-_LOSS = {"unit": "nats", "minimum": 0}
-_SHARPNESS = {"unit": "% of 1 + loss", "minimum": 0}
+_WEIGHTS = "units of the weights"
 
 
-def _column(name: str, alias: str, doc: str, **limits: Any) -> Parameter:
-    return Parameter(name, alias, "float", None, doc, **limits)
+def _column(name: str, alias: str, doc: str, unit: str, maximum: float | None = None) -> Parameter:
+    return Parameter(name, alias, "float", None, doc, unit, minimum=0, maximum=maximum)
 
 
 # What a document may give a number of, in the units of our own tables.
-COLUMNS: dict[str, Parameter] = {
-    column.name: column
-    for column in (
-        _column("test_accuracy", "test_accuracy", "Accuracy on test data.", **_SHARE),
-        _column("train_accuracy", "train_accuracy", "Accuracy on training data.", **_SHARE),
+COLUMNS: dict[str, Parameter] = by_name(
+    _column("test_accuracy", "test_accuracy", "Accuracy on test data.", "shares", 1),
+    _column("train_accuracy", "train_accuracy", "Accuracy on training data.", "shares", 1),
+    _column("utilisation_percent", "utilisation", "Utilisation.", "percent", 100),
+    _column("memory_mb", "memory", "Memory.", "MB"),
+    _column("images_per_second", "images", "Throughput.", "images per second"),
+    _column("best_train_loss", "train_loss", "Best training loss.", "nats"),
+    _column("best_validation_loss", "validation_loss", "Best validation loss.", "nats"),
+    _column("epochs_run", "epochs_run", "Epochs until it stopped.", "epochs"),
+    _column("seconds_per_epoch", "epoch_time", "Time per epoch.", "s"),
+    _column("train_seconds", "train_time", "Total training time.", "s"),
+    _column("weight_distance", "distance", "Distance from the initial weights.", _WEIGHTS),
+    _column("update_norm_median", "update_norm", "Median norm of an update.", _WEIGHTS),
+    *(
         _column(
-            *("utilisation_percent", "utilisation", "Utilisation."),
-            unit="percent",
-            minimum=0,
-            maximum=100,
-        ),
-        _column("memory_mb", "memory", "Memory.", unit="MB", minimum=0),
-        _column(
-            *("images_per_second", "images", "Throughput."), unit="images per second", minimum=0
-        ),
-        _column("best_train_loss", "train_loss", "Best training loss.", **_LOSS),
-        _column("best_validation_loss", "validation_loss", "Best validation loss.", **_LOSS),
-        _column("epochs_run", "epochs_run", "Epochs until it stopped.", unit="epochs", minimum=0),
-        _column("seconds_per_epoch", "epoch_time", "Time per epoch.", unit="s", minimum=0),
-        _column("train_seconds", "train_time", "Total training time.", unit="s", minimum=0),
-        _column(
-            *("weight_distance", "distance", "Distance from the initial weights."),
-            unit="units of the weights",
-            minimum=0,
-        ),
-        _column(
-            *("update_norm_median", "update_norm", "Median norm of an update."),
-            unit="units of the weights",
-            minimum=0,
-        ),
-        *(
-            _column(
-                f"sharpness_{space}_{epsilon}",
-                f"sharpness_{space}_{epsilon}",
-                f"Sharpness in {words}, epsilon {epsilon}.",
-                **_SHARPNESS,
-            )
-            for space, words in (("full", "the full space"), ("subspace", "a random subspace"))
-            for epsilon in ("0.001", "0.0005")
-        ),
-    )
-}
+            *(f"sharpness_{space}_{epsilon}", f"sharpness_{space}_{epsilon}"),
+            *(f"Sharpness in {words}, epsilon {epsilon}.", "% of 1 + loss"),
+        )
+        for space, words in (("full", "the full space"), ("subspace", "a random subspace"))
+        for epsilon in ("0.001", "0.0005")
+    ),
+)
 # The figures that show them. All stand in one table of the report beside ours; `accuracy` and
 # `frameworks` have panels for them too.
 FIGURES: dict[str, tuple[str, ...]] = {
@@ -99,10 +77,9 @@ class Series:
 def read(
     place: Place, figure: str, raw: Any, factors: Factors, report: Report
 ) -> tuple[Series, ...]:
-    """Returns the sound series of a document's numbers.
+    """Returns the sound series of a document's numbers, which stand beside a figure.
 
     Args:
-        figure: The figure beside which they are shown.
         factors: (place, map) -> the sound factors of a map; it reports the others.
     """
     if figure not in FIGURES:
@@ -183,9 +160,9 @@ def _check_length(place: Place, raw: Any, sizes: Any, report: Report) -> None:
 
 def _check_twice(place: Place, bodies: list[Any], report: Report) -> None:
     """Reports the last series if an earlier one with the same factors has one of its columns."""
-    *others, last = [_split(body) if isinstance(body, dict) else None for body in bodies]
+    *others, last = [_split(body) if isinstance(body, dict) else ({}, set()) for body in bodies]
     for index, other in enumerate(others):
-        if other and last and other[0] == last[0] and other[1] & last[1]:
+        if other[0] == last[0] and other[1] & last[1]:
             text = f"received the series of numbers[{index}] again; factors that distinguish it "
             report(Problem(place, f"{text}from the others are expected."))
             return

@@ -38,11 +38,7 @@ def definitions(config: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]
 
 
 def problems(config: dict[str, Any], scale: str) -> Iterator[Problem]:
-    """Yields what is wrong with the section itself.
-
-    Args:
-        scale: `full`, or `reduced`, which needs the section.
-    """
+    """Yields what is wrong with the section itself, which the scale `reduced` needs."""
     if scale == "reduced" and "reduced" not in config:
         yield missing(("reduced",), "a section with what scale=reduced replaces")
     reduced = as_map(config.get("reduced"))

@@ -23,8 +23,6 @@ class Between:
     """The factor in which the two runs of a pair differ.
 
     Attributes:
-        place: Where it stands in the configuration.
-        factor: The one factor in which they differ.
         small: Its value in the first run, at position 0 of a line.
         large: Its value in the second run, at position 1.
     """
@@ -76,8 +74,5 @@ def find(between: Between, runs: Iterable[tuple[str, dict[str, Any]]]) -> tuple[
 
 def none_found(between: Between) -> Problem:
     """Returns the problem of an experiment without a single pair."""
-    text = (
-        f"received {between.factor} {between.small} and {between.large}; two runs of this "
-        "experiment that differ in nothing else are expected."
-    )
-    return Problem(between.place, text)
+    text = f"received {between.factor} {between.small} and {between.large}; two runs of this "
+    return Problem(between.place, f"{text}experiment that differ in nothing else are expected.")

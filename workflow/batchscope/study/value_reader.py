@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -22,11 +23,7 @@ class Broken(Exception):
 
 
 class Reader:
-    """Reads values for one pass over a configuration.
-
-    Attributes:
-        findings: As given.
-    """
+    """Reads values for one pass over a configuration."""
 
     def __init__(self, findings: Findings, datasets: Tokens, models: Tokens) -> None:
         self.findings = findings
@@ -37,10 +34,8 @@ class Reader:
         result = {}
         for name, raw in coercion.as_map(mapping).items():
             if self._known_factor((*place, name), kind):
-                try:
+                with contextlib.suppress(Broken):
                     result[name] = self.factor(name, (*place, name), raw, kind)
-                except Broken:
-                    continue
         return result
 
     def factor_lists(
@@ -68,14 +63,12 @@ class Reader:
         if name not in self._tokens:
             return self.value(place, kind.factors[name], raw)
         known = self._tokens[name]
-        if not isinstance(raw, str) or raw not in known:
+        if isinstance(raw, str) and known.get(raw):
+            return known[raw][0]
+        if not isinstance(raw, str) or raw not in known:  # else reported where it is defined
             expected = f"one of {', '.join(sorted(known))}"
             self.findings.report(received(place, raw, expected, sorted(known)))
-            raise Broken
-        found = known[raw]
-        if found is None:  # reported where it is defined
-            raise Broken
-        return found[0]
+        raise Broken
 
     def value(self, place: Place, parameter: Parameter, raw: Any) -> Any:
         """Returns a value as its parameter expects it.

@@ -1,8 +1,13 @@
 """Number, size and straightness of the updates: the entry."""
 
-from __future__ import annotations
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Table
+_UPDATES = {
+    "low": Column("Lower edge of a bin of the norms of the updates."),
+    "high": Column("Upper edge of the bin."),
+    "count": Integer("Updates in it.", "updates"),
+    "share": Column("Their share of all the run's updates."),
+}
 
 ENTRY = Measure(
     name="displacement",
@@ -12,8 +17,8 @@ ENTRY = Measure(
         "straightness of the way; its logarithm is their exact sum."
     ),
     columns={
-        "updates": Column(
-            "Updates whose norms were kept.", unit="updates", kind="int", label="Number of updates"
+        "updates": Integer(
+            "Updates whose norms were kept.", unit="updates", label="Number of updates"
         ),
         "update_norm_mean": Column(
             "Mean Euclidean norm of an update, ||w after - w before||.",
@@ -45,7 +50,6 @@ ENTRY = Measure(
                 "sum. Right: each by itself, relative to the smallest batch size. Runs are "
                 "paired by seed; means have a 95 % interval (Student's t)."
             ),
-            measures=("displacement",),
         ),
         Figure(
             "update_norms",
@@ -57,20 +61,9 @@ ENTRY = Measure(
                 "shares are means over seeds, triangles mark medians. Right: the median against "
                 "batch size. Every seed is a point; means have a 95 % interval (Student's t)."
             ),
-            measures=("displacement",),
         ),
     ),
-    tables={
-        "updates": Table(
-            "long_tables.updates",
-            {
-                "low": Column("Lower edge of a bin of the norms of the updates."),
-                "high": Column("Upper edge of the bin."),
-                "count": Column("Updates in it.", "updates", "int"),
-                "share": Column("Their share of all the run's updates."),
-            },
-        ),
-    },
+    tables={"updates": Table("long_tables.updates", _UPDATES)},
     memory_mb=1000,
     minutes=10,
     order=4,

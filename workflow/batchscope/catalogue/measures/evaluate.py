@@ -1,9 +1,36 @@
 """Loss and accuracy: the entry."""
 
-from __future__ import annotations
-
 from batchscope.catalogue.entries import Column, Figure, Measure
 from batchscope.catalogue.shared_settings import WEIGHTS, epoch
+
+_FIGURES = (
+    Figure(
+        "accuracy",
+        "Accuracy",
+        "Quality",
+        caption=(
+            "Accuracy on the training, validation and test data, against batch size. Every seed is "
+            "a point; means have a 95 % interval over seeds (Student's t). The broad pale bars are "
+            "the 95 % binomial error of an accuracy that is counted on so many examples: no "
+            "interval over seeds can undo it. Where a document's accuracies are known, they stand "
+            "beside ours on test data in a shaded panel of their own, as published: on a scale of "
+            "their own, without intervals, and as a contrast and no target."
+        ),
+        own=("train_accuracy|validation_accuracy|test_accuracy",),
+    ),
+    Figure(
+        "generalisation_gap",
+        "Generalisation gap",
+        "Quality",
+        caption=(
+            "The generalisation gap against batch size: of the loss, as a difference (test "
+            "minus training) and as a ratio (test over training), and of the accuracy, as a "
+            "difference (training minus test). Every seed is a point; means have a 95 % "
+            "interval (Student's t)."
+        ),
+        own=("generalisation_gap|generalisation_gap_accuracy",),
+    ),
+)
 
 ENTRY = Measure(
     name="evaluate",
@@ -12,10 +39,7 @@ ENTRY = Measure(
         "Loss and accuracy on every split, dropout off, and the generalisation gap as a "
         "difference and as a ratio."
     ),
-    settings=(
-        WEIGHTS,
-        epoch("`weights`"),
-    ),
+    settings=(WEIGHTS, epoch("`weights`")),
     columns={
         "train_loss": Column("Mean loss over the train split, dropout off.", label="Training loss"),
         "train_accuracy": Column(
@@ -51,37 +75,7 @@ ENTRY = Measure(
         ),
     },
     at_epochs=True,
-    figures=(
-        Figure(
-            "accuracy",
-            "Accuracy",
-            "Quality",
-            caption=(
-                "Accuracy on the training, validation and test data, against batch size. Every "
-                "seed is a point; means have a 95 % interval over seeds (Student's t). The "
-                "broad pale bars are the 95 % binomial error of an accuracy that is counted on "
-                "so many examples: no interval over seeds can undo it. Where a document's "
-                "accuracies are known, they stand beside ours on test data in a shaded panel of "
-                "their own, as published: on a scale of their own, without intervals, and as a "
-                "contrast and no target."
-            ),
-            measures=("evaluate",),
-            own=("train_accuracy|validation_accuracy|test_accuracy",),
-        ),
-        Figure(
-            "generalisation_gap",
-            "Generalisation gap",
-            "Quality",
-            caption=(
-                "The generalisation gap against batch size: of the loss, as a difference (test "
-                "minus training) and as a ratio (test over training), and of the accuracy, as a "
-                "difference (training minus test). Every seed is a point; means have a 95 % "
-                "interval (Student's t)."
-            ),
-            measures=("evaluate",),
-            own=("generalisation_gap|generalisation_gap_accuracy",),
-        ),
-    ),
+    figures=_FIGURES,
     memory_mb=2000,
     order=1,
 )

@@ -1,9 +1,16 @@
 """Alignment of gradients: the entry."""
 
-from __future__ import annotations
-
-from batchscope.catalogue.entries import Column, Figure, Measure, Table
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table, Text
 from batchscope.catalogue.parameters import Parameter
+
+_ALIGNMENT = {
+    "place": Text("start, middle or end of the training."),
+    "epoch": Integer("Epoch whose weights were measured.", "epochs"),
+    "examples": Integer("Examples in a batch.", "examples"),
+    "norm": Column("Mean norm of the mean gradient of such a batch."),
+    "ratio": Column("norm over the mean norm of single examples' gradients."),
+    "independent": Column("ratio on average, were the sign of each gradient random."),
+}
 
 ENTRY = Measure(
     name="gradient_alignment",
@@ -38,34 +45,20 @@ ENTRY = Measure(
             "Alignment of gradients",
             "Gradients",
             caption=(
-                "The mean norm of the mean gradient of b training examples over the mean norm "
-                "of single ones, at fixed weights at the start, in the middle (at the stored "
-                "epoch nearest it) and at the end of the training, for the smallest and the "
-                "largest batch size. The thin line of the same colour is what the same "
-                "gradients give, by the same means, if each has a random sign: they then have "
-                "their lengths and axes but no direction in common (1/√b if they are orthogonal "
-                "and of one length); equal gradients would stay at 1. Above its line, gradients "
-                "agree; on it, they share no direction; below it, they cancel. The examples are "
-                "divided into batches of b at random, several times: the largest b has few "
-                "batches, or all examples as one. Bands are 95 % intervals over seeds "
-                "(Student's t)."
+                "The mean norm of the mean gradient of b training examples over the mean norm of "
+                "single ones, at fixed weights at the start, in the middle (at the stored epoch "
+                "nearest it) and at the end of the training, for the smallest and the largest "
+                "batch size. The thin line of the same colour is what the same gradients give, by "
+                "the same means, if each has a random sign: they then have their lengths and axes "
+                "but no direction in common (1/√b if they are orthogonal and of one length); equal "
+                "gradients would stay at 1. Above its line, gradients agree; on it, they share no "
+                "direction; below it, they cancel. The examples are divided into batches of b at "
+                "random, several times: the largest b has few batches, or all examples as one. "
+                "Bands are 95 % intervals over seeds (Student's t)."
             ),
-            measures=("gradient_alignment",),
         ),
     ),
-    tables={
-        "alignment": Table(
-            "long_tables.alignment",
-            {
-                "place": Column("start, middle or end of the training.", kind="str"),
-                "epoch": Column("Epoch whose weights were measured.", "epochs", "int"),
-                "examples": Column("Examples in a batch.", "examples", "int"),
-                "norm": Column("Mean norm of the mean gradient of such a batch."),
-                "ratio": Column("norm over the mean norm of single examples' gradients."),
-                "independent": Column("ratio on average, were the sign of each gradient random."),
-            },
-        ),
-    },
+    tables={"alignment": Table("long_tables.alignment", _ALIGNMENT)},
     minutes=120,
     order=5,
 )

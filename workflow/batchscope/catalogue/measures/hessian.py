@@ -1,7 +1,5 @@
 """Curvature of the training loss: the entry."""
 
-from __future__ import annotations
-
 from batchscope.catalogue.entries import Column, Figure, Measure
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS, examples
@@ -46,7 +44,6 @@ ENTRY = Measure(
                 "95 % interval (Student's t). With a single seed the bars are the numerical "
                 "errors: the residual of the eigenvalue, the standard error of the trace."
             ),
-            measures=("hessian",),
         ),
     ),
     minutes=240,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Settings, Table
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Settings, Table, Text
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS, examples
 
@@ -17,6 +17,14 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         text = "received no pairs and no lines; at least one of either is expected."
         yield "pairs", text
 
+
+_LANDSCAPES = {
+    "kind": Text("surface or line."),
+    "index": Integer("Which of them, from 0."),
+    "a": Column("Position along the first direction."),
+    "b": Column("Position along the second; 0 on a line."),
+    "loss": Column("Training loss there.", "nats"),
+}
 
 ENTRY = Measure(
     name="landscape",
@@ -37,13 +45,10 @@ ENTRY = Measure(
     ),
     columns={
         "landscape_rise": Column(
-            (
-                "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r "
-                "half of the span of the landscape, in filter-normalised units (Li et al. "
-                "2018)."
-            ),
+            "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r half "
+            "of the span of the landscape, in filter-normalised units (Li et al. 2018).",
             label="Rise of the loss along random directions",
-        ),
+        )
     },
     also_writes=(".npz",),
     problems=_problems,
@@ -59,7 +64,6 @@ ENTRY = Measure(
                 "levels and colours, so that closer lines are steeper slopes. Two directions "
                 "out of very many are shown: the one-dimensional profiles have more."
             ),
-            measures=("landscape",),
         ),
         Figure(
             "landscape_lines",
@@ -72,21 +76,9 @@ ENTRY = Measure(
                 "over seeds, with a 95 % interval over seeds (Student's t). Right: the loss "
                 "itself; thin lines are single directions of single runs."
             ),
-            measures=("landscape",),
         ),
     ),
-    tables={
-        "landscapes": Table(
-            "long_tables.landscapes",
-            {
-                "kind": Column("surface or line.", kind="str"),
-                "index": Column("Which of them, from 0.", kind="int"),
-                "a": Column("Position along the first direction."),
-                "b": Column("Position along the second; 0 on a line."),
-                "loss": Column("Training loss there.", "nats"),
-            },
-        ),
-    },
+    tables={"landscapes": Table("long_tables.landscapes", _LANDSCAPES)},
     minutes=480,
     order=8,
 )

@@ -15,6 +15,17 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "stop", f"{text} expected."
 
 
+_LINES = {
+    "other": Column("The large run, at 1; the run itself is the small one, at 0."),
+    "factor": Column("Factor in which the two differ."),
+    "small": Column("Its value in the small run."),
+    "large": Column("Its value in the large run."),
+    "alpha": Column("Position on the line between them."),
+    "split": Column("train, validation or test."),
+    "loss": Column("Loss there.", "nats"),
+    "accuracy": Column("Accuracy there."),
+}
+
 ENTRY = Measure(
     name="line",
     version="line-v1",
@@ -25,10 +36,7 @@ ENTRY = Measure(
     settings=(
         WEIGHTS,
         Parameter(
-            "examples",
-            "ex",
-            "int",
-            0,
+            *("examples", "ex", "int", 0),
             "Examples of each split; 0 or `all` for all.",
             "examples",
             minimum=0,
@@ -52,24 +60,9 @@ ENTRY = Measure(
                 "its statistics anew at every point. Thin lines are single seeds; thick lines "
                 "are means with a 95 % interval over seeds (Student's t)."
             ),
-            measures=("line",),
         ),
     ),
-    tables={
-        "lines": Table(
-            "long_tables.lines",
-            {
-                "other": Column("The large run, at 1; the run itself is the small one, at 0."),
-                "factor": Column("Factor in which the two differ."),
-                "small": Column("Its value in the small run."),
-                "large": Column("Its value in the large run."),
-                "alpha": Column("Position on the line between them."),
-                "split": Column("train, validation or test."),
-                "loss": Column("Loss there.", "nats"),
-                "accuracy": Column("Accuracy there."),
-            },
-        ),
-    },
+    tables={"lines": Table("long_tables.lines", _LINES)},
     memory_mb=2000,
     minutes=120,
     order=9,

@@ -31,10 +31,7 @@ ENTRY = Measure(
     settings=(
         examples(512, "Training examples whose gradients are taken"),
         Parameter(
-            "micro_batch",
-            "mb",
-            "int",
-            1,
+            *("micro_batch", "mb", "int", 1),
             "Examples behind each gradient; more where those of single examples cost too much or "
             "cannot be had.",
             "examples",
@@ -98,7 +95,6 @@ ENTRY = Measure(
                 "below the measured critical batch size). It predicts an order of magnitude of "
                 "optimisation speed, not generalisation."
             ),
-            measures=("noise_scale",),
         ),
     ),
     minutes=120,

@@ -1,7 +1,5 @@
 """Sharpness along the gradient: the entry."""
 
-from __future__ import annotations
-
 from batchscope.catalogue.entries import Column, Figure, Measure
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS, examples
@@ -20,9 +18,9 @@ ENTRY = Measure(
     ),
     columns={
         "sam_sharpness_{rhos}": Column(
-            ("Rise of the loss at one step of length rho along its gradient (Foret et al. 2021)."),
+            "Rise of the loss at one step of length rho along its gradient (Foret et al. 2021).",
             label="SAM's sharpness, rho {rhos}",
-        ),
+        )
     },
     figures=(
         Figure(
@@ -34,7 +32,6 @@ ENTRY = Measure(
                 "(Foret et al. 2021), against batch size. Every seed is a point; means have a "
                 "95 % interval (Student's t)."
             ),
-            measures=("sam_sharpness",),
         ),
     ),
     order=7,

@@ -1,7 +1,5 @@
 """Sharpness of the minimum: the entry."""
 
-from __future__ import annotations
-
 from batchscope.catalogue.entries import Column, Figure, Measure
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import BATCH_NORM, WEIGHTS, examples
@@ -17,11 +15,7 @@ ENTRY = Measure(
         WEIGHTS,
         Parameter("epsilons", "eps", "float", (0.001, 0.0005), "Box sizes.", above=0, many=True),
         Parameter(
-            "spaces",
-            "sp",
-            "str",
-            ("full", "subspace"),
-            "Spaces to search.",
+            *("spaces", "sp", "str", ("full", "subspace"), "Spaces to search."),
             choices=("full", "subspace"),
             many=True,
         ),
@@ -34,17 +28,15 @@ ENTRY = Measure(
     ),
     columns={
         "sharpness_{spaces}_{epsilons}": Column(
-            (
-                "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space "
-                "or a random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric "
-                "2.1)."
-            ),
+            "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space "
+            "or a random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric "
+            "2.1).",
             unit="% of 1 + loss",
             label="Sharpness, {spaces}, epsilon {epsilons}",
             direction="rises",
             source="Keskar et al. 2017, arXiv 1609.04836",
             words={"full": "full space", "subspace": "random subspace"},
-        ),
+        )
     },
     figures=(
         Figure(
@@ -58,7 +50,6 @@ ENTRY = Measure(
                 "stopped early, so each value is a lower bound. Every seed is a point; means have "
                 "a 95 % interval (Student's t)."
             ),
-            measures=("sharpness",),
         ),
     ),
     minutes=240,

@@ -1,9 +1,14 @@
 """Distance from the initial weights: the entry."""
 
-from __future__ import annotations
-
-from batchscope.catalogue.entries import Column, Figure, Measure, Table
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table, Text
 from batchscope.catalogue.shared_settings import WEIGHTS
+
+_LAYERS = {
+    "position": Integer("Place of the layer in the model, from 0."),
+    "layer": Text("Name of the layer."),
+    "distance": Column("Euclidean distance of its weights from the initial ones."),
+    "relative": Column("distance over the norm of its initial weights."),
+}
 
 ENTRY = Measure(
     name="weight_distance",
@@ -34,7 +39,6 @@ ENTRY = Measure(
                 "relative to the norm of the initial weights, against batch size. Every seed is "
                 "a point; means have a 95 % interval (Student's t)."
             ),
-            measures=("weight_distance",),
             columns={
                 "weight_distance": ("Distance from the initial weights", "‖w − w₀‖"),
                 "weight_distance_relative": ("Relative distance", "‖w − w₀‖ / ‖w₀‖"),
@@ -49,7 +53,6 @@ ENTRY = Measure(
                 "batch size, one panel per layer in the model's order. Every seed is a point; "
                 "means have a 95 % interval (Student's t)."
             ),
-            measures=("weight_distance",),
         ),
         Figure(
             "epoch_distance",
@@ -68,20 +71,9 @@ ENTRY = Measure(
                 "over the seeds that still train, with a 95 % interval (Student's t). Thin lines "
                 "are single runs."
             ),
-            measures=("weight_distance",),
         ),
     ),
-    tables={
-        "layers": Table(
-            "long_tables.layers",
-            {
-                "position": Column("Place of the layer in the model, from 0.", kind="int"),
-                "layer": Column("Name of the layer.", kind="str"),
-                "distance": Column("Euclidean distance of its weights from the initial ones."),
-                "relative": Column("distance over the norm of its initial weights."),
-            },
-        ),
-    },
+    tables={"layers": Table("long_tables.layers", _LAYERS)},
     memory_mb=1000,
     minutes=10,
     order=3,

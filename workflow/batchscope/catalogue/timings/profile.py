@@ -1,10 +1,37 @@
 """Profile of a step: the entry."""
 
-from __future__ import annotations
-
 from batchscope.catalogue import shared_columns
 from batchscope.catalogue.entries import Column, Figure, Table, Timing
 from batchscope.catalogue.parameters import Parameter
+
+_PROFILES = {
+    "batch_size": Column("Examples per step."),
+    "status": shared_columns.STATUS,
+    "compute": Column("Share of the time in which an operation computes."),
+    "input": Column("Share in which training waits for data and nothing computes."),
+    "host": Column("Share of neither: Python, dispatch, copies, idle."),
+    "executor": Column(
+        "The part of host in which a graph runs, but no operation that the trace shows."
+    ),
+    "steps": Column("Profiled steps."),
+    "steps_per_second": Column("Steps per second without the profiler."),
+    "overhead": Column("Time that the profiler adds, as a share of the time without it."),
+    "process_percent": Column(
+        "CPU utilisation of the process during the steps without the profiler, % of "
+        "its cores: median."
+    ),
+    "process_zero_share": shared_columns.PROCESS_ZERO_SHARE,
+    **shared_columns.GPU,
+    "memory_peak_mb": Column(
+        "Peak resident memory of the process up to the last step, graph and profiler included, MB."
+    ),
+    "tensorflow_peak_mb": Column(
+        "Peak of what TensorFlow's allocator gave out on the device, MB; on a CPU as "
+        "in utilisation.csv."
+    ),
+    "gpu_memory_peak_mb": shared_columns.GPU_MEMORY_PEAK_MB,
+    "foreign_cores": Column("Cores that other processes took, from building the graph on: mean."),
+}
 
 ENTRY = Timing(
     name="profile",
@@ -16,44 +43,7 @@ ENTRY = Timing(
     batch_sizes="each",
     also_writes=("",),
     by_job=("profiles",),
-    tables={
-        "profiles": Table(
-            "timing_tables.profiles",
-            {
-                "batch_size": Column("Examples per step."),
-                "status": shared_columns.STATUS,
-                "compute": Column("Share of the time in which an operation computes."),
-                "input": Column("Share in which training waits for data and nothing computes."),
-                "host": Column("Share of neither: Python, dispatch, copies, idle."),
-                "executor": Column(
-                    "The part of host in which a graph runs, but no operation that the trace shows."
-                ),
-                "steps": Column("Profiled steps."),
-                "steps_per_second": Column("Steps per second without the profiler."),
-                "overhead": Column(
-                    "Time that the profiler adds, as a share of the time without it."
-                ),
-                "process_percent": Column(
-                    "CPU utilisation of the process during the steps without the profiler, % of "
-                    "its cores: median."
-                ),
-                "process_zero_share": shared_columns.PROCESS_ZERO_SHARE,
-                **shared_columns.GPU,
-                "memory_peak_mb": Column(
-                    "Peak resident memory of the process up to the last step, graph and profiler "
-                    "included, MB."
-                ),
-                "tensorflow_peak_mb": Column(
-                    "Peak of what TensorFlow's allocator gave out on the device, MB; on a CPU as "
-                    "in utilisation.csv."
-                ),
-                "gpu_memory_peak_mb": shared_columns.GPU_MEMORY_PEAK_MB,
-                "foreign_cores": Column(
-                    "Cores that other processes took, from building the graph on: mean."
-                ),
-            },
-        ),
-    },
+    tables={"profiles": Table("timing_tables.profiles", _PROFILES)},
     figures=(
         Figure(
             "profile",
@@ -62,13 +52,11 @@ ENTRY = Timing(
             caption=(
                 "What the wall time of consecutive training steps goes to, by TensorFlow's "
                 "profiler. Compute: at least one operation of the model runs, on a GPU at least "
-                "one kernel. Waiting for input: none does, and training waits for its next "
-                "batch. Neither: Python, dispatch, copies between devices, idle, and operations "
-                "that TensorFlow takes for too cheap to record, so that compute is a lower "
-                "bound where steps are short. At the right edge: steps per second without the "
-                "profiler."
+                "one kernel. Waiting for input: none does, and training waits for its next batch. "
+                "Neither: Python, dispatch, copies between devices, idle, and operations that "
+                "TensorFlow takes for too cheap to record, so that compute is a lower bound where "
+                "steps are short. At the right edge: steps per second without the profiler."
             ),
-            measures=("profile",),
         ),
     ),
     minutes=30,

@@ -1,10 +1,150 @@
 """Throughput: the entry."""
 
-from __future__ import annotations
-
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Table, Timing
+from batchscope.catalogue.entries import Column, Figure, Table, Timing, interval
 from batchscope.catalogue.parameters import Parameter
+
+_THROUGHPUT = {
+    "batch_size": Column("Examples per step."),
+    "status": shared_columns.STATUS,
+    "steps": Column("Steps of a block."),
+    "blocks": Column("Timed blocks."),
+    "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
+    "foreign_cores": Column("Cores that other processes took during a block: median."),
+    "seconds_per_step": Column("Time of a step, s: median of the blocks."),
+    "seconds_per_step_q1": Column("Time of a step, s: lower quartile of the blocks."),
+    "seconds_per_step_q3": Column("Time of a step, s: upper quartile of the blocks."),
+    "iterations_per_second": Column(
+        "Steps per second: median of the blocks.", "iterations/s", label="Step rate"
+    ),
+    "iterations_per_second_q1": Column("Steps per second: lower quartile of the blocks."),
+    "iterations_per_second_q3": Column("Steps per second: upper quartile of the blocks."),
+    "images_per_second": Column(
+        "Examples per second: median of the blocks.", "examples/s", label="Throughput"
+    ),
+    "images_per_second_q1": Column("Examples per second: lower quartile of the blocks."),
+    "images_per_second_q3": Column("Examples per second: upper quartile of the blocks."),
+    "tokens_per_second": Column(
+        "images_per_second times the tokens of a sequence; empty of other examples."
+    ),
+    "tokens_per_update": Column("Tokens of a batch; empty of other examples."),
+    "train_examples": Column("Examples of an epoch."),
+    "seconds_per_epoch": Column(
+        "train_examples over images_per_second, whole batches throughout, s."
+    ),
+    "process_percent": Column(
+        "CPU utilisation of the process during the blocks, % of its cores: median."
+    ),
+    "process_zero_share": shared_columns.PROCESS_ZERO_SHARE,
+    **shared_columns.GPU,
+}
+_SWEEPS = {
+    "status": shared_columns.STATUS,
+    "used_threads": Column("Threads that the framework used: what `all` (0) stood for."),
+    "train_examples": Column("Examples of an epoch."),
+    "sizes": Column("Batch sizes that were timed."),
+    "blocks": Column("Timed blocks of all of them."),
+    "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
+    "fixed_seconds": Column(
+        "Fixed cost of a step: a of the fit t = a + b * batch size.",
+        "s",
+        label="Fixed cost of a step",
+    ),
+    **interval("fixed_seconds", high="Upper end of its 95 % interval."),
+    "seconds_per_image": Column("Cost per example: b of the fit, s."),
+    **interval("seconds_per_image", high="Upper end of its 95 % interval."),
+    "fixed_seconds_error": Column(
+        "Standard error of the fixed cost: that over sizes joined with that over rounds or jobs."
+    ),
+    "fixed_seconds_without_delay": Column(
+        "Fixed cost of a step that was timed in the same turns without the delay, s; "
+        "as what follows, only with a delay."
+    ),
+    "recovered_delay_seconds": Column(
+        "What the delay added to the fixed cost of the fit: lines through the differences of a "
+        "round at no example, their Hodges-Lehmann estimate over rounds.",
+        "s",
+        label="Delay that the fixed cost recovers",
+    ),
+    **interval(
+        "recovered_delay_seconds",
+        "Lower end of its 95 % interval, over rounds of turns; from six on.",
+        "Upper end of its 95 % interval.",
+    ),
+    "paired_delay_seconds": Column(
+        "What the delay added to a step, without the fit: Hodges-Lehmann estimate over "
+        "the differences of all batch sizes and rounds, s."
+    ),
+    **interval(
+        "paired_delay_seconds",
+        "Lower end of its 95 % interval, over these differences.",
+        "Upper end of its 95 % interval.",
+    ),
+    "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
+    "line_residual": Column("Relative root-mean-square residual of the fit."),
+    "noise_floor": Column(
+        "Factor by which a batch size differs from itself, over several jobs beside "
+        "what all sizes of a job have in common; above 1.2, half_batch, plateau, knee, "
+        "still_rising and ceiling are empty: too noisy to tell."
+    ),
+    "highest_images_per_second": Column("Highest median throughput."),
+    "plateau_images_per_second": Column(
+        "Throughput that it tends to: 1 / b where the line fits, or else the median of "
+        "the sizes from half the largest on, unless these still rise, or it is below "
+        "90 % of the best by more than the noise floor."
+    ),
+    "knee_fitted": Column(
+        "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
+        "fits and it lies within the sizes."
+    ),
+    **interval(
+        "knee_fitted",
+        "Lower end of its 95 % interval: delta method for its logarithm.",
+        "Upper end of its 95 % interval.",
+    ),
+    "knee_batch_size": Column(
+        "Smallest batch size whose throughput reaches 90 % of the plateau and after "
+        "which the upper quartile of none falls short of it.",
+        label="Knee",
+    ),
+    "still_rising": Column("Whether 90 % of the plateau lies beyond the largest batch size."),
+    "step_winner": Column("line, staircase or not resolved: how the time of a step rises."),
+    "step_q": Column("Examples per step of the staircase of 8, 16 or 32 that fits best."),
+    "step_p": Column("How often a line with this noise shows so much growth in its steps."),
+    "step_p_holm": Column(
+        "The same, adjusted over all three staircases and the experiment's rows."
+    ),
+    "step_verdict": Column("The same in a sentence."),
+    "matmul_flops_per_second": Column(
+        "Peak of a matrix product, FLOP/s: the highest that the table's timings "
+        "measured on this machine, device, threads and type; in TensorFlow alone."
+    ),
+    "matmul_flops_per_second_lowest": Column("The lowest of these."),
+    "flops_per_image": Column(
+        "Operations of the model's dense layers, convolutions and attention, per "
+        "example and update; empty where it has other layers with products."
+    ),
+    "flops_not_counted": Column("These layers, whose operations are not counted."),
+    "ceiling_images_per_second": Column("The one over the other."),
+    "share_of_ceiling": Column(
+        "highest_images_per_second over it; above 1, the peak that was measured is no ceiling."
+    ),
+    "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
+    "max_batch_size_bound": Column(
+        "resolved, most_fits (all that may be tried fits) or nothing_fits."
+    ),
+    "memory_limit_mb": Column("Memory that it was allowed to take, MB."),
+    "memory_fixed_mb": Column("Memory beside the batch: a fit over the sizes that were tried, MB."),
+    "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
+}
+_TRAINING_TIMES = {
+    "batch_size": Column("Examples per step."),
+    "status": Column("finished, diverged or out_of_memory."),
+    "at_epoch": Column("Number of epochs, as the experiment asks for."),
+    "train_seconds": Column("at_epoch times the time of an epoch, validation apart, s."),
+    "seconds_per_epoch_q1": Column("Lower quartile of the time of an epoch, s."),
+    "seconds_per_epoch_q3": Column("Upper quartile of the time of an epoch, s."),
+}
 
 ENTRY = Timing(
     name="throughput",
@@ -19,14 +159,9 @@ ENTRY = Timing(
             "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
         ),
         Parameter(
-            "iterations",
-            "it",
-            "int",
-            0,
-            (
-                "Steps of every batch size in all its blocks together; 0 for what block_seconds "
-                "asks for."
-            ),
+            *("iterations", "it", "int", 0),
+            "Steps of every batch size in all its blocks together; 0 for what block_seconds asks "
+            "for.",
             "steps",
             minimum=0,
         ),
@@ -35,186 +170,15 @@ ENTRY = Timing(
     at_epochs=True,
     by_job=("throughput", "sweeps", "training_times"),
     tables={
-        "throughput": Table(
-            "timing_tables.throughput",
-            {
-                "batch_size": Column("Examples per step."),
-                "status": shared_columns.STATUS,
-                "steps": Column("Steps of a block."),
-                "blocks": Column("Timed blocks."),
-                "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
-                "foreign_cores": Column("Cores that other processes took during a block: median."),
-                "seconds_per_step": Column("Time of a step, s: median of the blocks."),
-                "seconds_per_step_q1": Column("Time of a step, s: lower quartile of the blocks."),
-                "seconds_per_step_q3": Column("Time of a step, s: upper quartile of the blocks."),
-                "iterations_per_second": Column(
-                    "Steps per second: median of the blocks.",
-                    "iterations/s",
-                    label="Step rate",
-                ),
-                "iterations_per_second_q1": Column(
-                    "Steps per second: lower quartile of the blocks."
-                ),
-                "iterations_per_second_q3": Column(
-                    "Steps per second: upper quartile of the blocks."
-                ),
-                "images_per_second": Column(
-                    "Examples per second: median of the blocks.",
-                    "examples/s",
-                    label="Throughput",
-                ),
-                "images_per_second_q1": Column(
-                    "Examples per second: lower quartile of the blocks."
-                ),
-                "images_per_second_q3": Column(
-                    "Examples per second: upper quartile of the blocks."
-                ),
-                "tokens_per_second": Column(
-                    "images_per_second times the tokens of a sequence; empty of other examples."
-                ),
-                "tokens_per_update": Column("Tokens of a batch; empty of other examples."),
-                "train_examples": Column("Examples of an epoch."),
-                "seconds_per_epoch": Column(
-                    "train_examples over images_per_second, whole batches throughout, s."
-                ),
-                "process_percent": Column(
-                    "CPU utilisation of the process during the blocks, % of its cores: median."
-                ),
-                "process_zero_share": shared_columns.PROCESS_ZERO_SHARE,
-                **shared_columns.GPU,
-            },
-        ),
+        "throughput": Table("timing_tables.throughput", _THROUGHPUT),
         "sweeps": Table(
             "timing_tables.summaries",
             over_jobs="timing_tables.summaries_over_jobs",
             beside=("throughput",),
-            columns={
-                "status": shared_columns.STATUS,
-                "used_threads": Column(
-                    "Threads that the framework used: what `all` (0) stood for."
-                ),
-                "train_examples": Column("Examples of an epoch."),
-                "sizes": Column("Batch sizes that were timed."),
-                "blocks": Column("Timed blocks of all of them."),
-                "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
-                "fixed_seconds": Column(
-                    "Fixed cost of a step: a of the fit t = a + b * batch size.",
-                    "s",
-                    label="Fixed cost of a step",
-                ),
-                "fixed_seconds_low": Column("Lower end of its 95 % interval."),
-                "fixed_seconds_high": Column("Upper end of its 95 % interval."),
-                "seconds_per_image": Column("Cost per example: b of the fit, s."),
-                "seconds_per_image_low": Column("Lower end of its 95 % interval."),
-                "seconds_per_image_high": Column("Upper end of its 95 % interval."),
-                "fixed_seconds_error": Column(
-                    "Standard error of the fixed cost: that over sizes joined with that over "
-                    "rounds or jobs."
-                ),
-                "fixed_seconds_without_delay": Column(
-                    "Fixed cost of a step that was timed in the same turns without the delay, s; "
-                    "as what follows, only with a delay."
-                ),
-                "recovered_delay_seconds": Column(
-                    "What the delay added to the fixed cost of the fit: lines through the "
-                    "differences of a round at no example, their Hodges-Lehmann estimate over "
-                    "rounds.",
-                    "s",
-                    label="Delay that the fixed cost recovers",
-                ),
-                "recovered_delay_seconds_low": Column(
-                    "Lower end of its 95 % interval, over rounds of turns; from six on."
-                ),
-                "recovered_delay_seconds_high": Column("Upper end of its 95 % interval."),
-                "paired_delay_seconds": Column(
-                    "What the delay added to a step, without the fit: Hodges-Lehmann estimate over "
-                    "the differences of all batch sizes and rounds, s."
-                ),
-                "paired_delay_seconds_low": Column(
-                    "Lower end of its 95 % interval, over these differences."
-                ),
-                "paired_delay_seconds_high": Column("Upper end of its 95 % interval."),
-                "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
-                "line_residual": Column("Relative root-mean-square residual of the fit."),
-                "noise_floor": Column(
-                    "Factor by which a batch size differs from itself, over several jobs beside "
-                    "what all sizes of a job have in common; above 1.2, half_batch, plateau, knee, "
-                    "still_rising and ceiling are empty: too noisy to tell."
-                ),
-                "highest_images_per_second": Column("Highest median throughput."),
-                "plateau_images_per_second": Column(
-                    "Throughput that it tends to: 1 / b where the line fits, or else the median of "
-                    "the sizes from half the largest on, unless these still rise, or it is below "
-                    "90 % of the best by more than the noise floor."
-                ),
-                "knee_fitted": Column(
-                    "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
-                    "fits and it lies within the sizes."
-                ),
-                "knee_fitted_low": Column(
-                    "Lower end of its 95 % interval: delta method for its logarithm."
-                ),
-                "knee_fitted_high": Column("Upper end of its 95 % interval."),
-                "knee_batch_size": Column(
-                    "Smallest batch size whose throughput reaches 90 % of the plateau and after "
-                    "which the upper quartile of none falls short of it.",
-                    label="Knee",
-                ),
-                "still_rising": Column(
-                    "Whether 90 % of the plateau lies beyond the largest batch size."
-                ),
-                "step_winner": Column(
-                    "line, staircase or not resolved: how the time of a step rises."
-                ),
-                "step_q": Column(
-                    "Examples per step of the staircase of 8, 16 or 32 that fits best."
-                ),
-                "step_p": Column(
-                    "How often a line with this noise shows so much growth in its steps."
-                ),
-                "step_p_holm": Column(
-                    "The same, adjusted over all three staircases and the experiment's rows."
-                ),
-                "step_verdict": Column("The same in a sentence."),
-                "matmul_flops_per_second": Column(
-                    "Peak of a matrix product, FLOP/s: the highest that the table's timings "
-                    "measured on this machine, device, threads and type; in TensorFlow alone."
-                ),
-                "matmul_flops_per_second_lowest": Column("The lowest of these."),
-                "flops_per_image": Column(
-                    "Operations of the model's dense layers, convolutions and attention, per "
-                    "example and update; empty where it has other layers with products."
-                ),
-                "flops_not_counted": Column("These layers, whose operations are not counted."),
-                "ceiling_images_per_second": Column("The one over the other."),
-                "share_of_ceiling": Column(
-                    "highest_images_per_second over it; above 1, the peak that was measured is no "
-                    "ceiling."
-                ),
-                "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
-                "max_batch_size_bound": Column(
-                    "resolved, most_fits (all that may be tried fits) or nothing_fits."
-                ),
-                "memory_limit_mb": Column("Memory that it was allowed to take, MB."),
-                "memory_fixed_mb": Column(
-                    "Memory beside the batch: a fit over the sizes that were tried, MB."
-                ),
-                "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
-            },
+            columns=_SWEEPS,
         ),
         "training_times": Table(
-            "timing_tables.training_times",
-            {
-                "batch_size": Column("Examples per step."),
-                "status": Column("finished, diverged or out_of_memory."),
-                "at_epoch": Column("Number of epochs, as the experiment asks for."),
-                "train_seconds": Column(
-                    "at_epoch times the time of an epoch, validation apart, s."
-                ),
-                "seconds_per_epoch_q1": Column("Lower quartile of the time of an epoch, s."),
-                "seconds_per_epoch_q3": Column("Upper quartile of the time of an epoch, s."),
-            },
-            reads=("throughput",),
+            "timing_tables.training_times", _TRAINING_TIMES, reads=("throughput",)
         ),
     },
     figures=(
@@ -240,7 +204,6 @@ ENTRY = Timing(
                 "are too noisy to tell. A dense range of batch sizes has a linear axis, "
                 "on which a fall after every multiple of the same number shows."
             ),
-            measures=("throughput",),
         ),
         Figure(
             "step_time",
@@ -248,19 +211,17 @@ ENTRY = Timing(
             "Time",
             caption=(
                 "Left: time per step against batch size, median and quartiles of timed blocks, "
-                "with the line a + b × batch size that fits the medians best by relative "
-                "errors. On logarithmic axes the fixed cost a is the floor at the left. "
-                "Right: fixed cost per step a and cost per "
-                "example b of every series with 95 % intervals (Student's t over batch sizes, "
-                "joined with that over rounds of turns), which say how well a line fits these "
-                "sizes and not how another machine would do. Series are jobs of their own, one "
-                "after the other: how the machine drifts within a job is in the intervals, how "
-                "it does between two jobs only where each was repeated. There points are medians "
-                "of the jobs, the line fits these, and jobs take the place of rounds. No cost is "
-                "negative: intervals are cut at 0, and a cost that was fitted below it stands "
-                "there; the line then is no model of small batch sizes."
+                "with the line a + b × batch size that fits the medians best by relative errors. "
+                "On logarithmic axes the fixed cost a is the floor at the left. Right: fixed cost "
+                "per step a and cost per example b of every series with 95 % intervals (Student's "
+                "t over batch sizes, joined with that over rounds of turns), which say how well a "
+                "line fits these sizes and not how another machine would do. Series are jobs of "
+                "their own, one after the other: how the machine drifts within a job is in the "
+                "intervals, how it does between two jobs only where each was repeated. There "
+                "points are medians of the jobs, the line fits these, and jobs take the place of "
+                "rounds. No cost is negative: intervals are cut at 0, and a cost that was fitted "
+                "below it stands there; the line then is no model of small batch sizes."
             ),
-            measures=("throughput",),
         ),
     ),
     minutes=240,

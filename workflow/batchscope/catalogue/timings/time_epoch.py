@@ -1,7 +1,5 @@
 """Time of an epoch: the entry."""
 
-from __future__ import annotations
-
 from batchscope.catalogue.entries import Column, Figure, Timing
 from batchscope.catalogue.parameters import Parameter
 
@@ -20,10 +18,8 @@ ENTRY = Timing(
     ),
     columns={
         "seconds_per_epoch": Column(
-            (
-                "Time of one epoch, validation apart: median of a timing job that had the "
-                "machine to itself."
-            ),
+            "Time of one epoch, validation apart: median of a timing job that had the "
+            "machine to itself.",
             unit="s",
             label="Time per epoch",
             direction="falls",
@@ -51,7 +47,6 @@ ENTRY = Timing(
                 "gives a lower bound: hollow, with an arrow upwards. Every seed is a point, and "
                 "means have a 95 % interval (Student's t)."
             ),
-            measures=("time_epoch",),
         ),
     ),
     memory_mb=2000,

@@ -1,10 +1,73 @@
 """Utilisation and memory: the entry."""
 
-from __future__ import annotations
-
 from batchscope.catalogue import shared_columns
 from batchscope.catalogue.entries import Column, Figure, Table, Timing
 from batchscope.catalogue.parameters import Parameter
+
+_UTILISATION = {
+    "batch_size": Column("Examples per step."),
+    "status": shared_columns.STATUS,
+    "steps": Column("Steps of the training."),
+    "seconds": Column("Its time, s."),
+    "process_percent": Column(
+        "CPU utilisation of the process, % of its cores: median over time.",
+        "%",
+        label="CPU utilisation",
+    ),
+    "process_percent_q1": Column("Lower quartile over time."),
+    "process_percent_q3": Column("Upper quartile over time."),
+    "process_cores": Column("Cores in use: median over time."),
+    "process_zero_share": Column(
+        "Share of the time without work of the process on the CPU.",
+        "share",
+        label="Share of the time without work on the CPU",
+    ),
+    "machine_percent": Column("CPU utilisation of the whole machine, %: median over time."),
+    "foreign_cores": Column("Cores that other processes took: mean."),
+    "disturbed": Column("Whether that is more than 0.2 cores, after up to two repeats."),
+    "memory_peak_mb": Column("Peak resident memory of the process.", "MB", label="Peak memory"),
+    "tensorflow_peak_mb": Column(
+        "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave out on the device, "
+        "MB; on a CPU without tensors below 256 KiB, and empty where all are."
+    ),
+    "gpu_percent": Column(
+        "GPU utilisation, % of the time in which a kernel ran: median over time.",
+        "%",
+        label="GPU utilisation",
+    ),
+    "gpu_percent_q1": Column("Lower quartile over time."),
+    "gpu_percent_q3": Column("Upper quartile over time."),
+    "gpu_zero_share": Column("Share of the time at 0 %."),
+    "gpu_bandwidth_percent": Column(
+        "% of the time in which GPU memory was read or written: median.",
+        "%",
+        label="Share of the time in which GPU memory is read or written",
+    ),
+    "gpu_memory_peak_mb": Column(
+        "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives nothing "
+        "back, so that it does not fall with the batch size."
+    ),
+    "gpu_power_watts": Column("Mean power of the GPU, W."),
+    "gpu_energy_joules": Column("Energy of the GPU over the training, J."),
+    "joules_per_epoch": Column("The same for the examples of an epoch, J."),
+}
+_SAMPLES = {
+    "batch_size": Column("Batch size of the training at that time; empty between two."),
+    "phase": Column(
+        "training; lead_in, the first steps after a change of batch size; repeated, a training "
+        "that other processes disturbed and that was run again; empty while resting."
+    ),
+    "seconds": Column("Time since the start, s."),
+    "process_percent": Column(
+        "CPU utilisation of the process since the sample before, % of its cores."
+    ),
+    "machine_percent": Column("CPU utilisation of the whole machine since then, %."),
+    "memory_mb": Column("Resident memory of the process, MB."),
+    "gpu_percent": Column("GPU utilisation, %."),
+    "gpu_bandwidth_percent": Column("Memory-bandwidth utilisation of the GPU, %."),
+    "gpu_memory_mb": Column("Memory in use on the GPU, MB."),
+    "gpu_power_watts": Column("Power of the GPU, W."),
+}
 
 ENTRY = Timing(
     name="utilisation",
@@ -20,84 +83,8 @@ ENTRY = Timing(
     frameworks=True,
     by_job=("utilisation",),
     tables={
-        "utilisation": Table(
-            "timing_tables.utilisation",
-            {
-                "batch_size": Column("Examples per step."),
-                "status": shared_columns.STATUS,
-                "steps": Column("Steps of the training."),
-                "seconds": Column("Its time, s."),
-                "process_percent": Column(
-                    "CPU utilisation of the process, % of its cores: median over time.",
-                    "%",
-                    label="CPU utilisation",
-                ),
-                "process_percent_q1": Column("Lower quartile over time."),
-                "process_percent_q3": Column("Upper quartile over time."),
-                "process_cores": Column("Cores in use: median over time."),
-                "process_zero_share": Column(
-                    "Share of the time without work of the process on the CPU.",
-                    "share",
-                    label="Share of the time without work on the CPU",
-                ),
-                "machine_percent": Column(
-                    "CPU utilisation of the whole machine, %: median over time."
-                ),
-                "foreign_cores": Column("Cores that other processes took: mean."),
-                "disturbed": Column(
-                    "Whether that is more than 0.2 cores, after up to two repeats."
-                ),
-                "memory_peak_mb": Column(
-                    "Peak resident memory of the process.", "MB", label="Peak memory"
-                ),
-                "tensorflow_peak_mb": Column(
-                    "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave out on "
-                    "the device, MB; on a CPU without tensors below 256 KiB, and empty where all "
-                    "are."
-                ),
-                "gpu_percent": Column(
-                    "GPU utilisation, % of the time in which a kernel ran: median over time.",
-                    "%",
-                    label="GPU utilisation",
-                ),
-                "gpu_percent_q1": Column("Lower quartile over time."),
-                "gpu_percent_q3": Column("Upper quartile over time."),
-                "gpu_zero_share": Column("Share of the time at 0 %."),
-                "gpu_bandwidth_percent": Column(
-                    "% of the time in which GPU memory was read or written: median.",
-                    "%",
-                    label="Share of the time in which GPU memory is read or written",
-                ),
-                "gpu_memory_peak_mb": Column(
-                    "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives nothing "
-                    "back, so that it does not fall with the batch size."
-                ),
-                "gpu_power_watts": Column("Mean power of the GPU, W."),
-                "gpu_energy_joules": Column("Energy of the GPU over the training, J."),
-                "joules_per_epoch": Column("The same for the examples of an epoch, J."),
-            },
-        ),
-        "samples": Table(
-            "timing_tables.samples",
-            {
-                "batch_size": Column("Batch size of the training at that time; empty between two."),
-                "phase": Column(
-                    "training; lead_in, the first steps after a change of batch size; repeated, a "
-                    "training that other processes disturbed and that was run again; empty while "
-                    "resting."
-                ),
-                "seconds": Column("Time since the start, s."),
-                "process_percent": Column(
-                    "CPU utilisation of the process since the sample before, % of its cores."
-                ),
-                "machine_percent": Column("CPU utilisation of the whole machine since then, %."),
-                "memory_mb": Column("Resident memory of the process, MB."),
-                "gpu_percent": Column("GPU utilisation, %."),
-                "gpu_bandwidth_percent": Column("Memory-bandwidth utilisation of the GPU, %."),
-                "gpu_memory_mb": Column("Memory in use on the GPU, MB."),
-                "gpu_power_watts": Column("Power of the GPU, W."),
-            },
-        ),
+        "utilisation": Table("timing_tables.utilisation", _UTILISATION),
+        "samples": Table("timing_tables.samples", _SAMPLES),
     },
     figures=(
         Figure(
@@ -120,7 +107,6 @@ ENTRY = Timing(
                 "below 1 % of a core, or of the GPU's time. Energy is the GPU's over one "
                 "training, scaled to one epoch."
             ),
-            measures=("utilisation",),
         ),
         Figure(
             "utilisation_over_time",
@@ -131,14 +117,12 @@ ENTRY = Timing(
                 "before each; shaded spans are the trainings, with their batch size above. Work "
                 "outside of the spans is the first steps after a change of batch size, or a "
                 "training that others disturbed and that was repeated: neither counts as rest. "
-                "Every sample stands for the time since the one before it. CPU utilisation is "
-                "the process's CPU time over that of the cores that it was given, beside the "
-                "whole machine with all of its cores. GPU utilisation is the percentage of time "
-                "in which a kernel ran, as NVML averages it over up to a second, so that it "
-                "lags behind. Memory is resident memory of the process, and on the GPU that of "
-                "all processes."
+                "Every sample stands for the time since the one before it. CPU utilisation is the "
+                "process's CPU time over that of the cores that it was given, beside the whole "
+                "machine with all of its cores. GPU utilisation is the percentage of time in which "
+                "a kernel ran, as NVML averages it over up to a second, so that it lags behind. "
+                "Memory is resident memory of the process, and on the GPU that of all processes."
             ),
-            measures=("utilisation",),
         ),
     ),
     order=3,
