@@ -19,7 +19,12 @@ ALWAYS_THERE = ("validation_loss", "validation_accuracy")
 # What an experiment may state.
 STATED: dict[str, Parameter] = {
     EPOCHS: Parameter(
-        *(EPOCHS, EPOCHS, "float", None, "Epochs.", "epochs"),
+        EPOCHS,
+        EPOCHS,
+        "float",
+        None,
+        "Epochs.",
+        "epochs",
         above=0,
         maximum=run_factors.MOST_EPOCHS,
     ),

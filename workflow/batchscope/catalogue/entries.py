@@ -237,7 +237,10 @@ class Measure(Entry):
 
 
 REPEATS = Parameter(
-    *("repeats", "rep", "int", 1),
+    "repeats",
+    "rep",
+    "int",
+    1,
     "Timing jobs of each configuration, each a process of its own, in turns with those of the "
     "others: a time gets intervals and verdicts over them. Of a training's configuration there "
     "are as many as seeds, and none is stated. In a path, which of them it is.",

@@ -6,14 +6,17 @@ from batchscope.catalogue.parameters import Parameter, choice
 
 WEIGHTS = choice("weights", "w", "Which weights to measure.", "final", "best")
 BATCH_NORM = choice(
-    *("batch_norm", "bn", "Statistics that batch normalisation uses."), *("moving", "batch")
+    "batch_norm", "bn", "Statistics that batch normalisation uses.", *("moving", "batch")
 )
 
 
 def examples(birth: int, doc: str = "Training examples behind the loss") -> Parameter:
     """Returns the setting for how many examples a measure is of."""
     return Parameter(
-        *("examples", "ex", "int", birth),
+        "examples",
+        "ex",
+        "int",
+        birth,
         f"{doc}; 0 or `all` for all of them.",
         "examples",
         minimum=0,
@@ -28,7 +31,10 @@ def epoch(otherwise: str) -> Parameter:
         otherwise: What is measured where it is 0.
     """
     return Parameter(
-        *("epoch", "at", "int", 0),
+        "epoch",
+        "at",
+        "int",
+        0,
         f"Epoch after which to measure, given by `at_epochs`; 0 for {otherwise}.",
         minimum=0,
     )

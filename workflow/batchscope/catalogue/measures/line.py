@@ -36,7 +36,10 @@ ENTRY = Measure(
     settings=(
         WEIGHTS,
         Parameter(
-            *("examples", "ex", "int", 0),
+            "examples",
+            "ex",
+            "int",
+            0,
             "Examples of each split; 0 or `all` for all.",
             "examples",
             minimum=0,

@@ -31,7 +31,10 @@ ENTRY = Measure(
     settings=(
         examples(512, "Training examples whose gradients are taken"),
         Parameter(
-            *("micro_batch", "mb", "int", 1),
+            "micro_batch",
+            "mb",
+            "int",
+            1,
             "Examples behind each gradient; more where those of single examples cost too much or "
             "cannot be had.",
             "examples",

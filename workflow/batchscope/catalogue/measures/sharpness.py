@@ -15,7 +15,11 @@ ENTRY = Measure(
         WEIGHTS,
         Parameter("epsilons", "eps", "float", (0.001, 0.0005), "Box sizes.", above=0, many=True),
         Parameter(
-            *("spaces", "sp", "str", ("full", "subspace"), "Spaces to search."),
+            "spaces",
+            "sp",
+            "str",
+            ("full", "subspace"),
+            "Spaces to search.",
             choices=("full", "subspace"),
             many=True,
         ),

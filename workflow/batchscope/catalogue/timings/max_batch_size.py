@@ -26,7 +26,10 @@ ENTRY = Timing(
     doc=("The largest batch that fits into memory: each size is tried in a process of its own."),
     settings=(
         Parameter(
-            *("limit_mb", "lim", "int", 0),
+            "limit_mb",
+            "lim",
+            "int",
+            0,
             "Memory that may be taken; 0 for 90 % of what is free when the search starts.",
             "MB",
             minimum=0,
@@ -35,7 +38,10 @@ ENTRY = Timing(
             "most", "most", "int", 65536, "Largest batch size to try.", minimum=1, maximum=100000000
         ),
         Parameter(
-            *("resolution", "res", "float", 0.03125),
+            "resolution",
+            "res",
+            "float",
+            0.03125,
             "Share of the answer within which the search may end.",
             minimum=0,
         ),

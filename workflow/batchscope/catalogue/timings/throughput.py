@@ -159,7 +159,10 @@ ENTRY = Timing(
             "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
         ),
         Parameter(
-            *("iterations", "it", "int", 0),
+            "iterations",
+            "it",
+            "int",
+            0,
             "Steps of every batch size in all its blocks together; 0 for what block_seconds asks "
             "for.",
             "steps",
