@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import intervals, largest_within_margin, paired_tests, seeds_wanted
+from batchscope.analysis import intervals, largest_within_margin, seeds_wanted
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
 from batchscope.analysis.largest_within_margin import (
@@ -379,8 +379,7 @@ def _judged(
     rising = name.endswith("accuracy")
     whole = largest_within_margin.whole(values, evidence.batch_sizes)
     compared = largest_within_margin.compare(table, whole, margin, rising, differing)
-    adjusted = paired_tests.holm([size.p_beyond for size in compared])
-    sizes = largest_within_margin.judge(compared, adjusted)
+    sizes = largest_within_margin.judge(compared)
     found = []
     level = largest_within_margin.level_beyond(sizes)
     for size in sizes:

@@ -340,7 +340,8 @@ def _candidates(advice: Advice) -> Iterator[str]:
         one = len(left) == 1
         sentence = "Candidate: " if one else "Candidates: "
         sentence += wording.listed(map(wording.batch_size, left))
-        fastest = _fastest_measured(advice.evidence)
+        evidence = advice.evidence
+        fastest = fastest_batch_size.measured_fastest(evidence.batch_sizes, evidence.seconds)
         if fastest in left:
             sentence += f"; {'it' if one else wording.batch_size(fastest)} was the fastest measured"
         yield f"{sentence}. Every other size is shown to miss a limit."
@@ -354,14 +355,6 @@ def _candidates(advice: Advice) -> Iterator[str]:
         )
         against = f"Against batch size {wording.batch_size(size)}"
         yield f"{against} {sizes} {are} not resolved for {wording.listed(left)}."
-
-
-def _fastest_measured(evidence: Evidence) -> int | None:
-    """Returns the size with the least geometric mean of the seconds; None without any."""
-    if evidence.seconds is None:
-        return None
-    at = fastest_batch_size.measured_fastest(evidence.seconds)
-    return None if at is None else evidence.batch_sizes[at]
 
 
 # --- The rest ------------------------------------------------------------------------------

@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-NAN = float("nan")
+NAN = math.nan
 
 
 class Ratio(NamedTuple):
-    """A ratio of means with its confidence interval.
+    """A ratio of the means of n pairs with its confidence interval.
 
     Attributes:
         ratio: NaN where the mean of the denominators is not above zero.
-        low: Lower end; NaN where nothing is known of it. May lie below zero.
-        high: Upper end; infinite where the interval is open ("at least" its lower end), NaN
-            where there is none.
-        n: Pairs.
+        low: NaN where nothing is known of it. May lie below zero.
+        high: Infinite where the interval is open ("at least" its lower end), NaN where there is
+            none.
     """
 
     ratio: float

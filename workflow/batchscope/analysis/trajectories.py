@@ -27,8 +27,7 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
     Args:
         used: Examples, updates, epochs or seconds used, rising, shape (rows,).
         values: What was evaluated there, shape (rows,).
-        budget: The budget.
-        loss: Whether it is a loss.
+        loss: Whether that is a loss.
 
     Returns:
         NaN where the training ended before the budget, or was first evaluated after it.
@@ -84,15 +83,8 @@ def first_crossing(budgets: Any, losses: Any, target: float) -> float:
 def lowest_reached_by_all(losses: Iterable[Any]) -> float:
     """Returns the lowest loss that every training reached.
 
-    Args:
-        losses: The losses of each training, shape (rows,) each.
-
-    Returns:
-        NaN where one has no finite loss, or none is given.
+    NaN where one has no finite loss, or there is no training.
     """
-    lowest = []
-    for found in losses:
-        found = np.asarray(found, float)
-        found = found[np.isfinite(found)]
-        lowest.append(float(found.min()) if len(found) else NAN)
+    finite = [each[np.isfinite(each)] for each in (np.asarray(found, float) for found in losses)]
+    lowest = [each.min() if len(each) else NAN for each in finite]
     return float(np.max(lowest)) if lowest else NAN

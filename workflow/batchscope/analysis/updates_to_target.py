@@ -164,8 +164,7 @@ class Scaling:
     def measured_fastest(self) -> int | None:
         """The size with the least mean seconds, of those that every seed got there with."""
         seconds = self.measured.get("seconds")
-        at = None if seconds is None else fastest_batch_size.measured_fastest(seconds)
-        return None if at is None else self.batch_sizes[at]
+        return fastest_batch_size.measured_fastest(self.batch_sizes, seconds)
 
     def rates_by(self, axis: str) -> Rates | None:
         """Returns the learning rates at which the values along an axis are read."""
