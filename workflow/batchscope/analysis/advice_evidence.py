@@ -57,8 +57,6 @@ def series_advice(
 
     Args:
         runs: Rows of runs.csv; those of the first machine count.
-        trajectories: Rows of trajectories.csv.
-        limits: Rows of limits.csv.
         matrix: Rows of budgets.csv.
         budgets: What the experiment states of budgets; its target is the one to reach.
         margins: Outcome -> margin, as it states them.
@@ -82,14 +80,8 @@ def series_advice(
         if finished["batch_size"].nunique() < LEAST_SIZES:
             continue
         targets = stated or updates_to_target.default_targets(rows)[-1:]
-        scaling = next(
-            (
-                each
-                for each in updates_to_target.scalings(rows, (), targets)
-                if own_targets or each.target.column
-            ),
-            None,
-        )
+        scalings = updates_to_target.scalings(rows, (), targets)
+        scaling = next((each for each in scalings if own_targets or each.target.column), None)
         reading = _converged(own, trajectories)
         evidence = _evidence(own, scaling, reading, margins, _matching(limits, own))
         trainings, timings = price(own["run"].tolist())
@@ -98,7 +90,7 @@ def series_advice(
         tuned = rates if rates > 1 else 0
         evidence = replace(
             evidence,
-            scope=scope(own, along, tuned),
+            scope=_scope(own, along, tuned),
             tuned=tuned,
             rates_known=bool(own[chosen_rates.RATE].notna().all()),
             seed_seconds=trainings + timings,
@@ -137,8 +129,8 @@ def _evidence(
     """Returns what is measured of one series."""
     sizes, seeds = (sorted(runs[name].unique().tolist()) for name in ("batch_size", "seed"))
     edges: list[Edge] = []
-    outcomes: list[Outcome] = []
-    falling: tuple[int, ...] = ()
+    outcomes, falling = (), ()
+    differing = compress(scaling.batch_sizes, scaling.differ("seconds")) if scaling else ()
     if converged:
         outcomes = _outcomes(converged, sizes, margins)
         first = next(iter(converged.values()))  # outcomes at a budget share their rates
@@ -153,9 +145,7 @@ def _evidence(
         seeds=seeds,
         target=scaling.target.words if scaling else "",
         seconds=_seconds(scaling) if scaling else None,
-        differing=tuple(compress(scaling.batch_sizes, scaling.differ("seconds")))
-        if scaling
-        else (),
+        differing=tuple(differing),
         outcomes=tuple(outcomes),
         memory=memory,
         memory_open=memory_open,
@@ -216,11 +206,9 @@ def _matching(limits: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFr
     # Of several configurations of this model those that are trained like these runs.
     others = [name for name in TIMING_FACTORS if name in limits and name in runs]
     names += [name for name in others if name != "batch_size" and name not in names]
-    same = [
-        limits[name].eq(own[name]) | (limits[name].isna() & pandas.isna(own[name]))
-        for name in names
-    ]
-    return limits[np.logical_and.reduce(same)] if same else limits
+    for name in names:
+        limits = limits[limits[name].eq(own[name]) | (limits[name].isna() & pandas.isna(own[name]))]
+    return limits
 
 
 def _memory(limits: pandas.DataFrame) -> tuple[int | None, bool]:
@@ -255,14 +243,8 @@ def _trends(
     return {kind: first[kind] for kind in (EPOCHS, UPDATES) if kind in first}
 
 
-def scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int = 0) -> str:
-    """Returns what the runs of a series are: `small_cnn on digits, sgd ..., this CPU`.
-
-    Args:
-        runs: Its rows of runs.csv.
-        along: Column -> values, of those that change along with the batch size.
-        tuned: Rates that were tried at a batch size; 0 for one.
-    """
+def _scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int) -> str:
+    """Returns what the runs of a series are: `small_cnn on digits, SGD ..., this CPU`."""
     # Of trainings made elsewhere less is known.
     own = runs[run_series.factor_columns(runs)].astype(object).iloc[0].dropna().to_dict()
     parts = [f"{own['model']} on {own['dataset']}"] if {"model", "dataset"} <= own.keys() else []

@@ -142,7 +142,6 @@ def read_by_the_others(frame: pandas.DataFrame, column: str, sign: int = 1) -> p
     Each batch size of each series has a choice of its own; the other factors distinguish series.
 
     Args:
-        frame: One row per run, with `status`.
         column: What rates are chosen by, and reported; a run that did not finish, or has no value,
             counts as failed.
         sign: -1 where higher is better.

@@ -36,7 +36,6 @@ class CriticalBatchSize:
     """The fit of one series and target.
 
     Attributes:
-        points: Batch sizes that were fitted.
         updates_min: S_min, updates; NaN where B_crit is open upwards.
         examples_min: E_min, examples; NaN where B_crit is open downwards.
         critical_batch_size: B_crit; NaN where the best fit has none: the updates fall as 1 / B
@@ -46,8 +45,7 @@ class CriticalBatchSize:
         by_seed: Whether the interval is the one over seeds, at one end or at both.
         residual: Root-mean-square residual of log S: about relative.
         lack_of_fit: What shows that the residuals bend; empty where nothing does.
-        covariance: Of (log S_min, log B_crit), shape (2, 2), as nested tuples; NaN where B_crit
-            is.
+        covariance: Of (log S_min, log B_crit); NaN where B_crit is.
         freedom: Degrees of freedom of the residual.
     """
 
@@ -111,8 +109,7 @@ def fit(batch_sizes: Any, updates: Any, differ: bool = False) -> CriticalBatchSi
 
     Args:
         batch_sizes: Different batch sizes, shape (sizes,).
-        updates: Updates to the target, shape (sizes,), or (sizes, seeds) paired by seed; NaN
-            where a seed has none.
+        updates: Shape (sizes,), or (sizes, seeds) paired by seed; NaN where a seed has none.
         differ: Whether seeds of a size are read at different rates (`intervals.correction`).
 
     Raises:

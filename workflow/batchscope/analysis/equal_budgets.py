@@ -92,27 +92,22 @@ class Trained:
 
     @functools.cached_property
     def complete(self) -> set[str]:
-        """The columns of which every evaluation of every training that finished has a value."""
-        finished = [place for place in self.values if self.rows[place]["status"] == _FINISHED]
-        return {
-            name
-            for name in (self.values[finished[0]] if finished else ())
-            if not any(np.isnan(self.values[place][name]).any() for place in finished)
-        }
+        """The test outcomes of which every evaluation of every finished training has a value."""
+        known = [name for name in ON_TEST if self.finished and name in self.finished[0]]
+        return {name for name in known if all(rows[name].notna().all() for rows in self.finished)}
 
 
 class Reading(NamedTuple):
     """One outcome of a series at a budget.
 
     Attributes:
-        values: What each size and seed has there, shape (sizes, seeds): NaN where there is no
-            run, or it ended before the budget; infinitely bad where it failed or never reached
-            the target.
-        rates: The rate of each size, shape (sizes,); NaN where none could be chosen.
-        on_edge: Whether it lies on the edge of those that were tried, shape (sizes,).
+        values: Shape (sizes, seeds): NaN where there is no run, or it ended before the budget;
+            infinitely bad where it failed or never reached the target.
+        rates: The rate of each size; NaN where none could be chosen.
+        on_edge: Whether it lies on the edge of those that were tried.
         losses: What rates were chosen by, shape (sizes, rates, seeds).
         cube: The outcome at all rates, likewise.
-        differ: Whether the seeds of a size are read at different rates, shape (sizes,).
+        differ: Whether the seeds of a size are read at different rates.
         end: Of what a target takes the most that any training used; else NaN.
         falling: Of convergence the batch sizes at which the validation loss still fell when most
             trainings ended: theirs is the loss at a horizon, which longer ones would pass.
@@ -209,6 +204,25 @@ def read(series: Trained, budget: Budget) -> dict[str, Reading]:
     if budget.kind == TARGET:
         return _to_target(series, budget)
     losses = _values(series, CHOSEN_BY, budget)
+    of_all = np.repeat(chosen_rates.by_lowest(losses).index[:, None], len(series.seeds), axis=1)
+    of_others = chosen_rates.leave_one_out(losses)[1]
+    for size, tried in enumerate(chosen_rates.tried(losses)):
+        # A size that failed at every rate is read at the rate at which most got there.
+        most = chosen_rates.most_reached(losses[size])
+        most = int(tried.argmax()) if most < 0 else most
+        for index in (of_all, of_others):
+            index[size, index[size] < 0] = most
+    found, rates = {}, _rates(series, losses, of_all)
+    falling = _falling(series, of_all) if budget.kind == CONVERGENCE else ()
+    for name, cube in _outcomes(series, budget, losses).items():
+        index = of_all if name in ON_TEST else of_others
+        more = (losses, cube, chosen_rates.differ(index), math.nan, falling)
+        found[name] = Reading(budget, chosen_rates.at(cube, index), *rates, *more)
+    return found
+
+
+def _outcomes(series: Trained, budget: Budget, losses: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns each outcome at all rates: on test data, or where these are not known, validation."""
     cubes = {name: _values(series, name, budget) for name in ON_TEST if name in series.complete}
     if budget.kind == CONVERGENCE and not cubes:
         cubes = _measured(series)
@@ -220,7 +234,7 @@ def read(series: Trained, budget: Budget) -> dict[str, Reading]:
             found[validation] = losses
         elif any(rows[validation].notna().any() for rows in series.finished):
             found[validation] = _values(series, validation, budget)
-    return _reading(budget, series, losses, found)
+    return found
 
 
 def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
@@ -249,31 +263,6 @@ def _rates(series: Trained, losses: np.ndarray, read: np.ndarray) -> tuple[np.nd
     rates = np.where(index < 0, np.nan, np.array(series.rates, float)[index])
     of_read = chosen_rates.on_edge(read, losses).any(axis=1)
     return rates, np.where(chosen.index < 0, of_read, chosen.on_edge)
-
-
-def _reading(
-    budget: Budget, series: Trained, losses: np.ndarray, cubes: dict[str, np.ndarray]
-) -> dict[str, Reading]:
-    """Reads cubes of shape (sizes, rates, seeds) at the rates that the lowest losses choose.
-
-    Test data have no part in that. Of any other outcome each seed is read at the rate that the
-    other seeds choose.
-    """
-    of_all = np.repeat(chosen_rates.by_lowest(losses).index[:, None], len(series.seeds), axis=1)
-    of_others = chosen_rates.leave_one_out(losses)[1]
-    for size, tried in enumerate(chosen_rates.tried(losses)):
-        # A size that failed at every rate is read at the rate at which most got there.
-        most = chosen_rates.most_reached(losses[size])
-        most = int(tried.argmax()) if most < 0 else most
-        for index in (of_all, of_others):
-            index[size, index[size] < 0] = most
-    found, rates = {}, _rates(series, losses, of_all)
-    falling = _falling(series, of_all) if budget.kind == CONVERGENCE else ()
-    for name, cube in cubes.items():
-        index = of_all if name in ON_TEST else of_others
-        more = (losses, cube, chosen_rates.differ(index), math.nan, falling)
-        found[name] = Reading(budget, chosen_rates.at(cube, index), *rates, *more)
-    return found
 
 
 def _falling(series: Trained, index: np.ndarray) -> tuple[int, ...]:

@@ -120,16 +120,15 @@ def compare(
 ) -> list[Size]:
     """Compares every batch size with every other one, by the seeds that all of them have.
 
+    Returns them in the order of the table, for `judge` to make the verdicts; `p_beyond` is that of
+    Bonferroni over the other sizes alone.
+
     Args:
         table: An outcome, seeds by batch sizes; NaN where a run has none.
         whole: Batch sizes at which every run has one: the others are compared with none.
         margin: Largest loss that counts as negligible.
         differing: Batch sizes whose seeds are read at different rates, each at that which the
             others choose (see `intervals.correction`).
-
-    Returns:
-        The sizes in the order of the table, of which `judge` makes the verdicts. `p_beyond` is
-        that of Bonferroni over the other sizes alone.
     """
     compared = _compared(table[whole].dropna(), margin, 1.0 if rising else -1.0, differing)
     found = []
