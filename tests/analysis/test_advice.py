@@ -112,11 +112,8 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
     assert "256 keeps every limit too" in card.limits
 
 
-def test_the_longest_of_several_runs_is_the_range():
+def test_the_longest_of_several_runs_is_the_range_and_may_be_a_size_alone():
     assert found(evidence([1.0, 2.0, 1.0, 1.0, 1.01])) == (64, 256)
-
-
-def test_a_size_alone():
     given = evidence([3.0, 2.0, 1.0, 2.0, 3.0])
     assert found(given) == (64, 64)
     assert card_of(given).headline == "Use 64 (small_cnn on digits)."
@@ -132,16 +129,12 @@ def test_no_range_below_six_seeds_but_what_is_missing():
     result = advice.advise(evidence(seeds=4, seed_seconds=90.0))
     assert result.smallest is None
     assert result.missing == ((advice.TOO_FEW, 2, 180.0),)
+    assert all(reasons(evidence(seeds=seeds)) == [advice.TOO_FEW] for seeds in (1, 2, 5))
     assert result.more == (2, 2, False)
     assert advice_words.card(result).headline == (
         "No advice (small_cnn on digits), because 4 seeds are too few for a verdict, which takes "
         "6: 2 more are needed (about 3 min of one core)."
     )
-
-
-@pytest.mark.parametrize("seeds", [1, 2, 5])
-def test_any_number_of_seeds_below_six_gives_no_range(seeds):
-    assert reasons(evidence(seeds=seeds)) == [advice.TOO_FEW]
 
 
 def test_no_range_where_a_rate_lies_on_the_edge_of_its_grid():

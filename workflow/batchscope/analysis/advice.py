@@ -245,19 +245,14 @@ class Advice:
     @property
     def more(self) -> More | None:
         """Further seeds for the first question, or for any verdict at all; None without one."""
-        few = [each for each in self.missing if each.reason == TOO_FEW]
-        if few:
-            return More(few[0].count, few[0].count, False)
-        return next((each.more for each in self.questions), None)
+        few = [each.count for each in self.missing if each.reason == TOO_FEW]
+        found = [More(few[0], few[0], False)] if few else [each.more for each in self.questions]
+        return found[0] if found else None
 
 
 def advise(evidence: Evidence) -> Advice:
     """Returns the range of batch sizes to use, or what is missing for one."""
-    judged = {
-        MEMORY: list(_memory(evidence)),
-        SECONDS: _seconds(evidence),
-        **_outcomes(evidence),
-    }
+    judged = {MEMORY: list(_memory(evidence)), SECONDS: _seconds(evidence), **_outcomes(evidence)}
     missing = tuple(_missing(evidence))
     if missing:
         return Advice(evidence, judged, None, None, missing)
@@ -294,12 +289,9 @@ def _height(reach: Reach, evidence: Evidence) -> float:
 
 
 def _memory(evidence: Evidence) -> Iterator[Judged]:
+    beyond = NOT_MEASURED if evidence.memory is None or evidence.memory_open else BEYOND
     for size in evidence.batch_sizes:
-        verdict = NOT_MEASURED
-        if evidence.memory is not None:
-            fits = size <= evidence.memory
-            verdict = WITHIN if fits else NOT_MEASURED if evidence.memory_open else BEYOND
-        yield Judged(MEMORY, size, verdict)
+        yield Judged(MEMORY, size, WITHIN if size <= (evidence.memory or 0) else beyond)
 
 
 def _seconds(evidence: Evidence) -> list[Judged]:

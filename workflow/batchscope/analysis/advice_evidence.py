@@ -34,7 +34,6 @@ from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, SLOWER, TARGET, UPDATES
 from batchscope.catalogue.run_factors import TIMING_FACTORS
 
-NAN = math.nan
 # Runs of a series -> seconds that one more seed of them takes: of one core for trainings and
 # measures, NaN where unknown, and of the machine for timings.
 Price = Callable[[list[str]], tuple[float, float]]
@@ -116,7 +115,7 @@ def _converged(
     single = updates_to_target.at_own_targets(evaluations) and len(trained.rates) == 1
     if not trained.finished or not (trained.chosen_by_loss or single):
         return {}
-    return equal_budgets.read(trained, equal_budgets.Budget(CONVERGENCE, NAN))
+    return equal_budgets.read(trained, equal_budgets.Budget(CONVERGENCE, math.nan))
 
 
 def _evidence(
@@ -172,10 +171,8 @@ def _edges(
 
 def _seconds(scaling: Scaling) -> np.ndarray | None:
     """Returns the seconds to the target; None where a batch size was not timed."""
-    seconds = scaling.measured.get("seconds")
-    if seconds is None or np.isnan(seconds[~np.isnan(scaling.measured["updates"])]).any():
-        return None
-    return seconds
+    seconds, there = scaling.measured.get("seconds"), ~np.isnan(scaling.measured["updates"])
+    return None if seconds is None or np.isnan(seconds[there]).any() else seconds
 
 
 def _outcomes(
@@ -202,11 +199,8 @@ def _matching(limits: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFr
     if limits.empty or runs.empty:
         return limits.iloc[:0]
     own = runs.iloc[0]
-    names = [name for name in _OF_MACHINE if name in limits and name in runs]
     # Of several configurations of this model those that are trained like these runs.
-    others = [name for name in TIMING_FACTORS if name in limits and name in runs]
-    names += [name for name in others if name != "batch_size" and name not in names]
-    for name in names:
+    for name in {*_OF_MACHINE, *TIMING_FACTORS} & {*limits} & {*runs} - {"batch_size"}:
         limits = limits[limits[name].eq(own[name]) | (limits[name].isna() & pandas.isna(own[name]))]
     return limits
 
@@ -226,7 +220,7 @@ def _knee(limits: pandas.DataFrame, scaling: Scaling | None) -> float:
         for name in ("knee_fitted", "knee_batch_size"):
             if pandas.notna(row[name]) and not step_cost.too_noisy(row["noise_floor"]):
                 return float(row[name])
-    return _KNEE * scaling.step[0] / scaling.step[1] if scaling and scaling.step else NAN
+    return _KNEE * scaling.step[0] / scaling.step[1] if scaling and scaling.step else math.nan
 
 
 def _trends(

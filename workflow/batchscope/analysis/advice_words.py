@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -104,12 +104,15 @@ def cost(*seconds: float) -> str:
     return f" (about {' to '.join(known)} of one core)" if known else ""
 
 
+def _sizes(sizes: Iterable[int]) -> str:
+    return wording.listed(map(wording.batch_size, sizes))
+
+
 def _words(outcome: Outcome) -> str:
     return outcome.name.replace("_", " ")
 
 
 def _within(outcome: Outcome) -> str:
-    """Returns `test accuracy within 1 point`."""
     return f"{_words(outcome)} within {_margin(outcome)}"
 
 
@@ -216,7 +219,7 @@ def _allowed(advice: Advice) -> Iterator[str]:
     if evidence.memory is None:
         yield "Memory was not measured; every batch size here fits."
     if advice.apart:
-        sizes = wording.listed(map(wording.batch_size, advice.apart))
+        sizes = _sizes(advice.apart)
         verb, other = ("keeps", "is") if len(advice.apart) == 1 else ("keep", "are")
         yield f"{sizes} {verb} every limit too, but {other} not next to this range."
 
@@ -233,7 +236,7 @@ def _stays(reach: Reach, evidence: Evidence) -> str:
 def _short(evidence: Evidence) -> Iterator[str]:
     """Yields where an outcome is that of a horizon, which a longer training would pass."""
     if evidence.falling:
-        sizes = wording.listed(map(wording.batch_size, evidence.falling))
+        sizes = _sizes(evidence.falling)
         yield (
             f"At {sizes} the validation loss still fell when most trainings ended: their outcome "
             "is that of their length, and longer ones may be worth more."
@@ -243,10 +246,8 @@ def _short(evidence: Evidence) -> Iterator[str]:
 def _reason(advice: Advice, missing: Missing) -> str:
     evidence = advice.evidence
     if missing.reason == advices.NO_TARGET:
-        return (
-            "no loss was reached at every batch size with every seed (train longer, or state a "
-            "target)"
-        )
+        other = "train longer, or state a target"
+        return f"no loss was reached at every batch size with every seed ({other})"
     if missing.reason == advices.NO_SECONDS:
         more = "a column seconds to the file" if evidence.elsewhere else "time_epoch to measure"
         return f"no seconds were measured (add {more})"
@@ -274,19 +275,17 @@ def _reason(advice: Advice, missing: Missing) -> str:
         return f"no batch size reached {evidence.target} with every seed ({other})"
     time = f"to reach {evidence.target} within {_slower(evidence)} of the fastest size's time"
     worth = f"to keep {wording.listed(map(_within, evidence.outcomes))}"
-    if missing.reason == advices.NONE_SHOWN:
-        return f"no batch size is shown both {time} and {worth}"
-    return f"no batch size is found both {time} and {worth}"
+    how = "shown" if missing.reason == advices.NONE_SHOWN else "found"
+    return f"no batch size is {how} both {time} and {worth}"
 
 
 def _edges(evidence: Evidence) -> Iterator[str]:
     """Yields `0.8, the highest, is the best of the time at 128 and 256`."""
-
     key = attrgetter("highest", "rate", "limit")
     words = {advices.SECONDS: "the time", advices.UPDATES: "the updates to the target"}
     words[advices.OUTCOME] = wording.listed(map(_words, evidence.outcomes))  # they share one rate
     for (highest, rate, limit), group in groupby(sorted(evidence.edges, key=key), key):
-        sizes = wording.listed(wording.batch_size(edge.batch_size) for edge in group)
+        sizes = _sizes(edge.batch_size for edge in group)
         side = "highest" if highest else "lowest"
         yield f"{wording.shortest(rate)}, the {side}, is the best for {words[limit]} at {sizes}"
 
@@ -302,7 +301,7 @@ def _known(advice: Advice) -> Iterator[str]:
     for limit, what in words.items():
         sizes = [each.batch_size for each in advice.judged[limit] if each.verdict == WITHIN]
         if sizes:
-            parts.append(f"{what} at {wording.listed(map(wording.batch_size, sizes))}")
+            parts.append(f"{what} at {_sizes(sizes)}")
     if evidence.memory is not None:
         parts.append(f"memory allows {wording.batch_size(evidence.memory)}")
     if parts:
@@ -315,19 +314,16 @@ def _candidates(advice: Advice) -> Iterator[str]:
     if left:
         one = len(left) == 1
         sentence = "Candidate: " if one else "Candidates: "
-        sentence += wording.listed(map(wording.batch_size, left))
+        sentence += _sizes(left)
         evidence = advice.evidence
         fastest = fastest_batch_size.measured_fastest(evidence.batch_sizes, evidence.seconds)
         if fastest in left:
             sentence += f"; {'it' if one else wording.batch_size(fastest)} was the fastest measured"
         yield f"{sentence}. Every other size is shown to miss a limit."
     for size, others in advice.open_against.items():
-        sizes = wording.listed(map(wording.batch_size, others))
-        left = dict.fromkeys(
-            _words(each.outcome) if each.outcome else "the time"
-            for each in advice.open
-            if each.against == size
-        )
+        sizes = _sizes(others)
+        found = [each.outcome for each in advice.open if each.against == size]
+        left = dict.fromkeys(_words(each) if each else "the time" for each in found)
         against = f"Against batch size {wording.batch_size(size)}"
         yield f"{against} {sizes} are not resolved for {wording.listed(left)}."
 
@@ -338,7 +334,7 @@ def _unknown(advice: Advice) -> str:
     found = advice.questions
     for judged in found[:_MOST_OPEN]:
         low, high, equal = judged.more
-        price = cost(*(each * evidence.seed_seconds for each in (low, high)))
+        price = cost(low * evidence.seed_seconds, high * evidence.seed_seconds)
         would = "would tell if they are equal" if equal else "would tell"
         parts.append(f"{question(judged)}: {seeds(low, high)}{price} {would}")
     rest = len(found) - len(parts)

@@ -21,8 +21,6 @@ from batchscope.analysis import intervals, step_cost
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.catalogue import budget_kinds
 
-NAN = math.nan
-
 
 @dataclass(frozen=True)
 class FastestBatchSize:
@@ -55,7 +53,7 @@ def fastest(
     examples_min: float,
     fixed: float,
     per_image: float,
-    log_error: float = NAN,
+    log_error: float = math.nan,
     slower: float = budget_kinds.SLOWER,
 ) -> FastestBatchSize:
     """Returns the fastest batch size and the range within a share of its time.
@@ -112,7 +110,7 @@ def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
     """
     ends = np.array([(critical.low, critical.high), cost.half_batch[1:]], float)
     if not (np.isfinite(ends) & (ends > 0)).all():
-        return NAN
+        return math.nan
     return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
 
 
@@ -126,9 +124,9 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Int
     table = np.asarray(seconds, float)
     least = measured_fastest(range(len(table)), table)
     if least is None:
-        return [intervals.Interval(NAN, NAN, NAN, 0) for _ in table]
-    known = np.where(np.isfinite(table) & (table > 0), table, NAN)
-    known[np.isinf(table).any(axis=1)] = NAN
+        return [intervals.Interval(math.nan, math.nan, math.nan, 0) for _ in table]
+    known = np.where(np.isfinite(table) & (table > 0), table, math.nan)
+    known[np.isinf(table).any(axis=1)] = math.nan
     differ = np.broadcast_to(differ, len(known))
     return [
         intervals.ratio_interval(row, known[least], own or differ[least])

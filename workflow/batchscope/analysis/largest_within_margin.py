@@ -75,15 +75,10 @@ class Found(NamedTuple):
 def find(
     rows: pandas.DataFrame, outcome: str, margin: float, differing: Collection[int] = ()
 ) -> Found:
-    """Compares every batch size of a series with every other one.
+    """Judges every batch size of a series by every other one; see `compare`.
 
-    Args:
-        outcome: A column; of an accuracy higher is better, of anything else lower.
-        margin: Largest loss of it that counts as negligible, above 0.
-        differing: As `compare` takes them.
-
-    Returns:
-        The sizes; one at which some run did not finish is compared with none.
+    Of an accuracy higher is better, of any other outcome lower. A size at which some run did not
+    finish is compared with none. The margin is above 0.
     """
     finished = rows[rows["status"] == "finished"]
     sizes = sorted(rows["batch_size"].unique().tolist())
@@ -93,10 +88,9 @@ def find(
     whole = [size for size in sizes if table[size].count() == seeds[size]]
     found = judge(compare(table, whole, margin, outcome.endswith("accuracy"), differing))
     from_first = dropwhile(lambda size: size.verdict != WITHIN, found)
-    within = [
-        size.batch_size for size in takewhile(lambda size: size.verdict == WITHIN, from_first)
-    ]
-    return Found(tuple(found), *((within[0], within[-1]) if within else (None, None)))
+    within = list(takewhile(lambda size: size.verdict == WITHIN, from_first))
+    ends = (within[0].batch_size, within[-1].batch_size) if within else (None, None)
+    return Found(tuple(found), *ends)
 
 
 def whole(values: np.ndarray, batch_sizes: Sequence[int]) -> list[int]:

@@ -67,7 +67,9 @@ def _of_alike(losses: np.ndarray, values: np.ndarray, by_others: bool, draws: in
     sizes, _, seeds = losses.shape
     random = np.random.default_rng(0)
     rises, any_ = _statistics(losses, values, _own(losses), by_others)
-    close, close_any = (1e-9 * (1 + np.abs(each)) for each in (rises, any_))  # in another order
+    close, close_any = (
+        1e-9 * (1 + np.abs(each)) for each in (rises, any_)
+    )  # of sums in another order
     reached = np.zeros(3)
     for done in range(0, draws, _CHUNK):
         shape = (min(_CHUNK, draws - done), sizes, seeds)

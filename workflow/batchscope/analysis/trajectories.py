@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-NAN = math.nan
 _ROUNDING = 1e-9  # relative difference below which two budgets are the same
 
 
@@ -35,12 +34,12 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
     used, values = np.asarray(used, float), np.asarray(values, float)
     # The last digit of a fraction of an epoch is no shorter training.
     if not len(used) or not used[-1] >= budget * (1 - _ROUNDING):
-        return NAN
+        return math.nan
     known = ~np.isnan(values)
     used, values = used[known], values[known]
     after = int(np.searchsorted(used, budget * (1 + _ROUNDING), side="right"))
     if after == 0:
-        return NAN
+        return math.nan
     first = float(values[after - 1])
     close = budget <= used[after - 1] * (1 + _ROUNDING)
     if close or after == len(used) or not np.isfinite(values[after - 1 : after + 1]).all():
@@ -86,5 +85,5 @@ def lowest_reached_by_all(losses: Iterable[Any]) -> float:
     NaN where one has no finite loss, or there is no training.
     """
     finite = [each[np.isfinite(each)] for each in (np.asarray(found, float) for found in losses)]
-    lowest = [each.min() if len(each) else NAN for each in finite]
-    return float(np.max(lowest)) if lowest else NAN
+    lowest = [each.min() if len(each) else math.nan for each in finite]
+    return float(np.max(lowest)) if lowest else math.nan

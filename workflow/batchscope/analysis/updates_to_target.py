@@ -125,9 +125,9 @@ class Scaling:
         cost: Time of a step, from the seconds of the trainings; None where they are not known.
         step: Fixed cost of a step and cost per example, s; None where they are not known or not
             resolved.
-        fastest: The fastest batch size in closed form; None where a constant is missing.
-        rates: The learning rates; None where none is chosen.
-        timed_rates: The same, chosen by seconds in place of updates; None without seconds too.
+        fastest: In closed form; None where a constant is missing.
+        rates: None where none is chosen.
+        timed_rates: Chosen by seconds in place of updates; None without seconds too.
         at_first: Whether a seed is at the target by its first evaluation, which bounds what it
             took from above alone, shape (sizes, seeds).
     """
