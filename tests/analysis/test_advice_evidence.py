@@ -101,19 +101,16 @@ def test_few_seeds_and_no_seconds():
     assert [each.reason for each in advice_of(timed=False).missing] == [advice.NO_SECONDS]
 
 
-def test_the_margin_is_the_stated_one():
+def test_margin_and_target_are_the_stated_ones():
     (default,) = usual().evidence.outcomes
     assert (default.name, default.margin, default.stated) == ("test_accuracy", 0.01, False)
-    found = few(margins={"test_loss": 0.02, "test_accuracy": 0.03, "train_loss": 1}).evidence
+    margins = {"test_loss": 0.02, "test_accuracy": 0.03, "train_loss": 1}
+    found = few(margins=margins, budgets={"target": {"validation_loss": 0.5}}).evidence
+    assert found.target == "a validation loss of 0.5"
     assert [(each.name, each.margin, each.stated) for each in found.outcomes] == [
         ("test_loss", 0.02, True),
         ("test_accuracy", 0.03, True),
     ]
-
-
-def test_the_target_is_the_stated_one():
-    evidence = few(budgets={"target": {"validation_loss": 0.5}}).evidence
-    assert evidence.target == "a validation loss of 0.5"
 
 
 def test_memory_and_knee_come_from_the_limits_of_the_same_model():
@@ -123,15 +120,19 @@ def test_memory_and_knee_come_from_the_limits_of_the_same_model():
         **{"knee_fitted": 90.0, "knee_batch_size": 128},
     }
     other = {**row, "model": "wide", "max_batch_size": 16, "knee_fitted": 20.0}
-    evidence = few(limits=pandas.DataFrame([other, row])).evidence
-    assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, False, 90.0)
     most = {**row, "max_batch_size_bound": "most_fits", "knee_fitted": math.nan}
-    evidence = few(limits=pandas.DataFrame([most])).evidence
-    assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, True, 128.0)
     half_precision = {**row, "max_batch_size": 128, "knee_fitted": 200.0, "precision": "float16"}
-    both = pandas.DataFrame([half_precision, {**row, "precision": "float32"}])
-    evidence = few(limits=both, precision="float32").evidence
-    assert (evidence.memory, evidence.knee) == (64, 90.0)
+    for limits, factors, expected in (
+        ([other, row], {}, (64, False, 90.0)),
+        ([most], {}, (64, True, 128.0)),
+        (
+            [half_precision, {**row, "precision": "float32"}],
+            {"precision": "float32"},
+            (64, False, 90),
+        ),
+    ):
+        evidence = few(limits=pandas.DataFrame(limits), **factors).evidence
+        assert (evidence.memory, evidence.memory_open, evidence.knee) == expected
     line = usual().evidence
     assert line.memory is None
     half = made_trainings.FIXED / made_trainings.PER_IMAGE

@@ -13,12 +13,12 @@ from batchscope.analysis.updates_to_target import Target
 SIZES = (8, 16, 32, 64, 128)
 
 
-def evaluations(critical=40.0, sizes=SIZES, seeds=(0, 1), **factors):
+def evaluations(critical=40.0, sizes=SIZES, seeds=(0, 1), start=0, **factors):
     """Trainings whose loss falls by a factor of e in 10 (1 + B_crit / B) updates."""
     rows = []
     for size in sizes:
         for seed in seeds:
-            for updates in range(0, 501, 5):
+            for updates in range(start, 501, 5):
                 loss = 2 * math.exp(-updates / (10 * (1 + critical / size)))
                 seconds = 0.5 + updates * (0.002 + 0.0001 * size)  # 0.5 s to start
                 row = {"batch_size": size, "seed": seed, "updates": updates, "seconds": seconds}
@@ -52,8 +52,7 @@ def test_a_series_is_found_whole():
 
 
 def test_three_targets_from_the_first_evaluation_to_the_lowest_of_all():
-    rows = evaluations()
-    rows = rows[rows["updates"] > 0]
+    rows = evaluations(start=5)
     targets = updates_to_target.default_targets(rows)
     start = rows[rows["updates"] == 5]["validation_loss"].min()
     end = rows.groupby(["batch_size", "seed"])["validation_loss"].min().max()
@@ -68,8 +67,8 @@ def test_three_targets_from_the_first_evaluation_to_the_lowest_of_all():
 
 def test_the_last_target_is_what_every_seed_reached_where_no_rate_is_known():
     """Trainings made elsewhere may have none: an empty column of rates is one, and not several."""
-    rows = evaluations()
-    rows = rows[(rows["updates"] > 0) & ((rows["seed"] == 0) | (rows["updates"] <= 200))]
+    rows = evaluations(start=5)
+    rows = rows[(rows["seed"] == 0) | (rows["updates"] <= 200)]
     known = rows.groupby(["batch_size", "seed"])["validation_loss"].min().max()
     for frame in (rows, rows.assign(learning_rate=math.nan)):
         assert updates_to_target.default_targets(frame)[-1].value == known
@@ -78,10 +77,8 @@ def test_the_last_target_is_what_every_seed_reached_where_no_rate_is_known():
 def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
     rows = evaluations()
     late = rows[rows["updates"] >= 20]  # at 8 the loss is 1.4 by then, at 128 it is .43
-    found = scaling(late, 0.6)
-    assert found.at_first.any(axis=1).tolist() == [False, False, False, True, True]
-    found = scaling(rows, 0.6)
-    assert not found.at_first.any()
+    assert scaling(late, 0.6).at_first.any(axis=1).tolist() == [False, False, False, True, True]
+    assert not scaling(rows, 0.6).at_first.any()
     without = rows.assign(validation_loss=rows["validation_loss"].where(rows["seed"] == 0))
     found = scaling(without, 0.6)
     assert not found.at_first.any() and np.isinf(found.measured["updates"][:, 1]).all()
@@ -91,8 +88,7 @@ def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
 
 
 def test_default_targets_are_of_what_has_values():
-    rows = evaluations()
-    rows = rows[rows["updates"] > 0]
+    rows = evaluations(start=5)
     rows = rows.assign(train_loss=rows["validation_loss"], validation_loss=math.nan)
     assert {each.column for each in updates_to_target.default_targets(rows)} == {"train_loss"}
 
@@ -123,13 +119,13 @@ def test_sizes_that_do_not_reach_the_target_are_left_out():
     assert (found.fit.points, found.fit.critical_batch_size) == (4, pytest.approx(40))
     far = scaling(rows, 1e-15)
     assert far.fit is None and far.fastest is None
-    near = scaling(rows, 5.0)
-    assert near.fit is None  # there before the first update
+    assert scaling(rows, 5.0).fit is None  # there before the first update
     # Nor has it a say in what all others reached.
-    whole = rows[rows["batch_size"] > 8]
-    expected = updates_to_target.default_targets(whole)
-    found = updates_to_target.default_targets(rows)
-    assert [each.value for each in found] == pytest.approx([each.value for each in expected])
+    found, expected = (
+        [each.value for each in updates_to_target.default_targets(given)]
+        for given in (rows, rows[rows["batch_size"] > 8])
+    )
+    assert found == pytest.approx(expected)
     few = rows[rows["batch_size"].isin([8, 16, 32])]
     assert updates_to_target.default_targets(few) == []
 
@@ -223,8 +219,7 @@ def test_the_lowest_loss_that_all_sizes_reached_at_one_of_their_rates():
 
 
 def test_a_rate_tried_with_some_seeds_alone_decides_no_target():
-    rows = pandas.concat([evaluations(learning_rate=0.1), evaluations(learning_rate=0.2)])
-    rows = rows[rows["updates"] > 0]
+    rows = pandas.concat([evaluations(start=5, learning_rate=rate) for rate in (0.1, 0.2)])
     stray = (rows["learning_rate"] == 0.2) & (rows["seed"] == 0)
     short = (rows["learning_rate"] == 0.1) & (rows["updates"] > 200)
     lowest = rows[~short & (rows["learning_rate"] == 0.1)]
@@ -243,8 +238,7 @@ def test_a_rate_of_another_model_is_no_choice():
 
 
 def test_a_batch_size_that_failed_leaves_the_others_their_targets():
-    rows = evaluations()
-    rows = rows[rows["updates"] > 0].assign(status="finished")
+    rows = evaluations(start=5, status="finished")
     rows.loc[(rows["batch_size"] == 128) & (rows["seed"] == 1), "status"] = "diverged"
     found = updates_to_target.scalings(rows)
     assert [each.fitted.tolist() for each in found] == [[True] * 4 + [False]] * 3
