@@ -131,10 +131,8 @@ def effective(frame: pandas.DataFrame) -> pandas.Series:
 
 def several(frame: pandas.DataFrame) -> bool:
     """Returns whether any batch size of any series was trained at more than one rate."""
-    return any(
-        (group.frame.groupby("batch_size")["learning_rate"].nunique() > 1).any()
-        for group in series(frame)
-    )
+    by_size = (group.frame.groupby("batch_size")["learning_rate"] for group in series(frame))
+    return any((rates.nunique() > 1).any() for rates in by_size)
 
 
 def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
@@ -143,8 +141,7 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     Rates are the factor's, ascending, of which some training is known: none lies beyond the others
     before it was trained.
     """
-    seeds = sorted(rows["seed"].unique().tolist())
-    rates = sorted(rows["learning_rate"].unique().tolist())
+    seeds, rates = (sorted(rows[name].unique().tolist()) for name in ("seed", "learning_rate"))
     values = np.full((len(seeds), len(rates)), NAN)
     columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
     for seed, rate, status, loss in zip(*columns, strict=True):

@@ -20,12 +20,12 @@ AT_BEST = "each batch size at its best learning rate"  # of what `read_by_the_ot
 
 
 class Chosen(NamedTuple):
-    """The rate of every batch size.
+    """The rate of every batch size, shape (sizes,).
 
     Attributes:
-        index: Which rate, shape (sizes,); -1 where there is none to choose.
+        index: -1 where there is none to choose.
         on_edge: Whether it is the first or the last of several rates tried at its batch size,
-            beyond which a better one may lie, shape (sizes,).
+            beyond which a better one may lie.
     """
 
     index: np.ndarray

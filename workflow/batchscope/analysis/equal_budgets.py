@@ -130,8 +130,7 @@ def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
     if runs[chosen_rates.RATE].isna().all():  # of trainings made elsewhere it may not be known
         runs = runs.assign(**{chosen_rates.RATE: 0.0})
     own = own.astype({"examples": float, "updates": float})  # whole numbers that may be missing
-    machines = [name for name in ("machine",) if name in runs and name in evaluations]
-    keys = ["run", *machines]
+    keys = [name for name in ("run", "machine") if name in runs and name in evaluations]
     found = {key: rows for key, rows in own.groupby(keys, sort=False)}
     axes = {
         name: sorted(runs[name].unique().tolist())
@@ -177,9 +176,8 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
     the rate of which they came lowest. A batch size at which a run failed at every rate reached
     none, and is passed over.
     """
-    if any(rows["updates"].isna().any() for rows in series.finished):
-        return None
-    if any(map(run_series.falling, series.finished)):
+    unknown = any(rows["updates"].isna().any() for rows in series.finished)
+    if unknown or any(map(run_series.falling, series.finished)):
         return None
     if TARGET in stated:
         [(column, value)] = stated[TARGET].items()

@@ -31,10 +31,6 @@ def correction(pairs: Any, differ: Any) -> Any:
     in 1/sqrt(n). The last is taken, rounded up, whatever the number of rates: simulated 95 %
     intervals hold the truth in 94 to 98 % of studies with 2 to 7 rates and 6 to 20 seeds, and in
     81 to 87 % without it, with three rates and 6 or 12 seeds (benchmarks/coverage.py).
-
-    Args:
-        pairs: Seeds.
-        differ: Whether they are read at different rates; broadcast with `pairs`.
     """
     return np.where(differ, 1 + 0.57 * np.sqrt(pairs), 1.0)
 
@@ -90,12 +86,8 @@ def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float,
     symmetrically around the centre, however differently they scatter. Source: Hollander, Wolfe
     and Chicken, "Nonparametric Statistical Methods" (3rd edition, 2014), sections 3.2 and 3.3.
 
-    Args:
-        values: Finite numbers, shape (n,), at least one.
-
-    Returns:
-        Estimate, lower and upper end; the ends are NaN where n values have no interval of that
-        coverage: below 6 at 95 %.
+    Takes finite numbers, shape (n,), at least one. Both ends are NaN where n values have no
+    interval of that coverage: below 6 at 95 %.
     """
     values = np.asarray(values, float)
     n = len(values)

@@ -63,9 +63,7 @@ class Size(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Every batch size of a series in rising order, and the ends of the range within: of the
-    smallest within and its neighbours, up to one that is not.
-    """
+    """Every batch size of a series in rising order, and the ends of the first range within."""
 
     sizes: tuple[Size, ...]
     smallest: int | None

@@ -17,11 +17,9 @@ def slopes_per_doubling(values: np.ndarray, batch_sizes: np.ndarray) -> np.ndarr
 
 
 def slopes(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Returns the least-squares slope against positions, one per seed.
+    """Returns the least-squares slope against positions, at least two distinct ones, per seed.
 
-    Args:
-        values: Shape (seeds, positions).
-        positions: Shape (positions,), at least two of them distinct.
+    `values` has shape (seeds, positions).
     """
     positions = np.asarray(positions, float)
     centred = positions - positions.mean()

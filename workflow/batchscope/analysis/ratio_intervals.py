@@ -52,10 +52,8 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
     Where the first coefficient is not above zero, g cannot be distinguished from zero and the
     interval is open: at least the positive root, as the true ratio is known to be positive.
 
-    Args:
-        numerators: s, shape (n,), of a mean that is known not to be negative.
-        denominators: g, shape (n,), likewise; single ones may be. Pairs in which either is not
-            finite are left out.
+    Both means, of shape (n,), are known not to be negative; single values may be. Pairs in which
+    either is not finite are left out.
 
     Source: E. C. Fieller 1954, "Some Problems in Interval Estimation", J. R. Stat. Soc. B 16(2).
     """

@@ -72,9 +72,7 @@ def of_study(
 ) -> list[Scaling]:
     """Returns the scaling of every target and series with three batch sizes or more.
 
-    Args:
-        trajectories: One row per run and evaluation, with factors and status.
-        targets: What to reach; by default three of each series.
+    By default to three targets of each series.
     """
     if trajectories.empty or runs["batch_size"].nunique() < LEAST_SIZES:
         return []

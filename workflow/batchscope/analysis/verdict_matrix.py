@@ -171,9 +171,7 @@ def table(
     There is none of a series that trains at fewer than three batch sizes.
 
     Args:
-        runs: Rows of runs.csv of an experiment, with their factors.
-        evaluations: Rows of its trajectories.csv.
-        stated: Its budgets: kind -> value, of a target column -> value.
+        stated: Budgets of the experiment: kind -> value, of a target column -> value.
         margins: Outcome -> largest loss.
     """
     found = list(_rows(runs, evaluations, stated, margins))
