@@ -64,8 +64,8 @@ def test_the_error_of_two_sources():
     error = log_error(critical, cost)
     assert 4 * error**2 == pytest.approx(widths[0] ** 2 + widths[1] ** 2)
     found = fastest(*CONSTANTS, log_error=error)
-    ratios = (found.batch_size / found.batch_size_low, found.batch_size_high / found.batch_size)
-    assert ratios == pytest.approx((math.exp(error), math.exp(error)))
+    ends = (found.batch_size_low, found.batch_size_high)
+    assert ends == pytest.approx(found.batch_size * np.exp([-error, error]))
 
 
 @pytest.mark.slow

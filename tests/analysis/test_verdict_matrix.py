@@ -50,8 +50,7 @@ def test_a_cell_states_its_difference_from_the_best_of_the_row():
     assert (cells[0].low, cells[0].high) == pytest.approx(ends)
     assert [cell.p_within < 0.05 for cell in cells] == [False, True, False, False]
     assert cells[3].p_beyond < 0.01
-    loss = compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_loss", 0.01)
-    assert loss[3].difference == 0.0
+    assert compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_loss", 0.01)[3].difference == 0.0
 
 
 def test_what_a_target_takes_is_compared_as_a_ratio():
@@ -84,10 +83,10 @@ def test_seeds_at_different_rates_widen_what_their_size_is_compared_in():
 
 
 def test_a_trend_is_tested_in_both_directions():
-    rising = trend(row([0.90, 0.91, 0.92, 0.93]), SIZES, "test_accuracy")
+    values = row([0.90, 0.91, 0.92, 0.93])
+    rising = trend(values, SIZES, "test_accuracy")
     assert rising.p_larger < 1e-4 < 0.9 < rising.p_smaller
-    loss = trend(row([0.90, 0.91, 0.92, 0.93]), SIZES, "test_loss")
-    assert loss.p_smaller == rising.p_larger
+    assert trend(values, SIZES, "test_loss").p_smaller == rising.p_larger
     middle = trend(row([0.90, 0.95, 0.95, 0.90]), SIZES, "test_loss")
     assert min(middle.p_larger, middle.p_smaller) > 0.1 and middle.p_any < 0.01
 
@@ -237,16 +236,15 @@ def test_sizes_whose_loss_still_fell_are_marked_at_convergence():
     assert not found.loc[~at_end, "still_falling"].any()
 
 
-def test_the_table_of_series_and_of_none(tmp_path):
+def test_the_table_of_series_and_of_none():
     runs, rows = frames(seeds=range(6))
     other = [frame.assign(optimizer="adam", run="a" + frame["run"]) for frame in (runs, rows)]
     found = verdict_matrix.table(*joined((runs, rows), other), {}, {})
     assert list(found.columns) == ["optimizer", "machine", *decision_columns.BUDGETS]
     assert found.groupby("optimizer").size().to_dict() == {"adam": 33, "sgd": 33}
-    two = verdict_matrix.table(*frames(sizes=(8, 16)), {}, {})
-    assert two.empty and list(two.columns) == list(found.columns)
-    nothing = verdict_matrix.table(runs[:0], rows[:0], {}, {})
-    assert nothing.empty and list(nothing.columns) == list(found.columns)
+    for none in (frames(sizes=(8, 16)), (runs[:0], rows[:0])):
+        empty = verdict_matrix.table(*none, {}, {})
+        assert empty.empty and list(empty.columns) == list(found.columns)
 
 
 def _benchmark():
