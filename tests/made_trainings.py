@@ -32,12 +32,9 @@ def tables(
     twice and at .4 1.2 times as many updates. At .8 seed 1 diverges.
 
     Args:
-        rates: Learning rates, of those.
-        sizes: Batch sizes.
-        seeds: Seeds.
+        rates: Of those.
         never: Batch sizes and seeds whose loss stays where it is.
         timed: Whether seconds are known.
-        factors: More columns.
     """
     rows, runs = [], []
     for size, seed, rate in itertools.product(sizes, seeds, rates):

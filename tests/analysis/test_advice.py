@@ -5,7 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from batchscope.analysis import advice, advice_tables, advice_words, critical_batch_size
+from batchscope.analysis import (
+    advice,
+    advice_tables,
+    advice_words,
+    critical_batch_size,
+    seeds_wanted,
+)
 from batchscope.analysis.advice import Edge
 from costs import draws
 from made_advice import ACCURATE, SIZES, evidence, noise
@@ -18,6 +24,18 @@ def found(given):
 
 def reasons(given):
     return [each.reason for each in advice.advise(given).missing]
+
+
+def card_of(given):
+    return advice_words.card(advice.advise(given))
+
+
+def with_seconds(place, values, **more):
+    """The usual evidence, of whose seconds, shape (sizes, seeds), some are multiplied."""
+    given = evidence(**more)
+    seconds = np.array(given.seconds)
+    seconds[place] *= values
+    return replace(given, seconds=seconds)
 
 
 def test_nothing_binds_where_all_sizes_are_equal():
@@ -44,55 +62,49 @@ def test_the_time_binds_on_both_sides():
     assert "1 point up to 256, the largest size tried." in limits
 
 
-def test_the_outcome_binds():
-    result = advice.advise(evidence(accuracy=[0.95, 0.951, 0.95, 0.92, 0.90]))
+@pytest.mark.parametrize(
+    ("given", "limit", "text"),
+    [
+        (
+            {"accuracy": [0.95, 0.951, 0.95, 0.92, 0.90]},
+            advice.OUTCOME,
+            "Above 64 test accuracy is worse by more than 1 point (128: test",
+        ),
+        ({"memory": 100}, advice.MEMORY, "Above 64 a batch does not fit into memory."),
+    ],
+)
+def test_another_limit_binds(given, limit, text):
+    result = advice.advise(evidence(**given))
     assert (result.smallest, result.largest) == (16, 64)
-    assert result.reaches[0].limit == advice.OUTCOME
-    limits = advice_words.card(result).limits
-    assert "Above 64 test accuracy is worse by more than 1 point (128: test" in limits
-
-
-def test_memory_binds():
-    result = advice.advise(evidence(memory=100))
-    assert (result.smallest, result.largest) == (16, 64)
-    assert result.reaches[0].limit == advice.MEMORY
-    assert "Above 64 a batch does not fit into memory." in advice_words.card(result).limits
+    assert result.reaches[0].limit == limit
+    assert text in advice_words.card(result).limits
 
 
 def test_memory_beyond_what_was_tried_is_reported_and_binds_nothing():
     result = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5], memory=4096))
     assert [reach.limit for reach in result.reaches] == ["seconds", "memory", "outcome"]
     assert "Memory allows 4096; at each training" in advice_words.card(result).limits
-    largest_tried = advice.advise(evidence(memory=4096, memory_open=True))
-    assert "Memory allows 4096 or more" in advice_words.card(largest_tried).limits
-    unknown = advice.advise(evidence())
-    assert "Memory was not measured; every batch size" in advice_words.card(unknown).limits
-
-
-def test_a_memory_whose_end_was_not_found_ends_nothing():
+    largest_tried = evidence(memory=4096, memory_open=True)
+    assert "Memory allows 4096 or more" in card_of(largest_tried).limits
+    assert "Memory was not measured; every batch size" in card_of(evidence()).limits
+    # One whose end was not found ends nothing.
     assert found(evidence(memory=64, memory_open=True)) == (16, 256)
 
 
 def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
-    given = evidence()
-    seconds = np.array(given.seconds)
-    seconds[3] *= 1.048 * np.exp(np.array([0.06, -0.06, 0.05, -0.05, 0.055, -0.055]))
-    result = advice.advise(replace(given, seconds=seconds, seed_seconds=120.0))
+    slower = 1.048 * np.exp([0.06, -0.06, 0.05, -0.05, 0.055, -0.055])
+    result = advice.advise(with_seconds(3, slower, seed_seconds=120.0))
     assert (result.smallest, result.largest) == (16, 64)
     (judged,) = result.open
     assert (judged.limit, judged.batch_size, judged.more.equal) == ("seconds", 128, True)
     assert 0 < judged.more.low < judged.more.high
     card = advice_words.card(result)
-    assert (
-        "Above it, 128 is not resolved: to a validation loss of 0.2 it takes 5 % longer than 64 "
-        "(90 % interval "
-    ) in card.limits
+    text = "to a validation loss of 0.2 it takes 5 % longer than 64 (90 % interval "
+    assert f"Above it, 128 is not resolved: {text}" in card.limits
     assert card.unknown.startswith("Not known: 128 against ")
-    more = judged.more
-    minutes = f"(about {2 * more.low} min to {2 * more.high} min of one core)"
-    assert (
-        f"for the time: {more.low} to {more.high} more seeds {minutes} would tell" in card.unknown
-    )
+    low, high, _ = judged.more
+    minutes = f"(about {2 * low} min to {2 * high} min of one core)"
+    assert f"for the time: {low} to {high} more seeds {minutes} would tell" in card.unknown
     assert "alone" not in card.limits
     interval = advice_words._interval(judged._replace(low=0.2, high=0.9), result.evidence.slower)
     assert interval == "90 % interval 22 to 146 % for these two alone; not shown among all sizes"
@@ -100,31 +112,24 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
     assert "256 keeps every limit too" in card.limits
 
 
-def test_the_longest_of_several_runs_is_the_range():
+def test_the_longest_of_several_runs_is_the_range_and_may_be_a_size_alone():
     assert found(evidence([1.0, 2.0, 1.0, 1.0, 1.01])) == (64, 256)
-
-
-def test_a_size_alone():
-    result = advice.advise(evidence([3.0, 2.0, 1.0, 2.0, 3.0]))
-    assert (result.smallest, result.largest) == (64, 64)
-    assert advice_words.card(result).headline == "Use 64 (small_cnn on digits)."
+    given = evidence([3.0, 2.0, 1.0, 2.0, 3.0])
+    assert found(given) == (64, 64)
+    assert card_of(given).headline == "Use 64 (small_cnn on digits)."
 
 
 def test_a_training_that_never_got_there_ends_the_range():
-    given = evidence()
-    seconds = np.array(given.seconds)
-    seconds[4, 2] = np.inf
-    result = advice.advise(replace(given, seconds=seconds))
-    assert (result.smallest, result.largest) == (16, 128)
-    limits = advice_words.card(result).limits
-    assert "At 256 not every training reached a validation loss of 0.2." in limits
+    given = with_seconds((4, 2), np.inf)
+    assert found(given) == (16, 128)
+    assert "At 256 not every training reached a validation loss of 0.2." in card_of(given).limits
 
 
 def test_no_range_below_six_seeds_but_what_is_missing():
     result = advice.advise(evidence(seeds=4, seed_seconds=90.0))
     assert result.smallest is None
-    (missing,) = result.missing
-    assert (missing.reason, missing.count, missing.seconds) == (advice.TOO_FEW, 2, 180.0)
+    assert result.missing == ((advice.TOO_FEW, 2, 180.0),)
+    assert all(reasons(evidence(seeds=seeds)) == [advice.TOO_FEW] for seeds in (1, 2, 5))
     assert result.more == (2, 2, False)
     assert advice_words.card(result).headline == (
         "No advice (small_cnn on digits), because 4 seeds are too few for a verdict, which takes "
@@ -132,18 +137,11 @@ def test_no_range_below_six_seeds_but_what_is_missing():
     )
 
 
-@pytest.mark.parametrize("seeds", [1, 2, 5])
-def test_any_number_of_seeds_below_six_gives_no_range(seeds):
-    assert reasons(evidence(seeds=seeds)) == [advice.TOO_FEW]
-
-
 def test_no_range_where_a_rate_lies_on_the_edge_of_its_grid():
     edges = (Edge(16, 0.1, False), Edge(128, 0.8, True), Edge(256, 0.8, True))
     result = advice.advise(evidence(edges=edges, tuned=4, rate_seconds=30.0))
     assert result.smallest is None
-    assert [(each.reason, each.count, each.seconds) for each in result.missing] == [
-        (advice.RATE_ON_EDGE, 2, 60.0)
-    ]
+    assert result.missing == ((advice.RATE_ON_EDGE, 2, 60.0),)
     assert advice_words.card(result).headline == (
         "No advice (small_cnn on digits), because a better learning rate may lie beyond those "
         "tried: 0.1, the lowest, is the best for the time at 16 and 0.8, the highest, is the best "
@@ -153,9 +151,9 @@ def test_no_range_where_a_rate_lies_on_the_edge_of_its_grid():
 
 def test_no_range_without_seconds_but_what_is_known():
     fit = critical_batch_size.fit([16, 32, 64, 128, 256], 30 * (1 + 95 / np.array(SIZES)))
-    result = advice.advise(replace(evidence(), seconds=None, critical=fit))
-    assert result.smallest is None
-    card = advice_words.card(result)
+    given = replace(evidence(), seconds=None, critical=fit)
+    assert found(given) == (None, None)
+    card = card_of(given)
     assert "no seconds were measured (add time_epoch to measure)" in card.headline
     text = "critical batch size 95 [95, 95]; test accuracy within 1 point at 16, 32, 64, 128 and"
     assert text in card.limits
@@ -167,19 +165,18 @@ def test_no_range_without_an_outcome_or_a_target():
 
 
 def test_limits_that_exclude_each_other_leave_none():
-    result = advice.advise(evidence([3.0, 2.0, 1.5, 1.2, 1.0], [0.95, 0.93, 0.92, 0.91, 0.9]))
-    assert [each.reason for each in result.missing] == [advice.NONE_HOLDS]
-    card = advice_words.card(result)
+    given = evidence([3.0, 2.0, 1.5, 1.2, 1.0], [0.95, 0.93, 0.92, 0.91, 0.9])
+    assert reasons(given) == [advice.NONE_HOLDS]
+    card = card_of(given)
     assert card.headline.startswith("No advice (small_cnn on digits), because no batch size is")
-    assert "time within 10 % of the fastest at 256; test accuracy within 1 point at 16" in (
-        card.limits
-    )
+    text = "time within 10 % of the fastest at 256; test accuracy within 1 point at 16"
+    assert text in card.limits
 
 
 def test_a_target_that_no_batch_size_reached_is_named():
     seconds = np.ones((5, 6))
     seconds[:, 0] = np.inf
-    card = advice_words.card(advice.advise(replace(evidence(), seconds=seconds)))
+    card = card_of(replace(evidence(), seconds=seconds))
     why = "because no batch size reached a validation loss of 0.2 with every seed (train longer,"
     assert why in card.headline
 
@@ -227,8 +224,6 @@ def test_seeds_for_a_difference_that_is_there():
     assert slower.more.equal is False
     differences = np.log(given.seconds[1] / given.seconds[0])
     effect = (differences.mean() - np.log(1.1)) / differences.std(ddof=1)
-    from batchscope.analysis import seeds_wanted
-
     # Two sizes, of which neither is beyond yet: Holm leaves half of the level to the first.
     assert slower.more.low == seeds_wanted.for_difference(effect, 0.025) - 6
     assert slower.more.high == seeds_wanted.for_difference(effect / 1.4613, 0.025) - 6
@@ -240,8 +235,6 @@ def test_a_difference_below_the_margin_is_shown_at_five_percent():
     assert slower.verdict == "not_resolved" and slower.more.equal is False
     differences = np.log(given.seconds[1] / given.seconds[0])
     effect = (np.log(1.1) - differences.mean()) / differences.std(ddof=1)
-    from batchscope.analysis import seeds_wanted
-
     assert slower.more.low == max(seeds_wanted.for_difference(effect) - 6, 1)
 
 
@@ -259,8 +252,6 @@ def test_seeds_stated_give_a_verdict_as_often_as_stated():
             count += advice.advise(made).judged[advice.SECONDS][4].verdict == "beyond"
         return count / 200
 
-    from batchscope.analysis import seeds_wanted
-
     effect = (np.log(1.2) - np.log(1.1)) / (spread * np.sqrt(2))
     adjusted = seeds_wanted.for_difference(effect, 0.05 / 4 / 5)
     assert shown(adjusted) > 0.72
@@ -268,18 +259,11 @@ def test_seeds_stated_give_a_verdict_as_often_as_stated():
 
 
 def test_a_training_that_is_not_there_is_no_failure():
-    given = evidence(seeds=8)
-    gone = np.array(given.seconds)
-    gone[2, 7] = np.nan
-    assert given.paired == 8 and replace(given, seconds=gone).paired == 7
-    result = advice.advise(replace(given, seconds=gone))
-    assert {each.verdict for each in result.judged[advice.SECONDS]} == {"within"}
-    never = np.array(given.seconds)
-    never[2, 7] = np.inf
-    verdicts = [
-        each.verdict for each in advice.advise(replace(given, seconds=never)).judged[advice.SECONDS]
-    ]
-    assert verdicts[2] == "failed" and set(verdicts) == {"within", "failed"}
+    for value, third, paired in ((1, "within", 8), (np.nan, "within", 7), (np.inf, "failed", 8)):
+        given = with_seconds((2, 7), value, seeds=8)
+        verdicts = [each.verdict for each in advice.advise(given).judged[advice.SECONDS]]
+        assert verdicts[2] == third and set(verdicts) == {"within", third}
+        assert given.paired == paired
 
 
 def test_seeds_are_counted_that_every_batch_size_has():
@@ -287,11 +271,9 @@ def test_seeds_are_counted_that_every_batch_size_has():
     gone = np.array(given.seconds)
     gone[0, :2] = gone[1, 2:4] = np.nan
     result = advice.advise(replace(given, seconds=gone))
-    assert [(each.reason, each.count) for each in result.missing] == [(advice.TOO_FEW, 2)]
-    assert (
-        "4 of 8 seeds have a training at every batch size, too few for a verdict, which takes 6: "
-        "2 more are needed" in advice_words.card(result).headline
-    )
+    assert [each[:2] for each in result.missing] == [(advice.TOO_FEW, 2)]
+    why = "4 of 8 seeds have a training at every batch size, too few for a verdict, which takes 6: "
+    assert f"{why}2 more are needed" in advice_words.card(result).headline
 
 
 def test_what_ends_the_range_is_asked_first_and_an_excluded_size_never():
@@ -311,20 +293,20 @@ def test_what_ends_the_range_is_asked_first_and_an_excluded_size_never():
 
 @pytest.mark.parametrize("spread", [0.01, 0.5])
 def test_trainings_that_still_improved_at_their_end_are_named(spread):
-    limits = advice_words.card(advice.advise(evidence(spread=spread, falling=(64, 128)))).limits
+    limits = card_of(evidence(spread=spread, falling=(64, 128))).limits
     assert "At 64 and 128 the validation loss still fell when most trainings ended: " in limits
 
 
 def test_what_would_overturn_it():
-    overturned = advice_words.card(advice.advise(evidence())).overturned
+    overturned = card_of(evidence()).overturned
     assert "another model, data set, machine or rate rule" in overturned
     assert "a learning rate that is tuned for each batch size, which these are not" in overturned
-    unknown = advice_words.card(advice.advise(evidence(rates_known=False))).overturned
+    unknown = card_of(evidence(rates_known=False)).overturned
     assert "tuned for each batch size, unless these are" in unknown
-    assert "tuned for each" not in advice_words.card(advice.advise(evidence(tuned=3))).overturned
     given = evidence(tuned=3)
+    assert "tuned for each" not in card_of(given).overturned
     default = replace(given, outcomes=(replace(given.outcomes[0], stated=False),))
-    assert "another margin than 1 point" in advice_words.card(advice.advise(default)).overturned
+    assert "another margin than 1 point" in card_of(default).overturned
 
 
 def test_every_margin_binds_and_has_its_own_largest_size():
@@ -352,9 +334,9 @@ def test_every_margin_binds_and_has_its_own_largest_size():
 def test_the_share_of_the_fastest_time_is_the_stated_one():
     given = evidence([1.4, 1.0, 1.02, 1.15, 1.5])
     assert found(given) == (32, 64)
-    result = advice.advise(replace(given, slower=0.2))
-    assert (result.smallest, result.largest) == (32, 128)
-    assert "takes more than 20 % longer (16:" in advice_words.card(result).limits
+    given = replace(given, slower=0.2)
+    assert found(given) == (32, 128)
+    assert "takes more than 20 % longer (16:" in card_of(given).limits
 
 
 @pytest.mark.parametrize(
@@ -367,18 +349,18 @@ def test_the_share_of_the_fastest_time_is_the_stated_one():
     ],
 )
 def test_other_seeds_than_planned_are_reported(planned, expected):
-    result = advice.advise(evidence(planned=planned))
-    look = advice_words.card(result).look
-    assert look.startswith(expected) and bool(look) == bool(expected)
-    assert look in advice_words.text(advice_words.card(result))
+    card = card_of(evidence(planned=planned))
+    assert card.look.startswith(expected) and bool(card.look) == bool(expected)
+    assert card.look in advice_words.text(card)
 
 
-def test_other_budgets_are_reported():
-    given = evidence(trends={"epochs": "smaller", "updates": "larger", "target": "larger"})
-    assert advice_words.card(advice.advise(given)).budgets == (
-        "At equal epochs smaller looks better, at equal updates larger: see the matrix."
-    )
-    for trends, expected in (
+@pytest.mark.parametrize(
+    ("trends", "expected"),
+    [
+        (
+            {"epochs": "smaller", "updates": "larger", "target": "larger"},
+            "At equal epochs smaller looks better, at equal updates larger: see the matrix.",
+        ),
         (
             {"epochs": "none", "updates": "none"},
             "At equal epochs and at equal updates no trend is resolved: see the matrix.",
@@ -389,8 +371,10 @@ def test_other_budgets_are_reported():
             "see the matrix.",
         ),
         ({}, ""),
-    ):
-        assert advice_words.card(advice.advise(evidence(trends=trends))).budgets == expected
+    ],
+)
+def test_other_budgets_are_reported(trends, expected):
+    assert card_of(evidence(trends=trends)).budgets == expected
 
 
 def simulated(means, count, spread, seeds=6):

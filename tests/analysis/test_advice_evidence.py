@@ -26,7 +26,7 @@ SIZES = [8, 16, 32, 64, 128]
 
 def advice_of(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **given):
     """The advice of one series; every training is worth the same in the end."""
-    stated = {name: given.pop(name, {}) for name in ("budgets", "margins")}
+    stated = [given.pop(name, {}) for name in ("budgets", "margins")]
     # A batch size of which seed 0 diverges at every rate, and seeds 1 to 3 at all but the highest.
     failing = given.pop("failing", None)
     trajectories, runs = made_trainings.tables(rates=rates, seeds=seeds, **FACTORS, **given)
@@ -38,10 +38,8 @@ def advice_of(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, *
         inner = (frame["learning_rate"] < max(rates)) & (frame["seed"] < 4)
         failed = (frame["batch_size"] == failing) & (inner | (frame["seed"] == 0))
         frame["status"] = np.where(failed, "diverged", frame["status"])
-    tables = (runs, trajectories, limits, matrix)
-    (found,) = advice_evidence.series_advice(
-        *tables, *stated.values(), lambda runs: (float(len(runs)), 7.0)
-    )
+    tables, price = (runs, trajectories, limits, matrix), lambda runs: (float(len(runs)), 7.0)
+    (found,) = advice_evidence.series_advice(*tables, *stated, price)
     return found.advice
 
 
@@ -79,9 +77,8 @@ def test_the_range_holds_the_fastest_size():
 def test_a_rate_on_the_edge_leaves_no_range():
     result = advice_of(rates=(0.1, 0.2))
     assert [each.reason for each in result.missing] == [advice.RATE_ON_EDGE]
-    assert {
-        (edge.rate, edge.highest) for edge in result.evidence.edges if edge.limit == "seconds"
-    } == {(0.2, True)}
+    edges = [edge for edge in result.evidence.edges if edge.limit == "seconds"]
+    assert {(edge.rate, edge.highest) for edge in edges} == {(0.2, True)}
     # 5 sizes, 2 rates, 6 seeds are 60 runs, which the price counts; one rate is half of them.
     assert result.evidence.rate_seconds == 60 * 6 / 2
 
@@ -100,25 +97,20 @@ def test_a_size_that_failed_at_every_rate_is_excluded_and_asks_for_no_further_ra
 
 
 def test_few_seeds_and_no_seconds():
-    reasons = [each.reason for each in advice_of(seeds=range(3)).missing]
-    assert reasons == [advice.TOO_FEW]
-    reasons = [each.reason for each in advice_of(timed=False).missing]
-    assert reasons == [advice.NO_SECONDS]
+    assert [each.reason for each in advice_of(seeds=range(3)).missing] == [advice.TOO_FEW]
+    assert [each.reason for each in advice_of(timed=False).missing] == [advice.NO_SECONDS]
 
 
-def test_the_margin_is_the_stated_one():
+def test_margin_and_target_are_the_stated_ones():
     (default,) = usual().evidence.outcomes
     assert (default.name, default.margin, default.stated) == ("test_accuracy", 0.01, False)
-    found = few(margins={"test_loss": 0.02, "test_accuracy": 0.03, "train_loss": 1}).evidence
+    margins = {"test_loss": 0.02, "test_accuracy": 0.03, "train_loss": 1}
+    found = few(margins=margins, budgets={"target": {"validation_loss": 0.5}}).evidence
+    assert found.target == "a validation loss of 0.5"
     assert [(each.name, each.margin, each.stated) for each in found.outcomes] == [
         ("test_loss", 0.02, True),
         ("test_accuracy", 0.03, True),
     ]
-
-
-def test_the_target_is_the_stated_one():
-    evidence = few(budgets={"target": {"validation_loss": 0.5}}).evidence
-    assert evidence.target == "a validation loss of 0.5"
 
 
 def test_memory_and_knee_come_from_the_limits_of_the_same_model():
@@ -128,15 +120,19 @@ def test_memory_and_knee_come_from_the_limits_of_the_same_model():
         **{"knee_fitted": 90.0, "knee_batch_size": 128},
     }
     other = {**row, "model": "wide", "max_batch_size": 16, "knee_fitted": 20.0}
-    evidence = few(limits=pandas.DataFrame([other, row])).evidence
-    assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, False, 90.0)
     most = {**row, "max_batch_size_bound": "most_fits", "knee_fitted": math.nan}
-    evidence = few(limits=pandas.DataFrame([most])).evidence
-    assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, True, 128.0)
     half_precision = {**row, "max_batch_size": 128, "knee_fitted": 200.0, "precision": "float16"}
-    both = pandas.DataFrame([half_precision, {**row, "precision": "float32"}])
-    evidence = few(limits=both, precision="float32").evidence
-    assert (evidence.memory, evidence.knee) == (64, 90.0)
+    for limits, factors, expected in (
+        ([other, row], {}, (64, False, 90.0)),
+        ([most], {}, (64, True, 128.0)),
+        (
+            [half_precision, {**row, "precision": "float32"}],
+            {"precision": "float32"},
+            (64, False, 90),
+        ),
+    ):
+        evidence = few(limits=pandas.DataFrame(limits), **factors).evidence
+        assert (evidence.memory, evidence.memory_open, evidence.knee) == expected
     line = usual().evidence
     assert line.memory is None
     half = made_trainings.FIXED / made_trainings.PER_IMAGE
@@ -144,13 +140,12 @@ def test_memory_and_knee_come_from_the_limits_of_the_same_model():
 
 
 def test_trends_are_those_of_the_matrix():
-    matrix = pandas.DataFrame(
-        [
-            {"budget": "epochs", "outcome": "test_accuracy", "trend": "smaller"},
-            {"budget": "updates", "outcome": "test_accuracy", "trend": "larger"},
-            {"budget": "updates", "outcome": "test_loss", "trend": "none"},
-        ]
-    )
+    rows = [
+        ("epochs", "test_accuracy", "smaller"),
+        ("updates", "test_accuracy", "larger"),
+        ("updates", "test_loss", "none"),
+    ]
+    matrix = pandas.DataFrame(rows, columns=["budget", "outcome", "trend"])
     assert few(matrix=matrix).evidence.trends == {"epochs": "smaller", "updates": "larger"}
 
 
@@ -200,9 +195,8 @@ def test_card_matrix_and_margins_report_the_same_ratio_of_the_same_pair():
 
 def test_seconds_have_rates_of_their_own():
     trajectories, runs = slow_seed()
-    (found,) = to_target_tables.of_study(
-        trajectories, runs, [Target("validation_loss", made_trainings.TARGET)]
-    )
+    target = Target("validation_loss", made_trainings.TARGET)
+    (found,) = to_target_tables.of_study(trajectories, runs, [target])
     assert found.timed_rates.chosen.tolist() == [0.2, 0.4, 0.2, 0.2, 0.2]
     assert found.rates.chosen.tolist() == [0.2] * 5
     # Without seed 0 all others choose .2, which it alone is read at.
@@ -212,27 +206,23 @@ def test_seconds_have_rates_of_their_own():
 
 def test_without_validation_losses_there_is_no_outcome():
     """Neither the evaluation to read nor the rate to read it at is known."""
-    stated = {"budgets": {"target": {"train_loss": 0.5}}, "margins": {}}
+    stated = ({"target": {"train_loss": 0.5}}, {})
     trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.8), seeds=range(6), **FACTORS)
     trajectories = trajectories.rename(columns={"validation_loss": "train_loss"})
-    trajectories["validation_loss"] = math.nan
-    trajectories["test_accuracy"] = 1 - trajectories["train_loss"] / 3
-    trajectories["epoch"] = math.nan
-    (found,) = advice_evidence.series_advice(
-        runs, trajectories, NONE, NONE, *stated.values(), lambda runs: (1.0, 1.0)
-    )
+    known = {"test_accuracy": 1 - trajectories["train_loss"] / 3}
+    trajectories = trajectories.assign(validation_loss=math.nan, epoch=math.nan, **known)
+    tables = (runs, trajectories, NONE, NONE)
+    (found,) = advice_evidence.series_advice(*tables, *stated, lambda runs: (1.0, 1.0))
     assert found.advice.evidence.outcomes == ()
     assert [each.reason for each in found.advice.missing] == [advice.NO_OUTCOME]
 
 
 def test_without_seconds_a_rate_on_the_edge_is_the_best_for_the_updates():
     result = advice_of(rates=(0.1, 0.2), timed=False)
-    assert {edge.limit for edge in result.evidence.edges} >= {advice.UPDATES}
-    assert advice.SECONDS not in {edge.limit for edge in result.evidence.edges}
+    limits = {edge.limit for edge in result.evidence.edges}
+    assert advice.UPDATES in limits and advice.SECONDS not in limits
     assert "is the best for the updates to the target at" in advice_words.card(result).headline
 
 
 def test_rates_that_a_file_does_not_tell_are_not_said_to_be_untuned():
-    assert usual().evidence.rates_known
-    unknown = few(rates=(math.nan,))
-    assert not unknown.evidence.rates_known
+    assert usual().evidence.rates_known and not few(rates=(math.nan,)).evidence.rates_known

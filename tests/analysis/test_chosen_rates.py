@@ -11,46 +11,31 @@ from costs import draws
 NAN, INF = float("nan"), float("inf")
 
 
-def test_the_lowest_mean_over_all_seeds_is_chosen():
-    losses = [
-        [[0.5, 0.5], [0.2, 0.4], [0.1, 0.9]],  # means .5 .3 .5
-        [[0.1, 0.3], [0.3, 0.3], [0.4, 0.4]],  # means .2 .3 .4: on the lower edge
-        [[0.9, 0.9], [0.8, 0.8], [0.1, 0.2]],  # on the upper edge
-    ]
-    chosen = chosen_rates.by_lowest(losses)
-    assert chosen.index.tolist() == [1, 0, 2]
-    assert chosen.on_edge.tolist() == [False, True, True]
+@pytest.mark.parametrize(
+    ("losses", "index", "on_edge"),
+    [
+        ([[0.5, 0.5], [0.2, 0.4], [0.1, 0.9]], 1, False),  # means .5 .3 .5
+        ([[0.1, 0.3], [0.3, 0.3], [0.4, 0.4]], 0, True),  # means .2 .3 .4: on the lower edge
+        ([[0.9, 0.9], [0.8, 0.8], [0.1, 0.2]], 2, True),  # on the upper edge
+        ([[0.5, 0.6], [0.1, INF], [0.1, NAN]], 0, True),  # never one with a failed or missing run
+        ([[INF, INF], [0.3, INF], [NAN, 0.2]], -1, False),
+        ([[NAN, NAN], [0.2, 0.2], [0.3, 0.3]], 1, True),  # of the two that were tried the lower
+        ([[0.5], [0.2], [INF]], 1, False),  # beside one that diverged it is inside of the grid
+        ([[0.5, 0.4]], 0, False),  # a single rate is no edge
+        ([[0.2, 0.1]], 0, False),
+        ([[0.4, NAN], [0.3, NAN]], 1, True),  # a seed without any run of a size is no seed of it
+        ([[0.1, 0.4], [0.4, 0.4]], 0, True),
+        ([[0.2], [0.2], [0.2]], 0, True),  # among equals the lowest rate
+    ],
+)
+def test_the_lowest_mean_over_all_seeds_is_chosen(losses, index, on_edge):
+    chosen = chosen_rates.by_lowest([losses])
+    assert (chosen.index.tolist(), chosen.on_edge.tolist()) == ([index], [on_edge])
 
 
-def test_a_rate_with_a_failed_or_missing_run_is_never_chosen():
-    losses = [
-        [[0.5, 0.6], [0.1, INF], [0.1, NAN]],
-        [[INF, INF], [0.3, INF], [NAN, 0.2]],
-        [[NAN, NAN], [0.2, 0.2], [0.3, 0.3]],  # the first rate was not tried here
-    ]
-    chosen = chosen_rates.by_lowest(losses)
-    assert chosen.index.tolist() == [0, -1, 1]
-    # Of a size that tried two rates, the lower one is an edge.
-    assert chosen.on_edge.tolist() == [True, False, True]
-
-
-def test_the_neighbour_of_a_rate_that_diverged_lies_inside_the_grid():
-    chosen = chosen_rates.by_lowest([[[0.5], [0.2], [INF]]])
-    assert chosen.index.tolist() == [1] and not chosen.on_edge.any()
-
-
-def test_a_single_rate_is_no_edge():
-    chosen = chosen_rates.by_lowest([[[0.5, 0.4]], [[0.2, 0.1]]])
-    assert chosen.index.tolist() == [0, 0] and not chosen.on_edge.any()
-
-
-def test_a_seed_without_any_run_of_a_size_is_no_seed_of_it():
+def test_every_size_has_a_choice_of_its_own():
     chosen = chosen_rates.by_lowest([[[0.4, NAN], [0.3, NAN]], [[0.1, 0.4], [0.4, 0.4]]])
     assert chosen.index.tolist() == [1, 0]
-
-
-def test_among_equals_the_lowest_rate_is_chosen():
-    assert chosen_rates.by_lowest([[[0.2], [0.2], [0.2]]]).index.tolist() == [0]
 
 
 def test_each_seed_is_read_at_the_rate_that_the_others_choose():
@@ -109,6 +94,7 @@ def test_runs_that_never_reach_the_target_are_read_as_such():
             [[3.0, 5.0, 7.0, INF], [INF, INF, INF, 2.0]],  # no rate got all there
             [[9.0, 9.0, 9.0, 9.0], [1.0, 1.0, INF, 1.0]],  # a rate that failed once
             [[INF] * 4, [INF] * 4],
+            [[3.0, 5.0, 7.0, INF], [1.0, 1.0, INF, INF]],  # those with the fewest failures are left
         ]
     )
     assert read[0].tolist() == [3.0, 5.0, INF, INF]
@@ -116,17 +102,12 @@ def test_runs_that_never_reach_the_target_are_read_as_such():
     # Seed 2 alone failed at the fast rate: no seed chooses it.
     assert read[2].tolist() == [9.0] * 4 and index[2].tolist() == [0] * 4
     assert read[3].tolist() == [INF] * 4 and index[3].tolist() == [-1] * 4
+    assert read[4].tolist() == [3.0, 5.0, 7.0, INF] and index[4].tolist() == [0] * 4
 
 
 def test_the_only_seed_is_read_at_its_own_rate_and_one_without_a_run_nowhere():
     read, index = chosen_rates.leave_one_out([[[3.0, NAN], [2.0, NAN]]])
     assert read[0, 0] == 2.0 and np.isnan(read[0, 1]) and index.tolist() == [[1, -1]]
-
-
-def test_where_every_rate_fails_those_with_the_fewest_failures_are_left():
-    values = [[[3.0, 5.0, 7.0, INF], [1.0, 1.0, INF, INF]]]
-    read, index = chosen_rates.leave_one_out(values)
-    assert read.tolist() == [[3.0, 5.0, 7.0, INF]] and index.tolist() == [[0] * 4]
 
 
 def test_edges_of_the_rates_that_seeds_are_read_at():
@@ -152,13 +133,11 @@ def _runs(rates, **columns):
 
 
 def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
-    assert chosen_rates.tuned_factor(_runs(lambda _: (0.1, 0.2))) == "learning_rate"
-    assert chosen_rates.tuned_factor(_runs(lambda _: (0.1,))) is None
-    assert chosen_rates.tuned_factor(_runs(lambda size: (size / 100,))) is None
-    assert chosen_rates.tuned_factor(_runs(lambda _: (0.1,)).drop(columns="learning_rate")) is None
-    assert chosen_rates.tuned_factor(pandas.DataFrame(columns=["learning_rate"])) is None
-
-
-def test_a_rate_that_goes_with_another_factor_is_no_choice():
-    pairs = [_runs(lambda _: (0.1,), optimizer="sgd"), _runs(lambda _: (0.01,), optimizer="adam")]
-    assert chosen_rates.tuned_factor(pandas.concat(pairs)) is None
+    tuned, single = chosen_rates.tuned_factor, _runs(lambda _: (0.1,), optimizer="sgd")
+    assert tuned(_runs(lambda _: (0.1, 0.2))) == "learning_rate"
+    assert tuned(single) is None
+    assert tuned(_runs(lambda size: (size / 100,))) is None
+    assert tuned(single.drop(columns="learning_rate")) is None
+    assert tuned(pandas.DataFrame(columns=["learning_rate"])) is None
+    # One that goes with another factor is no choice.
+    assert tuned(pandas.concat([single, _runs(lambda _: (0.01,), optimizer="adam")])) is None

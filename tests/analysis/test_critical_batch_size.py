@@ -8,6 +8,7 @@ import pytest
 from scipy import optimize, special, stats
 
 from batchscope.analysis import critical_batch_size
+from batchscope.analysis.critical_batch_size import DIMINISHING, MAXIMAL, PERFECT, fit
 
 POWERS = 2.0 ** np.arange(13)
 
@@ -16,15 +17,18 @@ def hyperbola(sizes, updates_min=100.0, critical=50.0):
     return updates_min * (1 + critical / np.asarray(sizes, float))
 
 
+PUBLISHED = [46000, 23000, 13282, 7000, 3840, 2528, 1917, 1600, 1600]
+
+
 @pytest.mark.parametrize(
     "updates, expected",
     [
-        ([46000, 23000, 13282, 7000, 3840, 2528, 1917, 1600, 1600], (2191, 1903, 2526)),
+        (PUBLISHED, (2191, 1903, 2526)),
         ([96000, 49000, 24000, 12000, 7128, 4350, 2940, 2400, 2300], (3240, 2751, 3833)),
     ],
 )
 def test_published_curves(updates, expected):
-    found = critical_batch_size.fit(64 * POWERS[:9], updates)
+    found = fit(64 * POWERS[:9], updates)
     assert found.points == 9
     critical = (found.critical_batch_size, found.low, found.high)
     assert critical == pytest.approx(expected, rel=2e-3)
@@ -33,9 +37,8 @@ def test_published_curves(updates, expected):
 
 def test_the_profile_is_that_of_least_squares():
     """Ends at which the residual sum of squares has grown by what F allows, S_min free."""
-    updates = np.array([46000, 23000, 13282, 7000, 3840, 2528, 1917, 1600, 1600])
-    sizes, logs = 64 * POWERS[:9], np.log(updates)
-    found = critical_batch_size.fit(sizes, updates)
+    sizes, logs = 64 * POWERS[:9], np.log(PUBLISHED)
+    found = fit(sizes, PUBLISHED)
 
     def squares(critical):
         line = optimize.minimize_scalar(
@@ -63,7 +66,7 @@ def test_it_is_the_mean_of_the_noise_scale_over_the_way():
     sizes = POWERS[:11]
     updates = [updates_of_recursion(size) for size in sizes]
     assert [updates[0], updates[6]] == pytest.approx([4636.06, 184.82], abs=0.005)
-    found = critical_batch_size.fit(sizes, updates)
+    found = fit(sizes, updates)
     constants = (found.updates_min, found.examples_min, found.critical_batch_size)
     assert constants == pytest.approx((114.4, 4517.8, 39.5), rel=1e-3)
     losses = np.linspace(math.log(0.1), 0, 100_001)
@@ -96,15 +99,15 @@ def test_the_noisy_quadratic_bends_otherwise():
     updates = dict(zip(POWERS, map(updates_of_noisy_quadratic, POWERS), strict=True))
     chosen = [updates[size] for size in (1, 16, 256, 4096)]
     assert chosen == pytest.approx([1194.7, 89.6, 28.4, 24.2], rel=0.01)
-    found = critical_batch_size.fit(POWERS, list(updates.values()))
+    found = fit(POWERS, list(updates.values()))
     assert found.critical_batch_size == pytest.approx(47.5, rel=0.01)
     assert found.lack_of_fit == "runs test, curved alternative"
-    coarse = critical_batch_size.fit(POWERS[::2], [updates[size] for size in POWERS[::2]])
+    coarse = fit(POWERS[::2], [updates[size] for size in POWERS[::2]])
     assert "curved alternative" in coarse.lack_of_fit
 
 
 def test_exact_curves_are_found_with_no_width():
-    found = critical_batch_size.fit(POWERS, hyperbola(POWERS))
+    found = fit(POWERS, hyperbola(POWERS))
     assert (found.updates_min, found.critical_batch_size) == pytest.approx((100, 50))
     assert (found.low, found.high) == pytest.approx((50, 50), rel=1e-4)
     assert found.lack_of_fit == ""
@@ -120,49 +123,42 @@ def test_the_order_of_sizes_does_not_matter():
     noise = np.exp(np.random.default_rng(0).normal(0, 0.1, 8))
     sizes, updates = POWERS[:8], hyperbola(POWERS[:8]) * noise
     order = np.random.default_rng(1).permutation(8)
-    assert critical_batch_size.fit(sizes, updates) == critical_batch_size.fit(
-        sizes[order], updates[order]
-    )
+    assert fit(sizes, updates) == fit(sizes[order], updates[order])
 
 
 def test_open_ends():
-    rng = np.random.default_rng(0)
-    noise = np.exp(rng.normal(0, 0.05, 6))
-    small = critical_batch_size.fit(POWERS[:6], hyperbola(POWERS[:6], critical=5000) * noise)
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.05, 6))
+    small = fit(POWERS[:6], hyperbola(POWERS[:6], critical=5000) * noise)
     assert math.isnan(small.high) and 32 < small.low < 5000  # at least
-    large = critical_batch_size.fit(1000 * POWERS[:6], hyperbola(1000 * POWERS[:6]) * noise)
+    large = fit(1000 * POWERS[:6], hyperbola(1000 * POWERS[:6]) * noise)
     assert math.isnan(large.low) and 50 < large.high < 32000  # at most
-    scaling = critical_batch_size.fit(POWERS[:6], 6400 / POWERS[:6])
+    scaling = fit(POWERS[:6], 6400 / POWERS[:6])
     assert math.isnan(scaling.critical_batch_size) and math.isnan(scaling.updates_min)
     assert scaling.examples_min == pytest.approx(6400)
     assert scaling.low > 1e5 and math.isnan(scaling.high)
     assert scaling.updates([64]) == pytest.approx([100])
-    assert {scaling.regime(1), scaling.regime(1e6)} == {critical_batch_size.PERFECT}
-    level = critical_batch_size.fit(POWERS[:6], np.full(6, 100.0))
+    assert {scaling.regime(1), scaling.regime(1e6)} == {PERFECT}
+    level = fit(POWERS[:6], np.full(6, 100.0))
     assert math.isnan(level.critical_batch_size) and math.isnan(level.examples_min)
     assert math.isnan(level.low) and level.high < 1e-3
     assert level.updates([1, 64]) == pytest.approx([100, 100])
-    assert level.regime(1) == critical_batch_size.MAXIMAL
+    assert level.regime(1) == MAXIMAL
     assert np.isnan(level.band([1, 64])).all()
 
 
 def test_regimes_by_the_local_slope():
-    found = critical_batch_size.fit(POWERS, hyperbola(POWERS, critical=90.0))
+    found = fit(POWERS, hyperbola(POWERS, critical=90.0))
 
     def slope(size):
         return np.diff(np.log(found.updates([size, size * 1.0001])))[0] / math.log(1.0001)
 
     assert [slope(10), slope(810)] == pytest.approx([-0.9, -0.1], rel=1e-3)
     regimes = [found.regime(size) for size in (9.9, 10.1, 809, 811)]
-    assert regimes == [
-        critical_batch_size.PERFECT,
-        *[critical_batch_size.DIMINISHING] * 2,
-        critical_batch_size.MAXIMAL,
-    ]
+    assert regimes == [PERFECT, DIMINISHING, DIMINISHING, MAXIMAL]
 
 
 def test_twenty_percent_more_examples():
-    found = critical_batch_size.fit(POWERS, hyperbola(POWERS))
+    found = fit(POWERS, hyperbola(POWERS))
     more = found.twenty_percent(8)
     assert more == pytest.approx(0.2 * 50 + 1.2 * 8)
     assert more * hyperbola(more) == pytest.approx(1.2 * 8 * hyperbola(8))
@@ -171,14 +167,14 @@ def test_twenty_percent_more_examples():
 def test_the_wider_interval_is_taken():
     sizes, factors = POWERS[3:10], np.array([0.6, 1.0, 1 / 0.6])
     spread = np.stack([hyperbola(sizes, critical=50 * each) for each in factors], axis=1)
-    found = critical_batch_size.fit(sizes, spread)
+    found = fit(sizes, spread)
     half = special.stdtrit(2, 0.975) * np.std(np.log(factors), ddof=1) / math.sqrt(3)
     assert found.by_seed
     assert (found.low, found.high) == pytest.approx((50 * math.exp(-half), 50 * math.exp(half)))
     # Seeds that agree on a curve that bends otherwise leave the profile the wider one.
     bent = hyperbola(sizes) * np.exp(0.1 * np.sin(np.arange(7)))
-    same = critical_batch_size.fit(sizes, np.stack([bent, bent * 1.5], axis=1))
-    alone = critical_batch_size.fit(sizes, bent)
+    same = fit(sizes, np.stack([bent, bent * 1.5], axis=1))
+    alone = fit(sizes, bent)
     assert not same.by_seed
     assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
 
@@ -187,17 +183,15 @@ def test_a_seed_without_an_end_opens_the_interval():
     sizes = POWERS[3:9]
     noise = np.exp(np.random.default_rng(2).normal(0, 0.02, (6, 2)))
     table = np.stack([hyperbola(sizes), 1e4 / sizes], axis=1) * noise
-    found = critical_batch_size.fit(sizes, table)
-    assert found.by_seed and math.isnan(found.high)
-    table[:, 1] = 1e4 / sizes  # and with no error: the seed's B_crit is infinite
-    found = critical_batch_size.fit(sizes, table)
-    assert found.by_seed and math.isnan(found.high)
+    exact = np.column_stack([table[:, 0], 1e4 / sizes])  # whose second B_crit is infinite
+    for found in (fit(sizes, table), fit(sizes, exact)):
+        assert found.by_seed and math.isnan(found.high)
 
 
 def test_seeds_at_different_rates_widen_the_interval_over_seeds():
     sizes = POWERS[3:9]
     table = hyperbola(sizes)[:, None] * (1 + 0.5 * (sizes[:, None] < 32) * np.arange(4))
-    plain, found = (critical_batch_size.fit(sizes, table, differ) for differ in (False, True))
+    plain, found = (fit(sizes, table, differ) for differ in (False, True))
     assert plain.by_seed and found.critical_batch_size == plain.critical_batch_size
     assert found.low < plain.low and found.high > plain.high
 
@@ -206,23 +200,20 @@ def test_seeds_that_lack_sizes():
     sizes = POWERS[3:9]
     table = np.stack([hyperbola(sizes), hyperbola(sizes)], axis=1)
     table[:2, 1] = math.nan
-    found = critical_batch_size.fit(sizes, table)
-    assert found.critical_batch_size == pytest.approx(50)
+    assert fit(sizes, table).critical_batch_size == pytest.approx(50)
 
 
 def test_the_band_is_that_of_the_delta_method():
-    rng = np.random.default_rng(4)
     sizes = POWERS[2:10]
-    found = critical_batch_size.fit(sizes, hyperbola(sizes) * np.exp(rng.normal(0, 0.05, 8)))
+    updates = hyperbola(sizes) * np.exp(np.random.default_rng(4).normal(0, 0.05, 8))
+    found = fit(sizes, updates)
     low, high = found.band(sizes)
     assert (low < found.updates(sizes)).all() and (found.updates(sizes) < high).all()
 
     def model(size, level, log_critical):
         return level + np.log1p(np.exp(log_critical) / size)
 
-    rng = np.random.default_rng(4)
-    logs = np.log(hyperbola(sizes) * np.exp(rng.normal(0, 0.05, 8)))
-    _, covariance = optimize.curve_fit(model, sizes, logs, p0=(4.6, 3.9))
+    _, covariance = optimize.curve_fit(model, sizes, np.log(updates), p0=(4.6, 3.9))
     assert np.array(found.covariance) == pytest.approx(covariance, rel=1e-3)
 
 
@@ -248,16 +239,12 @@ def test_runs_of_signs_by_counting():
 )
 def test_what_cannot_be_fitted(sizes, updates, expected):
     with pytest.raises(ValueError, match=expected):
-        critical_batch_size.fit(sizes, updates)
+        fit(sizes, updates)
 
 
 @pytest.mark.parametrize(
     "critical, noise, seeds, least, most",
-    [
-        (60, 0.1, 1, 0.93, 0.97),
-        (300, 0.03, 1, 0.93, 0.97),
-        (60, 0.1, 4, 0.95, 1.0),
-    ],
+    [(60, 0.1, 1, 0.93, 0.97), (300, 0.03, 1, 0.93, 0.97), (60, 0.1, 4, 0.95, 1.0)],
 )
 @pytest.mark.slow
 def test_how_often_the_interval_holds_the_truth(critical, noise, seeds, least, most):
@@ -266,9 +253,7 @@ def test_how_often_the_interval_holds_the_truth(critical, noise, seeds, least, m
     held, bent, draws = 0, 0, 300 if seeds == 1 else 100
     for _ in range(draws):
         errors = np.exp(rng.normal(0, noise, (len(sizes), seeds)))
-        found = critical_batch_size.fit(
-            sizes, hyperbola(sizes, critical=critical)[:, None] * errors
-        )
+        found = fit(sizes, hyperbola(sizes, critical=critical)[:, None] * errors)
         held += not (found.low > critical or found.high < critical)  # an open end is NaN
         bent += bool(found.lack_of_fit)
     assert least <= held / draws <= most

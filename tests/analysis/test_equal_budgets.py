@@ -1,5 +1,6 @@
 """Trainings read at equal budgets: the budgets, the rates chosen there, what is read of each."""
 
+import itertools
 import math
 
 import numpy as np
@@ -24,44 +25,48 @@ def frames(sizes=(8, 16, 32), rates=(0.1, 0.2, 0.4), seeds=range(3), steps=STEPS
     """Returns the rows of runs.csv and trajectories.csv of a product of sizes, rates and seeds.
 
     Args:
-        sizes: Batch sizes.
-        rates: Learning rates.
-        seeds: Seeds.
         steps: Evaluations of each; or batch size -> of its own.
         failed: Pairs (batch size, rate) of which seed 0 diverged after two evaluations.
     """
     runs, rows = [], []
-    for size in sizes:
-        for rate in rates:
-            for seed in seeds:
-                status = "diverged" if (size, rate) in failed and seed == 0 else "finished"
-                run = {
-                    "run": f"{size}-{rate}-{seed}",
-                    "machine": "laptop",
-                    "optimizer": "sgd",
-                    "learning_rate": rate,
-                    "batch_size": size,
-                    "seed": seed,
-                    "status": status,
+    for size, rate, seed in itertools.product(sizes, rates, seeds):
+        status = "diverged" if (size, rate) in failed and seed == 0 else "finished"
+        run = {"run": f"{size}-{rate}-{seed}", "machine": "laptop", "optimizer": "sgd"}
+        run |= {"learning_rate": rate, "batch_size": size, "seed": seed, "status": status}
+        runs.append(run)
+        last = steps[size] if isinstance(steps, dict) else steps
+        for step in range(1, 3 if status == "diverged" else last + 1):
+            loss = loss_of(size, rate, seed, step)
+            rows.append(
+                {
+                    **run,
+                    "examples": 32 * step,
+                    "updates": 32 // size * step,
+                    "epoch": float(step),
+                    "seconds": 32 * step * SECONDS[size],
+                    "validation_loss": loss,
+                    "validation_accuracy": 1 - loss / 3,
+                    "test_loss": 2 * loss,
+                    "test_accuracy": 1 - loss / 2,
                 }
-                runs.append(run)
-                last = steps[size] if isinstance(steps, dict) else steps
-                for step in range(1, 3 if status == "diverged" else last + 1):
-                    loss = loss_of(size, rate, seed, step)
-                    rows.append(
-                        {
-                            **run,
-                            "examples": 32 * step,
-                            "updates": 32 // size * step,
-                            "epoch": float(step),
-                            "seconds": 32 * step * SECONDS[size],
-                            "validation_loss": loss,
-                            "validation_accuracy": 1 - loss / 3,
-                            "test_loss": 2 * loss,
-                            "test_accuracy": 1 - loss / 2,
-                        }
-                    )
+            )
     return pandas.DataFrame(runs), pandas.DataFrame(rows)
+
+
+CONVERGENCE = Budget("convergence", math.nan)
+
+
+def read(tables, *budget):
+    """Returns what the trainings of both tables have at a budget: its kind, value and column."""
+    return equal_budgets.read(equal_budgets.trained(*tables), Budget(*budget))
+
+
+def target(tables, stated=()):
+    return equal_budgets.target(equal_budgets.trained(*tables), dict(stated))
+
+
+def kinds(rows, stated=()):
+    return [budget.kind for budget in equal_budgets.equal(rows, dict(stated))]
 
 
 def test_the_default_budgets_are_the_largest_that_every_finished_run_reached():
@@ -77,20 +82,16 @@ def test_the_default_budgets_are_the_largest_that_every_finished_run_reached():
 def test_times_that_are_not_known_are_no_budget():
     runs, rows = frames(rates=(0.1,))
     rows["seconds"] = np.nan
-    kinds = [budget.kind for budget in equal_budgets.equal(rows, {})]
-    assert kinds == ["epochs", "updates", "convergence"]
-    series = equal_budgets.trained(runs, rows)
-    read = equal_budgets.read(series, equal_budgets.target(series, {}))
-    assert list(read) == ["updates", "examples"]
+    assert kinds(rows) == ["epochs", "updates", "convergence"]
+    assert list(read((runs, rows), *target((runs, rows)))) == ["updates", "examples"]
 
 
 def test_updates_that_are_not_known_are_no_budget():
     runs, rows = frames(rates=(0.1,))
     rows["updates"] = rows["updates"].astype("Int64").mask(rows["batch_size"] == 8)
-    series = equal_budgets.trained(runs, rows)
-    assert equal_budgets.target(series, {}) is None
-    read = equal_budgets.read(series, Budget("updates", 8.0))
-    assert np.isnan(read["test_loss"].values).tolist() == [[True] * 3, [False] * 3, [False] * 3]
+    assert target((runs, rows)) is None
+    found = read((runs, rows), "updates", 8.0)["test_loss"].values
+    assert np.isnan(found).tolist() == [[True] * 3, [False] * 3, [False] * 3]
 
 
 def test_a_run_that_did_not_finish_bounds_no_budget():
@@ -105,35 +106,33 @@ def test_before_its_end_a_training_whose_rate_falls_is_no_shorter_one():
     found = equal_budgets.equal(rows, stated)
     assert [budget.kind for budget in found] == ["epochs", "convergence"]
     assert found[0] == Budget("epochs", STEPS, "", False)
-    assert equal_budgets.target(equal_budgets.trained(runs, rows), stated) is None
+    assert target((runs, rows), stated) is None
     constant = rows["batch_size"] > 8
     mixed = rows.assign(schedule=rows["schedule"].mask(constant, "constant"))
     assert equal_budgets.equal(mixed, {}) == found
     _, rows = frames(steps={8: 8, 16: 8, 32: 12})
     longer = rows.assign(schedule="linear", epochs=rows["batch_size"].map({8: 8, 16: 8, 32: 12}))
-    assert [budget.kind for budget in equal_budgets.equal(longer, {})] == ["convergence"]
+    assert kinds(longer) == ["convergence"]
     stopped = rows[rows["epoch"] <= 8].assign(schedule="linear", epochs=12)
-    assert [budget.kind for budget in equal_budgets.equal(stopped, {})] == ["convergence"]
+    assert kinds(stopped) == ["convergence"]
 
 
 def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget():
-    runs, rows = frames()
-    series = equal_budgets.trained(runs, rows)
-    read = equal_budgets.read(series, Budget("epochs", 5.0))
-    assert read["test_loss"].rates.tolist() == [0.2] * 3 and not read["test_loss"].on_edge.any()
+    found = read(frames(), "epochs", 5.0)
+    loss = found["test_loss"]
+    assert loss.rates.tolist() == [0.2] * 3 and not loss.on_edge.any()
     expected = [[2 * loss_of(size, 0.2, seed, 5) for seed in range(3)] for size in (8, 16, 32)]
-    assert read["test_loss"].values == pytest.approx(np.array(expected))
-    assert list(read) == ["test_accuracy", "test_loss"]
+    assert loss.values == pytest.approx(np.array(expected))
+    assert list(found) == ["test_accuracy", "test_loss"]
 
 
 def test_equal_updates_and_seconds_read_other_evaluations():
-    runs, rows = frames(rates=(0.2,))
-    series = equal_budgets.trained(runs, rows)
-    updates = equal_budgets.read(series, Budget("updates", 8.0))["test_loss"].values
+    tables = frames(rates=(0.2,))
+    updates = read(tables, "updates", 8.0)["test_loss"].values
     # 8 updates are 2, 4 and 8 epochs.
     for row, size, step in zip(updates, (8, 16, 32), (2, 4, 8), strict=True):
         assert row.tolist() == [2 * loss_of(size, 0.2, seed, step) for seed in range(3)]
-    seconds = equal_budgets.read(series, Budget("seconds", 1.0))["test_loss"].values
+    seconds = read(tables, "seconds", 1.0)["test_loss"].values
     # One second is 3.1, 5.2 and 7.8 epochs, between two evaluations.
     for row, size in zip(seconds, (8, 16, 32), strict=True):
         expected = [2 * loss_of(size, 0.2, seed, 1 / 32 / SECONDS[size]) for seed in range(3)]
@@ -141,84 +140,73 @@ def test_equal_updates_and_seconds_read_other_evaluations():
 
 
 def test_a_rate_on_the_edge_is_marked_and_one_that_failed_is_never_chosen():
-    runs, rows = frames(rates=(0.1, 0.2), failed={(16, 0.2), (32, 0.1), (32, 0.2)})
-    read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("epochs", 8.0))
-    assert read["test_loss"].rates[:2].tolist() == [0.2, 0.1] and math.isnan(
-        read["test_loss"].rates[2]
-    )
+    tables = frames(rates=(0.1, 0.2), failed={(16, 0.2), (32, 0.1), (32, 0.2)})
+    accuracy, loss = read(tables, "epochs", 8.0).values()
+    assert loss.rates[:2].tolist() == [0.2, 0.1] and math.isnan(loss.rates[2])
     # Where none is chosen the seeds are read at a rate on the edge all the same.
-    assert read["test_loss"].on_edge.tolist() == [True, True, True]
+    assert loss.on_edge.tolist() == [True, True, True]
     # A size that failed at every rate is reported by its runs.
-    assert (read["test_loss"].values[2] == INF).tolist() == [True, False, False]
-    assert (read["test_accuracy"].values[2] == -INF).tolist() == [True, False, False]
+    assert (loss.values[2] == INF).tolist() == [True, False, False]
+    assert (accuracy.values[2] == -INF).tolist() == [True, False, False]
 
 
 def test_a_missing_run_is_none_and_excludes_its_rate():
     runs, rows = frames(rates=(0.1, 0.2))
     gone = rows["run"] == "16-0.2-1"
     runs.loc[runs["run"] == "16-0.2-1", "status"] = "missing"
-    read = equal_budgets.read(equal_budgets.trained(runs, rows[~gone]), Budget("epochs", 8.0))
-    assert read["test_loss"].rates.tolist() == [0.2, 0.1, 0.2]
+    found = read((runs, rows[~gone]), "epochs", 8.0)
+    assert found["test_loss"].rates.tolist() == [0.2, 0.1, 0.2]
 
 
 def test_a_run_that_ended_before_a_stated_budget_is_not_read_there():
-    runs, rows = frames(rates=(0.2,), steps={8: 4, 16: 8, 32: 8})
-    read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("epochs", 6.0))
-    assert np.isnan(read["test_loss"].values[0]).all()
-    assert np.isfinite(read["test_loss"].values[1:]).all()
+    found = read(frames(rates=(0.2,), steps={8: 4, 16: 8, 32: 8}), "epochs", 6.0)
+    assert np.isnan(found["test_loss"].values[0]).all()
+    assert np.isfinite(found["test_loss"].values[1:]).all()
 
 
 def test_the_target_is_the_lowest_loss_that_every_size_reached_with_all_its_seeds():
-    runs, rows = frames()
-    found = equal_budgets.target(equal_budgets.trained(runs, rows), {})
+    found = target(frames())
     # Batch size 32 came lowest at rate 0.2; its worst seed is seed 2.
     assert found == Budget("target", loss_of(32, 0.2, 2, STEPS), "validation_loss", False)
-    runs, rows = frames(failed={(32, rate) for rate in (0.1, 0.2, 0.4)})
-    passed_over = equal_budgets.target(equal_budgets.trained(runs, rows), {})
-    assert passed_over.value == loss_of(16, 0.2, 2, STEPS)
-    stated = equal_budgets.target(equal_budgets.trained(runs, rows), {"target": {"test_loss": 0.5}})
+    tables = frames(failed={(32, rate) for rate in (0.1, 0.2, 0.4)})
+    assert target(tables).value == loss_of(16, 0.2, 2, STEPS)  # 32 is passed over
+    stated = target(tables, {"target": {"test_loss": 0.5}})
     assert stated == Budget("target", 0.5, "test_loss", True)
 
 
 def test_what_a_target_takes_is_read_at_the_rate_that_the_other_seeds_choose():
-    runs, rows = frames(rates=(0.2,))
-    series = equal_budgets.trained(runs, rows)
-    read = equal_budgets.read(series, Budget("target", math.exp(-1.0), "validation_loss"))
+    found = read(frames(rates=(0.2,)), "target", math.exp(-1.0), "validation_loss")
+    updates, examples = found["updates"].values, found["examples"].values
     # exp(-0.4 s k) (1 + seed / 100) = exp(-1): k epochs of 32 / size updates.
-    for row, size in zip(read["updates"].values, (8, 16, 32), strict=True):
+    for row, size in zip(updates, (8, 16, 32), strict=True):
         speed = 0.4 * (8 / size) ** 0.5
         epochs = [(1 + math.log(1 + 0.01 * seed)) / speed for seed in range(3)]
         assert row == pytest.approx([32 / size * epoch for epoch in epochs])
-    assert read["examples"].values == pytest.approx(
-        read["updates"].values * np.array([[8], [16], [32]])
-    )
-    assert [each.end for each in read.values()] == [32.0, 256.0, 2.56]
+    assert examples == pytest.approx(updates * np.array([[8], [16], [32]]))
+    assert [each.end for each in found.values()] == [32.0, 256.0, 2.56]
 
 
 def test_what_missed_another_target_may_have_passed_this_one():
     runs, rows = frames(rates=(0.2,))
-    goal = Budget("target", math.exp(-1.0), "validation_loss")
-    before = equal_budgets.read(equal_budgets.trained(runs, rows), goal)["updates"].values
+    goal = ("target", math.exp(-1.0), "validation_loss")
+    before = read((runs, rows), *goal)["updates"].values
     for frame in (runs, rows):
         frame.loc[frame["run"] == "8-0.2-0", "status"] = "off_target"
         frame.loc[frame["run"] == "16-0.2-0", "status"] = "diverged"
-    after = equal_budgets.read(equal_budgets.trained(runs, rows), goal)["updates"].values
+    after = read((runs, rows), *goal)["updates"].values
     assert after[0].tolist() == before[0].tolist() and after[1, 0] == INF
 
 
 def test_a_target_that_nobody_reaches_takes_for_ever():
-    runs, rows = frames()
-    series = equal_budgets.trained(runs, rows)
-    read = equal_budgets.read(series, Budget("target", 1e-9, "validation_loss", True))
-    assert (read["updates"].values == INF).all() and np.isnan(read["updates"].rates).all()
+    updates = read(frames(), "target", 1e-9, "validation_loss", True)["updates"]
+    assert (updates.values == INF).all() and np.isnan(updates.rates).all()
 
 
 def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():
     runs, rows = frames(rates=(0.2,))
     lowest = rows["epoch"] == 3
     rows.loc[lowest, ["validation_loss", "test_loss"]] = [0.001, 7.0]
-    read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("convergence", math.nan))
-    assert (read["test_loss"].values == 7.0).all()
+    assert (read((runs, rows), *CONVERGENCE)["test_loss"].values == 7.0).all()
 
 
 def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not_flattered():
@@ -227,47 +215,39 @@ def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not
     # Seed 0 alone is far better at the lower rate: the others choose the higher for it.
     odd = (rows["seed"] == 0) & (rows["learning_rate"] == 0.1) & (rows["batch_size"] == 8)
     rows.loc[odd, "validation_loss"] = 1e-3
-    series = equal_budgets.trained(runs, rows)
-    read = equal_budgets.read(series, Budget("epochs", 8.0))
-    assert list(read) == ["validation_accuracy", "validation_loss"]
-    assert read["validation_loss"].values[0, 0] == loss_of(8, 0.2, 0, 8)
-    assert not read["validation_loss"].differ.any()
+    found = read((runs, rows), "epochs", 8.0)
+    assert list(found) == ["validation_accuracy", "validation_loss"]
+    assert found["validation_loss"].values[0, 0] == loss_of(8, 0.2, 0, 8)
+    assert not found["validation_loss"].differ.any()
     # Far worse at the higher one, it sends the others away from there, and is read there alone.
     odd = (rows["seed"] == 0) & (rows["learning_rate"] == 0.2) & (rows["batch_size"] == 8)
-    worse = equal_budgets.trained(runs, rows.assign(validation_loss=rows["validation_loss"] + odd))
-    read = equal_budgets.read(worse, Budget("epochs", 8.0))["validation_loss"]
-    assert read.differ.tolist() == [True, False, False]
+    worse = rows.assign(validation_loss=rows["validation_loss"] + odd)
+    found = read((runs, worse), "epochs", 8.0)["validation_loss"]
+    assert found.differ.tolist() == [True, False, False]
     # At the end of a training its test data are known from `evaluate`.
     measured = runs.assign(test_loss=0.5 + 0.01 * runs["seed"], test_accuracy=0.9)
-    series = equal_budgets.trained(measured, rows)
-    at_end = equal_budgets.read(series, Budget("convergence", math.nan))
-    assert at_end["test_loss"].values.tolist() == [[0.5, 0.51, 0.52]] * 3
-    assert not at_end["test_loss"].differ.any()  # one rate for all
-    assert list(equal_budgets.read(series, Budget("epochs", 8.0))) == [
-        "validation_accuracy",
-        "validation_loss",
-    ]
+    at_end = read((measured, rows), *CONVERGENCE)["test_loss"]
+    assert at_end.values.tolist() == [[0.5, 0.51, 0.52]] * 3
+    assert not at_end.differ.any()  # one rate for all
+    before = read((measured, rows), "epochs", 8.0)
+    assert list(before) == ["validation_accuracy", "validation_loss"]
 
 
 def test_one_seed_is_read_at_its_own_rate():
-    runs, rows = frames(seeds=[0])
-    series = equal_budgets.trained(runs, rows)
-    read = equal_budgets.read(series, equal_budgets.target(series, {}))
-    assert np.isfinite(read["updates"].values).all()
+    tables = frames(seeds=[0])
+    assert np.isfinite(read(tables, *target(tables))["updates"].values).all()
 
 
 def test_sizes_whose_loss_still_fell_at_the_end_are_known():
     runs, rows = frames(rates=(0.2,))
     late = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
     rows.loc[late, "validation_loss"] += 1
-    (first, *_) = equal_budgets.read(
-        equal_budgets.trained(runs, rows), Budget("convergence", math.nan)
-    ).values()
+    (first, *_) = read((runs, rows), *CONVERGENCE).values()
     assert first.falling == (8, 32)
 
 
 def test_a_training_without_validation_losses_is_not_read_at_its_first_evaluation():
     runs, rows = frames(rates=(0.2,))
     rows.loc[rows["seed"] == 1, "validation_loss"] = math.nan
-    read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("convergence", math.nan))
-    assert np.isnan(read["test_loss"].values).tolist() == [[False, True, False]] * 3
+    found = read((runs, rows), *CONVERGENCE)
+    assert np.isnan(found["test_loss"].values).tolist() == [[False, True, False]] * 3

@@ -1,6 +1,5 @@
 """The largest batch size within a margin of the best: verdicts by hand, the table, the figure."""
 
-import itertools
 import math
 
 import numpy as np
@@ -28,27 +27,26 @@ def runs(means, outcome="test_accuracy", seeds=SEEDS, failed=(), **factors):
             own = rng.normal(0, 0.002)
             status = "diverged" if (size, seed) in failed else "finished"
             value = mean + NOISE[seed] + own if status == "finished" else math.nan
-            rows.append(
-                {
-                    "machine": "laptop",
-                    "optimizer": "sgd",
-                    **factors,
-                    "batch_size": size,
-                    "seed": seed,
-                    "status": status,
-                    outcome: value,
-                }
-            )
+            run = {"batch_size": size, "seed": seed, "status": status, outcome: value}
+            rows.append({"machine": "laptop", "optimizer": "sgd", **factors, **run})
     return pandas.DataFrame(rows)
+
+
+def find(means, margin=0.03, outcome="test_accuracy", **made):
+    return largest_within_margin.find(runs(means, outcome, **made), outcome, margin)
 
 
 def verdicts(found):
     return {size.batch_size: size.verdict for size in found.sizes}
 
 
+def ends(found):
+    return found.smallest, found.largest
+
+
 def test_a_size_is_judged_by_every_other_one():
     means = {16: 0.70, 32: 0.71, 64: 0.705, 128: 0.68, 256: 0.709, 512: 0.50}
-    found = largest_within_margin.find(runs(means), "test_accuracy", 0.03)
+    found = find(means)
     assert verdicts(found) == {
         16: "within",
         32: "within",
@@ -61,31 +59,20 @@ def test_a_size_is_judged_by_every_other_one():
 
 def test_the_range_starts_at_the_smallest_size_within_and_ends_before_one_that_is_not():
     means = {8: 0.60, 16: 0.70, 32: 0.71, 64: 0.68, 128: 0.709}
-    found = largest_within_margin.find(runs(means), "test_accuracy", 0.03)
-    assert list(verdicts(found).values()) == [
-        "beyond",
-        "within",
-        "within",
-        "not_resolved",
-        "within",
-    ]
-    assert (found.smallest, found.largest) == (16, 32)
-    failed = largest_within_margin.find(runs(means, failed={(32, 1)}), "test_accuracy", 0.03)
-    assert (failed.smallest, failed.largest) == (16, 16)
-    best = largest_within_margin.find(runs({16: 0.70, 32: 0.71}), "test_accuracy", 1e-6)
-    assert (best.smallest, best.largest) == (32, 32)
-    none = largest_within_margin.find(runs({16: 0.70, 32: 0.70}), "test_accuracy", 1e-6)
-    assert (none.smallest, none.largest) == (None, None)
+    found = find(means)
+    expected = ["beyond", "within", "within", "not_resolved", "within"]
+    assert list(verdicts(found).values()) == expected
+    assert ends(found) == (16, 32)
+    assert ends(find(means, failed={(32, 1)})) == (16, 16)
+    assert ends(find({16: 0.70, 32: 0.71}, 1e-6)) == (32, 32)
+    assert ends(find({16: 0.70, 32: 0.70}, 1e-6)) == (None, None)
 
 
 def test_the_numbers_against_scipy():
     means = {8: 0.9, 16: 0.89, 32: 0.86}
     rows = runs(means)
     table = rows.pivot(index="seed", columns="batch_size", values="test_accuracy")
-    found = {
-        size.batch_size: size
-        for size in largest_within_margin.find(rows, "test_accuracy", 0.02).sizes
-    }
+    found = {size.batch_size: size for size in find(means, 0.02).sizes}
     for size, deciding in ((8, 16), (16, 8), (32, 16)):
         others = [other for other in means if other != size]
         within = [
@@ -109,32 +96,28 @@ def test_the_numbers_against_scipy():
 
 def test_of_a_loss_lower_is_better():
     means = {16: 0.40, 32: 0.30, 64: 0.31, 128: 0.60}
-    found = largest_within_margin.find(runs(means, "test_loss"), "test_loss", 0.05)
+    found = find(means, 0.05, "test_loss")
     assert verdicts(found) == {16: "beyond", 32: "within", 64: "within", 128: "beyond"}
-    assert (found.smallest, found.largest) == (32, 64)
+    assert ends(found) == (32, 64)
     assert found.sizes[0].difference == pytest.approx(0.1, abs=0.01)
 
 
 def test_three_seeds_carry_no_verdict():
-    found = largest_within_margin.find(
-        runs({16: 0.7, 32: 0.7}, seeds=range(3)), "test_accuracy", 0.2
-    )
+    found = find({16: 0.7, 32: 0.7}, 0.2, seeds=range(3))
     assert verdicts(found) == {16: "few_seeds", 32: "few_seeds"}
     assert found.largest is None
 
 
 def test_a_size_with_a_failed_run_is_compared_with_none():
     means = {16: 0.70, 32: 0.80, 64: 0.70}
-    found = largest_within_margin.find(runs(means, failed={(32, 1)}), "test_accuracy", 0.03)
+    found = find(means, failed={(32, 1)})
     assert verdicts(found) == {16: "within", 32: "failed", 64: "within"}
-    assert (found.smallest, found.largest) == (16, 16)
-    alone = largest_within_margin.find(
-        runs(means, failed={(32, 1), (64, 0)}), "test_accuracy", 0.03
-    )
+    assert ends(found) == (16, 16)
+    alone = find(means, failed={(32, 1), (64, 0)})
     assert verdicts(alone) == {16: "few_seeds", 32: "failed", 64: "failed"}
     every = {(size, seed) for size in means for seed in SEEDS}
-    none = largest_within_margin.find(runs(means, failed=every), "test_accuracy", 0.03)
-    assert (none.smallest, none.largest) == (None, None)
+    none = find(means, failed=every)
+    assert ends(none) == (None, None)
     assert set(verdicts(none).values()) == {"failed"}
 
 
@@ -163,30 +146,20 @@ def test_wrong_verdicts_are_rare(losses, spread, draws):
     within, largest, beyond = np.zeros(len(lost)), 0, 0
     for _ in range(draws):
         values = 5 - lost + rng.normal(0, spread / math.sqrt(2), (6, len(lost)))
-        rows = {
-            "batch_size": np.tile(sizes, 6),
-            "seed": np.repeat(range(6), len(sizes)),
-            "status": "finished",
-            "test_accuracy": values.ravel(),
-        }
+        rows = {"batch_size": np.tile(sizes, 6), "seed": np.repeat(range(6), len(sizes))}
+        rows |= {"status": "finished", "test_accuracy": values.ravel()}
         found = largest_within_margin.find(pandas.DataFrame(rows), "test_accuracy", 1.0)
         judged = np.array([size.verdict for size in found.sizes])
         within += (judged == "within") & (lost >= 1)
         beyond += bool(((judged == "beyond") & (lost <= 1)).any())
         largest += found.largest in sizes[lost >= 1]
-    limit = 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
-    assert within.max() / draws < limit
-    assert largest / draws < limit
-    assert beyond / draws < limit
+    most = max(within.max(), largest, beyond)
+    assert most / draws < 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
 
 
 def test_the_table_has_a_row_for_every_series_and_size():
-    both = pandas.concat(
-        [
-            runs({16: 0.70, 32: 0.71}, optimizer="sgd"),
-            runs({16: 0.70, 32: 0.60}, optimizer="adam"),
-        ]
-    )
+    means = {"sgd": {16: 0.70, 32: 0.71}, "adam": {16: 0.70, 32: 0.60}}
+    both = pandas.concat([runs(each, optimizer=name) for name, each in means.items()])
     table = largest_within_margin.table(both, {"test_accuracy": 0.03})
     assert list(table.columns) == ["optimizer", "machine", *decision_columns.MARGINS]
     assert table[["optimizer", "batch_size", "verdict"]].to_numpy().tolist() == [
@@ -199,8 +172,7 @@ def test_the_table_has_a_row_for_every_series_and_size():
     # Nothing is stated, or of an outcome that no run has at its end.
     for stated in ({}, {"best_loss": 0.1}):
         empty = largest_within_margin.table(both, stated)
-        assert empty.empty
-        assert list(empty.columns) == list(table.columns)
+        assert empty.empty and list(empty.columns) == list(table.columns)
 
 
 LIMIT = {
@@ -256,11 +228,10 @@ def test_limits_of_machine_and_series_stand_on_one_axis():
     ]
     assert numbers(drawing) == ["900", "23.6", "64", "64", "64"]
     first = frame[frame["batch_size"] == 128].iloc[0]
-    ends = wording.estimate(
-        *(first[f"difference{end}"] for end in ("", "_low", "_high")), unit=wording.POINTS
-    )
-    why = f"128 is beyond it: {ends.value} points against {first['deciding_batch_size']}"
-    reach = f"64 (from 16 on; {why}, 90 % interval {ends.low} to {ends.high})"
+    difference = first[["difference", "difference_low", "difference_high"]]
+    value, low, high = wording.estimate(*difference, unit=wording.POINTS)[:3]
+    why = f"128 is beyond it: {value} points against {first['deciding_batch_size']}"
+    reach = f"64 (from 16 on; {why}, 90 % interval {low} to {high})"
     assert found == (
         "The largest batch size with a test accuracy within 3.0 points of every other's is 64 in "
         "all 3 series. Largest batch with a test accuracy within 3.0 points of every other's: "
@@ -289,11 +260,10 @@ def test_loops_share_the_memory_and_have_a_knee_each():
     assert "still rises at the largest batch size timed: no knee." in found
 
 
-@pytest.mark.parametrize("stated", [{"test_accuracy": 0.03, "test_loss": 0.1}])
-def test_two_outcomes_have_rows_of_their_own(stated):
+def test_two_outcomes_have_rows_of_their_own():
     rows = runs(FOUR)
     rows["test_loss"] = 1 - rows["test_accuracy"]
-    drawing, found, _ = drawn(rows, stated=stated)
+    drawing, found, _ = drawn(rows, stated={"test_accuracy": 0.03, "test_loss": 0.1})
     assert labels(drawing) == ["test accuracy within 3.0 points", "test loss within 0.1"]
     assert "with a test loss within 0.1 of every other's" in found
 
@@ -311,9 +281,8 @@ def test_without_a_verdict_no_bar_is_drawn():
 def test_where_no_size_is_shown_to_be_within_it_is_reported():
     drawing, found, _ = drawn(runs({16: 0.7, 32: 0.7}), stated={"test_accuracy": 1e-6})
     assert numbers(drawing) == []
-    assert found == (
-        "No batch size is shown to have a test accuracy within 0.0 points of every other's."
-    )
+    text = "No batch size is shown to have a test accuracy within 0.0 points of every other's."
+    assert found == text
 
 
 def test_no_knee_is_reported_and_not_drawn():
@@ -345,16 +314,15 @@ def test_every_mark_has_its_words_in_the_legend():
 
 
 def test_what_no_run_was_measured_for_has_no_row():
-    rows = runs({16: 0.95, 32: 0.94, 64: 0.90})
-    assert len(largest_within_margin.table(rows, {"test_accuracy": 0.01}))
+    rows, stated = runs({16: 0.95, 32: 0.94, 64: 0.90}), {"test_accuracy": 0.01}
+    assert len(largest_within_margin.table(rows, stated))
     rows["test_accuracy"] = np.nan  # evaluated along the way alone
-    assert largest_within_margin.table(rows, {"test_accuracy": 0.01}).empty
+    assert largest_within_margin.table(rows, stated).empty
 
 
 def test_the_level_of_one_more_size_beyond():
     """As Bonferroni over the others and Holm over the sizes that are left leave to its pair."""
-    rows = runs({16: 0.95, 32: 0.95, 64: 0.80, 128: 0.70})
-    found = largest_within_margin.find(rows, "test_accuracy", 0.01).sizes
+    found = find({16: 0.95, 32: 0.95, 64: 0.80, 128: 0.70}, 0.01).sizes
     assert [size.verdict for size in found] == ["within", "within", "beyond", "beyond"]
     assert largest_within_margin.level_beyond(found) == pytest.approx(0.05 / 3 / 2)
     assert largest_within_margin.level_beyond(found[:1]) == 0.05
@@ -365,18 +333,14 @@ def test_the_table_survives_its_file(tmp_path):
     table = largest_within_margin.table(rows, {"test_accuracy": 0.03})
     table.to_csv(tmp_path / "margins.csv", index=False)
     read = run_series.read(tmp_path / "margins.csv")
-    for column, one in itertools.product(("verdict", "batch_size", "largest_batch_size"), range(2)):
-        assert read[column].iloc[one] == table[column].iloc[one]
+    columns = ["verdict", "batch_size", "largest_batch_size"]
+    assert read[columns].to_numpy().tolist() == table[columns].to_numpy().tolist()
 
 
 def test_a_series_is_described_by_the_parameters_of_its_own_method():
-    rows = pandas.concat(
-        [
-            runs(FOUR, method="plain", gamma=1.0, inner_steps=5, rho=0.05),
-            runs(FOUR, method="conservative", gamma=10.0, inner_steps=3, rho=0.05),
-            runs(FOUR, method="robust", gamma=1.0, inner_steps=5, rho=0.001),
-        ]
-    )
+    names = ("method", "gamma", "inner_steps", "rho")
+    kinds = (("plain", 1.0, 5, 0.05), ("conservative", 10.0, 3, 0.05), ("robust", 1.0, 5, 0.001))
+    rows = pandas.concat([runs(FOUR, **dict(zip(names, kind, strict=True))) for kind in kinds])
     assert [series.label for series in run_series.series(rows)] == [
         "plain updates",
         "conservative updates, gamma 10, 3 inner steps",

@@ -42,10 +42,8 @@ def test_a_noise_scale_is_reported_as_a_multiple_with_the_ends_of_both_intervals
 
 def test_an_open_end_leaves_the_multiple_without_a_range():
     open_end = _critical(critical_batch_size_high=math.nan)
-    assert (
-        "2 times that critical batch size at batch size 16 and"
-        in noise_beside_critical.sentence(_runs(), open_end)
-    )
+    text = "2 times that critical batch size at batch size 16 and"
+    assert text in noise_beside_critical.sentence(_runs(), open_end)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from batchscope.analysis.ratio_intervals import fieller
 
@@ -26,8 +27,6 @@ def test_a_denominator_that_cannot_be_distinguished_from_zero():
 
 
 def test_the_ends_are_where_the_t_test_of_the_difference_turns():
-    from scipy import stats
-
     for denominators in (CLEAR, UNCLEAR):
         found = fieller(VARIANCE, denominators)
         for end in filter(math.isfinite, (found.low, found.high)):
@@ -50,8 +49,7 @@ def test_both_unclear_says_nothing():
 
 def test_one_pair_has_a_ratio_alone():
     found = fieller([6.0, math.nan], [2.0, 1.0])
-    assert found.ratio == 3.0 and found.n == 1 and math.isnan(found.low)
-    assert found.resolved
+    assert found.ratio == 3.0 and found.n == 1 and math.isnan(found.low) and found.resolved
     assert not fieller([6.0], [-2.0]).resolved
     assert fieller([], []).n == 0
 
@@ -61,8 +59,7 @@ def test_coverage(norm_squared, spread):
     """Six seeds, numerators and denominators correlated; the second is mostly open."""
     random = np.random.default_rng(7)
     covered, opened, repeats = 0, 0, 4000
-    common = random.standard_normal((repeats, 6))
-    own = random.standard_normal((repeats, 6))
+    common, own = random.standard_normal((2, repeats, 6))
     denominators = norm_squared + spread * common
     numerators = 400 + 10 * (0.5 * common + math.sqrt(0.75) * own)
     for s, g in zip(numerators, denominators, strict=True):

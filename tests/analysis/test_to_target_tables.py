@@ -16,12 +16,15 @@ from made_trainings import EXACT, SIZES, TARGET
 TO = [Target("validation_loss", TARGET)]
 
 
-def both(targets=TO, **made):
+def tabled(scalings, runs):
     """Returns both tables of an experiment."""
-    trajectories, runs = made_trainings.tables(**made)
-    scalings = to_target_tables.of_study(trajectories, runs, targets)
     constant = to_target_tables.constants(runs)
     return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)
+
+
+def both(targets=TO, **made):
+    trajectories, runs = made_trainings.tables(**made)
+    return tabled(to_target_tables.of_study(trajectories, runs, targets), runs)
 
 
 def test_a_row_per_series_and_target_with_its_numbers():
@@ -83,20 +86,13 @@ def test_a_target_that_one_size_never_reached():
     assert none["points"].tolist() == [0] and none["critical_batch_size"].isna().all()
 
 
-@pytest.mark.parametrize("made", [{"sizes": (8, 16)}, {"seeds": ()}])
-def test_two_sizes_and_an_empty_experiment_have_headers_alone(made):
-    for targets in (TO, ()):
-        fits, each = both(targets, **made) if "sizes" in made else _empty()
+def test_two_sizes_and_an_empty_experiment_have_headers_alone():
+    trajectories, runs = (frame[:0] for frame in made_trainings.tables())
+    empty = tabled(to_target_tables.of_study(trajectories, runs), runs)
+    for fits, each in (both(sizes=(8, 16)), both((), sizes=(8, 16)), empty):
         assert fits.empty and each.empty
         assert {"machine", *decision_columns.CRITICAL} <= {*fits.columns}
         assert {"machine", *decision_columns.TO_TARGET} <= {*each.columns}
-
-
-def _empty():
-    trajectories, runs = made_trainings.tables()
-    scalings = to_target_tables.of_study(trajectories[:0], runs[:0])
-    constant = to_target_tables.constants(runs[:0])
-    return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)
 
 
 def test_trainings_with_one_evaluation_were_not_stopped_at_a_target():
@@ -122,7 +118,7 @@ def test_series_apart_and_seconds_of_none():
     runs = pandas.concat([runs, more.assign(run=more["run"] + "a")])
     second["run"] += "a"
     scalings = to_target_tables.of_study(pandas.concat([first, second]), runs, TO)
-    fits = to_target_tables.fits(scalings, to_target_tables.constants(runs))
+    fits, _ = tabled(scalings, runs)
     assert sorted(fits["optimizer"]) == ["adam", "sgd"]
     assert fits["critical_batch_size"].to_numpy() == pytest.approx([40, 40])
     assert fits["fastest_batch_size"].isna().all() and fits["measured_fastest"].isna().all()
@@ -142,14 +138,8 @@ def test_what_was_found_is_restored_from_the_files(made):
     trajectories, runs = made()
     targets = [Target("validation_loss", value) for value in (0.8, 0.4, 0.2)]
     scalings = to_target_tables.of_study(trajectories, runs, targets)
-    constant = to_target_tables.constants(runs)
-    written = [
-        run_series.read(io.StringIO(table.to_csv(index=False)))
-        for table in (
-            to_target_tables.fits(scalings, constant),
-            to_target_tables.trainings(scalings, constant),
-        )
-    ]
+    texts = (table.to_csv(index=False) for table in tabled(scalings, runs))
+    written = [run_series.read(io.StringIO(text)) for text in texts]
     restored = to_target_tables.restored(to_target_tables.joined(*written))
     assert len(restored) == len(scalings) == 3
     for found, expected in zip(restored, scalings, strict=True):

@@ -33,9 +33,7 @@ def test_what_has_no_value_is_passed_over_and_what_is_infinite_is_not():
     assert trajectories.at_budget(UPDATES, [4.0, math.inf, 1.0, 1.0], 15) == 4
     assert math.isnan(trajectories.at_budget([], [], 1))
     assert math.isnan(trajectories.at_budget([math.nan], [1.0], 1))
-
-
-def test_rounding_of_an_epoch_is_no_shorter_training():
+    # Rounding of an epoch is no shorter training.
     assert trajectories.at_budget([0.1, 0.2, 0.1 * 3], [3.0, 2.0, 1.0], 0.3) == 1
     assert trajectories.at_budget([0.1, 0.3 - 1e-16], [3.0, 1.0], 0.3) == 1
 

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 from test_equal_budgets import frames
 
-from batchscope.analysis import budgets, verdict_matrix
+from batchscope.analysis import verdict_matrix
+from batchscope.analysis.verdict_matrix import compare, trend
 from batchscope.catalogue import decision_columns
 from costs import draws
 
@@ -24,6 +25,11 @@ def row(means, spread=0.002):
     return np.array(means)[:, None] + spread * NOISE[: len(means)]
 
 
+def joined(*experiments):
+    """Returns the runs and the evaluations of several experiments as those of one."""
+    return [pandas.concat(each, ignore_index=True) for each in zip(*experiments, strict=True)]
+
+
 def judged(found):
     """Returns budget and outcome -> the verdicts of its cells, and of the row."""
     return {
@@ -33,29 +39,25 @@ def judged(found):
 
 
 def test_a_cell_states_its_difference_from_the_best_of_the_row():
-    cells = verdict_matrix.compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_accuracy", 0.01)
-    assert [cell.difference for cell in cells] == pytest.approx(
-        [-0.05, 0.0, -0.01, -0.15], abs=3e-3
-    )
+    cells = compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_accuracy", 0.01)
+    differences = [cell.difference for cell in cells]
+    assert differences == pytest.approx([-0.05, 0.0, -0.01, -0.15], abs=3e-3)
     best = cells[1]
     assert best.difference == 0.0 and math.isnan(best.low)
     pairs = row([0.90, 0.95])[0] - row([0.90, 0.95])[1]
     half = 2.015048 * pairs.std(ddof=1) / math.sqrt(6)  # t of 95 % with 5 degrees of freedom
-    assert (cells[0].low, cells[0].high) == pytest.approx(
-        (pairs.mean() - half, pairs.mean() + half)
-    )
+    ends = (pairs.mean() - half, pairs.mean() + half)
+    assert (cells[0].low, cells[0].high) == pytest.approx(ends)
     assert [cell.p_within < 0.05 for cell in cells] == [False, True, False, False]
     assert cells[3].p_beyond < 0.01
-    loss = verdict_matrix.compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_loss", 0.01)
-    assert loss[3].difference == 0.0
+    assert compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_loss", 0.01)[3].difference == 0.0
 
 
 def test_what_a_target_takes_is_compared_as_a_ratio():
     times = 100 * np.exp(row([0.0, 0.05, 0.7, 1.4], 0.01))
-    cells = verdict_matrix.compare(times, SIZES, "updates", 0.1)
-    assert [cell.difference for cell in cells] == pytest.approx(
-        [0.0, math.expm1(0.05), math.expm1(0.7), math.expm1(1.4)], abs=0.05
-    )
+    cells = compare(times, SIZES, "updates", 0.1)
+    differences = [cell.difference for cell in cells]
+    assert differences == pytest.approx(np.expm1([0.0, 0.05, 0.7, 1.4]), abs=0.05)
     assert cells[0].mean == pytest.approx(np.exp(np.log(times[0]).mean()))
     # A tenth slower than the fastest is negligible.
     assert [cell.p_within < 0.05 for cell in cells] == [True, True, False, False]
@@ -64,17 +66,14 @@ def test_what_a_target_takes_is_compared_as_a_ratio():
 def test_a_size_with_a_failed_run_is_compared_with_none():
     values = row([0.90, 0.95, 0.94, 0.80])
     values[1, 2] = -INF
-    cells = verdict_matrix.compare(values, SIZES, "test_accuracy", 0.01)
+    cells = compare(values, SIZES, "test_accuracy", 0.01)
     assert [cell.verdict for cell in cells][1] == "failed"
     assert cells[2].difference == 0.0 and math.isnan(cells[1].mean)
 
 
 def test_seeds_at_different_rates_widen_what_their_size_is_compared_in():
     values = row([100.0, 102.0, 101.0, 80.0], 1.0)
-    plain, found = (
-        verdict_matrix.compare(values, SIZES, "updates", 0.5, differing)
-        for differing in ((), SIZES[1:2])
-    )
+    plain, found = (compare(values, SIZES, "updates", 0.5, own) for own in ((), SIZES[1:2]))
     wider = [
         math.log((1 + one.high) / (1 + one.low)) / math.log((1 + other.high) / (1 + other.low))
         for one, other in zip(found[:3], plain[:3], strict=True)
@@ -84,11 +83,11 @@ def test_seeds_at_different_rates_widen_what_their_size_is_compared_in():
 
 
 def test_a_trend_is_tested_in_both_directions():
-    rising = verdict_matrix.trend(row([0.90, 0.91, 0.92, 0.93]), SIZES, "test_accuracy")
+    values = row([0.90, 0.91, 0.92, 0.93])
+    rising = trend(values, SIZES, "test_accuracy")
     assert rising.p_larger < 1e-4 < 0.9 < rising.p_smaller
-    loss = verdict_matrix.trend(row([0.90, 0.91, 0.92, 0.93]), SIZES, "test_loss")
-    assert loss.p_smaller == rising.p_larger
-    middle = verdict_matrix.trend(row([0.90, 0.95, 0.95, 0.90]), SIZES, "test_loss")
+    assert trend(values, SIZES, "test_loss").p_smaller == rising.p_larger
+    middle = trend(row([0.90, 0.95, 0.95, 0.90]), SIZES, "test_loss")
     assert min(middle.p_larger, middle.p_smaller) > 0.1 and middle.p_any < 0.01
 
 
@@ -96,10 +95,8 @@ def test_an_order_against_the_slope_is_no_trend():
     """The loss falls steeply to batch size 2 and rises a little over many sizes beyond it."""
     sizes = [1, 2, 4, *range(8, 17)]
     runs, rows = (
-        pandas.concat(
-            [each.assign(batch_size=size, run=f"{size}-" + each["run"]) for size in sizes]
-        )
-        for each in frames((8,), rates=(0.2,), seeds=range(6))
+        pandas.concat([one.assign(batch_size=size, run=f"{size}-" + one["run"]) for size in sizes])
+        for one in frames((8,), rates=(0.2,), seeds=range(6))
     )
     loss = {size: 1.0 + 1e-3 * index for index, size in enumerate(sizes)}
     for first, expected in ((1.0, ("smaller", "")), (1.1, ("none", "mixed"))):
@@ -114,8 +111,8 @@ def test_the_slope_of_what_a_target_takes_is_of_its_logarithm():
     updates = np.repeat([[233.0], [183.0], [148.0], [128.0]], 10, axis=1)
     updates *= np.exp(0.04 * np.random.default_rng(1).normal(size=updates.shape))
     updates[3, 3] *= 24
-    assert verdict_matrix.trend(updates, SIZES, "updates").slope > 0
-    assert verdict_matrix.trend(updates, SIZES, "test_loss").slope < 0
+    assert trend(updates, SIZES, "updates").slope > 0
+    assert trend(updates, SIZES, "test_loss").slope < 0
 
 
 def test_trainings_that_ended_before_a_budget_count_as_seeds():
@@ -141,20 +138,20 @@ def test_too_few_whole_seeds_leave_no_trend_where_rates_are_chosen():
 def test_what_never_got_there_is_the_worst_of_its_seed():
     values = row([100.0, 90.0, 80.0, 70.0], 0.1)
     values[3] = INF
-    found = verdict_matrix.trend(values, SIZES, "updates")
+    found = trend(values, SIZES, "updates")
     values[3] = 1e9
-    assert found[:4] == verdict_matrix.trend(values, SIZES, "updates")[:4]
+    assert found[:4] == trend(values, SIZES, "updates")[:4]
     assert math.isnan(found.slope)
 
 
 def test_six_seeds_and_three_sizes_are_needed():
     values = row([0.90, 0.91, 0.92, 0.93])
-    assert math.isnan(verdict_matrix.trend(values[:, :5], SIZES, "test_loss").p_larger)
-    assert math.isnan(verdict_matrix.trend(values[:2], SIZES[:2], "test_loss").p_larger)
+    assert math.isnan(trend(values[:, :5], SIZES, "test_loss").p_larger)
+    assert math.isnan(trend(values[:2], SIZES[:2], "test_loss").p_larger)
     values[0] = NAN  # a size without any run is none
-    assert verdict_matrix.trend(values, SIZES, "test_loss").batch_sizes == SIZES[1:]
+    assert trend(values, SIZES, "test_loss").batch_sizes == SIZES[1:]
     values[1, 0] = NAN  # five pairs are left
-    assert math.isnan(verdict_matrix.trend(values, SIZES, "test_loss").p_larger)
+    assert math.isnan(trend(values, SIZES, "test_loss").p_larger)
     found = verdict_matrix.table(*frames(seeds=range(5)), {}, {})
     assert set(found["verdict"]) == {"few_seeds"} and set(found["no_trend"]) == {"few_seeds"}
 
@@ -165,10 +162,8 @@ def test_the_colour_crosses_over_from_one_budget_to_the_next():
     verdicts = judged(found)
     assert verdicts["epochs", "test_loss"] == (["within", "beyond", "beyond"], "smaller", "")
     assert verdicts["updates", "test_loss"] == (["beyond", "beyond", "within"], "larger", "")
-    assert (
-        verdicts["target", "updates"][1] == "larger"
-        and verdicts["target", "examples"][1] == "smaller"
-    )
+    assert verdicts["target", "updates"][1] == "larger"
+    assert verdicts["target", "examples"][1] == "smaller"
     kinds = ["epochs", "updates", "seconds", "target", "convergence"]
     assert list(dict.fromkeys(found["budget"])) == kinds
     assert (found["seeds"] == 6).all() and (found["reached"] == 6).all()
@@ -185,46 +180,26 @@ def test_no_verdict_where_a_rate_at_the_losing_end_lies_on_the_edge():
     verdicts = judged(verdict_matrix.table(runs, rows, {}, {}))
     assert verdicts["epochs", "test_loss"][1:] == ("none", "edge")
     # Batch size 8, which loses at equal updates, also tried a higher rate.
-    more = frames(sizes=(8,), rates=(0.4,), seeds=range(6))
-    runs, rows = (
-        pandas.concat(pair, ignore_index=True) for pair in zip((runs, rows), more, strict=True)
-    )
+    runs, rows = joined((runs, rows), frames(sizes=(8,), rates=(0.4,), seeds=range(6)))
     verdicts = judged(verdict_matrix.table(runs, rows, {}, {}))
     assert verdicts["updates", "test_loss"][1:] == ("larger", "")
     assert verdicts["epochs", "test_loss"][1:] == ("none", "edge")
 
 
-@pytest.fixture(scope="module")
-def stated():
-    """A table of stated budgets and one stated margin."""
+def test_margins_are_those_stated_and_stated_budgets_are_marked():
     budget = {"epochs": 3, "target": {"test_accuracy": 0.7}}
-    return verdict_matrix.table(*frames(seeds=range(6)), budget, {"test_loss": 2.0})
-
-
-def test_margins_are_those_stated(stated):
+    stated = verdict_matrix.table(*frames(seeds=range(6)), budget, {"test_loss": 2.0})
     margins = stated.groupby("outcome")["margin"].first().to_dict()
     assert margins == {
         **{"test_accuracy": 0.01, "test_loss": 2.0},
         **dict.fromkeys(("updates", "examples", "seconds"), 0.1),
     }
     assert (stated[stated["outcome"] == "test_loss"]["verdict"] == "within").all()
-
-
-def test_stated_budgets_are_marked(stated):
     found = stated.drop_duplicates("budget")
     by_budget = found.set_index("budget")[["budget_value", "budget_column", "stated"]]
     assert by_budget.loc["epochs"].tolist() == [3.0, "", 1]
     assert by_budget.loc["target"].tolist() == [0.7, "test_accuracy", 1]
     assert by_budget.loc["updates"].tolist() == [8.0, "", 0]
-
-
-def test_reached_median_and_restricted_mean_of_some_that_never_got_there():
-    times = [3.0, 5.0, 7.0, 9.0, INF, INF]
-    reached = budgets.reached(times)
-    assert (reached.count, reached.of) == (4, 6)
-    assert (round(reached.low, 2), round(reached.high, 2)) == (0.22, 0.96)
-    assert budgets.median(times) == 8.0
-    assert budgets.restricted_mean(times, 10.0) == pytest.approx(22 / 3)
 
 
 def test_a_target_that_some_seeds_never_reach():
@@ -261,19 +236,15 @@ def test_sizes_whose_loss_still_fell_are_marked_at_convergence():
     assert not found.loc[~at_end, "still_falling"].any()
 
 
-def test_the_table_of_series_and_of_none(tmp_path):
+def test_the_table_of_series_and_of_none():
     runs, rows = frames(seeds=range(6))
     other = [frame.assign(optimizer="adam", run="a" + frame["run"]) for frame in (runs, rows)]
-    both = [
-        pandas.concat(pair, ignore_index=True) for pair in zip((runs, rows), other, strict=True)
-    ]
-    found = verdict_matrix.table(*both, {}, {})
+    found = verdict_matrix.table(*joined((runs, rows), other), {}, {})
     assert list(found.columns) == ["optimizer", "machine", *decision_columns.BUDGETS]
     assert found.groupby("optimizer").size().to_dict() == {"adam": 33, "sgd": 33}
-    two = verdict_matrix.table(*frames(sizes=(8, 16)), {}, {})
-    assert two.empty and list(two.columns) == list(found.columns)
-    nothing = verdict_matrix.table(runs[:0], rows[:0], {}, {})
-    assert nothing.empty and list(nothing.columns) == list(found.columns)
+    for none in (frames(sizes=(8, 16)), (runs[:0], rows[:0])):
+        empty = verdict_matrix.table(*none, {}, {})
+        assert empty.empty and list(empty.columns) == list(found.columns)
 
 
 def _benchmark():

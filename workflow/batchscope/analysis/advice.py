@@ -14,36 +14,27 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
 import pandas
+from scipy import special
 
-from batchscope.analysis import intervals, largest_within_margin, paired_tests, seeds_wanted
+from batchscope.analysis import intervals, largest_within_margin, seeds_wanted
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
-from batchscope.analysis.largest_within_margin import (
-    BEYOND,
-    FAILED,
-    NOT_RESOLVED,
-    WITHIN,
-)
+from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
 from batchscope.catalogue import budget_kinds, outcomes
 
 MEMORY, SECONDS, OUTCOME = "memory", "seconds", "outcome"
 UPDATES = "updates"  # what a rate is the best of where no seconds were measured
 NOT_MEASURED = "not_measured"
 # Why there is no range.
-NO_TARGET, NO_SECONDS, NO_OUTCOME, TOO_FEW, RATE_ON_EDGE, NONE_HOLDS, NONE_SHOWN = (
-    "no_target",
-    "no_seconds",
-    "no_outcome",
-    "too_few_seeds",
-    "rate_on_edge",
-    "none_holds",
-    "none_shown",
-)
+NO_TARGET, NO_SECONDS, NO_OUTCOME = "no_target", "no_seconds", "no_outcome"
+TOO_FEW, RATE_ON_EDGE = "too_few_seeds", "rate_on_edge"
+NONE_HOLDS, NONE_SHOWN = "none_holds", "none_shown"
+_HOLDS = (WITHIN, NOT_MEASURED)
 
 
 @dataclass(frozen=True)
@@ -84,31 +75,24 @@ class Evidence:
     """What is known of one series.
 
     Attributes:
-        batch_sizes: Ascending.
-        seeds: Seeds of the columns below.
         target: What is to be reached, in words; empty where there is no target.
         seconds: Seconds to it, shape (sizes, seeds), infinity where a training never got there,
             NaN where there is none; None where they were not measured.
-        differing: Batch sizes of which seeds are read at different rates there.
         outcomes: What the trainings are worth, all of which a size must keep; empty where nothing
             was measured.
-        scope: What it holds for: model, data, rates, machine.
+        differing: Batch sizes of which seeds are read at different rates in the seconds.
         slower: Share of the least time by which a size may take longer.
         memory: Largest batch that fits into memory; None where it was not measured.
         memory_open: Whether that is only the largest that was tried.
-        edges: Batch sizes whose tuned rate lies on the edge of its grid.
         tuned: Rates that were tried at each size, of which the best one counts; 0 where every
             size has a rate of its own or all have the same.
         rates_known: Whether the rates are known: a file of trainings made elsewhere need not say.
-        critical: The critical batch size; None without one.
-        fastest: The fastest size in closed form; None without one.
         knee: Batch size that reaches 90 % of the throughput's plateau; NaN where unknown.
         seed_seconds: Seconds of one core that one more seed takes, all its trainings, measures
             and timings together; NaN where unknown.
         rate_seconds: The same of one more rate, at all sizes and seeds, which needs no timing.
         trends: Budget -> `larger` or `smaller`, where that looks better.
         elsewhere: Whether the trainings were made elsewhere, and are known by a file's columns.
-        planned: Seeds that the study planned; None where it does not say.
         falling: Batch sizes at which the validation loss still fell when most trainings ended.
     """
 
@@ -148,11 +132,8 @@ class Evidence:
 class More(NamedTuple):
     """Further seeds that would decide: low as s is measured, high with its upper 80 % bound.
 
-    Attributes:
-        low: Seeds beside those there are.
-        high: Likewise; both at most `seeds_wanted.MOST`.
-        equal: Whether they show sizes to be equal within the margin that are; else that the
-            difference is as large as it is measured.
+    `equal` says whether they show sizes to be equal within the margin that are; else that the
+    difference is as large as it is measured.
     """
 
     low: int
@@ -180,7 +161,7 @@ class Judged(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """The batch sizes around the range that hold one limit; `next_*` is what ends them."""
+    """The batch sizes around the range that hold one limit, and what ends them on each side."""
 
     limit: str
     smallest: int
@@ -191,10 +172,7 @@ class Reach(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Why there is no range: what is missing, and seconds of one core that it takes.
-
-    `count` is of seeds or of rates.
-    """
+    """Why there is no range: how many seeds or rates are missing, and seconds of one core."""
 
     reason: str
     count: int = 0
@@ -206,10 +184,8 @@ class Advice:
     """The advice of one series.
 
     Attributes:
-        evidence: What it rests on.
         judged: Limit, of outcomes the outcome's name -> every batch size, ascending.
-        smallest: The range; None where there is none.
-        largest: Its other end.
+        smallest: The range, to the largest; None where there is none.
         missing: Why there is none.
         reaches: Each limit with the sizes that hold it around the range: the one that ends
             soonest above it first.
@@ -228,9 +204,7 @@ class Advice:
     def open(self) -> list[Judged]:
         """What is not resolved: what ends the range first, and then the cheapest to know."""
         ends = [end for reach in self.reaches for end in (reach.below, reach.above)]
-        found = [
-            each for limit in self.judged.values() for each in limit if each.verdict == NOT_RESOLVED
-        ]
+        found = [each for each in chain(*self.judged.values()) if each.verdict == NOT_RESOLVED]
         return sorted(found, key=lambda each: (each not in ends, each.more or (math.inf,)))
 
     @property
@@ -256,54 +230,47 @@ class Advice:
 
     @property
     def _excluded(self) -> set[int]:
-        return {
-            each.batch_size
-            for limit in self.judged.values()
-            for each in limit
-            if each.verdict in (BEYOND, FAILED)
-        }
+        every = chain(*self.judged.values())
+        return {each.batch_size for each in every if each.verdict in (BEYOND, FAILED)}
 
     @property
     def open_against(self) -> dict[int, list[int]]:
         """A size -> the others, at least two, that are not resolved against it."""
-        found: dict[int, list[int]] = {}
+        found: dict[int, set[int]] = {}
         for each in self.open:
             if each.against is not None:
-                others = found.setdefault(each.against, [])
-                others += [each.batch_size] if each.batch_size not in others else []
+                found.setdefault(each.against, set()).add(each.batch_size)
         return {size: sorted(others) for size, others in found.items() if len(others) > 1}
 
     @property
     def more(self) -> More | None:
         """Further seeds for the first question, or for any verdict at all; None without one."""
-        few = [each for each in self.missing if each.reason == TOO_FEW]
-        if few:
-            return More(few[0].count, few[0].count, False)
-        return next((each.more for each in self.questions), None)
+        few = [each.count for each in self.missing if each.reason == TOO_FEW]
+        found = [More(few[0], few[0], False)] if few else [each.more for each in self.questions]
+        return found[0] if found else None
 
 
 def advise(evidence: Evidence) -> Advice:
     """Returns the range of batch sizes to use, or what is missing for one."""
-    judged = {
-        MEMORY: list(_memory(evidence)),
-        SECONDS: _seconds(evidence),
-        **_outcomes(evidence),
-    }
+    judged = {MEMORY: list(_memory(evidence)), SECONDS: _seconds(evidence), **_outcomes(evidence)}
     missing = tuple(_missing(evidence))
     if missing:
         return Advice(evidence, judged, None, None, missing)
     holds = [
-        all(limit[index].verdict in (WITHIN, NOT_MEASURED) for limit in judged.values())
+        all(limit[index].verdict in _HOLDS for limit in judged.values())
         for index in range(len(evidence.batch_sizes))
     ]
     runs = [list(group) for held, group in groupby(range(len(holds)), holds.__getitem__) if held]
     if not runs:
-        shown = any(each.verdict == NOT_RESOLVED for limit in judged.values() for each in limit)
+        shown = any(each.verdict == NOT_RESOLVED for each in chain(*judged.values()))
         why = Missing(NONE_SHOWN if shown else NONE_HOLDS)
         return Advice(evidence, judged, None, None, (why,))
     chosen = max(runs, key=len)  # of equally long ones the first
     sizes = evidence.batch_sizes
-    reaches = [_reach(limit, chosen) for limit in judged.values() if _known(limit)]
+    known = [
+        limit for limit in judged.values() if any(each.verdict != NOT_MEASURED for each in limit)
+    ]
+    reaches = [_reach(limit, chosen) for limit in known]
     return Advice(
         evidence,
         judged,
@@ -314,10 +281,6 @@ def advise(evidence: Evidence) -> Advice:
     )
 
 
-def _known(judged: list[Judged]) -> bool:
-    return any(each.verdict != NOT_MEASURED for each in judged)
-
-
 def _height(reach: Reach, evidence: Evidence) -> float:
     """Returns where a limit ends; one that ends with the sizes that were tried comes last."""
     if reach.above is not None:
@@ -326,12 +289,9 @@ def _height(reach: Reach, evidence: Evidence) -> float:
 
 
 def _memory(evidence: Evidence) -> Iterator[Judged]:
+    beyond = NOT_MEASURED if evidence.memory is None or evidence.memory_open else BEYOND
     for size in evidence.batch_sizes:
-        verdict = NOT_MEASURED
-        if evidence.memory is not None:
-            fits = size <= evidence.memory
-            verdict = WITHIN if fits else NOT_MEASURED if evidence.memory_open else BEYOND
-        yield Judged(MEMORY, size, verdict)
+        yield Judged(MEMORY, size, WITHIN if size <= (evidence.memory or 0) else beyond)
 
 
 def _seconds(evidence: Evidence) -> list[Judged]:
@@ -340,47 +300,26 @@ def _seconds(evidence: Evidence) -> list[Judged]:
     times = np.asarray(evidence.seconds, float)
     with np.errstate(divide="ignore"):
         logs = np.log(times)  # what took no time has no logarithm
-    return _judged(evidence, "log_seconds", logs, math.log1p(evidence.slower), evidence.differing)
+    within = Outcome("log_seconds", math.log1p(evidence.slower), logs, differing=evidence.differing)
+    return _judged(evidence, SECONDS, within)
 
 
 def _outcomes(evidence: Evidence) -> dict[str, list[Judged]]:
     """Returns outcome -> every size; what stands for all of them where none was measured."""
     if not evidence.outcomes:
         return {OUTCOME: [Judged(OUTCOME, size, NOT_MEASURED) for size in evidence.batch_sizes]}
-    return {
-        found.name: _judged(
-            evidence, found.name, found.values, found.margin, found.differing, found
-        )
-        for found in evidence.outcomes
-    }
+    return {found.name: _judged(evidence, OUTCOME, found) for found in evidence.outcomes}
 
 
-def _judged(
-    evidence: Evidence,
-    name: str,
-    values: np.ndarray,
-    margin: float,
-    differing: Collection[int],
-    outcome: Outcome | None = None,
-) -> list[Judged]:
-    """Returns every size as the tests of `largest_within_margin` find it.
-
-    Args:
-        evidence: Gives the batch sizes and the seeds.
-        name: What is compared: of an accuracy higher is better.
-        values: Shape (sizes, seeds); NaN where there is no training, infinite where it failed.
-        margin: Largest loss of it.
-        differing: Batch sizes whose seeds are read at different rates.
-        outcome: That it is; None of seconds.
-    """
-    values = np.asarray(values, float)
+def _judged(evidence: Evidence, limit: str, of: Outcome) -> list[Judged]:
+    """Returns every size as the tests of `largest_within_margin` find it."""
+    values, differing = np.asarray(of.values, float), of.differing
     table = pandas.DataFrame(values.T, evidence.seeds, evidence.batch_sizes)
     table = table.where(np.isfinite(table))
-    rising = name.endswith("accuracy")
+    rising = of.name.endswith("accuracy")
     whole = largest_within_margin.whole(values, evidence.batch_sizes)
-    compared = largest_within_margin.compare(table, whole, margin, rising, differing)
-    adjusted = paired_tests.holm([size.p_beyond for size in compared])
-    sizes = largest_within_margin.judge(compared, adjusted)
+    compared = largest_within_margin.compare(table, whole, of.margin, rising, differing)
+    sizes = largest_within_margin.judge(compared)
     found = []
     level = largest_within_margin.level_beyond(sizes)
     for size in sizes:
@@ -388,20 +327,11 @@ def _judged(
         if size.verdict == NOT_RESOLVED and size.deciding is not None:
             better = (table[size.deciding] - table[size.batch_size]).to_numpy()
             either = size.batch_size in differing or size.deciding in differing
-            more = _more(better if rising else -better, margin, either, level)
-        found.append(
-            Judged(
-                OUTCOME if outcome else SECONDS,
-                size.batch_size,
-                size.verdict,
-                size.deciding,
-                size.difference,
-                size.low,
-                size.high,
-                more,
-                outcome,
-            )
-        )
+            more = _more(better if rising else -better, of.margin, either, level)
+        interval = (size.difference, size.low, size.high)
+        outcome = of if limit == OUTCOME else None
+        what = (limit, size.batch_size, size.verdict, size.deciding)
+        found.append(Judged(*what, *interval, more, outcome))
     return found
 
 
@@ -415,7 +345,6 @@ def _more(better: np.ndarray, margin: float, differ: bool, level: float) -> More
     Args:
         better: By how much the other size is better, one per seed; those that are not finite
             are left out.
-        margin: The margin.
         differ: Whether seeds are read at different rates, which counts as a larger deviation.
         level: Level of the test that the other size is better by more than the margin.
     """
@@ -424,7 +353,8 @@ def _more(better: np.ndarray, margin: float, differ: bool, level: float) -> More
     deviation = float(better.std(ddof=1) * np.sqrt(intervals.correction(count, differ)))
     mean = float(better.mean())
     excess = mean - margin
-    equal = abs(mean) <= _half(deviation, count)
+    critical = float(special.stdtrit(count - 1, 1 - outcomes.LEVEL))
+    equal = abs(mean) <= critical * deviation / math.sqrt(count)
     if deviation == 0 or (not equal and excess == 0):
         return None
     ends = (deviation, seeds_wanted.upper_bound(deviation, count))
@@ -434,12 +364,6 @@ def _more(better: np.ndarray, margin: float, differ: bool, level: float) -> More
         of_test = level if excess > 0 else outcomes.LEVEL
         low, high = (seeds_wanted.for_difference(abs(excess) / end, of_test) for end in ends)
     return More(max(low - count, 1), max(high - count, 1), equal)
-
-
-def _half(deviation: float, count: int) -> float:
-    from scipy import special
-
-    return float(special.stdtrit(count - 1, 1 - outcomes.LEVEL)) * deviation / math.sqrt(count)
 
 
 def _missing(evidence: Evidence) -> Iterator[Missing]:
@@ -459,17 +383,14 @@ def _missing(evidence: Evidence) -> Iterator[Missing]:
 
 
 def _reach(judged: list[Judged], chosen: list[int]) -> Reach:
-    holds = [each.verdict in (WITHIN, NOT_MEASURED) for each in judged]
-    low, high = chosen[0], chosen[-1]
-    while low > 0 and holds[low - 1]:
-        low -= 1
-    while high + 1 < len(judged) and holds[high + 1]:
-        high += 1
+    missed = [at for at, each in enumerate(judged) if each.verdict not in _HOLDS]
+    below = max((at for at in missed if at < chosen[0]), default=-1)
+    above = min((at for at in missed if at > chosen[-1]), default=len(judged))
     return Reach(
-        judged[low].limit,
-        judged[low].batch_size,
-        judged[high].batch_size,
-        judged[low - 1] if low > 0 else None,
-        judged[high + 1] if high + 1 < len(judged) else None,
-        judged[low].outcome,
+        judged[0].limit,
+        judged[below + 1].batch_size,
+        judged[above - 1].batch_size,
+        judged[below] if below >= 0 else None,
+        judged[above] if above < len(judged) else None,
+        judged[0].outcome,
     )

@@ -34,7 +34,6 @@ from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, SLOWER, TARGET, UPDATES
 from batchscope.catalogue.run_factors import TIMING_FACTORS
 
-NAN = math.nan
 # Runs of a series -> seconds that one more seed of them takes: of one core for trainings and
 # measures, NaN where unknown, and of the machine for timings.
 Price = Callable[[list[str]], tuple[float, float]]
@@ -57,8 +56,6 @@ def series_advice(
 
     Args:
         runs: Rows of runs.csv; those of the first machine count.
-        trajectories: Rows of trajectories.csv.
-        limits: Rows of limits.csv.
         matrix: Rows of budgets.csv.
         budgets: What the experiment states of budgets; its target is the one to reach.
         margins: Outcome -> margin, as it states them.
@@ -82,14 +79,8 @@ def series_advice(
         if finished["batch_size"].nunique() < LEAST_SIZES:
             continue
         targets = stated or updates_to_target.default_targets(rows)[-1:]
-        scaling = next(
-            (
-                each
-                for each in updates_to_target.scalings(rows, (), targets)
-                if own_targets or each.target.column
-            ),
-            None,
-        )
+        scalings = updates_to_target.scalings(rows, (), targets)
+        scaling = next((each for each in scalings if own_targets or each.target.column), None)
         reading = _converged(own, trajectories)
         evidence = _evidence(own, scaling, reading, margins, _matching(limits, own))
         trainings, timings = price(own["run"].tolist())
@@ -98,7 +89,7 @@ def series_advice(
         tuned = rates if rates > 1 else 0
         evidence = replace(
             evidence,
-            scope=scope(own, along, tuned),
+            scope=_scope(own, along, tuned),
             tuned=tuned,
             rates_known=bool(own[chosen_rates.RATE].notna().all()),
             seed_seconds=trainings + timings,
@@ -124,7 +115,7 @@ def _converged(
     single = updates_to_target.at_own_targets(evaluations) and len(trained.rates) == 1
     if not trained.finished or not (trained.chosen_by_loss or single):
         return {}
-    return equal_budgets.read(trained, equal_budgets.Budget(CONVERGENCE, NAN))
+    return equal_budgets.read(trained, equal_budgets.Budget(CONVERGENCE, math.nan))
 
 
 def _evidence(
@@ -137,8 +128,8 @@ def _evidence(
     """Returns what is measured of one series."""
     sizes, seeds = (sorted(runs[name].unique().tolist()) for name in ("batch_size", "seed"))
     edges: list[Edge] = []
-    outcomes: list[Outcome] = []
-    falling: tuple[int, ...] = ()
+    outcomes, falling = (), ()
+    differing = compress(scaling.batch_sizes, scaling.differ("seconds")) if scaling else ()
     if converged:
         outcomes = _outcomes(converged, sizes, margins)
         first = next(iter(converged.values()))  # outcomes at a budget share their rates
@@ -153,9 +144,7 @@ def _evidence(
         seeds=seeds,
         target=scaling.target.words if scaling else "",
         seconds=_seconds(scaling) if scaling else None,
-        differing=tuple(compress(scaling.batch_sizes, scaling.differ("seconds")))
-        if scaling
-        else (),
+        differing=tuple(differing),
         outcomes=tuple(outcomes),
         memory=memory,
         memory_open=memory_open,
@@ -182,10 +171,8 @@ def _edges(
 
 def _seconds(scaling: Scaling) -> np.ndarray | None:
     """Returns the seconds to the target; None where a batch size was not timed."""
-    seconds = scaling.measured.get("seconds")
-    if seconds is None or np.isnan(seconds[~np.isnan(scaling.measured["updates"])]).any():
-        return None
-    return seconds
+    seconds, there = scaling.measured.get("seconds"), ~np.isnan(scaling.measured["updates"])
+    return None if seconds is None or np.isnan(seconds[there]).any() else seconds
 
 
 def _outcomes(
@@ -212,15 +199,10 @@ def _matching(limits: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFr
     if limits.empty or runs.empty:
         return limits.iloc[:0]
     own = runs.iloc[0]
-    names = [name for name in _OF_MACHINE if name in limits and name in runs]
     # Of several configurations of this model those that are trained like these runs.
-    others = [name for name in TIMING_FACTORS if name in limits and name in runs]
-    names += [name for name in others if name != "batch_size" and name not in names]
-    same = [
-        limits[name].eq(own[name]) | (limits[name].isna() & pandas.isna(own[name]))
-        for name in names
-    ]
-    return limits[np.logical_and.reduce(same)] if same else limits
+    for name in {*_OF_MACHINE, *TIMING_FACTORS} & {*limits} & {*runs} - {"batch_size"}:
+        limits = limits[limits[name].eq(own[name]) | (limits[name].isna() & pandas.isna(own[name]))]
+    return limits
 
 
 def _memory(limits: pandas.DataFrame) -> tuple[int | None, bool]:
@@ -238,7 +220,7 @@ def _knee(limits: pandas.DataFrame, scaling: Scaling | None) -> float:
         for name in ("knee_fitted", "knee_batch_size"):
             if pandas.notna(row[name]) and not step_cost.too_noisy(row["noise_floor"]):
                 return float(row[name])
-    return _KNEE * scaling.step[0] / scaling.step[1] if scaling and scaling.step else NAN
+    return _KNEE * scaling.step[0] / scaling.step[1] if scaling and scaling.step else math.nan
 
 
 def _trends(
@@ -255,14 +237,8 @@ def _trends(
     return {kind: first[kind] for kind in (EPOCHS, UPDATES) if kind in first}
 
 
-def scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int = 0) -> str:
-    """Returns what the runs of a series are: `small_cnn on digits, sgd ..., this CPU`.
-
-    Args:
-        runs: Its rows of runs.csv.
-        along: Column -> values, of those that change along with the batch size.
-        tuned: Rates that were tried at a batch size; 0 for one.
-    """
+def _scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int) -> str:
+    """Returns what the runs of a series are: `small_cnn on digits, SGD ..., this CPU`."""
     # Of trainings made elsewhere less is known.
     own = runs[run_series.factor_columns(runs)].astype(object).iloc[0].dropna().to_dict()
     parts = [f"{own['model']} on {own['dataset']}"] if {"model", "dataset"} <= own.keys() else []

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pandas
 
-from batchscope.analysis import advice_words, run_series
-from batchscope.analysis.advice import MEMORY, SECONDS, Advice, Judged, More, Reach
+from batchscope.analysis import advice_words, run_series, to_target_tables
+from batchscope.analysis.advice import MEMORY, SECONDS, Advice, Judged, More
 from batchscope.analysis.advice_words import Card
 from batchscope.catalogue.decision_columns import ADVICE, ADVICE_SIZES
 from batchscope.catalogue.entries import Column
@@ -36,12 +36,7 @@ class SeriesAdvice(NamedTuple):
 
 
 def summary(series: Sequence[SeriesAdvice], factors: Iterable[str] = ()) -> pandas.DataFrame:
-    """Returns one row per series; see `ADVICE`.
-
-    Args:
-        series: The series.
-        factors: Columns of an experiment without any.
-    """
+    """Returns one row per series; see `ADVICE`. An experiment without any has these factors."""
     rows = [{**each.factors, **_row(each.advice)} for each in series]
     return _table(ADVICE, series, rows, factors)
 
@@ -69,14 +64,13 @@ def _table(
     rows: list[dict[str, Any]],
     factors: Iterable[str],
 ) -> pandas.DataFrame:
-    names = {name: None for each in series for name in each.factors} or dict.fromkeys(factors)
-    known = run_series.factor_columns(pandas.DataFrame(columns=list(names)))
-    first = [*known, *(name for name in names if name not in known)]
-    return run_series.table(rows, columns, first)
+    names = [name for each in series for name in each.factors] or factors
+    return run_series.table(rows, columns, to_target_tables.factors_first(names))
 
 
 def _row(advice: Advice) -> dict[str, Any]:
     evidence, sentences = advice.evidence, advice_words.card(advice)
+    limits = [each.limit for each in advice.reaches if each.above or each.limit == MEMORY]
     row: dict[str, Any] = {
         "seeds": len(evidence.seeds),
         "seeds_planned": evidence.planned,
@@ -87,31 +81,16 @@ def _row(advice: Advice) -> dict[str, Any]:
         "reason": " ".join(each.reason for each in advice.missing),
         "max_batch_size": evidence.memory,
         "knee": evidence.knee,
-        **dict(zip(("binds_first", "binds_next"), _binding(advice.reaches), strict=False)),
+        **dict(zip(("binds_first", "binds_next"), limits, strict=False)),
         **_needed(advice.more, evidence.seed_seconds),
         "scope": evidence.scope,
         **{column: getattr(sentences, name) for column, name in _SENTENCES.items()},
+        **to_target_tables.constants_found(evidence.critical, evidence.fastest),
     }
     if found := evidence.outcomes:
         row["outcome"] = " ".join(each.name for each in found)
         row["margin"] = " ".join(f"{each.margin:g}" for each in found)
-    if fit := evidence.critical:
-        row |= {
-            "critical_batch_size": fit.critical_batch_size,
-            "critical_batch_size_low": fit.low,
-            "critical_batch_size_high": fit.high,
-        }
-    if best := evidence.fastest:
-        row |= {
-            "fastest_batch_size": best.batch_size,
-            "fastest_batch_size_low": best.batch_size_low,
-            "fastest_batch_size_high": best.batch_size_high,
-        }
     return row
-
-
-def _binding(reaches: Sequence[Reach]) -> list[str]:
-    return [reach.limit for reach in reaches if reach.above is not None or reach.limit == MEMORY]
 
 
 def _needed(more: More | None, seconds: float) -> dict[str, Any]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
 from batchscope import wording
 from batchscope.analysis import advice as advices
 from batchscope.analysis import fastest_batch_size, seeds_wanted
-from batchscope.analysis.advice import Advice, Edge, Evidence, Judged, Missing, Outcome, Reach
+from batchscope.analysis.advice import Advice, Evidence, Judged, Missing, Outcome, Reach
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
 from batchscope.analysis.to_target_tables import critical_text
@@ -18,8 +19,6 @@ from batchscope.catalogue import outcomes
 
 _TOO_MANY = seeds_wanted.MOST // 10  # seeds that nobody trains
 _MOST_OPEN = 3  # questions that are listed one by one
-# What the advice does not hold equal, and a reader may.
-_BUDGETS = {"epochs": "equal epochs", "updates": "equal updates"}
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,6 @@ class Card:
     Attributes:
         headline: `Use 32 to 128 (small_cnn on digits, this CPU).`, or why there is no advice.
         limits: What ends the range below and above, what the other limits allow.
-        unknown: What is not known and what it costs to know.
-        overturned: What would overturn it.
         budgets: What looks better where other things are held equal.
         look: What seeds beside those that were planned mean for it.
     """
@@ -52,8 +49,7 @@ def card(advice: Advice) -> Card:
         why = "; ".join(_reason(advice, each) for each in advice.missing)
         headline = f"No advice{scope}, because {why}."
     else:
-        ends = [_below(advice), _above(advice)]
-        limits_text = " ".join([*ends, *_allowed(advice), *_short(evidence)])
+        limits_text = " ".join([*_sides(advice), *_allowed(advice), *_short(evidence)])
         headline = f"Use {span(advice.smallest, advice.largest)}{scope}."
     return Card(
         headline=headline,
@@ -104,11 +100,12 @@ def seeds(low: int, high: int) -> str:
 
 def cost(*seconds: float) -> str:
     """Returns ` (about 9 min)`, of one amount or of two; empty where it is unknown."""
-    known = [wording.duration(each) for each in seconds if math.isfinite(each)]
-    if not known:
-        return ""
-    ends = list(dict.fromkeys(known))
-    return f" (about {' to '.join(ends)} of one core)"
+    known = dict.fromkeys(wording.duration(each) for each in seconds if math.isfinite(each))
+    return f" (about {' to '.join(known)} of one core)" if known else ""
+
+
+def _sizes(sizes: Iterable[int]) -> str:
+    return wording.listed(map(wording.batch_size, sizes))
 
 
 def _words(outcome: Outcome) -> str:
@@ -116,7 +113,6 @@ def _words(outcome: Outcome) -> str:
 
 
 def _within(outcome: Outcome) -> str:
-    """Returns `test accuracy within 1 point`."""
     return f"{_words(outcome)} within {_margin(outcome)}"
 
 
@@ -128,32 +124,22 @@ def _slower(evidence: Evidence) -> str:
     return f"{wording.number(100 * evidence.slower)} %"
 
 
-# --- Limits --------------------------------------------------------------------------------
+def _sides(advice: Advice) -> Iterator[str]:
+    """Yields what ends the range below, and what ends it above."""
+    low, high = advice.smallest or 0, advice.largest or 0
+    below = [each.below for each in advice.reaches if each.smallest == low and each.below]
+    above = [each.above for each in advice.reaches if each.largest == high and each.above]
+    smallest, largest = wording.batch_size(low), wording.batch_size(high)
+    smaller = "" if low == 1 else ": a smaller one may do as well"
+    alone = f"{smallest} is the smallest size tried{smaller}."
+    yield _ends(advice.evidence, below, f"Below {smallest}") or alone
+    alone = f"{largest} is the largest size tried: a larger one may do as well."
+    yield _ends(advice.evidence, above, f"Above {largest}") or alone
 
 
-def _below(advice: Advice) -> str:
-    """Returns what ends the range below."""
-    ends = [reach.below for reach in advice.reaches if reach.smallest == advice.smallest]
-    if why := _ends(advice, [each for each in ends if each], "Below", advice.smallest):
-        return why
-    smallest = wording.batch_size(advice.smallest or 0)
-    smaller = "" if advice.smallest == 1 else ": a smaller one may do as well"
-    return f"{smallest} is the smallest size tried{smaller}."
-
-
-def _above(advice: Advice) -> str:
-    """Returns what ends the range above."""
-    ends = [reach.above for reach in advice.reaches if reach.largest == advice.largest]
-    if why := _ends(advice, [each for each in ends if each], "Above", advice.largest):
-        return why
-    largest = wording.batch_size(advice.largest or 0)
-    return f"{largest} is the largest size tried: a larger one may do as well."
-
-
-def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> str:
+def _ends(evidence: Evidence, ends: list[Judged], outside: str) -> str:
     """Returns why the size beside the range is no part of it, by every limit that it misses."""
-    evidence = advice.evidence
-    sentences = [_end(advice, each, side, last) for each in ends if each.verdict != NOT_RESOLVED]
+    sentences = [_end(evidence, each, outside) for each in ends if each.verdict != NOT_RESOLVED]
     doubts = [each for each in ends if each.verdict == NOT_RESOLVED]
     if doubts:
         size = wording.batch_size(doubts[0].batch_size)
@@ -163,21 +149,21 @@ def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> st
             f"({_interval(each, evidence.slower)})"
             for each in doubts
         ]
+        side = outside.split()[0]
         sentences.append(f"{side} it, {size} is not resolved: {wording.listed(parts)}.")
     return " ".join(sentences)
 
 
-def _end(advice: Advice, end: Judged, side: str, last: int | None) -> str:
+def _end(evidence: Evidence, end: Judged, outside: str) -> str:
     """Returns why a size beside the range is no part of it."""
-    evidence, size = advice.evidence, wording.batch_size(end.batch_size)
-    outside = f"{side} {wording.batch_size(last or 0)}"
+    size = wording.batch_size(end.batch_size)
     if end.limit == advices.MEMORY:
         return f"{outside} a batch does not fit into memory."
     if end.limit == advices.SECONDS:
         if end.verdict == FAILED:
             return f"At {size} not every training reached {evidence.target}."
-        bound = critical(evidence.critical) if side == "Above" else ""
-        if bound:
+        bound = critical(evidence.critical)
+        if bound and outside.startswith("Above"):
             why = f"more data per update stops paying ({bound}): {size}"
             return f"{outside} {why} takes {_difference(end)}."
         more = f"takes more than {_slower(evidence)} longer"
@@ -233,9 +219,8 @@ def _allowed(advice: Advice) -> Iterator[str]:
     if evidence.memory is None:
         yield "Memory was not measured; every batch size here fits."
     if advice.apart:
-        sizes = wording.listed(wording.batch_size(size) for size in advice.apart)
-        one = len(advice.apart) == 1
-        verb, other = ("keeps", "is") if one else ("keep", "are")
+        sizes = _sizes(advice.apart)
+        verb, other = ("keeps", "is") if len(advice.apart) == 1 else ("keep", "are")
         yield f"{sizes} {verb} every limit too, but {other} not next to this range."
 
 
@@ -251,23 +236,18 @@ def _stays(reach: Reach, evidence: Evidence) -> str:
 def _short(evidence: Evidence) -> Iterator[str]:
     """Yields where an outcome is that of a horizon, which a longer training would pass."""
     if evidence.falling:
-        sizes = wording.listed(map(wording.batch_size, evidence.falling))
+        sizes = _sizes(evidence.falling)
         yield (
             f"At {sizes} the validation loss still fell when most trainings ended: their outcome "
             "is that of their length, and longer ones may be worth more."
         )
 
 
-# --- No range ------------------------------------------------------------------------------
-
-
 def _reason(advice: Advice, missing: Missing) -> str:
     evidence = advice.evidence
     if missing.reason == advices.NO_TARGET:
-        return (
-            "no loss was reached at every batch size with every seed (train longer, or state a "
-            "target)"
-        )
+        other = "train longer, or state a target"
+        return f"no loss was reached at every batch size with every seed ({other})"
     if missing.reason == advices.NO_SECONDS:
         more = "a column seconds to the file" if evidence.elsewhere else "time_epoch to measure"
         return f"no seconds were measured (add {more})"
@@ -295,22 +275,17 @@ def _reason(advice: Advice, missing: Missing) -> str:
         return f"no batch size reached {evidence.target} with every seed ({other})"
     time = f"to reach {evidence.target} within {_slower(evidence)} of the fastest size's time"
     worth = f"to keep {wording.listed(map(_within, evidence.outcomes))}"
-    if missing.reason == advices.NONE_SHOWN:
-        return f"no batch size is shown both {time} and {worth}"
-    return f"no batch size is found both {time} and {worth}"
+    how = "shown" if missing.reason == advices.NONE_SHOWN else "found"
+    return f"no batch size is {how} both {time} and {worth}"
 
 
 def _edges(evidence: Evidence) -> Iterator[str]:
     """Yields `0.8, the highest, is the best of the time at 128 and 256`."""
-
-    def key(edge: Edge) -> tuple[bool, float, str]:
-        return (edge.highest, edge.rate, edge.limit)
-
-    outcome = wording.listed(map(_words, evidence.outcomes))  # one rate for all of them
+    key = attrgetter("highest", "rate", "limit")
     words = {advices.SECONDS: "the time", advices.UPDATES: "the updates to the target"}
-    words[advices.OUTCOME] = outcome
+    words[advices.OUTCOME] = wording.listed(map(_words, evidence.outcomes))  # they share one rate
     for (highest, rate, limit), group in groupby(sorted(evidence.edges, key=key), key):
-        sizes = wording.listed(wording.batch_size(edge.batch_size) for edge in group)
+        sizes = _sizes(edge.batch_size for edge in group)
         side = "highest" if highest else "lowest"
         yield f"{wording.shortest(rate)}, the {side}, is the best for {words[limit]} at {sizes}"
 
@@ -326,7 +301,7 @@ def _known(advice: Advice) -> Iterator[str]:
     for limit, what in words.items():
         sizes = [each.batch_size for each in advice.judged[limit] if each.verdict == WITHIN]
         if sizes:
-            parts.append(f"{what} at {wording.listed(map(wording.batch_size, sizes))}")
+            parts.append(f"{what} at {_sizes(sizes)}")
     if evidence.memory is not None:
         parts.append(f"memory allows {wording.batch_size(evidence.memory)}")
     if parts:
@@ -339,32 +314,18 @@ def _candidates(advice: Advice) -> Iterator[str]:
     if left:
         one = len(left) == 1
         sentence = "Candidate: " if one else "Candidates: "
-        sentence += wording.listed(map(wording.batch_size, left))
-        fastest = _fastest_measured(advice.evidence)
+        sentence += _sizes(left)
+        evidence = advice.evidence
+        fastest = fastest_batch_size.measured_fastest(evidence.batch_sizes, evidence.seconds)
         if fastest in left:
             sentence += f"; {'it' if one else wording.batch_size(fastest)} was the fastest measured"
         yield f"{sentence}. Every other size is shown to miss a limit."
     for size, others in advice.open_against.items():
-        sizes = wording.listed(map(wording.batch_size, others))
-        are = "is" if len(others) == 1 else "are"
-        left = dict.fromkeys(
-            _words(each.outcome) if each.outcome else "the time"
-            for each in advice.open
-            if each.against == size
-        )
+        sizes = _sizes(others)
+        found = [each.outcome for each in advice.open if each.against == size]
+        left = dict.fromkeys(_words(each) if each else "the time" for each in found)
         against = f"Against batch size {wording.batch_size(size)}"
-        yield f"{against} {sizes} {are} not resolved for {wording.listed(left)}."
-
-
-def _fastest_measured(evidence: Evidence) -> int | None:
-    """Returns the size with the least geometric mean of the seconds; None without any."""
-    if evidence.seconds is None:
-        return None
-    at = fastest_batch_size.measured_fastest(evidence.seconds)
-    return None if at is None else evidence.batch_sizes[at]
-
-
-# --- The rest ------------------------------------------------------------------------------
+        yield f"{against} {sizes} are not resolved for {wording.listed(left)}."
 
 
 def _unknown(advice: Advice) -> str:
@@ -373,7 +334,7 @@ def _unknown(advice: Advice) -> str:
     found = advice.questions
     for judged in found[:_MOST_OPEN]:
         low, high, equal = judged.more
-        price = cost(*(each * evidence.seed_seconds for each in (low, high)))
+        price = cost(low * evidence.seed_seconds, high * evidence.seed_seconds)
         would = "would tell if they are equal" if equal else "would tell"
         parts.append(f"{question(judged)}: {seeds(low, high)}{price} {would}")
     rest = len(found) - len(parts)
@@ -402,9 +363,9 @@ def _overturned(advice: Advice) -> str:
 def _other_budgets(evidence: Evidence) -> str:
     """Returns what looks better at equal epochs and updates; empty where neither is known."""
     by_trend: dict[str, list[str]] = {}
-    for budget, words in _BUDGETS.items():
+    for budget in ("epochs", "updates"):
         if trend := evidence.trends.get(budget):
-            by_trend.setdefault(trend, []).append(f"at {words}")
+            by_trend.setdefault(trend, []).append(f"at equal {budget}")
     parts, verb = [], " looks better"
     for trend, at in by_trend.items():
         if trend in ("larger", "smaller"):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from batchscope.analysis import intervals, paired_tests, run_series
 if TYPE_CHECKING:
     import pandas
 
-NAN = float("nan")
+NAN = math.nan
 LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a rate lies
 # What an exponent is where best rates lie on an edge, beyond which the true ones may be.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
@@ -108,10 +109,7 @@ class Exponent(NamedTuple):
 def series(frame: pandas.DataFrame) -> list[run_series.Series]:
     """Returns the frame's series, of which each holds all learning rates."""
     groups = run_series.series(frame.drop(columns="learning_rate"))
-    return [
-        run_series.Series(group.label, group.factors, frame.loc[group.frame.index])
-        for group in groups
-    ]
+    return [replace(group, frame=frame.loc[group.frame.index]) for group in groups]
 
 
 def effective(frame: pandas.DataFrame) -> pandas.Series:
@@ -119,13 +117,13 @@ def effective(frame: pandas.DataFrame) -> pandas.Series:
 
     A run that is not there takes its scaling from those of its series and batch size.
     """
-    scaling = frame["effective_learning_rate"].astype(float) / frame["learning_rate"]
+    rates = frame["effective_learning_rate"].astype(float)
+    scaling = rates / frame["learning_rate"]
     filled = scaling.copy()
     for group in series(frame):
         own = scaling.loc[group.frame.index]
         known = own.groupby(group.frame["batch_size"]).transform("first")
         filled.loc[own.index] = own.fillna(known)
-    rates = frame["effective_learning_rate"].astype(float)
     rates = rates.fillna(frame["learning_rate"] * filled.fillna(1.0))
     # Rates that differ by the rounding of their scaling are the same rate.
     return rates.map(lambda rate: float(f"{rate:.12g}"))
@@ -133,21 +131,17 @@ def effective(frame: pandas.DataFrame) -> pandas.Series:
 
 def several(frame: pandas.DataFrame) -> bool:
     """Returns whether any batch size of any series was trained at more than one rate."""
-    return any(
-        (group.frame.groupby("batch_size")["learning_rate"].nunique() > 1).any()
-        for group in series(frame)
-    )
+    by_size = (group.frame.groupby("batch_size")["learning_rate"] for group in series(frame))
+    return any((rates.nunique() > 1).any() for rates in by_size)
 
 
 def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
-    """Returns seeds, learning rates, and validation losses of shape (seeds, rates).
+    """Returns seeds, learning rates, and validation losses of shape (seeds, rates) for `best`.
 
-    Returns:
-        Rates are the factor's, ascending, of which some training is known: none lies beyond the
-        others before it was trained. Losses as `best` takes them.
+    Rates are the factor's, ascending, of which some training is known: none lies beyond the others
+    before it was trained.
     """
-    seeds = sorted(rows["seed"].unique().tolist())
-    rates = sorted(rows["learning_rate"].unique().tolist())
+    seeds, rates = (sorted(rows[name].unique().tolist()) for name in ("seed", "learning_rate"))
     values = np.full((len(seeds), len(rates)), NAN)
     columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
     for seed, rate, status, loss in zip(*columns, strict=True):
@@ -160,12 +154,7 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
 
 
 def choices(rows: pandas.DataFrame) -> list[Choice]:
-    """Returns the best rate of every batch size of one series, in order of batch size.
-
-    Args:
-        rows: Runs of one series: `batch_size`, `learning_rate`, `effective_learning_rate`,
-            `seed`, `status` and `best_validation_loss`.
-    """
+    """Returns the best rate of every batch size of one series' runs, in order of batch size."""
     rows = rows.assign(effective_learning_rate=effective(rows))
     return [_choice(int(size), chosen) for size, chosen in rows.groupby("batch_size")]
 
@@ -211,15 +200,15 @@ def exponent(found: list[Choice]) -> Exponent | None:
     sizes = np.array([choice.batch_size for choice in found], float)
     logs = np.log2(rates[complete])
     interval = intervals.t_interval(paired_tests.slopes_per_doubling(logs, sizes))
-    used = [seed for seed, kept in zip(seeds, complete, strict=True) if kept]
-    on_edges = [[choice.edges[seed] for choice in found] for seed in used]
+    on_edges = [[choice.edges[seed] for choice in found] for seed in compress(seeds, complete)]
     doublings = np.log2(sizes)
-    resolution = _resolution(doublings - doublings.mean(), found)
+    centred = doublings - doublings.mean()
+    resolution = _resolution(centred, found)
     low, high = interval.low - resolution, interval.high + resolution
     return Exponent(
         interval=interval._replace(low=low, high=high),
         factor=float(2 ** (logs.mean() - interval.mean * doublings.mean())),
-        bound=_bound(doublings - doublings.mean(), on_edges),
+        bound=_bound(centred, on_edges),
         resolution=resolution,
         on_edge=sum(bool(place) for row in on_edges for place in row),
         points=logs.size,
@@ -231,21 +220,16 @@ def _bound(centred: np.ndarray, on_edges: list[list[str]]) -> str:
 
     A higher rate at a batch size above the mean makes the exponent higher, one below it lower.
     """
-    ways = set()
-    for row in on_edges:
-        for at, place in zip(centred.tolist(), row, strict=True):
-            if place and abs(at) > 1e-12:
-                ways.add(math.copysign(1, at if place == HIGH else -at))
-    if len(ways) == 2:
-        return UNBOUNDED
-    return {1: AT_LEAST, -1: AT_MOST}[ways.pop()] if ways else ""
+    ways = {
+        AT_LEAST if (at > 0) == (place == HIGH) else AT_MOST
+        for row in on_edges
+        for at, place in zip(centred.tolist(), row, strict=True)
+        if place and abs(at) > 1e-12
+    }
+    return UNBOUNDED if len(ways) == 2 else "".join(ways)
 
 
 def _resolution(centred: np.ndarray, found: list[Choice]) -> float:
-    steps = [_step(choice.rates) for choice in found]
+    # The widest step between neighbours, in doublings.
+    steps = [np.diff(np.log2(choice.rates)).max() for choice in found]
     return float(np.abs(centred) @ steps / 2 / (centred @ centred))
-
-
-def _step(rates: tuple[float, ...]) -> float:
-    """Returns the widest step between neighbours, in doublings."""
-    return float(np.diff(np.log2(rates)).max())

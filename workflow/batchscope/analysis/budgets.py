@@ -13,14 +13,7 @@ from scipy import stats
 
 
 class Reached(NamedTuple):
-    """How many reached a target, with the interval of their share.
-
-    Attributes:
-        count: Trainings that reached it.
-        of: All trainings.
-        low: Lower end of the share.
-        high: Upper end of the share.
-    """
+    """How many of all trainings reached a target, with the interval of their share."""
 
     count: int
     of: int
@@ -28,25 +21,24 @@ class Reached(NamedTuple):
     high: float
 
 
-def reached(times: Any, confidence: float = 0.95) -> Reached:
-    """Counts what reached its target, with the interval of Clopper and Pearson.
+def reached(times: Any) -> Reached:
+    """Counts what reached its target, with the 95 % interval of Clopper and Pearson.
 
     Source: Clopper and Pearson 1934, Biometrika 26, 404.
 
     Args:
         times: What each training took, at least one; infinity where it never got there.
-        confidence: Least coverage.
 
     Raises:
         ValueError: If there is no training, or a time is no number.
     """
     times = _times("reached", times)
-    return _share(int(np.isfinite(times).sum()), len(times), confidence)
+    return _share(int(np.isfinite(times).sum()), len(times))
 
 
 @functools.cache  # of the few pairs that a table asks for, each many times
-def _share(count: int, of: int, confidence: float) -> Reached:
-    found = stats.binomtest(count, of).proportion_ci(confidence, method="exact")
+def _share(count: int, of: int) -> Reached:
+    found = stats.binomtest(count, of).proportion_ci(0.95, method="exact")
     return Reached(count, of, float(found.low), float(found.high))
 
 
@@ -56,16 +48,9 @@ def median(times: Any) -> float:
 
 
 def restricted_mean(times: Any, horizon: float) -> float:
-    """Returns the mean of min(time, horizon), which infinity does not spoil.
+    """Returns the mean of min(time, horizon), which infinity does not spoil; raises likewise.
 
     Source: Royston and Parmar 2013, BMC Medical Research Methodology 13, 152.
-
-    Args:
-        times: As `reached` takes them.
-        horizon: Where each is cut, in the unit of the times.
-
-    Raises:
-        ValueError: If there is no training, or a time is no number.
     """
     return float(np.minimum(_times("restricted_mean", times), horizon).mean())
 

@@ -20,12 +20,12 @@ AT_BEST = "each batch size at its best learning rate"  # of what `read_by_the_ot
 
 
 class Chosen(NamedTuple):
-    """The rate of every batch size.
+    """The rate of every batch size, shape (sizes,).
 
     Attributes:
-        index: Which rate, shape (sizes,); -1 where there is none to choose.
+        index: -1 where there is none to choose.
         on_edge: Whether it is the first or the last of several rates tried at its batch size,
-            beyond which a better one may lie, shape (sizes,).
+            beyond which a better one may lie.
     """
 
     index: np.ndarray
@@ -45,10 +45,9 @@ def by_lowest(losses: Any) -> Chosen:
             of it.
     """
     losses = _cube(losses)
-    tried = _tried(losses)
     own = ~np.isnan(losses).all(axis=1, keepdims=True)
     finite = np.isfinite(losses)
-    usable = tried & (finite | ~own).all(axis=2)
+    usable = tried(losses) & (finite | ~own).all(axis=2)
     sums = np.where(finite, losses, 0.0).sum(axis=2)
     means = np.where(usable, sums / np.maximum(own.sum(axis=2), 1), np.inf)
     index = np.where(usable.any(axis=1), means.argmin(axis=1), -1)
@@ -75,14 +74,14 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
     values = _cube(values)
     sizes, _, seeds = values.shape
     read, index = np.full((sizes, seeds), np.nan), np.full((sizes, seeds), -1)
-    for size, (found, tried) in enumerate(zip(values, _tried(values), strict=True)):
+    for size, (found, there) in enumerate(zip(values, tried(values), strict=True)):
         own = ~np.isnan(found).all(axis=0)
-        failures = np.where(tried, (~np.isfinite(found) & own).sum(axis=1), seeds + 1)
+        failures = np.where(there, (~np.isfinite(found) & own).sum(axis=1), seeds + 1)
         allowed = failures == failures.min()
         for seed in np.flatnonzero(own):
             others = np.delete(found, seed, axis=1) if own.sum() > 1 else found
             chosen = most_reached(np.where(allowed[:, None], others, np.nan))
-            chosen = int(tried.argmax()) if tried.sum() == 1 else chosen
+            chosen = int(there.argmax()) if there.sum() == 1 else chosen
             index[size, seed] = chosen
             read[size, seed] = found[chosen, seed] if chosen >= 0 else np.inf
     return read, index
@@ -91,11 +90,8 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
 def differ(read: Any) -> np.ndarray:
     """Returns whether the seeds of each size are read at different rates, shape (sizes,).
 
-    Then they are no independent samples (see `intervals.correction`).
-
-    Args:
-        read: Rates of the seeds, or their indices as `leave_one_out` returns them, shape
-            (sizes, seeds); NaN or -1 where there is none.
+    Then they are no independent samples (see `intervals.correction`). `read` has their rates, or
+    the indices of these, shape (sizes, seeds); NaN or -1 where there is none.
     """
     read = np.asarray(read, float)
     read = np.where(read >= 0, read, np.nan)
@@ -109,18 +105,17 @@ def on_edge(index: Any, values: Any) -> np.ndarray:
         index: Which rate, -1 for none, shape (sizes, ...).
         values: As `by_lowest` takes losses.
     """
-    index, tried = np.asarray(index), _tried(_cube(values))
-    first, last = tried.argmax(axis=1), tried.shape[1] - 1 - tried[:, ::-1].argmax(axis=1)
+    index, there = np.asarray(index), tried(_cube(values))
+    first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
     shape = (-1, *[1] * (index.ndim - 1))
     ends = (index == first.reshape(shape)) | (index == last.reshape(shape))
-    return (index >= 0) & ends & (tried.sum(axis=1) > 1).reshape(shape)
+    return (index >= 0) & ends & (there.sum(axis=1) > 1).reshape(shape)
 
 
 def most_reached(values: Any) -> int:
     """Returns the rate at which most seeds got there, of those the fastest; -1 if none did.
 
-    Args:
-        values: Of one batch size, shape (rates, seeds), as `by_lowest` takes losses.
+    `values` has shape (rates, seeds), of one batch size.
     """
     values = np.asarray(values, float)
     finite = np.isfinite(values)
@@ -147,7 +142,6 @@ def read_by_the_others(frame: pandas.DataFrame, column: str, sign: int = 1) -> p
     Each batch size of each series has a choice of its own; the other factors distinguish series.
 
     Args:
-        frame: One row per run, with `status`.
         column: What rates are chosen by, and reported; a run that did not finish, or has no value,
             counts as failed.
         sign: -1 where higher is better.
@@ -175,5 +169,11 @@ def _cube(values: Any) -> np.ndarray:
     return values
 
 
-def _tried(values: np.ndarray) -> np.ndarray:
+def tried(values: np.ndarray) -> np.ndarray:
+    """Returns whether a rate was tried at a size, shape (sizes, rates)."""
     return ~np.isnan(values).all(axis=2)
+
+
+def at(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Returns values of shape (sizes, rates, seeds) at the rate of each size and seed."""
+    return np.take_along_axis(values, index[:, None], axis=1)[:, 0]

@@ -19,17 +19,14 @@ from scipy import optimize, special
 from batchscope.analysis import intervals
 from batchscope.catalogue.own_columns import LEAST_SIZES
 
-NAN = float("nan")
+NAN = math.nan
 LEVEL = 0.05
 ROUNDING = 1e-9  # residuals of log S below which a fit is exact
 # Factor beyond the batch sizes up to which B_crit is looked for; an end farther away is open.
 _SEARCH = 1e4
 _CURVATURES = (0.1, 10.0)
-PERFECT, DIMINISHING, MAXIMAL = (
-    "perfect scaling",
-    "diminishing returns",
-    "maximal data parallelism",
-)
+PERFECT, DIMINISHING = "perfect scaling", "diminishing returns"
+MAXIMAL = "maximal data parallelism"
 # Local slope of log S is -1 / (1 + B / B_crit): -0.9 and -0.1 at these shares of B_crit.
 PERFECT_BELOW, MAXIMAL_ABOVE = 1 / 9, 9.0
 
@@ -39,7 +36,6 @@ class CriticalBatchSize:
     """The fit of one series and target.
 
     Attributes:
-        points: Batch sizes that were fitted.
         updates_min: S_min, updates; NaN where B_crit is open upwards.
         examples_min: E_min, examples; NaN where B_crit is open downwards.
         critical_batch_size: B_crit; NaN where the best fit has none: the updates fall as 1 / B
@@ -49,8 +45,7 @@ class CriticalBatchSize:
         by_seed: Whether the interval is the one over seeds, at one end or at both.
         residual: Root-mean-square residual of log S: about relative.
         lack_of_fit: What shows that the residuals bend; empty where nothing does.
-        covariance: Of (log S_min, log B_crit), shape (2, 2), as nested tuples; NaN where B_crit
-            is.
+        covariance: Of (log S_min, log B_crit); NaN where B_crit is.
         freedom: Degrees of freedom of the residual.
     """
 
@@ -75,10 +70,9 @@ class CriticalBatchSize:
         return self.updates_min + examples / sizes
 
     def band(self, batch_sizes: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the pointwise 95 % band of S(B), by the delta method on log S.
+        """Returns the ends of the pointwise 95 % band of S(B), by the delta method on log S.
 
-        Returns:
-            Lower and upper ends; NaN where B_crit is.
+        NaN where B_crit is.
         """
         sizes = np.asarray(batch_sizes, float)
         share = self.critical_batch_size / (self.critical_batch_size + sizes)
@@ -115,12 +109,8 @@ def fit(batch_sizes: Any, updates: Any, differ: bool = False) -> CriticalBatchSi
 
     Args:
         batch_sizes: Different batch sizes, shape (sizes,).
-        updates: Updates to the target, shape (sizes,), or (sizes, seeds) paired by seed; NaN
-            where a seed has none.
+        updates: Shape (sizes,), or (sizes, seeds) paired by seed; NaN where a seed has none.
         differ: Whether seeds of a size are read at different rates (`intervals.correction`).
-
-    Returns:
-        The fit.
 
     Raises:
         ValueError: If there are fewer than three sizes, or updates are missing or not positive.
@@ -193,11 +183,8 @@ def _search(sizes: np.ndarray, logs: np.ndarray) -> tuple[float, float]:
     found = optimize.minimize_scalar(
         _squares, bounds=around, args=(sizes, logs), method="bounded", options={"xatol": 1e-10}
     )
-    best = (float(found.x), float(found.fun))
-    for end in (-math.inf, math.inf):
-        limit = float(_squares(end, sizes, logs))
-        best = (end, limit) if limit <= best[1] else best
-    return best
+    limits = [(end, float(_squares(end, sizes, logs))) for end in (math.inf, -math.inf)]
+    return min(*limits, (float(found.x), float(found.fun)), key=lambda each: each[1])
 
 
 def _grid(sizes: np.ndarray) -> np.ndarray:
@@ -244,8 +231,7 @@ def _over_seeds(sizes: np.ndarray, logs: np.ndarray, differ: bool) -> tuple[floa
         low = -math.inf if -math.inf in found else math.inf
         high = math.inf if math.inf in found else -math.inf
         return low, high
-    interval = intervals.t_interval(found, 1 - LEVEL, differ=differ)
-    return interval.low, interval.high
+    return intervals.t_interval(found, 1 - LEVEL, differ=differ)[1:3]
 
 
 def _lack_of_fit(sizes: np.ndarray, logs: np.ndarray, residuals: np.ndarray, best: float) -> str:
@@ -264,9 +250,8 @@ def _runs_chance(signs: np.ndarray) -> float:
     """Returns the chance of as few runs of equal signs or fewer (Wald and Wolfowitz 1940)."""
     positive, n = int(signs.sum()), len(signs)
     runs = 1 + int((signs[1:] != signs[:-1]).sum())
-    orders = math.comb(n, positive)
     few = sum(_orders_with(each, positive, n - positive) for each in range(1, runs + 1))
-    return few / orders
+    return few / math.comb(n, positive)
 
 
 def _orders_with(runs: int, first: int, second: int) -> int:
@@ -275,10 +260,8 @@ def _orders_with(runs: int, first: int, second: int) -> int:
     def parts(count: int, into: int) -> int:
         return math.comb(count - 1, into - 1) if 0 < into <= count else int(count == into == 0)
 
-    half, odd = divmod(runs, 2)
-    return parts(first, half + odd) * parts(second, half) + parts(first, half) * parts(
-        second, half + odd
-    )
+    less, more = runs // 2, (runs + 1) // 2
+    return parts(first, more) * parts(second, less) + parts(first, less) * parts(second, more)
 
 
 def _bend_chance(sizes: np.ndarray, logs: np.ndarray, residuals: np.ndarray, best: float) -> float:
@@ -295,11 +278,8 @@ def _bend_chance(sizes: np.ndarray, logs: np.ndarray, residuals: np.ndarray, bes
         return (logs - shape) - (logs - shape).mean()
 
     grid = _grid(sizes)
-    found = optimize.least_squares(
-        bent,
-        (best, 0.0),
-        bounds=([grid[0], math.log(_CURVATURES[0])], [grid[-1], math.log(_CURVATURES[1])]),
-    )
+    bounds = zip((grid[0], grid[-1]), map(math.log, _CURVATURES), strict=True)
+    found = optimize.least_squares(bent, (best, 0.0), bounds=tuple(bounds))
     freedom = len(sizes) - 3
     gain = max(float((residuals**2).sum()) - 2 * found.cost, 0.0)
     return float(special.fdtrc(1, freedom, gain / max(2 * found.cost / freedom, ROUNDING**2)))

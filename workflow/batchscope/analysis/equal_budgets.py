@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,14 +29,14 @@ _FINISHED, _OFF_TARGET = "finished", "off_target"
 _FAILED = ("diverged", "out_of_memory", _OFF_TARGET)  # ran, and got nowhere
 # What may have passed a target on its way: of a training loss that was missed, another one.
 _PASSING = (_FINISHED, _OFF_TARGET)
+Place = tuple[int, int, int]  # of a training in (sizes, rates, seeds)
 
 
 class Budget(NamedTuple):
-    """What is held equal.
+    """What is held equal: a kind of `budget_kinds` and how much of it.
 
     Attributes:
-        kind: One of those that `budget_kinds` names.
-        value: How much of it; of a target the loss or accuracy; NaN of convergence.
+        value: Of a target the loss or accuracy; NaN of convergence.
         column: What the target is of; else empty.
     """
 
@@ -52,30 +51,25 @@ class Trained:
     """The trainings of one series.
 
     Attributes:
-        batch_sizes: Batch sizes, ascending.
-        rates: Learning rates, ascending.
-        seeds: Seeds, ascending.
-        rows: Place in (sizes, rates, seeds) -> the row of runs.csv of the training.
-        evaluations: Place -> its evaluations in order of updates, where there are any.
+        batch_sizes: Ascending, as are rates and seeds.
+        rows: The row of runs.csv of each training.
+        evaluations: Its evaluations in order of updates, where there are any.
     """
 
     batch_sizes: list[int]
     rates: list[float]
     seeds: list[int]
-    rows: dict[tuple[int, int, int], dict[str, Any]]
-    evaluations: dict[tuple[int, int, int], pandas.DataFrame]
+    rows: dict[Place, dict[str, Any]]
+    evaluations: dict[Place, pandas.DataFrame]
 
     @functools.cached_property
     def finished(self) -> list[pandas.DataFrame]:
         """The evaluations of every training that finished."""
-        return [
-            found
-            for place, found in self.evaluations.items()
-            if self.rows[place]["status"] == _FINISHED
-        ]
+        items = self.evaluations.items()
+        return [rows for place, rows in items if self.rows[place]["status"] == _FINISHED]
 
     @functools.cached_property
-    def values(self) -> dict[tuple[int, int, int], dict[str, np.ndarray]]:
+    def values(self) -> dict[Place, dict[str, np.ndarray]]:
         """Place -> the numbers of its evaluations by column, which are read many times."""
         names = {*AXES.values(), CHOSEN_BY, *ON_TEST, *ON_VALIDATION}
         return {
@@ -98,27 +92,22 @@ class Trained:
 
     @functools.cached_property
     def complete(self) -> set[str]:
-        """The columns of which every evaluation of every training that finished has a value."""
-        finished = [place for place in self.values if self.rows[place]["status"] == _FINISHED]
-        return {
-            name
-            for name in (self.values[finished[0]] if finished else ())
-            if not any(np.isnan(self.values[place][name]).any() for place in finished)
-        }
+        """The test outcomes of which every evaluation of every finished training has a value."""
+        known = [name for name in ON_TEST if self.finished and name in self.finished[0]]
+        return {name for name in known if all(rows[name].notna().all() for rows in self.finished)}
 
 
 class Reading(NamedTuple):
     """One outcome of a series at a budget.
 
     Attributes:
-        values: What each size and seed has there, shape (sizes, seeds): NaN where there is no
-            run, or it ended before the budget; infinitely bad where it failed or never reached
-            the target.
-        rates: The rate of each size, shape (sizes,); NaN where none could be chosen.
-        on_edge: Whether it lies on the edge of those that were tried, shape (sizes,).
+        values: Shape (sizes, seeds): NaN where there is no run, or it ended before the budget;
+            infinitely bad where it failed or never reached the target.
+        rates: The rate of each size; NaN where none could be chosen.
+        on_edge: Whether it lies on the edge of those that were tried.
         losses: What rates were chosen by, shape (sizes, rates, seeds).
         cube: The outcome at all rates, likewise.
-        differ: Whether the seeds of a size are read at different rates, shape (sizes,).
+        differ: Whether the seeds of a size are read at different rates.
         end: Of what a target takes the most that any training used; else NaN.
         falling: Of convergence the batch sizes at which the validation loss still fell when most
             trainings ended: theirs is the loss at a horizon, which longer ones would pass.
@@ -136,34 +125,25 @@ class Reading(NamedTuple):
 
 
 def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
-    """Returns the trainings of one series.
-
-    Args:
-        runs: Its rows of runs.csv, those of runs that are missing too.
-        evaluations: Rows of trajectories.csv, those of other series too.
-    """
+    """Returns the trainings of one series, of which the runs are all: missing ones too."""
     own = evaluations[evaluations["run"].isin(runs["run"])]
     if runs[chosen_rates.RATE].isna().all():  # of trainings made elsewhere it may not be known
         runs = runs.assign(**{chosen_rates.RATE: 0.0})
     own = own.astype({"examples": float, "updates": float})  # whole numbers that may be missing
-    machines = [name for name in ("machine",) if name in runs and name in evaluations]
-    keys = ["run", *machines]
+    keys = [name for name in ("run", "machine") if name in runs and name in evaluations]
     found = {key: rows for key, rows in own.groupby(keys, sort=False)}
-    sizes, rates, seeds = (
-        sorted(runs[name].unique().tolist()) for name in ("batch_size", chosen_rates.RATE, "seed")
-    )
+    axes = {
+        name: sorted(runs[name].unique().tolist())
+        for name in ("batch_size", chosen_rates.RATE, "seed")
+    }
     rows, read = {}, {}
     for row in runs.to_dict("records"):
-        at = (
-            sizes.index(row["batch_size"]),
-            rates.index(row[chosen_rates.RATE]),
-            seeds.index(row["seed"]),
-        )
+        at = tuple(values.index(row[name]) for name, values in axes.items())
         rows[at] = row
         key = tuple(row[name] for name in keys)
         if key in found:
             read[at] = found[key].sort_values("updates", kind="stable")
-    return Trained(sizes, rates, seeds, rows, read)
+    return Trained(*axes.values(), rows, read)
 
 
 def equal(evaluations: pandas.DataFrame, stated: dict[str, Any]) -> list[Budget]:
@@ -172,30 +152,21 @@ def equal(evaluations: pandas.DataFrame, stated: dict[str, Any]) -> list[Budget]
     Each is as stated, or the largest that every finished run of the experiment reached; one that
     is not known of any run, such as seconds without a timing, is left out. Where a rate falls
     towards the horizon, equal horizons are the only equal epochs, and nothing else is equal.
-
-    Args:
-        evaluations: Rows of trajectories.csv.
-        stated: What the experiment states: kind -> value.
     """
     finished = evaluations[evaluations["status"] == _FINISHED]
-    if run_series.falling(evaluations):
-        return _at_the_end(finished)
-    found = []
-    for kind, axis in AXES.items():
-        last = finished.groupby(["machine", "run"])[axis].max().dropna()
-        if len(last):
-            value = float(stated.get(kind, last.min()))
-            found.append(Budget(kind, value, "", kind in stated))
-    return [*found, Budget(CONVERGENCE, math.nan)] if len(finished) else found
-
-
-def _at_the_end(finished: pandas.DataFrame) -> list[Budget]:
-    """Returns the budgets of trainings that are no shorter ones before their end."""
     if not len(finished):
         return []
-    ends = {*finished.groupby(["machine", "run"])[AXES[EPOCHS]].max(), *finished[EPOCHS]}
-    equal_horizons = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
-    return [*equal_horizons, Budget(CONVERGENCE, math.nan)]
+    last = finished.groupby(["machine", "run"])[[*AXES.values()]].max()
+    found = []
+    if run_series.falling(evaluations):
+        ends = {*last[AXES[EPOCHS]], *finished[EPOCHS]}
+        found = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
+    else:
+        for kind, axis in AXES.items():
+            if last[axis].notna().any():
+                value = float(stated.get(kind, last[axis].min()))
+                found.append(Budget(kind, value, "", kind in stated))
+    return [*found, Budget(CONVERGENCE, math.nan)]
 
 
 def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
@@ -204,24 +175,15 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
     As stated, or the lowest validation loss that every batch size reached with all its seeds, at
     the rate of which they came lowest. A batch size at which a run failed at every rate reached
     none, and is passed over.
-
-    Args:
-        series: The series.
-        stated: What the experiment states.
     """
-    if any(rows["updates"].isna().any() for rows in series.finished):
-        return None
-    if any(map(run_series.falling, series.finished)):
+    unknown = any(rows["updates"].isna().any() for rows in series.finished)
+    if unknown or any(map(run_series.falling, series.finished)):
         return None
     if TARGET in stated:
         [(column, value)] = stated[TARGET].items()
         return Budget(TARGET, float(value), column, True)
-    lowest = _cube(
-        series,
-        CHOSEN_BY,
-        lambda place: float(series.evaluations[place][CHOSEN_BY].min()),
-        _PASSING,
-    )
+    lows = {place: rows[CHOSEN_BY].min() for place, rows in series.evaluations.items()}
+    lowest = _cube(series, CHOSEN_BY, lows, _PASSING)
     planned = ~np.isnan(lowest).all(axis=1, keepdims=True)  # seeds that a size has at all
     lowest = np.where(np.isnan(lowest), np.where(planned, math.inf, -math.inf), lowest)
     of_size = lowest.max(axis=2).min(axis=1)
@@ -240,6 +202,25 @@ def read(series: Trained, budget: Budget) -> dict[str, Reading]:
     if budget.kind == TARGET:
         return _to_target(series, budget)
     losses = _values(series, CHOSEN_BY, budget)
+    of_all = np.repeat(chosen_rates.by_lowest(losses).index[:, None], len(series.seeds), axis=1)
+    of_others = chosen_rates.leave_one_out(losses)[1]
+    for size, tried in enumerate(chosen_rates.tried(losses)):
+        # A size that failed at every rate is read at the rate at which most got there.
+        most = chosen_rates.most_reached(losses[size])
+        most = int(tried.argmax()) if most < 0 else most
+        for index in (of_all, of_others):
+            index[size, index[size] < 0] = most
+    found, rates = {}, _rates(series, losses, of_all)
+    falling = _falling(series, of_all) if budget.kind == CONVERGENCE else ()
+    for name, cube in _outcomes(series, budget, losses).items():
+        index = of_all if name in ON_TEST else of_others
+        more = (losses, cube, chosen_rates.differ(index), math.nan, falling)
+        found[name] = Reading(budget, chosen_rates.at(cube, index), *rates, *more)
+    return found
+
+
+def _outcomes(series: Trained, budget: Budget, losses: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns each outcome at all rates: on test data, or where these are not known, validation."""
     cubes = {name: _values(series, name, budget) for name in ON_TEST if name in series.complete}
     if budget.kind == CONVERGENCE and not cubes:
         cubes = _measured(series)
@@ -251,7 +232,7 @@ def read(series: Trained, budget: Budget) -> dict[str, Reading]:
             found[validation] = losses
         elif any(rows[validation].notna().any() for rows in series.finished):
             found[validation] = _values(series, validation, budget)
-    return _reading(budget, series, losses, found)
+    return found
 
 
 def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
@@ -260,12 +241,8 @@ def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
     for axis in TAKEN:
         if any(rows[axis].isna().any() for rows in series.finished):
             continue
-        cube = _cube(
-            series,
-            axis,
-            lambda place, axis=axis: goal.crossing(series.evaluations[place], axis),
-            _PASSING,
-        )
+        taken = {place: goal.crossing(rows, axis) for place, rows in series.evaluations.items()}
+        cube = _cube(series, axis, taken, _PASSING)
         values, index = chosen_rates.leave_one_out(cube)
         differ = chosen_rates.differ(index)
         end = max(float(rows[axis].max()) for rows in series.finished)
@@ -277,59 +254,17 @@ def _rates(series: Trained, losses: np.ndarray, read: np.ndarray) -> tuple[np.nd
     """Returns the rate of each size, the only one where one was tried, and what is on the edge.
 
     Where some training failed at every rate none is chosen: the edge is that of the rates at which
-    seeds are read.
-
-    Args:
-        series: The series.
-        losses: What rates are chosen by, shape (sizes, rates, seeds).
-        read: Which rate each seed is read at, -1 for none, shape (sizes, seeds).
+    seeds are read, shape (sizes, seeds), -1 for none.
     """
-    chosen, tried = chosen_rates.by_lowest(losses), ~np.isnan(losses).all(axis=2)
+    chosen, tried = chosen_rates.by_lowest(losses), chosen_rates.tried(losses)
     index = np.where(tried.sum(axis=1) == 1, tried.argmax(axis=1), chosen.index)
     rates = np.where(index < 0, np.nan, np.array(series.rates, float)[index])
     of_read = chosen_rates.on_edge(read, losses).any(axis=1)
     return rates, np.where(chosen.index < 0, of_read, chosen.on_edge)
 
 
-def _reading(
-    budget: Budget, series: Trained, losses: np.ndarray, cubes: dict[str, np.ndarray]
-) -> dict[str, Reading]:
-    """Reads cubes of shape (sizes, rates, seeds) at the rates that the lowest losses choose.
-
-    Test data have no part in that. Of any other outcome each seed is read at the rate that the
-    other seeds choose.
-
-    Args:
-        budget: The budget.
-        series: The series.
-        losses: What the rates are chosen by.
-        cubes: Outcome -> its values.
-    """
-    of_all = np.repeat(chosen_rates.by_lowest(losses).index[:, None], len(series.seeds), axis=1)
-    of_others = chosen_rates.leave_one_out(losses)[1]
-    for size, tried in enumerate(~np.isnan(losses).all(axis=2)):
-        # A size that failed at every rate is read at the rate at which most got there.
-        most = chosen_rates.most_reached(losses[size])
-        most = int(tried.argmax()) if most < 0 else most
-        for index in (of_all, of_others):
-            index[size, index[size] < 0] = most
-    found, rates = {}, _rates(series, losses, of_all)
-    falling = _falling(series, of_all) if budget.kind == CONVERGENCE else ()
-    for name, cube in cubes.items():
-        index = of_all if name in ON_TEST else of_others
-        values = np.take_along_axis(cube, index[:, None], axis=1)[:, 0]
-        more = (chosen_rates.differ(index), math.nan, falling)
-        found[name] = Reading(budget, values, *rates, losses, cube, *more)
-    return found
-
-
 def _falling(series: Trained, index: np.ndarray) -> tuple[int, ...]:
-    """Returns the batch sizes at which most trainings have their lowest loss at their end.
-
-    Args:
-        series: The series.
-        index: Which rate each seed is read at, shape (sizes, seeds).
-    """
+    """Returns the batch sizes at which most trainings have their lowest loss at their end."""
     found = []
     for size, rates in enumerate(index.tolist()):
         places = [(size, rate, seed) for seed, rate in enumerate(rates)]
@@ -343,29 +278,22 @@ def _falling(series: Trained, index: np.ndarray) -> tuple[int, ...]:
 
 def _values(series: Trained, name: str, budget: Budget) -> np.ndarray:
     """Returns what each training has in a column at a budget, as `_cube` does."""
-    return _cube(series, name, lambda place: _value(series.values[place], name, budget))
+    found = {place: _value(rows, name, budget) for place, rows in series.values.items()}
+    return _cube(series, name, found)
 
 
 def _cube(
-    series: Trained,
-    name: str,
-    of: Callable[[tuple[int, int, int]], float],
-    read: tuple[str, ...] = (_FINISHED,),
+    series: Trained, name: str, found: dict[Place, float], read: tuple[str, ...] = (_FINISHED,)
 ) -> np.ndarray:
-    """Returns what a function says of each training's place, shape (sizes, rates, seeds).
+    """Returns what was found of trainings with these statuses, shape (sizes, rates, seeds).
 
     NaN where there is no training, infinitely bad where it failed.
-
-    Args:
-        series: The series.
-        name: The column.
-        of: The function.
-        read: The statuses of which it is asked.
     """
-    values = _empty(series)
+    shape = (len(series.batch_sizes), len(series.rates), len(series.seeds))
+    values = np.full(shape, np.nan)
     for place, row in series.rows.items():
-        if row["status"] in read and place in series.evaluations:
-            values[place] = of(place)
+        if row["status"] in read and place in found:
+            values[place] = found[place]
         elif row["status"] in _FAILED:
             values[place] = -math.inf if name.endswith("accuracy") else math.inf
     return values
@@ -373,20 +301,12 @@ def _cube(
 
 def _measured(series: Trained) -> dict[str, np.ndarray]:
     """Returns the test outcomes that `evaluate` measured of every finished run."""
-    finished = [row for row in series.rows.values() if row["status"] == _FINISHED]
-    cubes = {}
-    for name in ON_TEST:
-        if not all(pandas.notna(row.get(name)) for row in finished):
-            continue
-        cubes[name] = _cube(series, name, lambda _: math.nan)
-        for place, row in series.rows.items():
-            if row["status"] == _FINISHED:
-                cubes[name][place] = row[name]
-    return cubes
-
-
-def _empty(series: Trained) -> np.ndarray:
-    return np.full((len(series.batch_sizes), len(series.rates), len(series.seeds)), np.nan)
+    finished = {place: row for place, row in series.rows.items() if row["status"] == _FINISHED}
+    return {
+        name: _cube(series, name, {place: row[name] for place, row in finished.items()})
+        for name in ON_TEST
+        if all(pandas.notna(row.get(name)) for row in finished.values())
+    }
 
 
 def _value(rows: dict[str, np.ndarray], name: str, budget: Budget) -> float:

@@ -11,6 +11,7 @@ which is least at B* = sqrt(B_crit B_half), with B_crit = E_min / S_min and B_ha
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,20 +21,15 @@ from batchscope.analysis import intervals, step_cost
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.catalogue import budget_kinds
 
-NAN = float("nan")
-
 
 @dataclass(frozen=True)
 class FastestBatchSize:
     """The fastest batch size of one series, target and machine.
 
     Attributes:
-        batch_size: B*.
-        batch_size_low: Lower end of its 95 % interval; NaN where there is none.
-        batch_size_high: Upper end.
+        batch_size: B*, with the ends of its 95 % interval; these are NaN where there is none.
         seconds: T(B*).
-        low: Smallest batch size within a share of that time.
-        high: Largest one.
+        low: Smallest batch size within a share of that time, and `high` the largest.
     """
 
     batch_size: float
@@ -47,12 +43,7 @@ class FastestBatchSize:
 def seconds_to_target(
     batch_sizes: Any, updates_min: float, examples_min: float, fixed: float, per_image: float
 ) -> np.ndarray:
-    """Returns T(B), in seconds.
-
-    Args:
-        fixed: The fixed cost of a step a, s.
-        per_image: The cost per example b, s.
-    """
+    """Returns T(B) in seconds, of a step's fixed cost a and its cost per example b, both in s."""
     sizes = np.asarray(batch_sizes, float)
     return (updates_min + examples_min / sizes) * (fixed + per_image * sizes)
 
@@ -62,16 +53,13 @@ def fastest(
     examples_min: float,
     fixed: float,
     per_image: float,
-    log_error: float = NAN,
+    log_error: float = math.nan,
     slower: float = budget_kinds.SLOWER,
 ) -> FastestBatchSize:
     """Returns the fastest batch size and the range within a share of its time.
 
     Args:
-        fixed: The fixed cost of a step a, s.
-        per_image: The cost per example b, s.
-        log_error: Half-width of the 95 % interval of log B*, see `log_error`; NaN where there is
-            none.
+        log_error: Half-width of the 95 % interval of log B*, see `log_error`.
         slower: Share of the least time by which a size of the range may take longer.
 
     Raises:
@@ -98,10 +86,9 @@ def misfit(
     Of several seeds their geometric mean with its 95 % t-interval; NaN where one never got there.
 
     Args:
-        batch_sizes: Shape (sizes,).
         seconds: Measured seconds to the target, shape (sizes, seeds), infinite where a training
             never got there, NaN where there is none.
-        constants: S_min, E_min, a and b, as `seconds_to_target` takes them.
+        constants: S_min, E_min, a and b.
         differ: Whether seeds of a size are read at different rates (`intervals.correction`),
             shape (sizes,).
     """
@@ -119,35 +106,27 @@ def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
 
     Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources. Their intervals'
     half-widths, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
-    American Statistical Association 69, 789).
-
-    Returns:
-        The half-width; NaN where an interval has an open end.
+    American Statistical Association 69, 789). NaN where one has an open end.
     """
     ends = np.array([(critical.low, critical.high), cost.half_batch[1:]], float)
     if not (np.isfinite(ends) & (ends > 0)).all():
-        return NAN
+        return math.nan
     return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
 
 
 def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Interval]:
     """Returns each batch size's seconds to a target over those of the fastest one.
 
-    Args:
-        seconds: Measured, shape (sizes, seeds), paired by seed: NaN where there is none, which
-            leaves its pairs out; infinity where a training never got there.
-        differ: As `misfit` takes it.
-
-    Returns:
-        For each size the geometric mean of the paired ratios to the size whose geometric mean is
-        the least, with its 95 % t-interval; NaN where a training of the size never got there.
+    The geometric mean of the ratios, which are paired by seed, to the size whose geometric mean is
+    the least, with its 95 % t-interval; NaN where a training of the size never got there. Takes
+    seconds and rates that differ as `misfit` does.
     """
     table = np.asarray(seconds, float)
-    least = measured_fastest(table)
+    least = measured_fastest(range(len(table)), table)
     if least is None:
-        return [intervals.Interval(NAN, NAN, NAN, 0) for _ in table]
-    known = np.where(np.isfinite(table) & (table > 0), table, NAN)
-    known[np.isinf(table).any(axis=1)] = NAN
+        return [intervals.Interval(math.nan, math.nan, math.nan, 0) for _ in table]
+    known = np.where(np.isfinite(table) & (table > 0), table, math.nan)
+    known[np.isinf(table).any(axis=1)] = math.nan
     differ = np.broadcast_to(differ, len(known))
     return [
         intervals.ratio_interval(row, known[least], own or differ[least])
@@ -155,18 +134,16 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Int
     ]
 
 
-def measured_fastest(seconds: Any) -> int | None:
-    """Returns which size has the least geometric mean of the seconds to a target.
+def measured_fastest(batch_sizes: Sequence[int], seconds: Any) -> int | None:
+    """Returns the size with the least geometric mean of the seconds to a target.
 
-    Args:
-        seconds: As `relative_to_fastest` takes them.
-
-    Returns:
-        Its index; None where every size lacks a seed, or has one that never got there.
+    None where there are no seconds, or every size lacks a seed, or has one that never got there.
     """
+    if seconds is None:
+        return None
     table = np.asarray(seconds, float)
     whole = (np.isfinite(table) & (table > 0)).all(axis=1) & (table.shape[1] > 0)
     if not whole.any():
         return None
     means = np.log(table, where=whole[:, None], out=np.full(table.shape, np.inf)).mean(axis=1)
-    return int(means.argmin())
+    return batch_sizes[int(means.argmin())]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-NAN = float("nan")
+NAN = math.nan
 
 
 class Interval(NamedTuple):
@@ -30,10 +31,6 @@ def correction(pairs: Any, differ: Any) -> Any:
     in 1/sqrt(n). The last is taken, rounded up, whatever the number of rates: simulated 95 %
     intervals hold the truth in 94 to 98 % of studies with 2 to 7 rates and 6 to 20 seeds, and in
     81 to 87 % without it, with three rates and 6 or 12 seeds (benchmarks/coverage.py).
-
-    Args:
-        pairs: Seeds.
-        differ: Whether they are read at different rates; broadcast with `pairs`.
     """
     return np.where(differ, 1 + 0.57 * np.sqrt(pairs), 1.0)
 
@@ -41,19 +38,12 @@ def correction(pairs: Any, differ: Any) -> Any:
 def t_interval(
     values: Any, confidence: float = 0.95, logarithmic: bool = False, differ: bool = False
 ) -> Interval:
-    """Returns the mean and its Student's t-interval.
+    """Returns the mean of finite numbers and its Student's t-interval, as `t_intervals` does.
 
-    Args:
-        values: Numbers; those that are not finite are left out.
-        logarithmic: As `t_intervals` takes it.
-        differ: Whether they are seeds read at different rates (see `correction`).
-
-    Returns:
-        The interval; its ends are NaN for fewer than two numbers.
+    Its ends are NaN for fewer than two numbers.
     """
-    values = np.asarray(values, float).ravel()
-    mean, low, high, n = t_intervals(values[None, :], confidence, logarithmic, differ)
-    return Interval(float(mean[0]), float(low[0]), float(high[0]), int(n[0]))
+    row = np.asarray(values, float).reshape(1, -1)
+    return Interval(*(each.item() for each in t_intervals(row, confidence, logarithmic, differ)))
 
 
 def t_intervals(
@@ -62,14 +52,15 @@ def t_intervals(
     logarithmic: bool = False,
     differ: Any = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns mean, low, high and n of each row: `t_interval` of many at once.
+    """Returns mean, low, high and n of each row.
 
     Args:
         values: Shape (rows, numbers); what is not finite is left out.
         logarithmic: Whether the ends are those of the mean's logarithm, so that none of a positive
             mean lies below 0: the standard error of log(mean) is that of the mean over the mean
             (delta method; Oehlert, The American Statistician 46 (1992), 27).
-        differ: As `t_interval` takes it, shape (rows,) or one for all.
+        differ: Whether they are seeds read at different rates (see `correction`), shape (rows,)
+            or one for all.
     """
     finite = np.isfinite(values)
     n = finite.sum(axis=1)
@@ -95,12 +86,8 @@ def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float,
     symmetrically around the centre, however differently they scatter. Source: Hollander, Wolfe
     and Chicken, "Nonparametric Statistical Methods" (3rd edition, 2014), sections 3.2 and 3.3.
 
-    Args:
-        values: Finite numbers, shape (n,), at least one.
-
-    Returns:
-        Estimate, lower and upper end; the ends are NaN where n values have no interval of that
-        coverage: below 6 at 95 %.
+    Takes finite numbers, shape (n,), at least one. Both ends are NaN where n values have no
+    interval of that coverage: below 6 at 95 %.
     """
     values = np.asarray(values, float)
     n = len(values)
@@ -125,7 +112,6 @@ def ratio_interval(values: Any, to: Any, differ: bool = False) -> Interval:
         values: Numerators, shape (pairs,).
         to: Denominators, shape (pairs,), or one for all. Pairs in which either is not finite and
             positive have no logarithm and are left out.
-        differ: As `t_interval` takes it.
 
     Returns:
         The interval of the ratio: not symmetric, and that of the inverse ratio is its inverse.

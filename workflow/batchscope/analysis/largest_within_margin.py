@@ -16,7 +16,7 @@ of average bioavailability", J. Pharmacokinet. Biopharm. 15 (1987), on one-sided
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any, NamedTuple
 
@@ -30,8 +30,6 @@ from batchscope.catalogue.decision_columns import MARGINS
 WITHIN, BEYOND = "within", "beyond"
 NOT_RESOLVED, FEW_SEEDS, FAILED = "not_resolved", "few_seeds", "failed"
 _ROUNDING = 1e-12  # share of the values below which their difference is none
-# Higher is better of these; of any other outcome (a loss) lower is.
-_RISING = ("accuracy",)
 
 
 class Size(NamedTuple):
@@ -48,9 +46,24 @@ class Size(NamedTuple):
     p_within: float = np.nan
     p_beyond: float = np.nan
 
+    def columns(self) -> dict[str, Any]:
+        """Returns the values of the columns that `MARGINS` and `BUDGETS` share."""
+        return {
+            "batch_size": self.batch_size,
+            "seeds": self.seeds,
+            "mean": self.mean,
+            "deciding_batch_size": self.deciding,
+            "difference": self.difference,
+            "difference_low": self.low,
+            "difference_high": self.high,
+            "p_within": self.p_within,
+            "p_beyond": self.p_beyond,
+            "verdict": self.verdict,
+        }
+
 
 class Found(NamedTuple):
-    """What a series says: every batch size in rising order, and the ends of the range within."""
+    """Every batch size of a series in rising order, and the ends of the first range within."""
 
     sizes: tuple[Size, ...]
     smallest: int | None
@@ -60,34 +73,28 @@ class Found(NamedTuple):
 def find(
     rows: pandas.DataFrame, outcome: str, margin: float, differing: Collection[int] = ()
 ) -> Found:
-    """Compares every batch size of a series with every other one.
+    """Judges every batch size of a series by every other one; see `compare`.
 
-    Args:
-        outcome: A column; of an accuracy higher is better, of anything else lower.
-        margin: Largest loss of it that counts as negligible, above 0.
-        differing: As `compare` takes them.
-
-    Returns:
-        The sizes; one at which some run did not finish is compared with none.
+    Of an accuracy higher is better, of any other outcome lower. A size at which some run did not
+    finish is compared with none. The margin is above 0.
     """
     finished = rows[rows["status"] == "finished"]
-    table = finished.pivot_table(index="seed", columns="batch_size", values=outcome)
     sizes = sorted(rows["batch_size"].unique().tolist())
+    table = finished.pivot_table(index="seed", columns="batch_size", values=outcome)
     table = table.reindex(columns=sizes)
     seeds = rows.groupby("batch_size")["seed"].nunique()
     whole = [size for size in sizes if table[size].count() == seeds[size]]
-    compared = compare(table, whole, margin, outcome.endswith(_RISING), differing)
-    found = judge(compared, paired_tests.holm([size.p_beyond for size in compared]))
-    within = _range(found)
-    return Found(tuple(found), *((within[0], within[-1]) if within else (None, None)))
+    found = judge(compare(table, whole, margin, outcome.endswith("accuracy"), differing))
+    from_first = dropwhile(lambda size: size.verdict != WITHIN, found)
+    within = list(takewhile(lambda size: size.verdict == WITHIN, from_first))
+    ends = (within[0].batch_size, within[-1].batch_size) if within else (None, None)
+    return Found(tuple(found), *ends)
 
 
 def whole(values: np.ndarray, batch_sizes: Sequence[int]) -> list[int]:
     """Returns the batch sizes at which every seed with a run has a value.
 
-    Args:
-        values: Shape (sizes, seeds): NaN where there is no run, infinite where it failed.
-        batch_sizes: Batch sizes, shape (sizes,).
+    `values` has shape (sizes, seeds): NaN where there is no run, infinite where it failed.
     """
     return [
         size
@@ -105,16 +112,15 @@ def compare(
 ) -> list[Size]:
     """Compares every batch size with every other one, by the seeds that all of them have.
 
+    Returns them in the order of the table, for `judge` to make the verdicts; `p_beyond` is that of
+    Bonferroni over the other sizes alone.
+
     Args:
         table: An outcome, seeds by batch sizes; NaN where a run has none.
         whole: Batch sizes at which every run has one: the others are compared with none.
         margin: Largest loss that counts as negligible.
         differing: Batch sizes whose seeds are read at different rates, each at that which the
             others choose (see `intervals.correction`).
-
-    Returns:
-        The sizes in the order of the table, of which `judge` makes the verdicts. `p_beyond` is
-        that of Bonferroni over the other sizes alone.
     """
     compared = _compared(table[whole].dropna(), margin, 1.0 if rising else -1.0, differing)
     found = []
@@ -125,15 +131,15 @@ def compare(
     return found
 
 
-def judge(sizes: Sequence[Size], p_beyond: Iterable[float]) -> list[Size]:
-    """Returns sizes with their verdicts.
+def judge(sizes: Sequence[Size], least: float = np.nan) -> list[Size]:
+    """Returns what `compare` returned with verdicts, and with p adjusted by Holm over the sizes.
 
     Args:
-        sizes: What `compare` returned.
-        p_beyond: Theirs, adjusted over all that are judged together.
+        least: What p of being beyond is no less than: the least p of their row, if there is one.
     """
+    adjusted = np.fmax(paired_tests.holm([size.p_beyond for size in sizes]), least)
     found = []
-    for size, p in zip(sizes, p_beyond, strict=True):
+    for size, p in zip(sizes, adjusted.tolist(), strict=True):
         verdict = size.verdict
         if size.deciding is not None and size.seeds >= outcomes.LEAST_SEEDS:
             verdict = NOT_RESOLVED
@@ -141,7 +147,7 @@ def judge(sizes: Sequence[Size], p_beyond: Iterable[float]) -> list[Size]:
                 verdict = WITHIN
             elif p < outcomes.LEVEL:
                 verdict = BEYOND
-        found.append(size._replace(p_beyond=float(p), verdict=verdict))
+        found.append(size._replace(p_beyond=p, verdict=verdict))
     return found
 
 
@@ -149,9 +155,6 @@ def level_beyond(sizes: Sequence[Size]) -> float:
     """Returns the level of the pair's test that shows one more size of a series to be beyond.
 
     5 % over the other sizes, by Bonferroni, and over the sizes that are not beyond yet, by Holm.
-
-    Args:
-        sizes: What `find` returned.
     """
     compared = [size for size in sizes if size.deciding is not None]
     left = sum(size.verdict != BEYOND for size in compared)
@@ -163,11 +166,7 @@ def _compared(
 ) -> dict[int, dict[str, Any]]:
     """Returns batch size -> what its comparison with every other one says; see `Size`.
 
-    Args:
-        table: The outcome, seeds by batch sizes, without a gap.
-        margin: Largest loss that counts as negligible.
-        sign: 1 where higher is better, else -1.
-        differing: As `compare` takes them.
+    `table` has no gap; `sign` is 1 where higher is better, else -1.
     """
     seeds, count = table.shape
     if min(seeds, count) < 2:
@@ -206,44 +205,18 @@ def _compared(
     return found
 
 
-def _range(sizes: list[Size]) -> list[int]:
-    """Returns the batch sizes from the smallest within the margin on, up to one that is not."""
-    from_first = dropwhile(lambda size: size.verdict != WITHIN, sizes)
-    return [size.batch_size for size in takewhile(lambda size: size.verdict == WITHIN, from_first)]
-
-
 def table(runs: pandas.DataFrame, stated: dict[str, float]) -> pandas.DataFrame:
-    """Returns one row per series, outcome and batch size; see `MARGINS`.
-
-    Args:
-        stated: Outcome -> margin; of those that the runs have.
-    """
+    """Returns one row per series, outcome with a stated margin, and batch size; see `MARGINS`."""
     factors = run_series.factor_columns(runs)
     rows: list[dict[str, Any]] = []
     # Trainings that are evaluated along the way alone are compared at budgets, not at their end.
-    for outcome in (name for name in stated if name in runs and runs[name].notna().any()):
-        margin = stated[outcome]
+    known = {name: stated[name] for name in stated if name in runs and runs[name].notna().any()}
+    for outcome, margin in known.items():
         for series in run_series.series(runs):
             found = find(series.frame, outcome, margin)
             for size in found.sizes:
                 own = series.frame[series.frame["batch_size"] == size.batch_size].iloc[0]
-                rows.append(
-                    {
-                        **{name: own[name] for name in factors},
-                        "outcome": outcome,
-                        "margin": margin,
-                        "batch_size": size.batch_size,
-                        "seeds": size.seeds,
-                        "mean": size.mean,
-                        "deciding_batch_size": size.deciding,
-                        "difference": size.difference,
-                        "difference_low": size.low,
-                        "difference_high": size.high,
-                        "p_within": size.p_within,
-                        "p_beyond": size.p_beyond,
-                        "verdict": size.verdict,
-                        "smallest_batch_size": found.smallest,
-                        "largest_batch_size": found.largest,
-                    }
-                )
+                row = {"outcome": outcome, "margin": margin, **size.columns()}
+                ends = {"smallest_batch_size": found.smallest, "largest_batch_size": found.largest}
+                rows.append({**{name: own[name] for name in factors}, **row, **ends})
     return run_series.table(rows, MARGINS, factors)

@@ -14,11 +14,8 @@ _SAME = ("dataset", "model", "optimizer")
 def sentence(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
     """Returns how many critical batch sizes the noise scale at the end of trainings is.
 
-    Empty where either is not known, or of several series.
-
-    Args:
-        runs: Rows of runs.csv of an experiment that measures the noise scale.
-        critical: Rows of critical_batch_size.csv of other experiments; the last target counts.
+    Empty where either is not known, or of several series. Of `critical`, the rows of
+    critical_batch_size.csv of other experiments, the last target counts.
     """
     if "gradient_variance" not in runs or critical.empty or len(run_series.series(runs)) > 1:
         return ""
@@ -27,9 +24,8 @@ def sentence(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
         known = known[known[name] == runs[name].iloc[0]]
     if known.empty or known["target"].duplicated().any():
         return ""
-    value, low, high = known.iloc[-1][
-        [f"critical_batch_size{end}" for end in ("", "_low", "_high")]
-    ].astype(float)
+    names = [f"critical_batch_size{end}" for end in ("", "_low", "_high")]
+    value, low, high = known.iloc[-1][names].astype(float)
     parts = []
     for size, rows in runs[runs["status"] == records.FINISHED].groupby("batch_size"):
         noise = ratio_intervals.fieller(rows["gradient_variance"], rows["gradient_norm_squared"])

@@ -5,27 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from batchscope.analysis import intervals
 from batchscope.catalogue.outcomes import FALLS, RISES
 
 
 def slopes_per_doubling(values: np.ndarray, batch_sizes: np.ndarray) -> np.ndarray:
-    """Returns the least-squares slope against log2(batch size), one per seed.
-
-    Args:
-        values: Shape (seeds, batch sizes).
-        batch_sizes: Shape (batch sizes,), at least two of them distinct.
-    """
+    """Returns the `slopes` against log2(batch size)."""
     return slopes(values, np.log2(np.asarray(batch_sizes, float)))
 
 
 def slopes(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Returns the least-squares slope against positions, one per seed.
+    """Returns the least-squares slope against positions, at least two distinct ones, per seed.
 
-    Args:
-        values: Shape (seeds, positions).
-        positions: Shape (positions,), at least two of them distinct.
+    `values` has shape (seeds, positions).
     """
     positions = np.asarray(positions, float)
     centred = positions - positions.mean()
@@ -54,23 +48,12 @@ def trend(values: np.ndarray, batch_sizes: np.ndarray, direction: str) -> float:
 
     Page's test takes every step from one size to the next alike, whether it is from 8 to 16 or from
     16 to 17: its order and the slope per doubling may point apart, and then there is no trend.
-
-    Args:
-        values: As `page_trend` takes them.
-        batch_sizes: As `slopes_per_doubling` takes them.
-        direction: `rises` or `falls`, stated before the runs.
     """
     return trend_along(values, np.log2(np.asarray(batch_sizes, float)), direction)
 
 
 def trend_along(values: np.ndarray, positions: np.ndarray, direction: str) -> float:
-    """Returns what `trend` does, with the slope against positions in place of doublings.
-
-    Args:
-        values: As `page_trend` takes them.
-        positions: As `slopes` takes them.
-        direction: `rises` or `falls`, stated before the runs.
-    """
+    """Returns what `trend` does, with the slope against positions in place of doublings."""
     slope = slopes(values, positions).mean() * _sign(direction)
     return page_trend(values, direction) if slope > 0 else 1.0
 
@@ -78,11 +61,7 @@ def trend_along(values: np.ndarray, positions: np.ndarray, direction: str) -> fl
 def friedman(values: np.ndarray) -> float:
     """Returns the p-value of Friedman's test (1937) that columns differ, with seeds as blocks.
 
-    Args:
-        values: Shape (seeds, batch sizes): at least 2 and 3.
-
-    Returns:
-        1 where all values of every seed are equal.
+    Values have shape (seeds, batch sizes), at least 2 and 3; 1 where those of every seed are equal.
     """
     from scipy import stats  # half a second, which the figures need not pay for
 
@@ -94,17 +73,14 @@ def friedman(values: np.ndarray) -> float:
 def paired_t(differences: Any, direction: str, differ: Any = False) -> Any:
     """Returns the p-value of the one-sided paired t-test that the mean difference is not zero.
 
+    Where all differences are equal, 0 if they have the direction, else 1.
+
     Args:
         differences: Shape (pairs, ...), at least two pairs; each column is a test.
         direction: `rises` (mean above zero) or `falls`, stated before the runs.
         differ: Whether seeds are read at different rates (see `intervals.correction`), shape
             (...).
-
-    Returns:
-        Shape (...): where all differences are equal, 0 if they have the direction, else 1.
     """
-    from scipy import special
-
     values = np.moveaxis(_sign(direction) * np.asarray(differences, float), 0, -1)
     pairs, means = values.shape[-1], values.mean(axis=-1)
     # The numbers of `scipy.stats.ttest_1samp`, whose checks take twenty times as long.

@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-NAN = float("nan")
+NAN = math.nan
 
 
 class Ratio(NamedTuple):
-    """A ratio of means with its confidence interval.
+    """A ratio of the means of n pairs with its confidence interval.
 
     Attributes:
         ratio: NaN where the mean of the denominators is not above zero.
-        low: Lower end; NaN where nothing is known of it. May lie below zero.
-        high: Upper end; infinite where the interval is open ("at least" its lower end), NaN
-            where there is none.
-        n: Pairs.
+        low: NaN where nothing is known of it. May lie below zero.
+        high: Infinite where the interval is open ("at least" its lower end), NaN where there is
+            none.
     """
 
     ratio: float
@@ -53,10 +52,8 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
     Where the first coefficient is not above zero, g cannot be distinguished from zero and the
     interval is open: at least the positive root, as the true ratio is known to be positive.
 
-    Args:
-        numerators: s, shape (n,), of a mean that is known not to be negative.
-        denominators: g, shape (n,), likewise; single ones may be. Pairs in which either is not
-            finite are left out.
+    Both means, of shape (n,), are known not to be negative; single values may be. Pairs in which
+    either is not finite are left out.
 
     Source: E. C. Fieller 1954, "Some Problems in Interval Estimation", J. R. Stat. Soc. B 16(2).
     """

@@ -26,6 +26,7 @@ import math
 import numpy as np
 
 from batchscope.analysis import chosen_rates, intervals
+from batchscope.analysis.chosen_rates import tried
 from batchscope.catalogue import outcomes
 
 DRAWS = 4999  # the smallest p is one in 5,000
@@ -35,12 +36,8 @@ _LEAST_TESTED = 8  # windows that are tested, for each of three tests
 
 
 def chosen_at_all(losses: np.ndarray) -> bool:
-    """Returns whether several rates were tried at any size, so that there is a choice to hold.
-
-    Args:
-        losses: As `chosen_rates.by_lowest` takes them.
-    """
-    return bool((_tried(losses).sum(axis=1) > 1).any())
+    """Returns whether several rates were tried at any size, so that there is a choice to hold."""
+    return bool((tried(losses).sum(axis=1) > 1).any())
 
 
 def p_values(
@@ -49,9 +46,9 @@ def p_values(
     """Returns p of a rise, a fall and any difference over sizes, the choice of rates included.
 
     Args:
-        losses: What rates are chosen by, shape (sizes, rates, seeds), lower is better, rates
-            ascending; infinite where a run failed. Of a size and a rate that were not tried NaN.
+        losses: What rates are chosen by, as `chosen_rates.by_lowest` takes it.
         values: The outcome, likewise.
+        by_others: Whether each seed is read at the rate that the others choose.
         draws: Relabellings beside the labels as they are.
 
     Returns:
@@ -60,45 +57,41 @@ def p_values(
     losses, values = _whole(losses, values)
     if len(losses) < 2 or losses.shape[2] < outcomes.LEAST_SEEDS:
         return intervals.NAN, intervals.NAN, intervals.NAN
-    found = [
-        _of_alike(
-            *(np.take_along_axis(each, index[..., None], 1) for each in (losses, values)),
-            by_others,
-            draws,
-        )
-        for index in _decisive(losses, values, by_others)
-    ]
-    rising, falling, different = np.max(found, axis=0)
-    return float(rising), float(falling), float(different)
+    ways = _decisive(losses, values, by_others)
+    found = [_of_alike(*_cut(losses, values, index), by_others, draws) for index in ways]
+    return tuple(np.max(found, axis=0).tolist())
 
 
-def _of_alike(
-    losses: np.ndarray, values: np.ndarray, by_others: bool, draws: int
-) -> tuple[float, float, float]:
+def _of_alike(losses: np.ndarray, values: np.ndarray, by_others: bool, draws: int) -> np.ndarray:
     """Returns `p_values` of sizes that were tried at as many rates each."""
     sizes, _, seeds = losses.shape
     random = np.random.default_rng(0)
-    own = np.broadcast_to(np.arange(sizes)[:, None], (1, sizes, seeds))
-    rises, any_ = _statistics(losses, values, own, by_others)
+    rises, any_ = _statistics(losses, values, _own(losses), by_others)
+    close, close_any = (
+        1e-9 * (1 + np.abs(each)) for each in (rises, any_)
+    )  # of sums in another order
     reached = np.zeros(3)
-    done = 0
-    while done < draws:
-        count = min(_CHUNK, draws - done)
-        labels = random.random((count, sizes, seeds)).argsort(axis=1)
+    for done in range(0, draws, _CHUNK):
+        shape = (min(_CHUNK, draws - done), sizes, seeds)
+        labels = random.random(shape).argsort(axis=1)
         page, friedman = _statistics(losses, values, labels, by_others)
-        close = 1e-9 * (1 + np.abs([rises[0], rises[0], any_[0]]))  # sums in another order
         reached += [
-            (page >= rises - close[0]).sum(),
-            (page <= rises + close[1]).sum(),
-            (friedman >= any_ - close[2]).sum(),
+            (page >= rises - close).sum(),
+            (page <= rises + close).sum(),
+            (friedman >= any_ - close_any).sum(),
         ]
-        done += count
-    rising, falling, different = (1 + reached) / (1 + draws)
-    return float(rising), float(falling), float(different)
+    return (1 + reached) / (1 + draws)
 
 
-def _tried(losses: np.ndarray) -> np.ndarray:
-    return ~np.isnan(losses).all(axis=2)
+def _own(losses: np.ndarray) -> np.ndarray:
+    """Returns the labels as they are, shape (1, sizes, seeds)."""
+    sizes, _, seeds = losses.shape
+    return np.broadcast_to(np.arange(sizes)[:, None], (1, sizes, seeds))
+
+
+def _cut(losses: np.ndarray, values: np.ndarray, index: np.ndarray) -> list[np.ndarray]:
+    """Returns both at the rates of each size, shape (sizes, rates), alone."""
+    return [np.take_along_axis(each, index[..., None], 1) for each in (losses, values)]
 
 
 def _whole(losses: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,16 +102,14 @@ def _whole(losses: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """
     gaps = np.isnan(losses) | np.isnan(values)
     lacking = (gaps & ~gaps.all(axis=1, keepdims=True)).any(axis=2)
-    dropped = lacking & (~lacking & _tried(losses)).any(axis=1, keepdims=True)
+    dropped = lacking & (~lacking & tried(losses)).any(axis=1, keepdims=True)
     losses = np.where(dropped[..., None], np.nan, losses)
-    tried = _tried(losses)
-    kept = tried.any(axis=1)
-    most = int(tried.sum(axis=1).max())
-    order = np.argsort(~tried[kept], axis=1, kind="stable")[:, :most]
-    losses, values = (
-        np.take_along_axis(each[kept], order[..., None], 1) for each in (losses, values)
-    )
-    there = np.arange(most) < tried[kept].sum(axis=1, keepdims=True)
+    there = tried(losses)
+    kept = there.any(axis=1)
+    most = int(there.sum(axis=1).max())
+    order = np.argsort(~there[kept], axis=1, kind="stable")[:, :most]
+    losses, values = _cut(losses[kept], values[kept], order)
+    there = np.arange(most) < there[kept].sum(axis=1, keepdims=True)
     gaps = (np.isnan(losses) | np.isnan(values)) & there[..., None]
     seeds = ~gaps.any(axis=(0, 1))
     return losses[..., seeds], values[..., seeds]
@@ -129,21 +120,13 @@ def _decisive(losses: np.ndarray, values: np.ndarray, by_others: bool) -> list[n
 
     Where sizes were tried at as many rates, all of them. Else those windows that say least for a
     rise, for a fall and for any difference.
-
-    Args:
-        losses: What `_whole` returned.
-        values: Likewise.
-        by_others: As `p_values` takes it.
     """
     every = _windows(losses)
     if len(every) == 1:
         return every
-    sizes, _, seeds = losses.shape
-    own = np.broadcast_to(np.arange(sizes)[:, None], (1, sizes, seeds))
     statistics = []
     for index in every:
-        cut = (np.take_along_axis(each, index[..., None], 1) for each in (losses, values))
-        page, friedman = _statistics(*cut, own, by_others)
+        page, friedman = _statistics(*_cut(losses, values, index), _own(losses), by_others)
         statistics.append((page[0], -page[0], friedman[0]))
     kept = {int(at) for column in np.array(statistics).T for at in column.argsort()[:_LEAST_TESTED]}
     return [every[at] for at in sorted(kept)]
@@ -155,7 +138,7 @@ def _windows(losses: np.ndarray) -> list[np.ndarray]:
     As many as the size with the fewest has; one that was tried at a single rate has that one in
     each place, and so no choice.
     """
-    counts = _tried(losses).sum(axis=1)
+    counts = tried(losses).sum(axis=1)
     several = counts[counts > 1]
     length = int(several.min()) if len(several) else 1
     chosen = chosen_rates.by_lowest(losses).index
@@ -182,11 +165,7 @@ def _statistics(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns Page's and Friedman's statistics of every draw, up to constants.
 
-    Args:
-        losses: Shape (sizes, rates, seeds).
-        values: Likewise.
-        labels: Which size's runs a label has in each seed, shape (draws, sizes, seeds).
-        by_others: As `p_values` takes it.
+    `labels` says which size's runs a label has in each seed, shape (draws, sizes, seeds).
     """
     seeds = np.arange(losses.shape[2])
     # (draws, sizes, seeds, rates), for the rates stand between indices that are broadcast.
@@ -208,9 +187,6 @@ def _rank_sums(read: np.ndarray) -> np.ndarray:
     """Returns the ranks of sizes within each seed, summed over seeds, shape (draws, sizes).
 
     Ties share their mean rank. Pair by pair, which is many times as fast as sorting so few.
-
-    Args:
-        read: Shape (draws, sizes, seeds).
     """
     draws, sizes, seeds = read.shape
     sums = np.full((draws, sizes), float(seeds))

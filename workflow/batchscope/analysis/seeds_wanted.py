@@ -28,12 +28,7 @@ _NODES = 60  # of the quadrature over the standard deviation that is drawn
 def power_of_difference(seeds: int, effect: float, level: float = outcomes.LEVEL) -> float:
     """Returns the power to show that a mean difference is above 0.
 
-    1 - F_nct(t_.95,n-1; sqrt(n) effect), of the one-sided paired t-test.
-
-    Args:
-        seeds: Pairs n, at least two.
-        effect: Mean difference over the standard deviation of the differences.
-        level: Level of the test.
+    1 - F_nct(t_.95,n-1; sqrt(n) effect), of the one-sided paired t-test of n seeds, at least two.
     """
     if math.isinf(effect):
         return float(effect > 0)
@@ -46,10 +41,6 @@ def power_of_equivalence(seeds: int, margin: float) -> float:
 
     Both one-sided tests must be significant: the mean lies within margin - t s / sqrt(n) of 0. For
     a given s that is a normal probability, which is averaged over the distribution of s.
-
-    Args:
-        seeds: Pairs n, at least two.
-        margin: Margin over the standard deviation of the differences.
     """
     freedom = seeds - 1
     critical = special.stdtrit(freedom, 1 - outcomes.LEVEL)
@@ -63,36 +54,19 @@ def power_of_equivalence(seeds: int, margin: float) -> float:
 
 
 def for_difference(effect: float, level: float = outcomes.LEVEL) -> int:
-    """Returns the fewest seeds that show a difference of this size with power .8.
-
-    Args:
-        effect: As `power_of_difference` takes it, above 0.
-        level: Level of the test.
-
-    Returns:
-        At least 2, at most `MOST`.
-    """
+    """Returns the `fewest` seeds that show a difference of this size, above 0."""
     return fewest(lambda seeds: power_of_difference(seeds, _positive(effect), level))
 
 
 def for_equivalence(margin: float) -> int:
-    """Returns the fewest seeds that show a difference of 0 to lie within a margin, power .8.
-
-    Args:
-        margin: As `power_of_equivalence` takes it, above 0.
-
-    Returns:
-        At least 2, at most `MOST`.
-    """
+    """Returns the `fewest` seeds that show a difference of 0 to lie within a margin above 0."""
     return fewest(lambda seeds: power_of_equivalence(seeds, _positive(margin)))
 
 
 def upper_bound(deviation: float, seeds: int) -> float:
-    """Returns the upper 80 % bound of a standard deviation, s sqrt((n - 1) / chi2_.2,n-1).
+    """Returns the upper 80 % bound of a standard deviation s of n normal numbers, at least two.
 
-    Args:
-        deviation: s, of `seeds` normal numbers, at least two.
-        seeds: n.
+    s sqrt((n - 1) / chi2_.2,n-1).
     """
     return deviation * math.sqrt((seeds - 1) / special.chdtri(seeds - 1, BOUND))
 
@@ -104,15 +78,11 @@ def _positive(size: float) -> float:
 
 
 def fewest(power: Callable[[int], float]) -> int:
-    """Returns the fewest seeds with power .8, at least 2 and at most `MOST`.
-
-    Args:
-        power: Seeds -> power, which grows with them.
-    """
+    """Returns the fewest seeds with power .8, which grows with them: 2 to `MOST`."""
     high = 2
     while high < MOST and power(high) < POWER:
         high = min(2 * high, MOST)
-    low = high // 2 if high > 2 else 1
+    low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if power(middle) >= POWER else (middle, high)
@@ -124,10 +94,6 @@ def beside_the_plan(seeds: int, planned: int | None) -> str:
 
     Tests at 5 % err in 5 % of cases where their number of seeds was fixed before any was seen.
     Seeds that are added until a verdict appears make them err more often.
-
-    Args:
-        seeds: Seeds that there are.
-        planned: Seeds that the study planned; None where it does not say.
 
     Source: P. Armitage, C. K. McPherson and B. C. Rowe, "Repeated significance tests on
     accumulating data", J. R. Stat. Soc. A 132 (1969), 235.

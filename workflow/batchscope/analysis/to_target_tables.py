@@ -6,20 +6,27 @@ The second has all that the first was fitted to, so that a figure is drawn from 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, critical_batch_size, run_series, updates_to_target
-from batchscope.analysis.critical_batch_size import CriticalBatchSize
+from batchscope.analysis import chosen_rates, run_series, updates_to_target
+from batchscope.analysis.critical_batch_size import LEAST_SIZES, CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
 from batchscope.analysis.updates_to_target import AXES, Rates, Scaling, Target
 from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
 
-NAN = float("nan")
+NAN = math.nan
+_NONE: Mapping[str, Any] = {}
+# The columns of a `FastestBatchSize`, in the order of its attributes.
+_FASTEST = (
+    *("fastest_batch_size", "fastest_batch_size_low", "fastest_batch_size_high"),
+    *("fastest_seconds", "fastest_from", "fastest_to"),
+)
 
 
 def target_text(target: Target) -> str:
@@ -46,9 +53,7 @@ def critical_text(fit: CriticalBatchSize, name: str = "B_crit") -> str:
 def evaluations(trajectories: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the evaluations of an experiment, as `updates_to_target` takes them.
 
-    Args:
-        runs: One row per run; one that left no evaluation has a row of its own in the result, so
-            that its rate counts as tried.
+    A run that left no evaluation has a row of its own, so that its rate counts as tried.
     """
     keys = ["machine", "run"]
     there = set(trajectories[keys].itertuples(index=False, name=None))
@@ -67,19 +72,15 @@ def of_study(
 ) -> list[Scaling]:
     """Returns the scaling of every target and series with three batch sizes or more.
 
-    Args:
-        trajectories: One row per run and evaluation, with factors and status.
-        targets: What to reach; by default three of each series.
+    By default to three targets of each series.
     """
-    least = critical_batch_size.LEAST_SIZES
-    if trajectories.empty or runs["batch_size"].nunique() < least:
+    if trajectories.empty or runs["batch_size"].nunique() < LEAST_SIZES:
         return []
     frame = evaluations(trajectories, runs)
     found = updates_to_target.scalings(frame, run_series.factor_columns(frame), targets)
     own = updates_to_target.at_own_targets(trajectories)
-    return [
-        each for each in found if len(each.batch_sizes) >= least and (own or each.target.column)
-    ]
+    found = [each for each in found if own or each.target.column]
+    return [each for each in found if len(each.batch_sizes) >= LEAST_SIZES]
 
 
 def constants(runs: pandas.DataFrame) -> dict[str, Any]:
@@ -89,28 +90,19 @@ def constants(runs: pandas.DataFrame) -> dict[str, Any]:
     return {name: runs[name].iloc[0] if single[name] else None for name in names}
 
 
-def fits(scalings: Sequence[Scaling], constant: dict[str, Any] | None = None) -> pandas.DataFrame:
-    """Returns one row per series and target; see `CRITICAL`.
-
-    Args:
-        constant: Factors of the whole experiment; see `constants`.
-    """
-    factors = _factors(scalings, constant or {})
-    rows = [{**(constant or {}), **each.factors, **_fit_row(each)} for each in scalings]
-    return run_series.table(rows, CRITICAL, factors)
+def fits(scalings: Sequence[Scaling], constant: Mapping[str, Any] = _NONE) -> pandas.DataFrame:
+    """Returns one row per series and target, with the `constants` of all; see `CRITICAL`."""
+    rows = [{**constant, **each.factors, **_fit_row(each)} for each in scalings]
+    return run_series.table(rows, CRITICAL, _factors(scalings, constant))
 
 
-def trainings(
-    scalings: Sequence[Scaling], constant: dict[str, Any] | None = None
-) -> pandas.DataFrame:
+def trainings(scalings: Sequence[Scaling], constant: Mapping[str, Any] = _NONE) -> pandas.DataFrame:
     """Returns one row per series, target, batch size and seed; see `TO_TARGET`."""
-    constant = constant or {}
     factors = [name for name in _factors(scalings, constant) if name != chosen_rates.RATE]
-    rows = [
-        {**constant, **each.factors, **row}
-        for each in scalings
-        for row in _training_rows(each, {**constant, **each.factors}.get(chosen_rates.RATE, NAN))
-    ]
+    rows: list[dict[str, Any]] = []
+    for each in scalings:
+        own = {**constant, **each.factors}
+        rows += [{**own, **row} for row in _training_rows(each, own.get(chosen_rates.RATE, NAN))]
     return run_series.table(rows, TO_TARGET, factors)
 
 
@@ -122,10 +114,7 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
 
 
 def restored(frame: pandas.DataFrame) -> list[Scaling]:
-    """Returns the scalings that a table of `joined` was made of.
-
-    Apart from the fit of the step.
-    """
+    """Returns the scalings that a table of `joined` was made of, but for the fit of the step."""
     if frame.empty:
         return []
     names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
@@ -143,25 +132,32 @@ def of_target(frame: pandas.DataFrame, target: Target) -> pandas.DataFrame:
     """Returns the rows of a target, of a table of `joined`."""
     if not target.column:
         return frame[frame["target_value"].isna()]
-    return frame[
-        (frame["target_column"] == target.column) & (frame["target_value"] == target.value)
-    ]
+    same = (frame["target_column"] == target.column) & (frame["target_value"] == target.value)
+    return frame[same]
 
 
-def _factors(scalings: Sequence[Scaling], constant: dict[str, Any]) -> list[str]:
-    names = {**constant, **{name: None for each in scalings for name in each.factors}}
-    known = run_series.factor_columns(pandas.DataFrame(columns=list(names)))
+def factors_first(names: Iterable[str]) -> list[str]:
+    """Returns names in the order of a table: factors as the registry has them, then others."""
+    names = list(dict.fromkeys(names))
+    known = run_series.factor_columns(pandas.DataFrame(columns=names))
     return [*known, *(name for name in names if name not in known)]
 
 
-def _fit_row(scaling: Scaling) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "target": target_text(scaling.target),
-        "target_column": scaling.target.column,
-        "target_value": scaling.target.value,
-        "points": 0,
-    }
-    if fit := scaling.fit:
+def _factors(scalings: Sequence[Scaling], constant: Mapping[str, Any]) -> list[str]:
+    return factors_first([*constant, *(name for each in scalings for name in each.factors)])
+
+
+def _target_columns(target: Target) -> dict[str, Any]:
+    names = ("target", "target_column", "target_value")
+    return dict(zip(names, (target_text(target), target.column, target.value), strict=True))
+
+
+def constants_found(
+    fit: CriticalBatchSize | None, fastest: FastestBatchSize | None
+) -> dict[str, Any]:
+    """Returns the columns of both fits, of those that there are."""
+    row: dict[str, Any] = {}
+    if fit:
         row |= {
             "points": fit.points,
             "updates_min": fit.updates_min,
@@ -173,31 +169,26 @@ def _fit_row(scaling: Scaling) -> dict[str, Any]:
             "residual": fit.residual,
             "lack_of_fit": fit.lack_of_fit,
         }
+    if fastest:
+        row |= dict(zip(_FASTEST, astuple(fastest), strict=True))
+    return row
+
+
+def _fit_row(scaling: Scaling) -> dict[str, Any]:
+    row = {**_target_columns(scaling.target), "points": 0}
+    row |= constants_found(scaling.fit, scaling.fastest)
     if scaling.step:
         row["fixed_seconds"], row["seconds_per_image"] = scaling.step
         row["half_batch"] = scaling.step[0] / scaling.step[1]
     if scaling.step and scaling.cost:
         _, low, high = scaling.cost.half_batch
         row |= {"half_batch_low": low, "half_batch_high": high if math.isfinite(high) else NAN}
-    if best := scaling.fastest:
-        row |= {
-            "fastest_batch_size": best.batch_size,
-            "fastest_batch_size_low": best.batch_size_low,
-            "fastest_batch_size_high": best.batch_size_high,
-            "fastest_seconds": best.seconds,
-            "fastest_from": best.low,
-            "fastest_to": best.high,
-        }
     row["measured_fastest"] = scaling.measured_fastest
     return row
 
 
 def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
-    """Yields the rows of one series and target.
-
-    Args:
-        rate: The learning rate of the series; NaN where it has several.
-    """
+    """Yields the rows of one series and target; `rate` is NaN where it has several."""
     rates, timed = scaling.rates, scaling.timed_rates
     along = scaling.along.get(chosen_rates.RATE)
     for at, size in enumerate(scaling.batch_sizes):
@@ -207,8 +198,8 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
             shared |= {
                 "chosen_learning_rate": rates.chosen[at],
                 "on_edge": int(rates.on_edge[at]),
-                "diverged_learning_rates": _listed(rates.diverged[at]),
-                "never_learning_rates": _listed(rates.never[at]),
+                "diverged_learning_rates": " ".join(map(wording.shortest, rates.diverged[at])),
+                "never_learning_rates": " ".join(map(wording.shortest, rates.never[at])),
             }
         if timed:
             shared |= {
@@ -220,9 +211,7 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
             if math.isnan(taken["updates"]):
                 continue
             yield {
-                "target": target_text(scaling.target),
-                "target_column": scaling.target.column,
-                "target_value": scaling.target.value,
+                **_target_columns(scaling.target),
                 **shared,
                 "seed": seed,
                 "learning_rate": rates.read[at, column] if rates else own,
@@ -233,46 +222,37 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
             }
 
 
-def _listed(rates: Sequence[float]) -> str:
-    return " ".join(wording.shortest(rate) for rate in rates)
-
-
 def _unlisted(text: Any) -> tuple[float, ...]:
     return tuple(float(part) for part in str(text).split()) if pandas.notna(text) else ()
 
 
 def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -> Scaling:
-    sizes = sorted(set(rows["batch_size"].tolist()))
-    seeds = sorted(set(rows["seed"].tolist()))
-    axes = [axis for axis in AXES if axis in rows and rows[axis].notna().any()]
-    measured = {axis: np.full((len(sizes), len(seeds)), np.nan) for axis in ("updates", *axes)}
-    read, timed_read = np.full((2, len(sizes), len(seeds)), np.nan)
-    at_first = np.zeros((len(sizes), len(seeds)), bool)
-    for row in rows.to_dict("records"):
-        place = sizes.index(row["batch_size"]), seeds.index(row["seed"])
-        read[place] = row["learning_rate"]
-        at_first[place] = row["at_first"]
-        timed_read[place] = row["seconds_learning_rate"]
-        for axis, found in measured.items():
-            found[place] = row[axis] if row["reached"] else math.inf
+    columns = ["learning_rate", "seconds_learning_rate", "at_first", "reached", *AXES]
+    cells = rows.set_index(["batch_size", "seed"])[columns].astype(float)
+    cubes = {name: cells[name].unstack("seed").sort_index().sort_index(axis=1) for name in columns}
+    sizes, seeds = (axis.tolist() for axis in cubes["reached"].axes)
+    read, timed_read = (cubes[name].to_numpy() for name in columns[:2])
+    at_first = cubes["at_first"].to_numpy() == 1
+    # A training that never got there has no numbers, and counts as infinity.
+    measured = {
+        axis: cubes[axis].mask(cubes["reached"] == 0, math.inf).to_numpy()
+        for axis in AXES
+        if axis == "updates" or rows[axis].notna().any()
+    }
     first = rows.iloc[0]
-    fitted = updates_to_target.usable(measured["updates"])
-    fit = None
-    if fitted.sum() >= critical_batch_size.LEAST_SIZES:
-        differ = bool(chosen_rates.differ(read)[fitted].any())
-        fit = critical_batch_size.fit(np.array(sizes)[fitted], measured["updates"][fitted], differ)
+    differ = chosen_rates.differ(read)
+    fit = updates_to_target.critical_fit(sizes, measured["updates"], differ)
     step = best = rates = timed = None
     if pandas.notna(first["fixed_seconds"]):
         step = (float(first["fixed_seconds"]), float(first["seconds_per_image"]))
     if pandas.notna(first["fastest_batch_size"]):
-        ends = ("batch_size", "batch_size_low", "batch_size_high", "seconds", "from", "to")
-        best = FastestBatchSize(*(float(first[f"fastest_{end}"]) for end in ends))
+        best = FastestBatchSize(*first[[*_FASTEST]].astype(float))
     if rows["on_edge"].notna().any():
         rates = _rates(rows, read)
         if np.isfinite(timed_read).any():
             timed = _rates(rows, timed_read, "seconds_")
     more = (None, step, best, seeds, rates, timed, at_first)
-    return Scaling(factors, {}, target, sizes, measured, fitted, fit, *more)
+    return Scaling(factors, {}, target, sizes, measured, fit, *more)
 
 
 def _rates(rows: pandas.DataFrame, read: np.ndarray, by: str = "") -> Rates:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-NAN = math.nan
 _ROUNDING = 1e-9  # relative difference below which two budgets are the same
 
 
@@ -27,8 +26,7 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
     Args:
         used: Examples, updates, epochs or seconds used, rising, shape (rows,).
         values: What was evaluated there, shape (rows,).
-        budget: The budget.
-        loss: Whether it is a loss.
+        loss: Whether that is a loss.
 
     Returns:
         NaN where the training ended before the budget, or was first evaluated after it.
@@ -36,12 +34,12 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
     used, values = np.asarray(used, float), np.asarray(values, float)
     # The last digit of a fraction of an epoch is no shorter training.
     if not len(used) or not used[-1] >= budget * (1 - _ROUNDING):
-        return NAN
+        return math.nan
     known = ~np.isnan(values)
     used, values = used[known], values[known]
     after = int(np.searchsorted(used, budget * (1 + _ROUNDING), side="right"))
     if after == 0:
-        return NAN
+        return math.nan
     first = float(values[after - 1])
     close = budget <= used[after - 1] * (1 + _ROUNDING)
     if close or after == len(used) or not np.isfinite(values[after - 1 : after + 1]).all():
@@ -84,15 +82,8 @@ def first_crossing(budgets: Any, losses: Any, target: float) -> float:
 def lowest_reached_by_all(losses: Iterable[Any]) -> float:
     """Returns the lowest loss that every training reached.
 
-    Args:
-        losses: The losses of each training, shape (rows,) each.
-
-    Returns:
-        NaN where one has no finite loss, or none is given.
+    NaN where one has no finite loss, or there is no training.
     """
-    lowest = []
-    for found in losses:
-        found = np.asarray(found, float)
-        found = found[np.isfinite(found)]
-        lowest.append(float(found.min()) if len(found) else NAN)
-    return float(np.max(lowest)) if lowest else NAN
+    finite = [each[np.isfinite(each)] for each in (np.asarray(found, float) for found in losses)]
+    lowest = [each.min() if len(each) else math.nan for each in finite]
+    return float(np.max(lowest)) if lowest else math.nan

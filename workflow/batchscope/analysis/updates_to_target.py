@@ -8,8 +8,9 @@ learning rate of which several were tried at a batch size distinguishes none: it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,9 @@ _RUN = ["batch_size", "seed"]
 
 @dataclass(frozen=True)
 class Target:
-    """A loss or an accuracy to reach.
+    """A value of a loss or an accuracy to reach.
 
-    Attributes:
-        column: Its column; empty where every training has one row, which is its target.
-        value: The number to reach.
+    `column` is empty where every training has one row, which is its target.
     """
 
     column: str = ""
@@ -89,16 +88,14 @@ class Rates:
     """The learning rates of a series of which several were tried at a batch size.
 
     Attributes:
-        tried: All of them, ascending.
+        tried: Ascending.
         chosen: The one with the fewest updates to the target over all seeds, shape (sizes,);
             NaN where no rate got every seed there.
-        on_edge: Whether that one is the lowest or the highest tried at its batch size, shape
-            (sizes,).
+        on_edge: Whether that one is the lowest or the highest tried at its batch size.
         read: The one that the other seeds choose, at which a seed is read, shape (sizes, seeds);
             NaN where there is none. With one seed in all, the one that it chooses itself.
-        diverged: Those at which a training of the batch size diverged or ran out of memory, for
-            each size.
-        never: Those at which one never got there and none diverged, for each size.
+        diverged: Of each size those at which a training diverged or ran out of memory.
+        never: Of each size those at which one never got there and none diverged.
     """
 
     tried: tuple[float, ...]
@@ -120,21 +117,17 @@ class Scaling:
     Attributes:
         factors: Column -> value that distinguishes the series.
         along: Column -> its values in order of batch size, of those that change along with it.
-        batch_sizes: All batch sizes of the series, ascending.
         measured: Axis -> what was taken to the target, shape (sizes, seeds): infinity where a
             training never reached it, NaN where there is none of that seed. `seconds` only
             where they are known. Where rates are chosen, each seed is read at the rate that the
             other seeds choose, on each axis by itself.
-        fitted: Whether every seed of a size reached the target, after an update at least, shape
-            (sizes,).
         fit: The critical batch size of the fitted sizes; None where they are fewer than three.
         cost: Time of a step, from the seconds of the trainings; None where they are not known.
         step: Fixed cost of a step and cost per example, s; None where they are not known or not
             resolved.
-        fastest: The fastest batch size in closed form; None where a constant is missing.
-        seeds: Seeds, in the order of `measured`.
-        rates: The learning rates; None where none is chosen.
-        timed_rates: The same, chosen by seconds in place of updates; None without seconds too.
+        fastest: In closed form; None where a constant is missing.
+        rates: None where none is chosen.
+        timed_rates: Chosen by seconds in place of updates; None without seconds too.
         at_first: Whether a seed is at the target by its first evaluation, which bounds what it
             took from above alone, shape (sizes, seeds).
     """
@@ -144,28 +137,30 @@ class Scaling:
     target: Target
     batch_sizes: list[int]
     measured: dict[str, np.ndarray]
-    fitted: np.ndarray
     fit: critical_batch_size.CriticalBatchSize | None
     cost: step_cost.Fit | None
     step: tuple[float, float] | None
     fastest: fastest_batch_size.FastestBatchSize | None
-    seeds: list[int] = field(default_factory=list)
-    rates: Rates | None = None
-    timed_rates: Rates | None = None
-    at_first: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), bool))
+    seeds: list[int]
+    rates: Rates | None
+    timed_rates: Rates | None
+    at_first: np.ndarray
+
+    @property
+    def fitted(self) -> np.ndarray:
+        """Whether a size is `usable` for the fit, shape (sizes,)."""
+        return usable(self.measured["updates"])
 
     def ratios(self) -> list[intervals.Interval]:
         """Returns each size's measured seconds over those of the fastest, paired by seed."""
-        return fastest_batch_size.relative_to_fastest(
-            self.measured["seconds"], self.differ("seconds")
-        )
+        seconds = self.measured["seconds"]
+        return fastest_batch_size.relative_to_fastest(seconds, self.differ("seconds"))
 
     @property
     def measured_fastest(self) -> int | None:
         """The size with the least mean seconds, of those that every seed got there with."""
         seconds = self.measured.get("seconds")
-        at = None if seconds is None else fastest_batch_size.measured_fastest(seconds)
-        return None if at is None else self.batch_sizes[at]
+        return fastest_batch_size.measured_fastest(self.batch_sizes, seconds)
 
     def rates_by(self, axis: str) -> Rates | None:
         """Returns the learning rates at which the values along an axis are read."""
@@ -183,18 +178,16 @@ def scalings(
     targets: Iterable[Target] = (),
     step_seconds: tuple[float, float] | None = None,
 ) -> list[Scaling]:
-    """Returns the scaling of every series and target.
+    """Returns the scaling of every series and target of a frame as the module describes.
 
     Args:
-        frame: Evaluations, as the module says.
         targets: What to reach; by default of each series what `default_targets` finds.
         step_seconds: Fixed cost of a step and cost per example, s; by default fitted to the
             seconds of the trainings, where there are any.
     """
     found, targets = [], list(targets)
     for values, along, rows in series(frame, factors):
-        cost = None if step_seconds else _step_cost(rows)
-        step = step_seconds
+        cost, step = None if step_seconds else _step_cost(rows), step_seconds
         if cost and step_cost.resolved(cost):
             step = (cost.fixed.value, cost.per_image.value)
         for target in targets or default_targets(rows):
@@ -233,13 +226,11 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
 
     They lie between the loss after the first evaluation, the least of all trainings, and the
     lowest that every batch size reached with all its seeds, which is the last: at one of its
-    rates, where several were tried. Accuracies are read as errors.
-
-    Returns:
-        The targets; one without a column where every training has a single row; none where no
-        training came below the first evaluation of all.
+    rates, where several were tried. Accuracies are read as errors. Where every training has a
+    single row, that is its target, without a column; there is none where no training came below
+    the first evaluation of all.
     """
-    if single_rows(rows):
+    if rows.groupby(_run_keys(rows), dropna=False).size().max() == 1:
         return [Target()]
     column = target_column(rows)
     if column is None:
@@ -251,8 +242,7 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
     end = _lowest_of_all(table)
     if not 0 < end < start < math.inf:
         return []
-    inner = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)]
-    values = [*inner, end]
+    values = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)] + [end]
     return [Target(column, each if column in LOSSES else 1 - each) for each in values]
 
 
@@ -262,17 +252,12 @@ def target_column(rows: pandas.DataFrame) -> str | None:
     return next((name for name in known if np.isfinite(_floats(rows[name])).any()), None)
 
 
-def single_rows(rows: pandas.DataFrame) -> bool:
-    """Returns whether every training has a single row, which then is its target."""
-    return bool(rows.groupby(_run_keys(rows), dropna=False).size().max() == 1)
-
-
 def at_own_targets(frame: pandas.DataFrame) -> bool:
     """Returns whether trainings made elsewhere have one row each, which then is their target.
 
     A training here that is evaluated once was not stopped at a target.
     """
-    elsewhere = bool(len(frame)) and (frame["machine"] == own_columns.ELSEWHERE).all()
+    elsewhere = len(frame) > 0 and (frame["machine"] == own_columns.ELSEWHERE).all()
     return bool(elsewhere and not frame["run"].duplicated().any())
 
 
@@ -319,57 +304,31 @@ def _lowest_of_all(table: pandas.DataFrame) -> float:
     whole = at_rates.size() == seeds.reindex(at_rates.size().index, level="batch_size")
     best = at_rates.max().where(whole, math.inf).groupby("batch_size").min()
     ends = best[np.isfinite(best)]
-    if len(ends) < min(len(best), critical_batch_size.LEAST_SIZES):
-        return math.nan
-    return float(ends.max())
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """What the trainings of a series took to a target; as `Scaling` has it."""
-
-    batch_sizes: list[int]
-    seeds: list[int]
-    axes: dict[str, np.ndarray]
-    fitted: np.ndarray
-    rates: dict[str, Rates]
-    at_first: np.ndarray
-
-
-def _measured(rows: pandas.DataFrame, target: Target) -> _Measured:
-    axes = [axis for axis in AXES if axis in rows]
-    sizes = sorted({int(size) for size in rows["batch_size"]})
-    seeds = sorted(set(rows["seed"].tolist()))
-    rates = _tried(rows)
-    cubes = {axis: np.full((len(sizes), len(rates), len(seeds)), np.nan) for axis in axes}
-    diverged = np.zeros((len(sizes), len(rates)), bool)
-    first = np.zeros((len(sizes), len(rates), len(seeds)), bool)
-    for place, run in _places(rows, sizes, rates, seeds):
-        for axis in axes:
-            cubes[axis][place] = target.crossing(run, axis)
-        diverged[place[:2]] |= _failed(run)
-        first[place] = target.at_first(run)
-    chosen: dict[str, Rates] = {}
-    measured = {axis: cube[:, 0] for axis, cube in cubes.items()}
-    at_first = first[:, 0]
-    if len(rates) > 1:
-        index = chosen_rates.leave_one_out(cubes["updates"])[1]
-        at_first = np.take_along_axis(first, np.maximum(index, 0)[:, None], axis=1)[:, 0]
-        measured = {axis: chosen_rates.leave_one_out(cube)[0] for axis, cube in cubes.items()}
-        chosen = {axis: _rates(rates, cube, diverged) for axis, cube in cubes.items()}
-    return _Measured(sizes, seeds, measured, usable(measured["updates"]), chosen, at_first)
+    enough = len(ends) >= min(len(best), critical_batch_size.LEAST_SIZES)
+    return float(ends.max()) if enough else math.nan
 
 
 def usable(updates: np.ndarray) -> np.ndarray:
     """Returns whether every seed of a size reached the target, after an update at least.
 
-    A target that holds before the first update has no logarithm of its updates.
-
-    Args:
-        updates: As `Scaling.measured` has them, shape (sizes, seeds).
+    A target that holds before the first update has no logarithm of its updates, which are of
+    shape (sizes, seeds).
     """
-    rows = [row[~np.isnan(row)] for row in updates]
-    return np.array([bool(len(row) and (np.isfinite(row) & (row > 0)).all()) for row in rows])
+    none = np.isnan(updates)
+    return ~none.all(axis=1) & (none | (np.isfinite(updates) & (updates > 0))).all(axis=1)
+
+
+def critical_fit(
+    sizes: list[int], updates: np.ndarray, differ: np.ndarray
+) -> critical_batch_size.CriticalBatchSize | None:
+    """Returns the fit of the sizes that are `usable`; None where they are too few.
+
+    `differ` says which sizes have seeds that are read at different rates.
+    """
+    kept = usable(updates)
+    if kept.sum() < critical_batch_size.LEAST_SIZES:
+        return None
+    return critical_batch_size.fit(np.array(sizes)[kept], updates[kept], bool(differ[kept].any()))
 
 
 def _tried(rows: pandas.DataFrame) -> tuple[float, ...]:
@@ -380,25 +339,15 @@ def _tried(rows: pandas.DataFrame) -> tuple[float, ...]:
     return tuple(sorted(set(rows[rate].tolist())))
 
 
-def _places(
-    rows: pandas.DataFrame, sizes: list[int], rates: tuple[float, ...], seeds: list[int]
-) -> Iterator[tuple[tuple[int, int, int], pandas.DataFrame]]:
-    """Yields the trainings, with the indices of their size, rate and seed."""
-    for (size, seed, *rate), run in rows.groupby(_run_keys(rows), dropna=False):
-        at = rates.index(rate[0]) if len(rates) > 1 else 0
-        yield (sizes.index(int(size)), at, seeds.index(seed)), run
-
-
-def _rates(tried: tuple[float, ...], taken: np.ndarray, diverged: np.ndarray) -> Rates:
+def _rates(
+    tried: tuple[float, ...], taken: np.ndarray, diverged: np.ndarray, read: np.ndarray
+) -> Rates:
     found = chosen_rates.by_lowest(taken)
     known = np.array([*tried, np.nan])  # the index -1 is none
-
-    def rates(cells: np.ndarray) -> tuple[tuple[float, ...], ...]:
-        return tuple(tuple(np.array(tried)[row].tolist()) for row in cells)
-
-    never = np.isinf(taken).any(axis=2) & ~diverged
-    read = known[chosen_rates.leave_one_out(taken)[1]]
-    return Rates(tried, known[found.index], found.on_edge, read, rates(diverged), rates(never))
+    gone = diverged.any(axis=2)
+    never = np.isinf(taken).any(axis=2) & ~gone
+    rates = (tuple(tuple(compress(tried, row)) for row in cells) for cells in (gone, never))
+    return Rates(tried, known[found.index], found.on_edge, known[read], *rates)
 
 
 def _scaling(
@@ -409,21 +358,32 @@ def _scaling(
     cost: step_cost.Fit | None,
     step: tuple[float, float] | None,
 ) -> Scaling:
-    found = _measured(rows, target)
-    sizes, fitted = found.batch_sizes, found.fitted
-    fit = best = None
-    if fitted.sum() >= critical_batch_size.LEAST_SIZES:
-        chosen = np.array(sizes)[fitted]
-        rates = found.rates.get("updates")
-        differ = bool(rates and rates.differ()[fitted].any())
-        fit = critical_batch_size.fit(chosen, found.axes["updates"][fitted], differ)
-        if step and math.isfinite(fit.critical_batch_size):
-            error = fastest_batch_size.log_error(fit, cost) if cost else math.nan
-            constants = (fit.updates_min, fit.examples_min, *step)
-            best = fastest_batch_size.fastest(*constants, error)
-    rates = map(found.rates.get, ("updates", "seconds"))
-    more = (cost, step, best, found.seeds, *rates, found.at_first)
-    return Scaling(factors, along, target, sizes, found.axes, fitted, fit, *more)
+    axes = [axis for axis in AXES if axis in rows]
+    sizes = sorted({int(size) for size in rows["batch_size"]})
+    seeds = sorted(set(rows["seed"].tolist()))
+    tried = _tried(rows)
+    shape = (len(sizes), len(tried), len(seeds))
+    cubes = {axis: np.full(shape, np.nan) for axis in axes}
+    diverged, first = np.zeros(shape, bool), np.zeros(shape, bool)
+    for (size, seed, *rate), run in rows.groupby(_run_keys(rows), dropna=False):
+        at = tried.index(rate[0]) if len(tried) > 1 else 0
+        place = (sizes.index(int(size)), at, seeds.index(seed))
+        for axis in axes:
+            cubes[axis][place] = target.crossing(run, axis)
+        diverged[place] = _failed(run)
+        first[place] = target.at_first(run)
+    read = {axis: chosen_rates.leave_one_out(cube) for axis, cube in cubes.items()}
+    measured, rates = {axis: values for axis, (values, _) in read.items()}, {}
+    if len(tried) > 1:
+        rates = {axis: _rates(tried, cubes[axis], diverged, read[axis][1]) for axis in axes}
+    at_first = chosen_rates.at(first, np.maximum(read["updates"][1], 0))
+    differ = chosen_rates.differ(read["updates"][1])
+    fit, best = critical_fit(sizes, measured["updates"], differ), None
+    if fit and step and math.isfinite(fit.critical_batch_size):
+        error = fastest_batch_size.log_error(fit, cost) if cost else math.nan
+        best = fastest_batch_size.fastest(fit.updates_min, fit.examples_min, *step, error)
+    more = (cost, step, best, seeds, rates.get("updates"), rates.get("seconds"), at_first)
+    return Scaling(factors, along, target, sizes, measured, fit, *more)
 
 
 def _step_cost(rows: pandas.DataFrame) -> step_cost.Fit | None:

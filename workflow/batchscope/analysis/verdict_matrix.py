@@ -3,9 +3,9 @@
 A row is judged by Page's trend test in both directions and by Friedman's test that there is any
 difference; a training that failed or never reached its target has the worst rank. Where rates are
 chosen, their p-values hold the choice (`relabelled_trends`). All of them are adjusted together by
-Holm's method. A cell is judged as `largest_within_margin` judges a batch size,
-but is beyond the margin only in a row that shows a trend or a difference: so relabelled batch sizes
-get a verdict of either kind, anywhere, in 5 % of studies at most.
+Holm's method. A cell is judged as `largest_within_margin` judges a batch size, but is beyond the
+margin only in a row that shows a trend or a difference: so relabelled batch sizes get a verdict of
+either kind, anywhere, in 5 % of studies at most.
 
 Times, updates and examples to a target are compared as ratios: tests and intervals are of their
 logarithms.
@@ -86,57 +86,39 @@ def compare(
     margin: float,
     differing: Collection[int] = (),
 ) -> list[Size]:
-    """Compares the batch sizes of a row with each other, and each with the best.
+    """Compares the batch sizes of a row as `largest_within_margin.compare` does.
+
+    Differences are those from the batch size with the best mean.
 
     Args:
         values: Shape (sizes, seeds): NaN where there is no run, infinite where it failed.
-        batch_sizes: Batch sizes, ascending.
+        batch_sizes: Ascending.
         outcome: Of an accuracy higher is better, of anything else lower; what was taken to a
             target is compared as a ratio.
         margin: Largest loss that counts as negligible; of a ratio 0.1 is a tenth.
-        differing: As `largest_within_margin.compare` takes them.
-
-    Returns:
-        As `largest_within_margin.compare` does, but with the difference from the batch size with
-        the best mean.
     """
     ratio = outcome in TAKEN
-    finite = np.isfinite(values)
     # What holds before the first update has taken nothing, and no logarithm.
-    usable = np.where(finite & ((values > 0) | (not ratio)), values, np.nan)
+    usable = np.where(np.isfinite(values) & ((values > 0) | (not ratio)), values, np.nan)
     shown = np.log(usable) if ratio else usable
     table = pandas.DataFrame(shown.T, columns=batch_sizes)
     failed = np.isnan(shown) & ~np.isnan(values)
     whole = largest_within_margin.whole(np.where(failed, math.inf, values), batch_sizes)
     rising = outcome.endswith("accuracy")
-    cells = largest_within_margin.compare(
-        table, whole, math.log1p(margin) if ratio else margin, rising, differing
-    )
-    return _from_best(table, whole, cells, rising, ratio, differing)
-
-
-def _from_best(
-    table: pandas.DataFrame,
-    whole: list[int],
-    cells: list[Size],
-    rising: bool,
-    ratio: bool,
-    differing: Collection[int],
-) -> list[Size]:
     pairs = table[whole].dropna()
     means = pairs.mean()
     best = (means.idxmax() if rising else means.idxmin()) if pairs.size else None
+    margin = math.log1p(margin) if ratio else margin
     found = []
-    for cell in cells:
+    for cell in largest_within_margin.compare(table, whole, margin, rising, differing):
         mean, low, high = math.nan, math.nan, math.nan
         if cell.batch_size == best:
             mean = 0.0
         elif cell.batch_size in whole and best is not None:
             differences = pairs[cell.batch_size] - pairs[best]
             either = cell.batch_size in differing or best in differing
-            mean, low, high, _ = intervals.t_interval(
-                differences, 1 - 2 * outcomes.LEVEL, differ=either
-            )
+            confidence = 1 - 2 * outcomes.LEVEL
+            mean, low, high, _ = intervals.t_interval(differences, confidence, differ=either)
         level = cell.mean if cell.batch_size in whole else math.nan
         if ratio:
             mean, low, high = (math.expm1(value) for value in (mean, low, high))
@@ -146,15 +128,9 @@ def _from_best(
 
 
 def trend(values: np.ndarray, batch_sizes: list[int], outcome: str) -> Trend:
-    """Tests a row for a trend in both directions.
+    """Tests a row, as `compare` takes it, for a trend in both directions, unadjusted.
 
-    Args:
-        values: As `compare` takes them.
-        batch_sizes: As `compare` takes them.
-        outcome: As `compare` takes it.
-
-    Returns:
-        Unadjusted; NaN below three batch sizes, or six seeds with a run at each of them.
+    NaN below three batch sizes, or six seeds with a run at each of them.
     """
     there = ~np.isnan(values)
     kept = there.any(axis=1)
@@ -192,24 +168,21 @@ def table(
 ) -> pandas.DataFrame:
     """Returns one row per series, budget, outcome and batch size; see `BUDGETS`.
 
-    Args:
-        runs: Rows of runs.csv of an experiment, with their factors.
-        evaluations: Rows of its trajectories.csv.
-        stated: Its budgets: kind -> value, of a target column -> value.
-        margins: Its margins: outcome -> largest loss.
+    There is none of a series that trains at fewer than three batch sizes.
 
-    Returns:
-        No row of a series that trains at fewer than three batch sizes.
+    Args:
+        stated: Budgets of the experiment: kind -> value, of a target column -> value.
+        margins: Outcome -> largest loss.
     """
     found = list(_rows(runs, evaluations, stated, margins))
     trends = paired_tests.holm([p for row in found for p in row.trend[:3]]).reshape(-1, 3)
     factors = [name for name in run_series.factor_columns(runs) if name != chosen_rates.RATE]
     lines: list[dict[str, Any]] = []
     for row, (larger, smaller, any_) in zip(found, trends.tolist(), strict=True):
-        own = paired_tests.holm([cell.p_beyond for cell in row.cells])
-        judged = largest_within_margin.judge(row.cells, np.fmax(own, min(larger, smaller, any_)))
-        verdict = _verdict(row, larger, smaller, any_)
-        last = {**verdict, "p_larger": larger, "p_smaller": smaller, "p_any": any_}
+        judged = largest_within_margin.judge(row.cells, min(larger, smaller, any_))
+        better, why = _verdict(row, larger, smaller, any_)
+        last = {"trend": better, "no_trend": why}
+        last |= {"p_larger": larger, "p_smaller": smaller, "p_any": any_}
         lines += [{**line, **last} for line in _cells(row, judged, factors)]
     return run_series.table(lines, BUDGETS, factors)
 
@@ -249,23 +222,23 @@ def _margin(outcome: str, stated: dict[str, float]) -> float:
     return stated.get(outcome, stated.get(f"test_{kind}", MARGINS[kind]))
 
 
-def _verdict(row: _Row, larger: float, smaller: float, any_: float) -> dict[str, str]:
-    """Returns the trend of a row, or why there is none.
+def _verdict(row: _Row, larger: float, smaller: float, any_: float) -> tuple[str, str]:
+    """Returns the trend of a row, and why there is none.
 
     A better rate beyond the edge would lift the losing end, and with it overturn the trend; at the
     winning end it would only confirm it.
     """
     if not math.isfinite(larger):
-        return {"trend": NONE, "no_trend": FEW_SEEDS}
+        return NONE, FEW_SEEDS
     better = LARGER if larger < outcomes.LEVEL else SMALLER if smaller < outcomes.LEVEL else NONE
     if {LARGER: row.trend.slope <= 0, SMALLER: row.trend.slope >= 0}.get(better):
-        return {"trend": NONE, "no_trend": MIXED}
+        return NONE, MIXED
     if better == NONE:
-        return {"trend": NONE, "no_trend": MIXED if any_ < outcomes.LEVEL else NOT_RESOLVED}
+        return NONE, MIXED if any_ < outcomes.LEVEL else NOT_RESOLVED
     losing = row.trend.batch_sizes[0 if better == LARGER else -1]
     if row.reading.on_edge[row.trained.batch_sizes.index(losing)]:
-        return {"trend": NONE, "no_trend": EDGE}
-    return {"trend": better, "no_trend": ""}
+        return NONE, EDGE
+    return better, ""
 
 
 def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[str, Any]]:
@@ -285,27 +258,14 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
             "stated": int(budget.stated),
             "outcome": row.outcome,
             "margin": row.margin,
-            "batch_size": cell.batch_size,
             "learning_rate": np.nan if np.isnan(own[chosen_rates.RATE]) else reading.rates[index],
             "on_edge": int(reading.on_edge[index]),
             "still_falling": int(cell.batch_size in reading.falling),
+            **cell.columns(),
             "seeds": int(there.sum()),
-            "mean": cell.mean,
-            "deciding_batch_size": cell.deciding,
-            "difference": cell.difference,
-            "difference_low": cell.low,
-            "difference_high": cell.high,
-            "p_within": cell.p_within,
-            "p_beyond": cell.p_beyond,
-            "verdict": cell.verdict,
         }
         if len(times):
-            got_there = budgets.reached(times)
-            line |= {
-                "reached": got_there.count,
-                "reached_low": got_there.low,
-                "reached_high": got_there.high,
-            }
+            line["reached"], _, line["reached_low"], line["reached_high"] = budgets.reached(times)
         if len(values) and budget.kind == TARGET:
             line["median"] = budgets.median(values)
             line["restricted_mean"] = budgets.restricted_mean(values, reading.end)
