@@ -32,17 +32,11 @@ _OF_FIGURE = "batchscope_marks"  # attribute of a figure: its marks, by gid
 
 @dataclass
 class _Mark:
-    """What an artist is of.
+    """What an artist is of."""
 
-    Attributes:
-        attributes: Those of its group.
-        runs: Run and value of each of its points, in order; of a line, of the only one.
-        line: Whether it is one line rather than points.
-    """
-
-    attributes: dict[str, str] = field(default_factory=dict)
-    runs: list[tuple[str, str]] = field(default_factory=list)
-    line: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)  # of its group
+    runs: list[tuple[str, str]] = field(default_factory=list)  # and value, of each point in order
+    line: bool = False  # of one run, rather than points
 
 
 def points(artist: Artist, rows: pandas.DataFrame, values: Iterable[float]) -> None:
