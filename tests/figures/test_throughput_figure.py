@@ -135,8 +135,7 @@ NOISY["step_verdict"] = LIMITS["step_verdict"]
 @pytest.mark.parametrize("plateau", [math.nan, 1900.0])
 def test_nothing_is_drawn_of_noise(plateau):
     """Nor of repeated jobs, of which some found a plateau and most are too noisy."""
-    noisy = {**NOISY, "plateau_images_per_second": plateau}
-    drawing, _, found = drawn(sweep(**noisy))
+    drawing, _, found = drawn(sweep(**{**NOISY, "plateau_images_per_second": plateau}))
     assert levels(drawing.axes[1]) == []
     assert "Where throughput levels off is too noisy to tell, so no line at 90 %." in note(drawing)
     assert "No plateau within" not in note(drawing)

@@ -200,12 +200,13 @@ def _entries(
     found = []
     there = {group.label for group in others}
     for group, style in zip(groups, styles, strict=True):
-        if not _absent(group.frame):
+        statuses = group.frame["status"]
+        if statuses.empty or not statuses.isin(WORDS).all():
             found.append((Line2D([], [], **style), group.label))
             continue
         drawn = style if group.label in there else {"linestyle": "none"}
         where = " here" if others else ""
-        word = WORDS[group.frame["status"].iloc[0]]
+        word = WORDS[statuses.iloc[0]]
         found.append((Line2D([], [], **drawn), f"{group.label}: {word}{where}"))
     return [(handle, label) for handle, label in found if label]
 
@@ -240,10 +241,6 @@ def _scale(axes: Axes, panel: Panel, drawn: list[np.ndarray], sizes: list[int]) 
         timings.percent_axis(axes, values)
     else:
         timings.value_axis(axes, drawn, by_peaks=timings.is_dense(sizes))
-
-
-def _absent(rows: pandas.DataFrame) -> bool:
-    return bool(rows["status"].isin(WORDS).all()) and len(rows) > 0
 
 
 def _subject_note(own: pandas.DataFrame) -> str:
@@ -291,41 +288,30 @@ class _Place:
 
 
 def _places(own: pandas.DataFrame) -> Iterator[_Place]:
+    own = own.reset_index(drop=True)
     groups = timings.series(own)
     if own.empty:
         return
     pairs = list(own[["machine", "device"]].drop_duplicates().itertuples(index=False, name=None))
     machines = {machine for machine, _ in pairs}
     for machine, device in pairs:
-        inside = [
-            group
-            for group in groups
-            if ((group.frame["machine"] == machine) & (group.frame["device"] == device)).all()
-        ]
+        there = (own["machine"] == machine) & (own["device"] == device)
         named = {
             "device": device.upper(),
             "memory": "GPU memory" if device == "gpu" else "resident memory",
             "place": f" on {machine}" if len(machines) > 1 else "",
         }
-        yield _Place(named, _renamed(inside))
-
-
-def _renamed(groups: list[run_series.Series]) -> list[run_series.Series]:
-    """Returns series under labels that do not repeat their place."""
-    if not groups:
-        return []
-    rows = pandas.concat([group.frame for group in groups], ignore_index=True)
-    named = [name for name in run_series.varying(rows) if name not in ("machine", "device")]
-    named = named if "framework" in named else ["framework", *named]
-    return [replace(each, label=timings.constant_words(each.frame, named)) for each in groups]
+        # Under labels that do not repeat the place.
+        factors = run_series.varying(own[there])
+        factors = factors if "framework" in factors else ["framework", *factors]
+        inside = [group for group in groups if there[group.frame.index].all()]
+        labels = [timings.constant_words(group.frame, factors) for group in inside]
+        series = [replace(one, label=label) for one, label in zip(inside, labels, strict=True)]
+        yield _Place(named, series)
 
 
 def _sentence(start: str, places: list[_Place], describe: Callable[[_Place], str]) -> str:
-    """Returns a sentence with what every place has to say.
-
-    Args:
-        describe: Place -> what is reported of it; empty where nothing is.
-    """
+    """Returns a sentence with what every place has to say, if anything."""
     described = [(place, text) for place in places if (text := describe(place))]
     if not described:
         return ""
@@ -352,14 +338,12 @@ def _extremes(rows: pandas.DataFrame) -> str:
     ends = [f"{wording.fixed(row[UTILISATION], 1)} %" for row in (low, high)]
     if len(rows) > 1 and ends[0] == ends[1]:
         return f"{ends[0]} in {wording.every(len(rows), 'series')}"
-    texts = [_utilised(row) for row in (low, high)]
+    columns = [f"{UTILISATION}{end}" for end in ("", "_q1", "_q3")]
+    texts = [
+        timings.by_quartiles(*map(float, row[columns]), wording.Unit(" %"), f"{row['label']}; ")
+        for row in (low, high)
+    ]
     return texts[0] if len(rows) == 1 else f"from {texts[0]} to {texts[1]}"
-
-
-def _utilised(row: pandas.Series) -> str:
-    """Returns the utilisation of a row with its quartiles."""
-    found = (float(row[f"{UTILISATION}{end}"]) for end in ("", "_q1", "_q3"))
-    return timings.by_quartiles(*found, wording.Unit(" %"), whose=f"{row['label']}; ")
 
 
 def _memory(place: _Place) -> str:

@@ -32,13 +32,8 @@ _LIMIT: dict[str, Any] = {"color": "#333333", "linewidth": 1.2, "linestyle": (0,
 _FIT: dict[str, Any] = {"color": canvas.COLOURS[2], "linewidth": 1.3, "linestyle": "-"}
 _MOST_PANELS = 6
 _WIDTH, _HEIGHT = 4.0, 3.1  # of a panel, inches
-_SUMMARY = [
-    "max_batch_size",
-    "max_batch_size_bound",
-    "memory_limit_mb",
-    "memory_fixed_mb",
-    "memory_mb_per_image",
-]
+_LINE = ("memory_fixed_mb", "memory_mb_per_image")
+_SUMMARY = ["max_batch_size", "max_batch_size_bound", "memory_limit_mb", *_LINE]
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -49,20 +44,20 @@ def select(tables: Tables) -> pandas.DataFrame:
     keys = _keys(tries)
     # Every loop of a configuration repeats what its search found; rows without one say nothing.
     searches = found_sizes[found_sizes["max_batch_size"].notna()].drop_duplicates(keys)
-    by_search = dict(zip(_identified(searches, keys), searches[_SUMMARY].values, strict=True))
+    summaries = searches[_SUMMARY].itertuples(index=False)
+    by_search = dict(zip(_identified(searches, keys), summaries, strict=True))
     nothing = (None,) * len(_SUMMARY)
     found_by = [by_search.get(search, nothing) for search in _identified(tries, keys)]
-    summaries = pandas.DataFrame(found_by, columns=_SUMMARY)
-    return pandas.concat([tries[columns].reset_index(drop=True), summaries], axis=1)
+    beside = pandas.DataFrame(found_by, columns=_SUMMARY)
+    return pandas.concat([tries[columns].reset_index(drop=True), beside], axis=1)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one panel for each series."""
     groups = timings.series(frame)
     shown = groups[:_MOST_PANELS]
-    columns = canvas.few_columns(len(shown))
     width = 5.2 if len(shown) == 1 else _WIDTH
-    figure, grid = canvas.some_panels(len(shown), columns, width, _HEIGHT)
+    figure, grid = canvas.some_panels(len(shown), None, width, _HEIGHT)
     canvas.alike_scales(grid, [_heights(group.frame) for group in shown])
     for axes, group in zip(grid, shown, strict=True):
         _draw_panel(axes, group)
@@ -111,7 +106,7 @@ def _largest_words(rows: pandas.DataFrame) -> str:
 
 def _fit(rows: pandas.DataFrame) -> list[float]:
     """Returns fixed memory and memory per example, MB; NaN where they are not known."""
-    return [timings.one_number(rows, name) for name in _SUMMARY[3:]]
+    return [timings.one_number(rows, name) for name in _LINE]
 
 
 def _memory_words(rows: pandas.DataFrame) -> str:

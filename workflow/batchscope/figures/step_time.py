@@ -140,9 +140,8 @@ def delays(frame: pandas.DataFrame) -> list[Delay]:
     for index, group in enumerate(timings.series(frame)):
         recovered = _estimate(group.frame, _RECOVERED)
         if math.isfinite(recovered.value):
-            injected, fixed = (
-                timings.one_number(group.frame, name) for name in ("delay_seconds", _WITHOUT)
-            )
+            injected = timings.one_number(group.frame, "delay_seconds")
+            fixed = timings.one_number(group.frame, _WITHOUT)
             paired = _estimate(group.frame, _PAIRED)
             result.append(Delay(index, injected, recovered, paired, fixed))
     return result
@@ -160,22 +159,16 @@ def _cost(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
 def _costs(groups: list[run_series.Series]) -> Iterator[str]:
     """Yields a sentence each for both costs and for the batch size at which they are equal."""
     for column, what in _COSTS.items():
-        estimates = [_cost(group.frame, column) for group in groups]
-        if len(groups) == 1:
-            one = estimates[0]
-            words = _duration(one) if one.value > 0 else wording.cost(*one)
-            yield f"{what} was {words}{timings.of(groups[0].label)}."
+        costs = [(_cost(group.frame, column), timings.of(group.label)) for group in groups]
+        if len(groups) == 1 and costs[0][0].value > 0:
+            ((cost, whose),) = costs
+            yield f"{what} was {_duration(cost)}{whose}."
             continue
-        values = [
-            wording.cost(*estimate) + timings.of(group.label)
-            for group, estimate in zip(groups, estimates, strict=True)
-        ]
+        values = [wording.cost(*cost) + whose for cost, whose in costs]
         yield f"{what} was {wording.listed(values)}{_level(values)}."
     halves = [(timings.one_number(group.frame, "half_batch"), group.label) for group in groups]
     # Below one example none that can be taken is meant: a step is hardly fixed cost at all.
-    known = [
-        f"{wording.batch_size(half)}{timings.of(label)}" for half, label in halves if half >= 1
-    ]
+    known = [wording.batch_size(half) + timings.of(label) for half, label in halves if half >= 1]
     if known:
         yield f"Half of a step is fixed cost at batch size {wording.listed(known)}."
 
@@ -199,9 +192,10 @@ def _delay_sentence(group: run_series.Series, delay: Delay) -> str:
     # All that two such blocks can differ by, beside the delay itself.
     more = " The rest is sleeps that end late, or slower steps after them."
     return (
-        f"Of {_ms(delay.injected)} delay added per step, {_came_back(delay.recovered, delay)} in "
-        f"the fixed cost of the fit, and {_came_back(delay.paired, delay)} as the difference of "
-        f"blocks with and without it, whatever their batch size{whose}."
+        f"Of {wording.number(_MS * delay.injected)} ms delay added per step, "
+        f"{_came_back(delay.recovered, delay)} in the fixed cost of the fit, and "
+        f"{_came_back(delay.paired, delay)} as the difference of blocks with and without it, "
+        f"whatever their batch size{whose}."
         f"{more if delay.paired.low > delay.injected else ''}"
     )
 
@@ -216,10 +210,6 @@ def _came_back(found: step_cost.Estimate, delay: Delay) -> str:
 def _duration(estimate: step_cost.Estimate) -> str:
     """Returns a time with its interval."""
     return wording.estimated(*estimate, unit=wording.Unit(" ms", _MS))
-
-
-def _ms(value: float) -> str:
-    return f"{wording.number(_MS * value)} ms"
 
 
 def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]) -> None:
@@ -267,8 +257,7 @@ def _draw_costs(
 ) -> None:
     """Draws one row per series: the cost, its interval, and its number.
 
-    Args:
-        expected: Row -> the cost that is expected there, s.
+    And a stroke at the cost, in seconds, that is expected in a row.
     """
     axes.set_yticks(range(len(groups)), labels)
     axes.tick_params(axis="y", length=0)

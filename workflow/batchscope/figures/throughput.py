@@ -34,6 +34,8 @@ _RING = {"marker": "o", "markersize": 9, "fillstyle": "none"}
 _JUST_ABOVE = (((16, 17), (32, 34), (48, 50)), ((16, 18), (32, 33), (48, 49)))
 _ALIKE = 1.1  # ratio up to which ceilings are one: they are measured in each job
 _GREY = "#555555"
+_NO_PLATEAU = "No plateau within the batch sizes"
+_TOO_NOISY = f"Where throughput levels off is {step_cost.TOO_NOISY}"
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -86,10 +88,6 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(filter(None, (range_, timings.noise_note(timed))))
 
 
-def _plateau(rows: pandas.DataFrame) -> float | None:
-    return timings.one(rows, _PLATEAU)
-
-
 def _sentences(rows: pandas.DataFrame) -> str:
     timed = timings.timed(rows, _IMAGES)
     last, best = timed["batch_size"].max(), timed.loc[timed[_IMAGES].idxmax(), "batch_size"]
@@ -102,11 +100,11 @@ def _sentences(rows: pandas.DataFrame) -> str:
         text += step_cost.TOO_NOISY
     elif timings.one(rows, "still_rising"):
         text = f"Throughput still rises at the largest batch size, {last}: {at_last}"
-    elif _plateau(rows) is None:
+    elif (plateau := timings.one(rows, _PLATEAU)) is None:
         text = f"Throughput is highest at batch size {best}, {highest}"
         text += f", and {at_last} at {last}" if last != best else ""
     else:
-        text = f"Throughput tends to a plateau of {timings.rate(_plateau(rows))}, and reaches "
+        text = f"Throughput tends to a plateau of {timings.rate(plateau)}, and reaches "
         text += f"{_SHARE_WORDS} of it {knee}"
     share, ceiling = (timings.one_number(rows, name) for name in (_SHARE_OF_CEILING, _CEILING))
     reached = ""
@@ -167,27 +165,26 @@ def _draw_shares(
 ) -> tuple[list[tuple[Any, str]], str]:
     """Draws 90 % of each series' plateau in its colour, and the knee on it where there is one.
 
-    Returns:
-        Legend entries, and what the note says of the lines that are not there.
+    Returns legend entries, and what the note says of the lines that are not there.
     """
-    highest = frame[_IMAGES].max()
     few = len(groups) <= _MOST_LIMITS
-    drawn, knees, none, noisy, above = False, False, [], [], []
+    drawn, above = [], []  # knees of the lines that are drawn, and heights of those that are not
+    without: dict[str, list[str]] = {_NO_PLATEAU: [], _TOO_NOISY: []}
     for index, group in enumerate(groups):
-        plateau, colour = _plateau(group.frame), canvas.line_style(index)["color"]
+        plateau, colour = timings.one(group.frame, _PLATEAU), canvas.line_style(index)["color"]
         too_noisy = timings.too_noisy(group.frame)
         if plateau is None or too_noisy:
             if group.frame[_IMAGES].notna().any():
-                (noisy if too_noisy else none).append(group)
+                without[_TOO_NOISY if too_noisy else _NO_PLATEAU].append(group.label)
             continue
         height = _SHARE * plateau
-        if height > _ROOM[axes.get_yscale()] * highest:
+        if height > _ROOM[axes.get_yscale()] * frame[_IMAGES].max():
             above.append(height)
             continue
         _draw_across(axes, height, colour, 1.04, _SHARE_LINE)
-        drawn, knee = True, _knee(group.frame)
+        knee = _knee(group.frame)
+        drawn.append(knee)
         if knee is not None:
-            knees = True
             place = float(timings.batch_axis(axes, frame["batch_size"])(knee))
             if few:
                 _mark_knee(axes, place, height, colour, index, _knee_label(group.frame, knee))
@@ -196,6 +193,7 @@ def _draw_shares(
     label = f"{_SHARE_WORDS} of the plateau"
     entries = []
     if drawn:
+        knees = any(knee is not None for knee in drawn)
         knee_words = f" ({'number' if few else 'ring'}: knee)" if knees else ""
         line = {**_SHARE_LINE, **({} if few or not knees else _RING)}
         entries = [(Line2D([], [], color=_GREY, **line), label + knee_words)]
@@ -203,13 +201,9 @@ def _draw_shares(
     if above:
         ends = dict.fromkeys(timings.rate(end) for end in (min(above), max(above)))
         notes.append(f"{label}, by the fit, lies above the panel: {' to '.join(ends)}.")
-    for without, why in (
-        (none, "No plateau within the batch sizes"),
-        (noisy, f"Where throughput levels off is {step_cost.TOO_NOISY}"),
-    ):
-        if without:
-            whose = f" ({', '.join(group.label for group in without)})" if len(groups) > 1 else ""
-            notes.append(f"{why}, so no line at {_SHARE_WORDS}{whose}.")
+    for why, labels in without.items():
+        if labels:
+            notes.append(f"{why}, so no line at {_SHARE_WORDS}{_whose(labels, groups)}.")
     return entries, " ".join(notes)
 
 
@@ -220,8 +214,7 @@ def _draw_ceilings(
 
     A ceiling far above the data would squash them: of few series it stands at the upper edge.
 
-    Returns:
-        Legend entries, and what the note says of ceilings out of the panel.
+    Returns legend entries, and what the note says of ceilings out of the panel.
     """
     known = [_ceiling(group.frame) for group in groups]
     ceilings = {index: value for index, value in enumerate(known) if math.isfinite(value)}
@@ -275,8 +268,12 @@ def _exceeded(rows: pandas.DataFrame) -> bool:
 def _exceeded_note(groups: list[run_series.Series]) -> str:
     """Returns for which series a measured peak is no ceiling, or an empty string."""
     labels = [group.label for group in groups if _exceeded(group.frame)]
-    whose = f" ({', '.join(labels)})" if len(groups) > 1 else ""
+    whose = _whose(labels, groups)
     return f"No ceiling, since more than it was reached{whose}." if labels else ""
+
+
+def _whose(labels: list[str], groups: list[run_series.Series]) -> str:
+    return f" ({', '.join(labels)})" if len(groups) > 1 else ""
 
 
 def _knee(rows: pandas.DataFrame) -> float | None:

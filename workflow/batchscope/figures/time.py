@@ -23,6 +23,7 @@ _ALL = "all runs"  # the series beside several of which it is the time
 _SECONDS = wording.Unit(" s")
 _MOST_SHOWN = 4  # series in a sentence
 _EPOCH_NOTE = "Time per epoch: of a timing job for each seed, all batch sizes in turns."
+_ALL_EPOCHS = "Every finished training ran all its epochs: none stopped early."
 _TOTAL_NOTE = "Total: epochs run × time per epoch, validation apart."
 # An arrow that points upwards from a run's point.
 _ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
@@ -58,7 +59,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
         canvas.from_zero(axes, frame[panel.column].to_numpy(float))
     canvas.grow(figure, canvas.failure_height(frame) / 72)
     canvas.legend(figure, [handles[label] for label in labels], [one or _ALL for one in labels])
-    whole = (_TOTAL_NOTE, _horizon_note(frame)) if panels[1:] else ()
+    horizon = _ALL_EPOCHS if chosen else _bounds_note(frame, " (hollow, with an arrow)")
+    whole = (_TOTAL_NOTE, horizon) if panels[1:] else ()
     canvas.notes(figure, frame, _EPOCH_NOTE, *whole, _logical_note(frame))
     return figure
 
@@ -94,10 +96,8 @@ def _whole(frame: pandas.DataFrame, chosen: bool) -> pandas.DataFrame:
 def _once(frame: pandas.DataFrame, *more: str) -> pandas.DataFrame:
     """Returns the rows of a timing once for all learning rates and what else it does not depend on.
 
-    All of them where a run has a time of its own, and every run that failed.
-
-    Args:
-        more: Factors that the values depend on as well.
+    All of them where a run has a time of its own, and every run that failed. The values may depend
+    on `more` factors.
     """
     rows = run_series.timed_factors(frame, *more)
     rows = rows[(rows["status"] != canvas.FINISHED) | ~rows.duplicated()]
@@ -119,12 +119,6 @@ def _mark_bounds(
     axes.plot(at, values, marker=_ARROW, markersize=24, fillstyle="none", **thin, **look)
     hollow = {"markersize": 3.5, "markerfacecolor": "white", **thin}
     axes.plot(at, values, marker=style["marker"], **hollow, **look)
-
-
-def _horizon_note(frame: pandas.DataFrame) -> str:
-    if outcome_answers.epochs_chosen(frame):
-        return "Every finished training ran all its epochs: none stopped early."
-    return _bounds_note(frame, " (hollow, with an arrow)")
 
 
 def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:

@@ -111,19 +111,19 @@ def draw(frame: pandas.DataFrame) -> Figure:
         grid[0, 0].set(title=PANELS[0].title, ylabel=PANELS[0].label)
         canvas.write(figure, timings.machine_note(frame), timings.memory_note(frame))
         return figure
-    columns = canvas.few_columns(len(shown))
-    figure, grid = canvas.some_panels(len(shown), columns, _WIDTH, _HEIGHT)
+    figure, grid = canvas.some_panels(len(shown), None, _WIDTH, _HEIGHT)
     for axes, panel in zip(grid, shown, strict=True):
         _draw_panel(axes, frame, panel, groups)
     looks = [{**canvas.line_style(index), "linestyle": "-"} for index in range(len(groups))]
     handles = [Line2D([], [], **look) for look in looks]
     canvas.legend(figure, handles, [group.label for group in groups])
+    shares = _zero_shares(frame)
     canvas.write(
         figure,
         timings.machine_note(frame),
         "Utilisation: medians and quartiles of samples within one training. 100 %: the cores that "
         "the process was given; for the whole machine, all of its cores. More is cut there.",
-        _zero_note(frame),
+        "No sample was at zero." if len(shares) and not shares.any() else "",
         timings.disturbed_trainings_note(frame),
         _memory_words(frame),
         timings.memory_note(frame),
@@ -159,12 +159,6 @@ def _known(frame: pandas.DataFrame, panel: Panel) -> list[Line]:
 def _zero_shares(frame: pandas.DataFrame) -> np.ndarray:
     shares = frame[[line.column for line in _AT_ZERO.lines]].to_numpy(float)
     return shares[np.isfinite(shares)]
-
-
-def _zero_note(frame: pandas.DataFrame) -> str:
-    """Returns what of a panel of zeros is worth saying; empty where it is drawn or unknown."""
-    shares = _zero_shares(frame)
-    return "No sample was at zero." if len(shares) and not shares.any() else ""
 
 
 def _draw_panel(
@@ -226,11 +220,7 @@ def _title(axes: Axes, panel: Panel, lines: list[Line]) -> None:
 
 
 def _memory_words(frame: pandas.DataFrame) -> str:
-    texts = (
-        "of the process",
-        "what TensorFlow's tensors held",
-        "of all processes on the GPU",
-    )
+    texts = ("of the process", "what TensorFlow's tensors held", "of all processes on the GPU")
     clauses = [
         f"{line.word}: {text}"
         for line, text in zip(PANELS[2].lines, texts, strict=True)
@@ -281,12 +271,7 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
 def by_series(
     frame: pandas.DataFrame, what: str, verb: str, describe: Callable[[pandas.DataFrame], str]
 ) -> str:
-    """Returns one sentence about a quantity, with what every series has to say.
-
-    Args:
-        what: Words for the quantity, as they start a sentence.
-        describe: Rows of a series -> its values in words; empty where it has none.
-    """
+    """Returns one sentence about a quantity, with what every series has to say, if anything."""
     described = [(group.label, describe(group.frame)) for group in timings.series(frame)]
     parts = [text + timings.of(label) for label, text in described if text]
     shown = [*parts[:_MOST_SHOWN], *words.further(len(parts) - _MOST_SHOWN)]

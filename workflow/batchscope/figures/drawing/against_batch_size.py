@@ -279,13 +279,8 @@ def interval_bars(found: list[Interval]) -> np.ndarray:
 def positions(rows: pandas.DataFrame, place: Place) -> pandas.Series:
     """Returns where each run of a series stands: its batch size, with a place for every seed."""
     seeds = sorted(rows["seed"].unique().tolist())
-    jitter = _jitter(seeds, 0.3 * room(rows["batch_size"].tolist()) / place.count)
+    width = 0.3 * room(rows["batch_size"].tolist()) / place.count
+    # The same seed stands at the same place everywhere.
+    places = np.linspace(-0.5, 0.5, len(seeds)) * width if len(seeds) > 1 else [0.0] * len(seeds)
+    jitter = dict(zip(seeds, places, strict=True))
     return np.log2(rows["batch_size"].astype(float)) + place.offset + rows["seed"].map(jitter)
-
-
-def _jitter(seeds: list[int], width: float) -> dict[int, float]:
-    """Returns seed -> horizontal offset; the same seed stands at the same place everywhere."""
-    if len(seeds) < 2:
-        return dict.fromkeys(seeds, 0.0)
-    places = np.linspace(-0.5, 0.5, len(seeds)) * width
-    return dict(zip(seeds, places.tolist(), strict=True))

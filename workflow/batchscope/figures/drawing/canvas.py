@@ -155,21 +155,20 @@ def panels(
 
 def some_panels(
     count: int,
-    columns: int,
+    columns: int | None,
     width: float = PANEL_WIDTH,
     height: float = PANEL_HEIGHT,
     **shared: Any,
 ) -> tuple[Figure, list[Axes]]:
-    """Returns a figure of so many panels, row by row; the last row may have fewer."""
+    """Returns a figure of so many panels and their axes, row by row; the last row may have fewer.
+
+    Without a number of columns three stand in a row, or two of four.
+    """
+    columns = columns or (2 if count == 4 else min(count, 3))
     figure, grid = panels(-(-count // columns), columns, width, height, **shared)
     for axes in grid.flat[count:]:
         axes.remove()
     return figure, list(grid.flat[:count])
-
-
-def few_columns(count: int) -> int:
-    """Returns how many of so many panels stand in a row: three, or two of four."""
-    return 2 if count == 4 else min(count, 3)
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -193,8 +192,7 @@ def ordered_styles(count: int) -> list[dict[str, Any]]:
 def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
     """Turns the horizontal axis, in log2(batch size), into batch sizes as plain numbers.
 
-    Args:
-        room: Share of the axis that each label needs.
+    Each label needs `room`, a share of the axis.
     """
     shown = spread(batch_sizes, room)
     positions = np.log2(shown) if shown else []
@@ -297,10 +295,7 @@ def from_zero(axes: Axes, values: np.ndarray) -> None:
 
 
 def keep_possible(axes: Axes, column: str, values: Any) -> None:
-    """Keeps a linear vertical axis to values that a column can have: no accuracy above 100 %.
-
-    A value that lies at an end gets room for its marker.
-    """
+    """Keeps a linear vertical axis to what a column can have; a marker at an end gets room."""
     if axes.get_yscale() != "linear":
         return
     least, largest = value_ranges.possible(column)
@@ -351,9 +346,7 @@ def cut_note(figure: Figure) -> str:
 def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
     """Labels 1, 2 and 5 where there are few decades, as plain numbers where they are short.
 
-    Args:
-        span: Ratio of the axis' ends.
-        crowded: Span from which decades alone are labelled.
+    From a ratio of the axis' ends on, `crowded`, decades alone are labelled.
     """
     subs = (1.0, 2.0, 5.0) if span < crowded else (1.0,)
     if span < 10:
@@ -486,9 +479,8 @@ def _centred(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
 
 
-def legend_of(figure: Figure, entries: Iterable[tuple[Any, str]]) -> None:
+def legend_of(figure: Figure, entries: list[tuple[Any, str]]) -> None:
     """Draws the legend of pairs of a handle and its label."""
-    entries = list(entries)
     legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
 
 

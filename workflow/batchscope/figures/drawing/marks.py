@@ -40,11 +40,7 @@ class _Mark:
 
 
 def points(artist: Artist, rows: pandas.DataFrame, values: Iterable[float]) -> None:
-    """Marks an artist whose points are runs.
-
-    Args:
-        rows: One row per point, in order, with the factors that a figure's table has.
-    """
+    """Marks an artist whose points are runs: one row each, with the factors of a figure's table."""
     keys = [key(row) for row in rows[_factors(rows)].to_dict("records")]
     texts = [wording.shortest(float(f"{value:.4g}")) for value in values]
     _mark(artist).runs = list(zip(keys, texts, strict=True))

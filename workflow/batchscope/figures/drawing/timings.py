@@ -83,9 +83,7 @@ def with_sweeps(
 ) -> pandas.DataFrame:
     """Returns columns of a table by batch size, beside what all sizes of its sweep say together.
 
-    Args:
-        columns: Of `rows`, beside those that distinguish series.
-        more: Of `summaries`.
+    Those that distinguish series come first; `more` are columns of the sweeps' summaries.
     """
     rows = timed_here(rows)
     sweeps = summaries[["machine", "sweep", *more]]
@@ -286,12 +284,8 @@ def disturbed_trainings_note(frame: pandas.DataFrame) -> str:
 def disturbed_note(frame: pandas.DataFrame) -> str:
     """Returns how many blocks other processes disturbed, or an empty string."""
     count, blocks = (int(frame[name].sum()) for name in ("disturbed_blocks", "blocks"))
-    if not count:
-        return ""
-    return (
-        f"{count} of {blocks} blocks disturbed by other processes (open markers: batch sizes with "
-        "such a block)."
-    )
+    marked = "by other processes (open markers: batch sizes with such a block)"
+    return f"{count} of {blocks} blocks disturbed {marked}." if count else ""
 
 
 def noise_words(rows: pandas.DataFrame) -> str:
@@ -311,13 +305,10 @@ def noise_note(groups: list[run_series.Series]) -> str:
     known = [(text, label) for text, label in floors if text]
     if not known:
         return ""
-    if len({text for text, _ in known}) == 1:
-        return f"Noise floor: a batch size differs from itself by up to {known[0][0]}."
     least, most = (pick(known, key=lambda entry: float(entry[0].split()[0])) for pick in (min, max))
-    return (
-        f"Noise floor: a batch size differs from itself by up to {least[0]} ({least[1]}) to "
-        f"{most[0]} ({most[1]})."
-    )
+    alike = least[0] == most[0]
+    words = least[0] if alike else f"{least[0]} ({least[1]}) to {most[0]} ({most[1]})"
+    return f"Noise floor: a batch size differs from itself by up to {words}."
 
 
 def led(label: str, text: str) -> str:
@@ -350,11 +341,7 @@ def rate(value: float) -> str:
 def by_quartiles(
     value: float, low: float, high: float, unit: wording.Unit = wording.PLAIN, whose: str = ""
 ) -> str:
-    """Returns `80.8 % (80.6 to 81.3 by quartiles)`, or the value alone without quartiles.
-
-    Args:
-        whose: What stands before them in the brackets.
-    """
+    """Returns `80.8 % (JAX; 80.6 to 81.3 by quartiles)`; without quartiles or whose, the rest."""
     rounded = wording.estimate(value, low, high, unit)
     spread = f"{rounded.low} to {rounded.high} by quartiles" if rounded.low else ""
     return f"{rounded.value}{unit.suffix}{of(f'{whose}{spread}'.removesuffix('; '))}"

@@ -29,6 +29,7 @@ _SEED: dict[str, Any] = {"color": "#8c8c8c", "markersize": 3.5}
 _MEAN = canvas.COLOURS[-1]
 _POINTS = 30  # of a curve
 _SLIVER = 0.01  # share of a panel that is too narrow for a shade
+_CRITICAL = "B_crit [95 % interval]"
 CRITICAL, FASTEST = canvas.COLOURS[1], canvas.COLOURS[2]
 
 
@@ -55,11 +56,7 @@ class Panel(NamedTuple):
 
 
 def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
-    """Returns the figure: a row per series and target; updates, examples and, if known, seconds.
-
-    Args:
-        seconds: Whether the seconds are drawn; by default where they are known.
-    """
+    """Returns the figure: a row per series and target; updates, examples and, if known, seconds."""
     if seconds is None:
         seconds = any("seconds" in panel.scaling.measured or panel.fastest for panel in panels)
     with canvas.style():
@@ -75,7 +72,7 @@ def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
             (Line2D([], [], linestyle="none", marker="s", color=_MEAN), "geometric mean"),
             (Line2D([], [], color=LINE), "fit"),
             (Patch(color=LINE, alpha=0.25), "95 % band"),
-            (Line2D([], [], **critical), "B_crit [95 % interval]"),
+            (Line2D([], [], **critical), _CRITICAL),
         ]
         noise = (mark for panel in panels for mark in panel.noise)
         for label, colour, marker in dict.fromkeys(
@@ -110,8 +107,9 @@ def _draw_row(row: np.ndarray, panel: Panel) -> set[str]:
         axes.grid(axis="x", visible=False)
         if fit and axis != "seconds":
             shades |= shade(axes, fit)
-            marks = [critical_mark(fit), *(panel.noise if axis == "updates" else ())]
-            mark_batch_sizes(axes, marks)
+            ends = (fit.critical_batch_size, fit.low, fit.high)
+            critical = Mark(_CRITICAL, *ends, CRITICAL, "D")
+            mark_batch_sizes(axes, [critical, *(panel.noise if axis == "updates" else ())])
         finish(axes, scaling, axis)
         axes.set_title(title, fontsize=9 if axes is row[0] else 8)
     return shades
@@ -126,12 +124,6 @@ def finish(axes: Axes, scaling: Scaling, axis: str) -> None:
         high *= (high / low) ** 0.22
         axes.set_ylim(low, high)
     canvas.few_log_labels(axes.yaxis, high / low)
-
-
-def critical_mark(fit: CriticalBatchSize) -> Mark:
-    """Returns the mark of the critical batch size."""
-    ends = (fit.critical_batch_size, fit.low, fit.high)
-    return Mark("B_crit [95 % interval]", *ends, CRITICAL, "D")
 
 
 def mark_batch_sizes(axes: Axes, marks: Sequence[Mark]) -> None:
@@ -228,11 +220,7 @@ def draw_closed_form(axes: Axes, scaling: Scaling) -> None:
 
 
 def shade(axes: Axes, fit: CriticalBatchSize) -> set[str]:
-    """Shades the regimes over the width of the panel, and marks B_crit where it lies in it.
-
-    Returns:
-        The regimes that lie in the panel.
-    """
+    """Shades the regimes of a panel and marks B_crit in it; returns the regimes that lie there."""
     shaded = set()
     left, right = axes.get_xlim()
     critical = fit.critical_batch_size

@@ -66,14 +66,9 @@ def sentence(
 ) -> str:
     """Returns the mean of a column at both ends of the batch sizes, and how far these are apart.
 
-    Of several series the lowest and the highest, then each of them. Where several learning rates
-    were tried, of a loss, an accuracy or what a target takes each batch size at its best one.
-
-    Args:
-        most: Batch sizes described one by one, where there is one series.
-
-    Returns:
-        One sentence; empty where nothing finished.
+    Of several series the lowest and the highest, then each of them; of one, up to `most` batch
+    sizes one by one. Where several learning rates were tried, of a loss, an accuracy or what a
+    target takes each batch size at its best one. Empty where nothing finished.
     """
     if chosen_rates.tuned_factor(frame) and (sign := _sign(column)):
         frame = chosen_rates.read_by_the_others(frame, column, sign)
