@@ -34,7 +34,7 @@ SPLIT = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
 def taken(run: str, results: Path) -> tuple[float, float]:
     """Trains a run anew; returns CPU seconds of it all, and of its updates and evaluations."""
     from batchscope.store import records
-    from batchscope.training import trainer
+    from batchscope.training import run_files, trainer
 
     shutil.rmtree(records.run_folder(results, run), ignore_errors=True)
     begun = time.process_time()
@@ -43,7 +43,7 @@ def taken(run: str, results: Path) -> tuple[float, float]:
     placed = time.process_time()
     status, reason, message = training._train_epochs(training.factors["epochs"])
     trained = time.process_time()
-    training.write(status, reason, message)
+    run_files.write(training, status, reason, message)
     return time.process_time() - begun, trained - placed
 
 

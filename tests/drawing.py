@@ -3,6 +3,7 @@
 import io
 
 import matplotlib.text
+import numpy as np
 
 from batchscope import figures
 from batchscope.analysis import run_series
@@ -29,6 +30,31 @@ def texts(drawing):
     """Returns every text of a drawing."""
     found = drawing.findobj(matplotlib.text.Text)
     return {text.get_text() for text in found if text.get_text()}
+
+
+def lines(drawing):
+    """Returns every line of text of a drawing."""
+    return {line for text in texts(drawing) for line in text.split("\n") if line}
+
+
+def titles(drawing):
+    """Returns the title of every panel."""
+    return [axes.get_title("left") for axes in drawing.axes]
+
+
+def legend(drawing):
+    """Returns the labels of a drawing's legend."""
+    return [text.get_text() for found in drawing.legends for text in found.get_texts()]
+
+
+def hollow(axes):
+    """Returns the lines of a panel whose markers are white."""
+    return [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+
+
+def bars(container):
+    """Returns the ends of error bars, shape (points, 2 ends, x and y)."""
+    return np.array(container.lines[2][0].get_segments())
 
 
 def note(drawing):

@@ -2,12 +2,11 @@
 
 import math
 
-import numpy as np
 import pandas
 
 from batchscope import figures
-from batchscope.catalogue import timing_columns
-from drawing import drawn as draw
+from batchscope.catalogue import sweep_names, timing_columns
+from drawing import drawn as drawing_of
 from drawing import reread
 
 FACTORS = {
@@ -76,38 +75,41 @@ def fitted(a, b, half=0.0, **other):
     return {**found, "noise_floor": 1.03, **other}
 
 
-def tables(*made):
-    """Returns the tables of an experiment, as they are read back from CSV files."""
-    rows = {
-        "throughput": [row for part, _ in made for row in part],
-        "sweeps": [summary for _, summary in made],
-    }
+def first(**given):
+    """Returns what a row of a table of timings is of."""
+    factors = {name: factor.birth for name, factor in sweep_names.FACTORS.items()}
+    del factors["batch_size"]
+    factors |= {"machine": "laptop", "dataset": "digits", "model": "cnn", "optimizer": "sgd"}
+    factors |= {"dataset_digest": "12345678", "model_digest": "", "device": "cpu", "threads": 0}
+    factors |= given
+    factors["sweep"] = "+".join(str(value) for value in factors.values())
+    return {name: factors[name] for name in timing_columns.FIRST}
+
+
+def tables_of(**rows):
+    """Returns an experiment's tables of timings, as they are read back from CSV files."""
     written = {}
-    for name, found in rows.items():
+    for name in ("throughput", "sweeps", "utilisation", "samples", "largest", "profiles"):
         columns = [*timing_columns.FIRST, *timing_columns.COLUMNS[f"{name}.csv"]]
-        written[name] = reread(pandas.DataFrame(found, columns=columns))
+        written[name] = reread(pandas.DataFrame(rows.get(name, []), columns=columns))
     return figures.Tables(**written)
 
 
+def tables(*made):
+    """Returns the tables of sweeps."""
+    rows = [row for part, _ in made for row in part]
+    return tables_of(throughput=rows, sweeps=[summary for _, summary in made])
+
+
 def drawn(name, *made):
-    drawing, frame = draw(name, tables(*made))
+    """Returns a figure drawn from its own CSV alone, that frame, and what was found."""
+    drawing, frame = drawing_of(name, tables(*made))
     return drawing, frame, figures.FIGURES[name].found(frame)
-
-
-def levels(axes):
-    """Returns the heights of the lines across a panel."""
-    flat = [item for item in axes.lines if list(item.get_xdata()) == [0, 1]]
-    return sorted(item.get_ydata()[0] for item in flat)
 
 
 def points(axes):
     """Returns the medians of every series: a list of x and y."""
     return [container.lines[0].get_data() for container in axes.containers]
-
-
-def bars(container):
-    """Returns the ends of the error bars, shape (points, 2 ends, x and y)."""
-    return np.array(container.lines[2][0].get_segments())
 
 
 LIMITS = {

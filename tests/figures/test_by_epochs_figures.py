@@ -8,7 +8,7 @@ from batchscope import figures
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import accuracy_by_epochs, training_time
-from batchscope.figures.drawing import by_epochs, canvas
+from batchscope.figures.drawing import against_epoch, by_epochs, canvas
 
 EPOCHS = (1, 2, 5)
 SIZES = (100, 200, 400)
@@ -221,7 +221,7 @@ def test_tables_are_joined_by_machine_and_run():
     assert found[found["status"] == "missing"]["at_epoch"].isna().all()
     drawing = draw("training_time", found)
     assert [axes.get_title("left") for axes in drawing.axes] == ["Desktop", "Cluster"]
-    assert canvas.failure_note(by_epochs.runs(found)) == "Of 3 runs: 1 missing (miss.)."
+    assert canvas.failure_note(against_epoch.runs(found)) == "Of 3 runs: 1 missing (miss.)."
 
 
 def test_the_factors_that_count_are_those_of_a_timing():

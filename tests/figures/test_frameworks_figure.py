@@ -3,17 +3,18 @@
 import math
 
 import numpy as np
-import pandas
 import pytest
 
 from batchscope import figures
-from batchscope.catalogue import sweep_names, timing_columns
 from batchscope.figures import frameworks
 from batchscope.figures.drawing import canvas, timings
 from batchscope.study import published_numbers
 from batchscope.tables import run_table
-from drawing import note, reread, texts
+from drawing import bars, hollow, legend, note, reread, texts, titles
+from drawing import drawn as drawing_of
+from made_sweeps import first, tables_of
 
+pytestmark = pytest.mark.filterwarnings("error")
 SIZES = (4, 16, 64, 256)
 AT = np.log2(SIZES)
 DOCUMENT = (
@@ -28,23 +29,10 @@ DOCUMENT = (
 )
 
 
-def first(**given):
-    """Returns what a row is of."""
-    factors = {name: factor.birth for name, factor in sweep_names.FACTORS.items()}
-    del factors["batch_size"]
-    factors |= {"machine": "laptop", "dataset": "digits", "model": "cnn", "optimizer": "sgd"}
-    factors |= {"dataset_digest": "12345678", "model_digest": "", "device": "cpu", "threads": 0}
-    factors |= given
-    factors["sweep"] = "+".join(str(value) for value in factors.values())
-    return {name: factors[name] for name in timing_columns.FIRST}
-
-
 def sweep(framework, sizes=SIZES, base=20, memory=600, speed=50, status="", lost=(), **given):
     """Returns made-up rows of utilisation.csv and of throughput.csv.
 
     Args:
-        framework: Name of the framework.
-        sizes: Batch sizes.
         base: Utilisation at batch size 1, %; 5 more per doubling, quartiles 2 below and 3 above.
         memory: Peak memory at batch size 0, MB; 1 MB more per example.
         speed: Examples per second and image, less for large batches; quartiles 5 % around it.
@@ -55,6 +43,9 @@ def sweep(framework, sizes=SIZES, base=20, memory=600, speed=50, status="", lost
     busy, fast = [], []
     of = first(framework=framework, **given)
     gpu = of["device"] == "gpu"
+    name, held = (
+        ("gpu_percent", "gpu_memory_peak_mb") if gpu else ("process_percent", "memory_peak_mb")
+    )
     for size in sizes:
         row = {**of, "batch_size": size, "status": status or "finished"}
         if status or size in lost:
@@ -62,13 +53,9 @@ def sweep(framework, sizes=SIZES, base=20, memory=600, speed=50, status="", lost
             busy.append(row)
             fast.append(row | {"blocks": 0, "disturbed_blocks": 0})
             continue
-        level = base + 5 * math.log2(size)
-        name = "gpu_percent" if gpu else "process_percent"
-        held = {"gpu_memory_peak_mb" if gpu else "memory_peak_mb": memory + size}
-        other = {"process_percent": 1.0, "memory_peak_mb": 1.0} if gpu else {}
-        busy.append(row | other | {name: level, f"{name}_q1": level - 2} | held)
-        busy[-1][f"{name}_q3"] = level + 3
-        rate = speed * size**0.5
+        level, rate = base + 5 * math.log2(size), speed * size**0.5
+        busy.append({**row, "process_percent": 1.0, "memory_peak_mb": 1.0, held: memory + size})
+        busy[-1] |= {name: level, f"{name}_q1": level - 2, f"{name}_q3": level + 3}
         fast.append(row | {"blocks": 7, "disturbed_blocks": 0, "images_per_second": rate})
         fast[-1] |= {"images_per_second_q1": 0.95 * rate, "images_per_second_q3": 1.05 * rate}
     return busy, fast
@@ -85,41 +72,23 @@ class Planned:
 
 def read_tables(*made, numbers=()):
     """Returns the tables of an experiment, as they are read back from CSV files."""
-    written = {"published": run_table.published("results", Planned(numbers), "a")}
-    for position, name in enumerate(("utilisation", "throughput")):
-        rows = [row for part in made for row in part[position]]
-        columns = [*timing_columns.FIRST, *timing_columns.COLUMNS[f"{name}.csv"]]
-        written[name] = pandas.DataFrame(rows, columns=columns)
-    return figures.Tables(**{name: reread(frame) for name, frame in written.items()})
+    busy, fast = ([row for part in made for row in part[position]] for position in (0, 1))
+    published = reread(run_table.published("results", Planned(numbers), "a"))
+    tables = tables_of(utilisation=busy, throughput=fast)
+    tables.published = published
+    return tables
 
 
 def drawn(*made, numbers=(), rendered=False):
     """Returns the figure drawn from its own CSV alone, that frame, and what was found."""
-    figure = figures.FIGURES["frameworks"]
-    frame = reread(figure.select(read_tables(*made, numbers=numbers)))
-    drawing = figure.draw(frame)
-    if rendered:
-        drawing.draw_without_rendering()
-    return drawing, frame, figure.found(frame)
-
-
-def legend(drawing):
-    return [text.get_text() for found in drawing.legends for text in found.get_texts()]
-
-
-def titles(drawing):
-    return [axes.get_title("left") for axes in drawing.axes]
-
-
-def bars(container):
-    """Returns the ends of the error bars, shape (points, 2)."""
-    return np.array(container.lines[2][0].get_segments())[:, :, 1]
+    made = read_tables(*made, numbers=numbers)
+    drawing, frame = drawing_of("frameworks", made, rendered)
+    return drawing, frame, frameworks.found(frame)
 
 
 TWO = (sweep("tensorflow"), sweep("pytorch", base=30, memory=300, speed=80))
 
 
-@pytest.mark.filterwarnings("error")
 def test_three_panels_with_medians_and_quartiles():
     drawing, frame, found = drawn(*TWO, rendered=True)
     assert titles(drawing) == ["Utilisation", "Memory", "Throughput"]
@@ -129,11 +98,11 @@ def test_three_panels_with_medians_and_quartiles():
         x, y = busy.containers[index].lines[0].get_data()
         assert np.allclose(x, AT) and np.allclose(y, base + 5 * AT)
         ends = np.column_stack([base + 5 * AT - 2, base + 5 * AT + 3])
-        assert np.allclose(bars(busy.containers[index]), ends)
+        assert np.allclose(bars(busy.containers[index])[:, :, 1], ends)
         assert np.allclose(memory.containers[index].lines[0].get_ydata(), least + np.array(SIZES))
         heights = speed.containers[index].lines[0].get_ydata()
         assert np.allclose(heights, rate * np.sqrt(SIZES))
-        assert np.allclose(bars(speed.containers[index])[:, 0], 0.95 * heights)
+        assert np.allclose(bars(speed.containers[index])[:, 0, 1], 0.95 * heights)
     assert busy.get_ylabel() == "CPU utilisation (%)" and busy.get_ylim()[0] == 0
     assert memory.get_ylabel() == "peak resident memory (MB)" and memory.get_ylim()[0] == 0
     assert speed.get_ylabel() == "examples/s" and speed.get_yscale() == "log"
@@ -149,14 +118,13 @@ def test_three_panels_with_medians_and_quartiles():
     assert {"machine", "device", "framework", "batch_size", "status"} <= set(frame.columns)
 
 
-@pytest.mark.filterwarnings("error")
 def test_a_training_that_others_disturbed_is_no_framework():
     made = sweep("tensorflow", base=20), sweep("pytorch", base=30)
     made[1][0][0]["disturbed"] = True  # of utilisation, at the smallest batch size
     drawing, _, found = drawn(*made)
     assert found.startswith("Median CPU utilisation was 30.0 % (TensorFlow; 28.0 to 33.0 by")
     assert "Disturbed by other processes (open markers) at batch size 4 (PyTorch)." in note(drawing)
-    marks = [line for line in drawing.axes[0].lines if line.get_markerfacecolor() == "white"]
+    marks = hollow(drawing.axes[0])
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in marks] == [(2, 40)]
 
 
@@ -173,7 +141,6 @@ def test_on_a_gpu_its_own_utilisation_and_memory():
     assert "Peak GPU memory changed" in found and "resident" not in note(drawing)
 
 
-@pytest.mark.filterwarnings("error")
 def test_what_is_not_installed_is_named():
     drawing, _, found = drawn(*TWO, sweep("mxnet", status="not_installed"))
     assert legend(drawing) == ["TensorFlow", "PyTorch", "MXNet: not installed"]
@@ -183,7 +150,6 @@ def test_what_is_not_installed_is_named():
     assert handle.get_linestyle() == "None"  # nothing is drawn of it
 
 
-@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("numbers", [(), DOCUMENT])
 def test_nothing_installed(numbers):
     absent = (sweep(name, status="not_installed") for name in ("pytorch", "mxnet"))
@@ -196,20 +162,14 @@ def test_nothing_installed(numbers):
     assert "Framework: JAX." in note(alone) and "not measured: JAX." in note(alone)
 
 
-@pytest.mark.filterwarnings("error")
 def test_a_row_of_what_is_not_installed_needs_no_batch_size():
     made = (*TWO, sweep("mxnet", sizes=(None,), status="not_installed"))
     drawing, _, _ = drawn(*made, rendered=True)
     assert "MXNet: not installed" in legend(drawing)
-    assert [label.get_text() for label in drawing.axes[0].get_xticklabels()] == [
-        "4",
-        "16",
-        "64",
-        "256",
-    ]
+    sizes = [label.get_text() for label in drawing.axes[0].get_xticklabels()]
+    assert sizes == ["4", "16", "64", "256"]
 
 
-@pytest.mark.filterwarnings("error")
 def test_one_framework_and_one_batch_size():
     drawing, _, found = drawn(sweep("tensorflow"))
     assert legend(drawing) == [] and "Framework: TensorFlow." in note(drawing)
@@ -225,7 +185,6 @@ def test_one_framework_and_one_batch_size():
     )
 
 
-@pytest.mark.filterwarnings("error")
 def test_memory_that_ran_out_is_marked():
     drawing, _, found = drawn(sweep("tensorflow", lost=(256,)), TWO[1], rendered=True)
     for axes in drawing.axes:
@@ -236,7 +195,6 @@ def test_memory_that_ran_out_is_marked():
     assert "from batch size 4 to 64 by a factor of 1.1 (TensorFlow)" in found
 
 
-@pytest.mark.filterwarnings("error")
 def test_two_machines_are_never_compared():
     other = (
         sweep("tensorflow", machine="cluster", device="gpu", speed=9000),
@@ -265,7 +223,6 @@ def test_two_machines_are_never_compared():
     assert found.count(". ") == 2
 
 
-@pytest.mark.filterwarnings("error")
 def test_a_documents_numbers_have_a_row_of_their_own():
     made = (*TWO, sweep("mxnet", status="not_installed"))
     drawing, frame, found = drawn(*made, numbers=DOCUMENT, rendered=True)
@@ -288,7 +245,6 @@ def test_a_documents_numbers_have_a_row_of_their_own():
     assert found == frameworks.found(own) and "36.17" not in found
 
 
-@pytest.mark.filterwarnings("error")
 def test_what_else_is_varied_has_a_line_style():
     made = [sweep(name, threads=n) for name in ("tensorflow", "jax") for n in (1, 0)]
     drawing, _, _ = drawn(*made)
@@ -297,18 +253,14 @@ def test_what_else_is_varied_has_a_line_style():
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 4
 
 
-@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("missing", [0, 1])
 def test_one_of_both_timings_alone(missing):
-    made = [list(part) for part in TWO]
-    for part in made:
-        part[missing] = []
+    made = [[[] if at == missing else rows for at, rows in enumerate(part)] for part in TWO]
     drawing, _, found = drawn(*made)
     assert timings.EMPTY in texts(drawing)
     assert ("utilisation" in found) == (missing == 1) == ("throughput" not in found)
 
 
-@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("numbers", [(), DOCUMENT])
 def test_nothing_timed(numbers):
     drawing, _, found = drawn(numbers=numbers)

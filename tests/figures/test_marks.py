@@ -23,14 +23,7 @@ OF_SERIES = (
 )
 # Whose marks are of both runs of a seed, or of all those of which a time is.
 OF_PAIRS = ("line", "epoch_distance", "time")
-ROWS = pandas.DataFrame(
-    {
-        "learning_rate": [0.1, 1e-5],
-        "batch_size": [8, 16],
-        "seed": [0, 3],
-        "status": ["finished"] * 2,
-    }
-)
+ROWS = pandas.DataFrame({"learning_rate": [0.1, 1e-5], "batch_size": [8, 16], "seed": [0, 3]})
 
 
 def _svg(draw) -> str:

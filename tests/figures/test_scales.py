@@ -5,10 +5,12 @@ import itertools
 import numpy as np
 import pandas
 import pytest
-from test_utilisation_figures import sampled, searches, tables, tried
+from test_utilisation_figures import sampled, searches, tried
 
 from batchscope import figures
 from batchscope.figures.drawing import canvas
+from drawing import drawn
+from made_sweeps import tables_of
 
 SIZES, SEEDS, EPOCHS = (16, 64, 256), (0, 1, 2), (1, 2, 3)
 NARROW = np.array([0.30, 0.35, 0.40])  # values at the sizes: by themselves on a linear axis
@@ -96,14 +98,12 @@ def test_memory_has_one_kind_of_scale_in_all_panels():
     wide = {1: ("fits", 30.0), 256: ("fits", 700.0)}
     narrow = {1: ("fits", 600.0), 256: ("fits", 700.0)}
     found = searches((tried(wide), {}), (tried(narrow), {"machine": "cluster"}))
-    figure = figures.FIGURES["max_batch_size"]
-    drawing = figure.draw(figure.select(tables(**found)))
+    drawing, _ = drawn("max_batch_size", tables_of(**found))
     assert [axes.get_yscale() for axes in drawing.axes] == ["log", "log"]
     rows = sampled((8,), 1.0) + sampled((8,), 1.0, machine="cluster")
     for index, row in enumerate(row for row in rows if row["machine"] == "cluster"):
         row["memory_mb"] = 5.0 if index % 2 else 900.0
-    figure = figures.FIGURES["utilisation_over_time"]
-    drawing = figure.draw(figure.select(tables(samples=rows)))
+    drawing, _ = drawn("utilisation_over_time", tables_of(samples=rows))
     assert [axes.get_yscale() for axes in drawing.axes[1::2]] == ["log", "log"]
 
 

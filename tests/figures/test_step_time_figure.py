@@ -8,18 +8,8 @@ import pytest
 
 from batchscope.analysis import run_series
 from batchscope.figures import step_time
-from drawing import note, texts
-from made_sweeps import (
-    DENSE,
-    LOOPS,
-    POWERS,
-    bars,
-    drawn,
-    fitted,
-    line,
-    points,
-    sweep,
-)
+from drawing import bars, note, texts
+from made_sweeps import DENSE, LOOPS, POWERS, drawn, fitted, line, points, sweep
 
 
 def test_the_same_sweep_on_two_machines_keeps_its_own_fit():
@@ -83,8 +73,8 @@ def test_one_row_per_series_with_its_interval():
 
 
 def test_costs_that_span_much_are_logarithmic():
-    made = [sweep(loop=loop, **fitted(a, 2e-4)) for loop, a in (("graph", 1e-4), ("eager", 6e-3))]
-    drawing, _, _ = drawn("step_time", *made)
+    other = sweep(loop="eager", **fitted(6e-3, 2e-4))
+    drawing, _, _ = drawn("step_time", sweep(**fitted(1e-4, 2e-4)), other)
     assert drawing.axes[1].get_xscale() == "log" and drawing.axes[2].get_xscale() == "linear"
 
 
@@ -104,11 +94,8 @@ def test_a_negative_fixed_cost_stands_at_zero():
 
 def test_an_interval_ends_at_zero_and_its_label_has_its_digits():
     """An interval of 3 ms to either side of 2: no step takes less than no time."""
-    made = [
-        sweep(loop=loop, **fitted(2.123e-3, 5e-4, half=half))
-        for loop, half in (("graph", 1.5), ("eager", 0.01))
-    ]
-    drawing, frame, found = drawn("step_time", *made)
+    other = sweep(loop="eager", **fitted(2.123e-3, 5e-4, half=0.01))
+    drawing, frame, found = drawn("step_time", sweep(**fitted(2.123e-3, 5e-4, half=1.5)), other)
     value, _, low, high = costs(drawing.axes[1])[0]
     assert (value, low, high) == pytest.approx((2.123, 0, 2.5 * 2.123))
     assert "2.1 [0.0, 5.3] ms (loop in the graph) and 2.123 [2.102, 2.144] ms (eager)" in found
@@ -127,12 +114,7 @@ def test_no_bar_is_cut():
 
 
 def test_a_fit_without_an_interval_and_no_fit_at_all():
-    none = {
-        f"{name}_{end}": math.nan
-        for name in ("fixed_seconds", "seconds_per_image")
-        for end in ("low", "high")
-    }
-    two = sweep((16, 32), **{**fitted(2e-3, 5e-4), **none})
+    two = sweep((16, 32), **fitted(2e-3, 5e-4, half=math.nan))
     drawing, _, found = drawn("step_time", two, sweep((16,), loop="eager"))
     value, row, low, high = costs(drawing.axes[1])[0]
     assert (value, row) == pytest.approx((2, 0)) and low == high == pytest.approx(2)
@@ -174,14 +156,10 @@ def delayed(delay, recovered, half=0.0, **other):
 
 
 def test_files_are_named_with_what_was_done_to_them():
-    made = [
-        sweep(**fitted(2e-3, 5e-4), loop="function", input_pipeline=name)
-        for name in ("prefetch", "jpeg")
-    ]
-    assert (
-        " and 2 ms (JPEG files (resized beforehand, in the page cache))"
-        in drawn("step_time", *made)[2]
-    )
+    given = {"loop": "function", **fitted(2e-3, 5e-4)}
+    made = [sweep(**given, input_pipeline=name) for name in ("prefetch", "jpeg")]
+    _, _, found = drawn("step_time", *made)
+    assert " and 2 ms (JPEG files (resized beforehand, in the page cache))" in found
 
 
 def strokes(drawing):
@@ -207,14 +185,11 @@ def test_an_injected_delay_comes_back_in_the_fixed_cost():
 
 
 @pytest.mark.parametrize(("half", "expected"), [(0.4e-3, False), (0.1e-3, True)])
-def test_more_than_was_waited_is_reported_where_the_interval_says_so(half, expected):
-    _, _, found = drawn("step_time", delayed(5e-3, 5.2e-3, half))  # paired: 5.1 ms, half as wide
-    assert ("The rest is sleeps that end late, or slower steps after them." in found) == expected
-
-
-def test_a_delay_of_one_series_alone():
-    drawing, _, found = drawn("step_time", delayed(5e-3, 5.2e-3, 0.4e-3))
-    assert "without it, whatever their batch size. The fixed" in found
+def test_a_delay_of_one_series_alone_and_more_than_was_waited(half, expected):
+    """What more came back is reported where the interval says so."""
+    drawing, _, found = drawn("step_time", delayed(5e-3, 5.2e-3, half))  # paired: 5.1 ms
+    more = " The rest is sleeps that end late, or slower steps after them." if expected else ""
+    assert f"without it, whatever their batch size.{more} The fixed" in found
     assert len(strokes(drawing)) == 1
 
 
@@ -226,10 +201,8 @@ def test_only_a_delay_that_took_turns_with_none_comes_back():
         delayed(1e-3, 0.9e-3, loop="fit", machine="gpu_box"),
     )
     drawing, frame, found = drawn("step_time", *made)
-    assert [(delay.index, delay.injected) for delay in step_time.delays(frame)] == [
-        (2, 1e-3),
-        (3, 1e-3),
-    ]
+    delays = [(delay.index, delay.injected) for delay in step_time.delays(frame)]
+    assert delays == [(2, 1e-3), (3, 1e-3)]
     assert found.count("came back in the fixed cost") == 2 and len(strokes(drawing)) == 2
     drawing, frame, found = drawn("step_time", made[0])
     assert step_time.delays(frame) == [] and "came back" not in found and not strokes(drawing)
@@ -238,20 +211,15 @@ def test_only_a_delay_that_took_turns_with_none_comes_back():
 def test_a_delay_that_did_not_come_back_keeps_its_stroke_in_the_panel():
     drawing, _, found = drawn("step_time", delayed(9e-3, 0.0, 1e-4), sweep(**fitted(1e-3, 5e-4)))
     assert "Of 9 ms delay added per step, 0.00 ms" in found
-    assert (
-        found.count("not distinguishable from 0, came back in the fixed cost of the fit, and 4.5")
-        == 1
-    )
+    none = "not distinguishable from 0, came back in the fixed cost of the fit, and 4.5"
+    assert found.count(none) == 1
     low, high = drawing.axes[1].get_xlim()
     assert low < 11 < high
 
 
 def test_one_large_cost_does_not_squeeze_the_others_to_zero():
-    made = [
-        sweep(loop="eager", **fitted(60e-3, 5e-4, half=1.5)),
-        sweep(loop="fit", **fitted(2e-3, 5e-4, half=0.5)),
-    ]
-    drawing, _, _ = drawn("step_time", *made)
+    other = sweep(loop="fit", **fitted(2e-3, 5e-4, half=0.5))
+    drawing, _, _ = drawn("step_time", sweep(**fitted(60e-3, 5e-4, half=1.5)), other)
     fixed, per_image = drawing.axes[1:]
     assert "linear around zero" in note(drawing)
     assert fixed.get_xscale() == "symlog" and per_image.get_xscale() == "linear"
@@ -267,10 +235,8 @@ def test_a_line_through_two_points_shows_nothing_of_its_fit():
 
 
 def test_an_axis_around_zero_has_labels_on_its_logarithmic_part():
-    made = [
-        sweep(loop="graph", **fitted(0.12e-3, 5e-4, half=8.0)),
-        sweep(loop="eager", **fitted(2.5e-3, 5e-4)),
-    ]
-    fixed = drawn("step_time", made[0], made[1])[0].axes[1]
+    other = sweep(loop="eager", **fitted(2.5e-3, 5e-4))
+    drawing, _, _ = drawn("step_time", sweep(**fitted(0.12e-3, 5e-4, half=8.0)), other)
+    fixed = drawing.axes[1]
     assert fixed.get_xscale() == "symlog"
     assert [tick for tick in fixed.get_xticks() if tick >= 0.12] == pytest.approx([0.3, 1])

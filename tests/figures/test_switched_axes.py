@@ -9,7 +9,9 @@ from batchscope import figures
 from batchscope.figures.drawing import against_epoch
 from batchscope.study import planner
 
-UPDATES, SECONDS = "loss_curves_by_updates", "loss_curves_by_seconds"
+UPDATES, EXAMPLES, SECONDS = (
+    f"loss_curves_by_{axis}" for axis in ("updates", "examples", "seconds")
+)
 
 
 def drawn(sizes=(16, 32), **keys):
@@ -33,10 +35,7 @@ def drawn(sizes=(16, 32), **keys):
         ({"sizes": (16,)}, ["loss_curves"]),
         ({"figures": ["loss_curves"]}, ["loss_curves", UPDATES]),
         ({"figures": [UPDATES]}, [UPDATES]),
-        (
-            {"figures": ["loss_curves", "loss_curves_by_examples", UPDATES]},
-            ["loss_curves", UPDATES, "loss_curves_by_examples"],
-        ),
+        ({"figures": ["loss_curves", EXAMPLES, UPDATES]}, ["loss_curves", UPDATES, EXAMPLES]),
     ],
 )
 def test_budgets_come_with_epochs(keys, names):
@@ -69,9 +68,8 @@ def test_means_of_seeds_with_times_of_their_own_are_of_equal_updates(counted):
     [("updates", 200, True), ("updates", 201, False), ("epoch", 201, True)],
 )
 def test_many_runs_have_lines_of_their_own_over_epochs_alone(axis, seeds, alone):
-    rows = [(16, seed, "finished", 1) for seed in range(seeds)]
-    frame = pandas.DataFrame(rows, columns=["batch_size", "seed", "status", "epoch"])
-    frame[axis] = 1
+    frame = pandas.DataFrame({"batch_size": 16, "seed": range(seeds), "status": "finished"})
+    frame["epoch"] = frame[axis] = 1
     assert against_epoch.singles(frame) == alone
     drawing = figures.FIGURES["loss_curves"].draw(frame.assign(train_loss=1.0, validation_loss=1.0))
     assert (len(drawing.axes[0].lines) > seeds) == alone

@@ -5,25 +5,23 @@ import math
 import numpy as np
 import pytest
 
-from drawing import note, texts
-from made_sweeps import (
-    DENSE,
-    LIMITS,
-    LOOPS,
-    POWERS,
-    SPARSE,
-    bars,
-    drawn,
-    levels,
-    line,
-    points,
-    stairs,
-    sweep,
-)
+from drawing import bars, note, texts
+from made_sweeps import DENSE, LIMITS, LOOPS, POWERS, SPARSE, line, points, stairs, sweep
+from made_sweeps import drawn as drawing_of
+
+
+def drawn(*made):
+    return drawing_of("throughput", *made)
+
+
+def levels(axes):
+    """Returns the heights of the lines across a panel."""
+    flat = [item for item in axes.lines if list(item.get_xdata()) == [0, 1]]
+    return sorted(item.get_ydata()[0] for item in flat)
 
 
 def test_medians_and_quartiles_of_both_panels():
-    drawing, _, _ = drawn("throughput", sweep())
+    drawing, _, _ = drawn(sweep())
     seconds = np.array([2e-3 + 5e-4 * size for size in POWERS])
     left, right = drawing.axes
     for axes, expected in ((left, 1 / seconds), (right, np.array(POWERS) / seconds)):
@@ -40,7 +38,7 @@ def test_medians_and_quartiles_of_both_panels():
 @pytest.mark.parametrize("sizes", [DENSE, SPARSE])
 def test_steps_are_visible_in_a_dense_range(sizes):
     """Throughput falls after 16, 32 and 48, by a part of the panel that the eye sees."""
-    drawing, _, _ = drawn("throughput", sweep(sizes, stairs(2e-3, 5e-4, 16)))
+    drawing, _, _ = drawn(sweep(sizes, stairs(2e-3, 5e-4, 16)))
     axes = drawing.axes[1]
     assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
     ((x, y),) = points(axes)
@@ -54,14 +52,14 @@ def test_steps_are_visible_in_a_dense_range(sizes):
 
 def test_each_panel_of_one_series_has_the_axis_that_shows_most():
     """Iterations span much and are logarithmic; images span as much, and stay linear for steps."""
-    drawing, _, _ = drawn("throughput", sweep(DENSE, stairs(1e-5, 5e-4, 1)))
+    drawing, _, _ = drawn(sweep(DENSE, stairs(1e-5, 5e-4, 1)))
     assert drawing.axes[0].get_yscale() == "log"
-    drawing, _, _ = drawn("throughput", sweep(DENSE, stairs(2e-3, 1e-5, 16)))
+    drawing, _, _ = drawn(sweep(DENSE, stairs(2e-3, 1e-5, 16)))
     assert [axes.get_yscale() for axes in drawing.axes] == ["linear", "linear"]
 
 
 def test_the_two_limits():
-    drawing, _, found = drawn("throughput", sweep(**LIMITS))
+    drawing, _, found = drawn(sweep(**LIMITS))
     left, right = drawing.axes
     assert levels(right) == pytest.approx([0.9 * 1900, 2500])
     assert levels(left) == []
@@ -81,8 +79,8 @@ def test_the_two_limits():
 
 
 def test_a_ceiling_far_above_is_reported_and_does_not_squash_the_data():
-    far = {"ceiling_images_per_second": 90000.0, "share_of_ceiling": 0.0211}
-    drawing, _, found = drawn("throughput", sweep(**{**LIMITS, **far}))
+    far = {**LIMITS, "ceiling_images_per_second": 90000.0, "share_of_ceiling": 0.0211}
+    drawing, _, found = drawn(sweep(**far))
     axes = drawing.axes[1]
     # The ceiling lies on the upper edge, in the axes' own coordinates.
     assert levels(axes) == pytest.approx([1, 0.9 * 1900])
@@ -100,7 +98,7 @@ RISING = {**NO_KNEE, "still_rising": True}
 def test_a_plateau_that_was_not_reached_is_drawn_and_has_no_knee():
     """64 images take 34 ms, which is 1880 examples/s."""
     far = {**LIMITS, **RISING, "plateau_images_per_second": 2600.0}
-    drawing, _, found = drawn("throughput", sweep(**far))
+    drawing, _, found = drawn(sweep(**far))
     axes = drawing.axes[1]
     assert levels(axes) == pytest.approx([0.9 * 2600, 2500])
     assert axes.get_ylim()[1] > 2500
@@ -115,40 +113,29 @@ def test_still_rises_names_the_largest_size_with_its_own_value():
         return (2e-3 + 5e-4 * size) * (0.98 if size == 48 else 1.02 if size == 64 else 1.0)
 
     given = sweep((*POWERS[:-1], 48, 64), time, **{**LIMITS, **RISING})
-    _, frame, found = drawn("throughput", given)
+    _, frame, found = drawn(given)
     assert frame.set_index("batch_size")["images_per_second"].idxmax() == 48
     assert "Throughput still rises at the largest batch size, 64: 1850 examples/s." in found
 
 
 def test_a_throughput_that_falls_is_reported_at_its_best_and_at_its_largest_size():
     none = {**LIMITS, **NO_KNEE, "plateau_images_per_second": math.nan, "still_rising": False}
-    _, _, found = drawn("throughput", sweep((16, 32, 64), lambda size: 1e-5 * size**1.5, **none))
-    assert (
-        "Throughput is highest at batch size 16, 25000 examples/s, and 12500 examples/s at 64."
-        in found
-    )
-    _, _, found = drawn("throughput", sweep((16, 32, 64), lambda size: 1e-3, **none))
-    assert "Throughput is highest at batch size 64, 64000 examples/s. " in found  # once
+    for time, ends in (
+        (lambda size: 1e-5 * size**1.5, "16, 25000 examples/s, and 12500 examples/s at 64."),
+        (lambda size: 1e-3, "64, 64000 examples/s. "),  # once
+    ):
+        _, _, found = drawn(sweep((16, 32, 64), time, **none))
+        assert f"Throughput is highest at batch size {ends}" in found
 
 
-NOISY = {
-    **LIMITS,
-    **NO_KNEE,
-    "knee_fitted_low": math.nan,
-    "knee_fitted_high": math.nan,
-    "plateau_images_per_second": math.nan,
-    "still_rising": None,
-    "ceiling_images_per_second": math.nan,
-    "share_of_ceiling": math.nan,
-    "noise_floor": 8.1,
-}
+NOISY = {**dict.fromkeys(LIMITS, math.nan), "still_rising": None, "noise_floor": 8.1}
+NOISY["step_verdict"] = LIMITS["step_verdict"]
 
 
 @pytest.mark.parametrize("plateau", [math.nan, 1900.0])
 def test_nothing_is_drawn_of_noise(plateau):
     """Nor of repeated jobs, of which some found a plateau and most are too noisy."""
-    noisy = {**NOISY, "plateau_images_per_second": plateau}
-    drawing, _, found = drawn("throughput", sweep(**noisy))
+    drawing, _, found = drawn(sweep(**{**NOISY, "plateau_images_per_second": plateau}))
     assert levels(drawing.axes[1]) == []
     assert "Where throughput levels off is too noisy to tell, so no line at 90 %." in note(drawing)
     assert "No plateau within" not in note(drawing)
@@ -157,7 +144,7 @@ def test_nothing_is_drawn_of_noise(plateau):
         "to tell. No steps seen: a straight line, 0.50% residual. A "
         "batch size differs from itself by up to 710 % (noise floor)."
     )
-    drawing, _, _ = drawn("throughput", sweep(**NOISY), sweep(loop="eager", **LIMITS))
+    drawing, _, _ = drawn(sweep(**NOISY), sweep(loop="eager", **LIMITS))
     assert "so no line at 90 % (loop in the graph)." in note(drawing)
     assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500])
 
@@ -166,7 +153,7 @@ def test_nothing_is_drawn_of_noise(plateau):
 def test_a_ceiling_that_was_exceeded_is_none(count):
     exceeded = {"ceiling_images_per_second": 1832.0, "share_of_ceiling": 1.026}
     made = [sweep(loop=loop, **{**LIMITS, **exceeded}) for loop in LOOPS[:count]]
-    drawing, _, found = drawn("throughput", *made)
+    drawing, _, found = drawn(*made)
     assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900] * count)
     assert "No ceiling, since more than it was reached" in note(drawing)
     if count < 3:
@@ -178,21 +165,20 @@ def test_a_ceiling_that_was_exceeded_is_none(count):
 
 def test_a_line_that_is_not_drawn_is_reported_missing():
     above = {**LIMITS, **RISING, "plateau_images_per_second": 90000.0}
-    drawing, _, _ = drawn("throughput", sweep(**above))
+    drawing, _, _ = drawn(sweep(**above))
     assert levels(drawing.axes[1]) == pytest.approx([2500])
     expected = "90 % of the plateau, by the fit, lies above the panel: 81000 examples/s."
     assert expected in note(drawing)
     none = {**LIMITS, **RISING, "plateau_images_per_second": math.nan}
-    drawing, _, found = drawn("throughput", sweep(**none))
+    drawing, _, found = drawn(sweep(**none))
     assert levels(drawing.axes[1]) == pytest.approx([2500])
     assert "No plateau within the batch sizes, so no line at 90 %." in note(drawing)
     assert "Throughput still rises at the largest batch size, 64: 1880 examples/s." in found
 
 
 def test_a_plateau_that_no_batch_size_holds():
-    drawing, _, found = drawn(
-        "throughput", sweep(DENSE, stairs(2e-3, 5e-4, 16), **{**LIMITS, **NO_KNEE})
-    )
+    given = {**LIMITS, **NO_KNEE}
+    drawing, _, found = drawn(sweep(DENSE, stairs(2e-3, 5e-4, 16), **given))
     assert 0.9 * 1900 in levels(drawing.axes[1])
     assert "90 % of the plateau" in texts(drawing)
     assert (
@@ -202,7 +188,7 @@ def test_a_plateau_that_no_batch_size_holds():
 
 
 def test_a_knee_without_a_line_is_the_timed_one():
-    drawing, _, found = drawn("throughput", sweep(**{**LIMITS, "knee_fitted": math.nan}))
+    drawing, _, found = drawn(sweep(**{**LIMITS, "knee_fitted": math.nan}))
     assert "48" in texts(drawing) and "36.0" not in texts(drawing)
     assert "90 % of it from batch size 48 on as timed." in found
 
@@ -210,13 +196,13 @@ def test_a_knee_without_a_line_is_the_timed_one():
 def test_two_machines_each_have_their_limits():
     """One of them without a plateau: `still_rising` then has gaps and no type of its own."""
     other = sweep(machine="gpu_box", time=line(1e-3, 2.5e-4), ceiling_images_per_second=5000.0)
-    drawing, frame, found = drawn("throughput", sweep(**LIMITS), other)
+    drawing, frame, found = drawn(sweep(**LIMITS), other)
     assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500, 5000])
     assert {"laptop", "gpu_box"} <= texts(drawing)
     assert "Machine" not in note(drawing)
     assert found.startswith("Laptop: batch size 1 takes 4.706 (4.613 to 4.801 by quartiles) times")
     rising = sweep(**{**LIMITS, **RISING})
-    _, frame, found = drawn("throughput", rising, other)
+    _, frame, found = drawn(rising, other)
     assert frame["still_rising"].dtype == object
     assert "still rises" in found
 
@@ -239,9 +225,8 @@ def rings(axes):
 
 
 def test_more_series_have_a_ring_on_each_knee_and_one_ceiling():
-    drawing, _, found = drawn(
-        "throughput", *many(eager=RISING, fit={"plateau_images_per_second": 1800.0})
-    )
+    made = many(eager=RISING, fit={"plateau_images_per_second": 1800.0})
+    drawing, _, found = drawn(*made)
     axes = drawing.axes[1]
     shares = [0.9 * plateau for plateau in (1800, *[1900] * 4)]
     assert levels(axes) == pytest.approx([*shares, 2500])
@@ -256,7 +241,7 @@ def test_more_series_have_a_ring_on_each_knee_and_one_ceiling():
         "The highest throughput was least at 1730 examples/s (eager) and most at 1940 examples/s "
         "(loop in the graph). Noise floor: a batch size differs from itself by up to 3.4 %."
     )
-    drawing, _, found = drawn("throughput", *many()[:3])
+    drawing, _, found = drawn(*many()[:3])
     assert levels(drawing.axes[1]) == pytest.approx([*[1710] * 3, 2500])
     assert len(rings(drawing.axes[1])) == 3
     assert found.count("from batch size 48 on as timed") == 3
@@ -266,25 +251,24 @@ SHARES = [0.9 * 1900] * len(LOOPS)
 
 
 def test_ceilings_of_more_series_that_differ():
-    high = {"ceiling_images_per_second": 2900.0}
-    drawing, _, _ = drawn("throughput", *many(eager=high, fit=high))
+    high, far = ({"ceiling_images_per_second": ceiling} for ceiling in (2900.0, 90000.0))
+    drawing, _, _ = drawn(*many(eager=high, fit=high))
     assert levels(drawing.axes[1]) == pytest.approx([*SHARES, 2500, 2500, 2500, 2900, 2900])
-    far = {"ceiling_images_per_second": 90000.0}
-    drawing, _, _ = drawn("throughput", *many(eager=far))
+    drawing, _, _ = drawn(*many(eager=far))
     assert levels(drawing.axes[1]) == pytest.approx([*SHARES, *[2500] * 4])
     assert "Ceilings, some far above the panel: from 2500 examples/s (" in note(drawing)
     assert "to 90000 examples/s (eager)." in note(drawing)
-    drawing, _, _ = drawn("throughput", *many(**dict.fromkeys(LOOPS, far)))
+    drawing, _, _ = drawn(*many(**dict.fromkeys(LOOPS, far)))
     assert levels(drawing.axes[1]) == pytest.approx(SHARES)
     assert "Ceiling far above the panel: 90000 examples/s." in note(drawing)
     none = {"ceiling_images_per_second": math.nan, "plateau_images_per_second": math.nan}
-    drawing, _, _ = drawn("throughput", *many(**dict.fromkeys(LOOPS, none)))
+    drawing, _, _ = drawn(*many(**dict.fromkeys(LOOPS, none)))
     assert levels(drawing.axes[1]) == rings(drawing.axes[1]) == []
     assert "No plateau within the batch sizes, so no line at 90 % (" in note(drawing)
 
 
 def test_the_same_images_at_both_ends_and_steps_just_above_a_multiple():
-    _, _, found = drawn("throughput", sweep(sizes=(16, 17, 34, 32, 128), time=line(10e-3, 0.0)))
+    _, _, found = drawn(sweep(sizes=(16, 17, 34, 32, 128), time=line(10e-3, 0.0)))
     # A step takes the same whatever it holds: 128 images take 8 times as long at 16; quartiles
     # lie 1 % around the times.
     assert found.startswith(

@@ -1,27 +1,33 @@
 """The figure of times of trainings."""
 
+import itertools
+
 import pandas
 
 from batchscope import figures
-from drawing import note
+from drawing import hollow, note
+
+
+def _runs(**columns):
+    """Rows of finished runs on a CPU."""
+    alike = {"status": "finished", "replicas": 1, "device": "cpu"}
+    return pandas.DataFrame({**alike, **columns})
+
+
+def _hollow(axes):
+    """Returns the heights of a panel's hollow points."""
+    return [line.get_ydata().tolist() for line in hollow(axes)]
 
 
 def test_trainings_that_nothing_stopped_are_lower_bounds():
-    frame = pandas.DataFrame(
-        {
-            "batch_size": [32, 32, 256, 256],
-            "seed": [0, 1, 0, 1],
-            "status": "finished",
-            "seconds_per_epoch": [2.0, 2.0, 1.0, 1.0],
-            "seconds_per_epoch_q1": [2.0, 2.0, 1.0, 1.0],
-            "seconds_per_epoch_q3": [2.0, 2.0, 1.0, 1.0],
-            "epochs_run": [30, 40, 60, 100],
-            "train_seconds": [60.0, 80.0, 60.0, 100.0],
-            "epochs": 100,
-            "patience": 10,
-            "replicas": 1,
-            "device": "cpu",
-        }
+    frame = _runs(
+        batch_size=[32, 32, 256, 256],
+        seed=[0, 1, 0, 1],
+        seconds_per_epoch=[2.0, 2.0, 1.0, 1.0],
+        epochs_run=[30, 40, 60, 100],
+        train_seconds=[60.0, 80.0, 60.0, 100.0],
+        epochs=100,
+        patience=10,
     )
     time = figures.FIGURES["time"]
     text = "1 of 2 runs at batch size 256 ran to the last epoch that they may; their times and the"
@@ -32,49 +38,25 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
     )
     drawing = time.draw(frame)
     assert f"{text} means are lower bounds (hollow, with an arrow)." in note(drawing)
-    hollow = [
-        [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
-        for axes in drawing.axes
-    ]
-    assert hollow == [[], [[100]], [[100.0]]]
+    assert list(map(_hollow, drawing.axes)) == [[], [[100]], [[100.0]]]
     # All of them, where the horizon was too short for every run; none, where it was chosen.
     runs = frame.assign(epochs_run=100)
     every = time.draw(time.select(figures.Tables(runs=runs)))
-    points = [
-        line.get_ydata().tolist()
-        for line in every.axes[2].lines
-        if line.get_markerfacecolor() == "white"
-    ]
-    assert points == [[60.0, 80.0, 60.0, 100.0]]
+    assert _hollow(every.axes[2]) == [[60.0, 80.0, 60.0, 100.0]]
     assert "lower bounds (hollow, with an arrow)" in note(every)
     assert "lower bounds" in time.found(frame.assign(epochs_run=100))
     chosen = time.draw(frame.assign(epochs_run=100, patience=0))
     assert "none stopped early" in chosen.get_supxlabel()
-    assert not [
-        point
-        for line in chosen.axes[2].lines
-        if line.get_markerfacecolor() == "white"
-        for point in line.get_ydata()
-    ]
+    assert not any(_hollow(chosen.axes[2]))
     stopped = frame.assign(epochs=101)
     assert "lower bound" not in time.found(stopped)
     assert "lower bound" not in time.draw(stopped).get_supxlabel()
 
 
 def test_times_of_logical_devices_are_marked():
-    frame = pandas.DataFrame(
-        {
-            "batch_size": [32, 256],
-            "seed": 0,
-            "status": "finished",
-            "seconds_per_epoch": [12.4, 7.7],
-            "epochs_run": 1,
-            "train_seconds": [12.4, 7.7],
-            "epochs": 1,
-            "replicas": 4,
-            "device": "cpu",
-        }
-    )
+    seconds = [12.4, 7.7]
+    epoch = {"epochs_run": 1, "epochs": 1, "seconds_per_epoch": seconds, "train_seconds": seconds}
+    frame = _runs(batch_size=[32, 256], seed=0, replicas=4, **epoch)
     mark = "Replicas are logical devices of one CPU here: they prove correctness and not speed."
     time = figures.FIGURES["time"]
     text = "Mean time per epoch was 12.4 s at batch size 32 and 7.7 s at 256 (1 of 1 seed)."
@@ -88,19 +70,13 @@ def test_times_of_logical_devices_are_marked():
     assert "4 replicas: 12.4 s" in time.found(two) and "1 replica: 22.4 s" in time.found(two)
 
 
-def _rates(rates=(0.05, 0.1), own=False, **columns):
+def _rates(rates=(0.05, 0.1), own=False):
     """Rows of two batch sizes, two seeds and some learning rates, a timing job for each seed."""
-    rows = [
-        {"learning_rate": rate, "batch_size": size, "seed": seed}
-        for rate in rates
-        for size in (32, 256)
-        for seed in (0, 1)
-    ]
-    frame = pandas.DataFrame(rows)
+    cells = itertools.product(rates, (32, 256), (0, 1))
+    frame = pandas.DataFrame(cells, columns=["learning_rate", "batch_size", "seed"])
     times = 64 / frame["batch_size"] + 0.1 * frame["seed"] + own * frame["learning_rate"]
-    found = {"seconds_per_epoch": times, "train_seconds": 10 * times, "epochs_run": 10}
-    found |= {"status": "finished", "epochs": 10, "replicas": 1, "device": "cpu"}
-    return frame.assign(**{**found, **columns})
+    found = {"seconds_per_epoch": times, "train_seconds": 10 * times}
+    return _runs(**frame, **found, epochs_run=10, epochs=10)
 
 
 def _series(drawing):

@@ -2,49 +2,20 @@
 
 import math
 
-import matplotlib.text
 import numpy as np
 import pandas
 import pytest
 from matplotlib.patches import Rectangle
 
 from batchscope import figures
-from batchscope.catalogue import sweep_names, timing_columns
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import max_batch_size, profile, utilisation, utilisation_over_time
 from batchscope.figures.drawing import canvas
-from drawing import drawn, reread
+from drawing import bars, drawn, hollow, legend, lines, note, reread, titles
+from made_sweeps import first, tables_of
 
 NAMES = ("utilisation", "utilisation_over_time", "max_batch_size", "profile")
-COLUMNS = {
-    name: timing_columns.COLUMNS[f"{name}.csv"]
-    for name in ("sweeps", "utilisation", "samples", "largest", "profiles")
-}
 SIZES = (1, 8, 64, 256)
-
-
-def first(**given):
-    """Returns what a row is of."""
-    factors = {name: factor.birth for name, factor in sweep_names.FACTORS.items()}
-    del factors["batch_size"]
-    factors |= {"machine": "local", "sweep": "s", "dataset": "digits", "model": "cnn"}
-    factors |= {"dataset_digest": "12345678", "model_digest": "", "optimizer": "sgd"}
-    factors |= {"device": "cpu", "threads": 0, **given}
-    return {name: factors[name] for name in timing_columns.FIRST}
-
-
-def tables(**rows):
-    """Returns the tables of an experiment, as they are read back from CSV files."""
-    found = {
-        name: pandas.DataFrame(rows.get(name, []), columns=[*timing_columns.FIRST, *columns])
-        for name, columns in COLUMNS.items()
-    }
-    return figures.Tables(**{name: reread(frame) for name, frame in found.items()})
-
-
-def texts(drawing):
-    found = drawing.findobj(matplotlib.text.Text)
-    return {line for text in found for line in text.get_text().split("\n") if line}
 
 
 def busy(sizes=SIZES, gpu=False, failed=(), per_image=0.5, **given):
@@ -122,30 +93,10 @@ def profiled(shares, **given):
     return rows
 
 
-def titles(drawing):
-    return [axes.get_title("left") for axes in drawing.axes]
-
-
-def values(axes):
-    """Returns what the lines of a panel show: a list of (positions, heights)."""
-    return [
-        (np.asarray(line.get_xdata(), float).tolist(), np.asarray(line.get_ydata()).tolist())
-        for line in axes.lines
-    ]
-
-
 def shown(axes, at, heights):
     """Returns whether a line of a panel goes through these points."""
-    return any(
-        len(x) == len(at) and np.allclose(x, at) and np.allclose(y, heights)
-        for x, y in values(axes)
-    )
-
-
-def bars(axes):
-    """Returns lower and upper ends of a panel's error bars."""
-    (container, *_) = [found for found in axes.containers if found.has_yerr]
-    return [tuple(part[:, 1]) for part in container[2][0].get_segments()]
+    found = (np.array(line.get_data(), float) for line in axes.lines)
+    return any(line.shape[1] == len(at) and np.allclose(line, [at, heights]) for line in found)
 
 
 SHAPES = {
@@ -186,7 +137,7 @@ TRIES |= {384: ("fits", 968.0), 448: ("over_limit", 1040.0), 416: ("killed", mat
 @pytest.mark.filterwarnings("error")
 @pytest.mark.slow
 def test_every_shape_of_timing(shape):
-    made = tables(**SHAPES[shape])
+    made = tables_of(**SHAPES[shape])
     for name in NAMES:
         drawing, frame = drawn(name, made, rendered=True)
         found = figures.FIGURES[name].found(frame)
@@ -194,14 +145,14 @@ def test_every_shape_of_timing(shape):
         if shape in ("empty", "nothing_ran"):
             assert found == "" or (name, shape) == ("utilisation_over_time", "nothing_ran")
         if shape == "one_size":
-            assert "Machine: local." in texts(drawing) or name == "max_batch_size"
+            assert "Machine: laptop." in lines(drawing) or name == "max_batch_size"
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
 def test_the_same_bytes_for_the_same_data(name):
     samples = sampled((1, 8), seconds=0.5, pause=0.2)
-    made = tables(utilisation=busy(), samples=samples, **searches((tried(TRIES), {})))
+    made = tables_of(utilisation=busy(), samples=samples, **searches((tried(TRIES), {})))
     figure = figures.FIGURES[name]
     frame = reread(figure.select(made))
     files = [canvas.svg_and_png(figure.draw(frame), figure.entry.title) for _ in range(2)]
@@ -210,23 +161,26 @@ def test_the_same_bytes_for_the_same_data(name):
 
 
 def test_utilisation_has_medians_quartiles_and_the_machine():
-    drawing, _ = drawn("utilisation", tables(utilisation=busy()))
+    drawing, _ = drawn("utilisation", tables_of(utilisation=busy()))
     assert titles(drawing) == ["CPU", "Peak memory", "Time at zero"]
     cpu, memory, zero = drawing.axes
     at, sizes = np.log2(SIZES), np.array(SIZES)
     level = 20 + 8 * at
     assert shown(cpu, at, level) and shown(cpu, at, level / 2) and shown(zero, at, 25 / sizes)
-    assert np.allclose(bars(cpu), np.column_stack([level - 2, level + 3]))
+    (container, *_) = [found for found in cpu.containers if found.has_yerr]
+    assert np.allclose(bars(container)[:, :, 1], np.column_stack([level - 2, level + 3]))
     assert shown(memory, at, 600 + 0.1 * sizes) and shown(memory, at, 40 + 0.5 * sizes)
     assert cpu.get_ylim()[0] == 0 and cpu.get_ylabel() == "CPU utilisation (%)"
     assert memory.get_yscale() == "log" and zero.get_yscale() == "linear"
-    assert {"this process", "whole machine", "resident", "tensors"} <= texts(drawing)
-    drawing, _ = drawn("utilisation", tables(utilisation=[{**busy()[0], "process_zero_share": 0}]))
-    assert titles(drawing) == ["CPU", "Peak memory"] and "No sample was at zero." in texts(drawing)
+    assert {"this process", "whole machine", "resident", "tensors"} <= lines(drawing)
+    drawing, _ = drawn(
+        "utilisation", tables_of(utilisation=[{**busy()[0], "process_zero_share": 0}])
+    )
+    assert titles(drawing) == ["CPU", "Peak memory"] and "No sample was at zero." in lines(drawing)
 
 
 def test_what_is_known_of_a_gpu_has_panels_of_its_own():
-    drawing, frame = drawn("utilisation", tables(utilisation=busy(gpu=True, device="gpu")))
+    drawing, frame = drawn("utilisation", tables_of(utilisation=busy(gpu=True, device="gpu")))
     assert titles(drawing) == ["CPU", "GPU", "Peak memory", "Time at zero", "Energy per epoch"]
     at = np.log2(SIZES)
     _, gpu, memory, zero, energy = drawing.axes
@@ -243,83 +197,71 @@ def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
     rows = busy()
     for row, flag in zip(rows, (False, False, False, True), strict=True):
         row["disturbed"] = flag
-    drawing, frame = drawn("utilisation", tables(utilisation=rows))
+    drawing, frame = drawn("utilisation", tables_of(utilisation=rows))
     found = utilisation.found(frame)
     assert "by quartiles) at batch size 1 and 68.0 % (66.0 to 71.0 by quartiles) at 64." in found
     assert "Left out, since other processes disturbed it: batch size 256." in found
-    note = drawing.get_supxlabel().replace("\n", " ")
-    assert "Disturbed by other processes (open markers) at batch size 256." in note
-    cpu = drawing.axes[0]
-    (mark,) = [
-        line for line in cpu.lines if line.get_linestyle() == "None" and len(line.get_xdata()) == 1
-    ]
-    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (8, 84)
-    assert mark.get_markerfacecolor() == "white"
-    assert "disturbed" not in "".join(texts(drawn("utilisation", tables(utilisation=busy()))[0]))
+    assert "Disturbed by other processes (open markers) at batch size 256." in note(drawing)
+    (mark,) = hollow(drawing.axes[0])
+    assert [*mark.get_xdata(), *mark.get_ydata()] == [8, 84]
+    assert "disturbed" not in "".join(lines(drawn("utilisation", tables_of(utilisation=busy()))[0]))
     # Nothing is reported of a machine that was never its own; the other keeps its name.
-    made = tables(
-        utilisation=rows + [row | {"machine": "cluster", "disturbed": True} for row in rows]
-    )
-    found = utilisation.found(drawn("utilisation", made)[1])
-    expected = "Left out, since other processes disturbed them: batch sizes 256 (local); 1, 8"
-    assert f"at 64 (local). {expected}" in found
+    rows += [row | {"machine": "cluster", "disturbed": True} for row in rows]
+    found = utilisation.found(drawn("utilisation", tables_of(utilisation=rows))[1])
+    expected = "Left out, since other processes disturbed them: batch sizes 256 (laptop); 1, 8"
+    assert f"at 64 (laptop). {expected}" in found
 
 
 def test_a_dense_range_has_a_linear_axis():
-    drawing, _ = drawn("utilisation", tables(utilisation=busy(range(1, 67))))
+    drawing, _ = drawn("utilisation", tables_of(utilisation=busy(range(1, 67))))
     sizes = np.arange(1, 67)
     assert shown(drawing.axes[0], sizes, 20 + 8 * np.log2(sizes))
 
 
 def test_two_machines_are_two_series_and_memory_that_ran_out_is_marked():
-    made = tables(utilisation=busy() + busy(machine="cluster", failed=(256,), per_image=2.0))
+    made = tables_of(utilisation=busy() + busy(machine="cluster", failed=(256,), per_image=2.0))
     drawing, frame = drawn("utilisation", made)
     cpu = drawing.axes[0]
     assert shown(cpu, np.log2(SIZES), 20 + 8 * np.log2(SIZES))
     assert shown(cpu, np.log2(SIZES[:3]), 20 + 8 * np.log2(SIZES[:3]))
     assert shown(cpu, [8.0], [1.0])  # the cross at the upper edge
-    assert "Out of memory (×) at batch size 256 (cluster)." in texts(drawing)
-    assert [text.get_text() for text in drawing.legends[0].get_texts()] == ["local", "cluster"]
+    assert "Out of memory (×) at batch size 256 (cluster)." in lines(drawing)
+    assert legend(drawing) == ["laptop", "cluster"]
     found = utilisation.found(frame)
-    assert "at 256 (local); 20.0 % (18.0 to 23.0 by quartiles) at batch size 1 and" in found
-    assert "0.5 MB (95 % interval 0.5 to 0.5) (local); 2 MB" in found
+    assert "at 256 (laptop); 20.0 % (18.0 to 23.0 by quartiles) at batch size 1 and" in found
+    assert "0.5 MB (95 % interval 0.5 to 0.5) (laptop); 2 MB" in found
 
 
 def test_memory_per_image_is_reported_only_where_it_is_resolved():
-    made = tables(utilisation=busy(per_image=0.0))
+    made = tables_of(utilisation=busy(per_image=0.0))
     text = utilisation.found(utilisation.select(made))
     assert "peak resident memory, slope over batch size) was 0.1 MB" in text  # the next best
     for row in (rows := busy(per_image=0.0)):
         row["memory_peak_mb"] = 600.0
-    assert "Memory" not in utilisation.found(utilisation.select(tables(utilisation=rows)))
+    assert "Memory" not in utilisation.found(utilisation.select(tables_of(utilisation=rows)))
 
 
 def test_a_value_that_is_missing_leaves_a_gap():
     rows = busy()
     rows[1]["process_percent"] = rows[1]["tensorflow_peak_mb"] = None
-    drawing, frame = drawn("utilisation", tables(utilisation=rows))
+    drawing, frame = drawn("utilisation", tables_of(utilisation=rows))
     at = np.log2([1, 64, 256])
     assert shown(drawing.axes[0], at, 20 + 8 * at)
     assert "0.5 MB" in utilisation.found(frame)
 
 
 def test_trainings_are_found_between_their_rests():
-    made = tables(samples=sampled((1, 8), seconds=2.0, pause=1.0))
+    made = tables_of(samples=sampled((1, 8), seconds=2.0, pause=1.0))
     _, frame = drawn("utilisation_over_time", made)
-    assert [tuple(phase) for phase in utilisation_over_time.phases(frame)] == [
-        (1, pytest.approx(1.0), pytest.approx(3.0)),
-        (8, pytest.approx(4.0), pytest.approx(6.0)),
-    ]
-    without = sampled((1, 8), seconds=2.0, pause=0.0)
-    found = utilisation_over_time.phases(reread(pandas.DataFrame(without)))
-    assert [tuple(phase) for phase in found] == [
-        (1, 0.0, pytest.approx(2.0)),
-        (8, pytest.approx(2.0), pytest.approx(4.0)),
-    ]
+    found = np.array(utilisation_over_time.phases(frame))
+    assert found == pytest.approx(np.array([(1, 1.0, 3.0), (8, 4.0, 6.0)]))
+    without = reread(pandas.DataFrame(sampled((1, 8), seconds=2.0, pause=0.0)))
+    found = np.array(utilisation_over_time.phases(without))
+    assert found == pytest.approx(np.array([(1, 0.0, 2.0), (8, 2.0, 4.0)]))
 
 
 def test_utilisation_over_time_shades_trainings_and_names_them():
-    made = tables(samples=sampled(gpu=True, device="gpu"))
+    made = tables_of(samples=sampled(gpu=True, device="gpu"))
     drawing, frame = drawn("utilisation_over_time", made)
     upper, lower = drawing.axes
     spans = [patch for patch in upper.patches if isinstance(patch, Rectangle)]
@@ -345,7 +287,7 @@ def test_work_between_two_trainings_is_no_rest():
         row["phase"] = "training" if row["batch_size"] else None
     for row in rows[1:6] + rows[31:36]:  # the first half of each rest
         row |= {"phase": "lead_in", "process_percent": 100.0}
-    _, frame = drawn("utilisation_over_time", tables(samples=rows))
+    _, frame = drawn("utilisation_over_time", tables_of(samples=rows))
     assert utilisation_over_time.found(frame) == (
         "Mean CPU utilisation was 50.0 % while training and 2.0 % while resting."
     )
@@ -353,8 +295,23 @@ def test_work_between_two_trainings_is_no_rest():
     assert "50.0 % while training and 34.7 % while resting" in utilisation_over_time.found(frame)
 
 
+def test_a_training_that_begins_with_a_sample_is_named_once():
+    """Two trainings, the first sample of each with the time of the rest's last."""
+    rows = []
+    for row in sampled((8, 16), seconds=2.0, pause=1.0):
+        if row["batch_size"] and not rows[-1]["batch_size"]:
+            rows.append({**row, "seconds": rows[-1]["seconds"], "process_percent": 0.0})
+        rows.append(row)
+    drawing, frame = drawn("utilisation_over_time", tables_of(samples=rows))
+    labels = [text.get_text() for text in drawing.axes[0].texts if text.get_text().isdigit()]
+    assert labels == ["8", "16"]
+    assert len(drawing.axes[0].patches) == 2
+    found = utilisation_over_time.found(frame)
+    assert "50.0 % while training and 2.0 % while resting" in found
+
+
 def test_many_trainings_are_named_upright_and_not_all():
-    drawing, _ = drawn("utilisation_over_time", tables(samples=sampled(range(1, 67), 1.0)))
+    drawing, _ = drawn("utilisation_over_time", tables_of(samples=sampled(range(1, 67), 1.0)))
     labels = [text for text in drawing.axes[0].texts if text.get_text().isdigit()]
     assert labels[0].get_text() == "1" and labels[0].get_rotation() == 90
     assert 20 < len(labels) < 66
@@ -362,7 +319,7 @@ def test_many_trainings_are_named_upright_and_not_all():
 
 def test_samples_keep_their_order_in_every_series():
     rows = sampled(loop="eager") + sampled(loop="graph")
-    drawing, frame = drawn("utilisation_over_time", tables(samples=rows[::-1]))
+    drawing, frame = drawn("utilisation_over_time", tables_of(samples=rows[::-1]))
     assert titles(drawing)[::2] == ["Utilisation, loop in the graph", "Utilisation, eager"]
     for line in drawing.axes[0].lines:
         assert (np.diff(line.get_xdata()) > 0).all()
@@ -372,13 +329,13 @@ def test_samples_keep_their_order_in_every_series():
 def test_of_many_series_the_first_four_are_drawn():
     loops = ("graph", "eager", "function", "fit", "fit_steps")
     rows = [row for loop in loops for row in sampled((1,), 0.5, loop=loop)]
-    drawing, _ = drawn("utilisation_over_time", tables(samples=rows))
+    drawing, _ = drawn("utilisation_over_time", tables_of(samples=rows))
     assert len(drawing.axes) == 8
-    assert "The first 4 of 5 series; the CSV file holds all." in texts(drawing)
+    assert "The first 4 of 5 series; the CSV file holds all." in lines(drawing)
 
 
 def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
-    drawing, frame = drawn("max_batch_size", tables(**searches((tried(TRIES), {}))))
+    drawing, frame = drawn("max_batch_size", tables_of(**searches((tried(TRIES), {}))))
     (axes,) = drawing.axes
     assert shown(axes, np.log2([1, 256, 384]), [300, 712, 968])
     assert shown(axes, [9.0], [1100]) and shown(axes, np.log2([448]), [1040])
@@ -394,7 +351,7 @@ def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
     fit = next(line for line in axes.lines if line.get_color() == max_batch_size._FIT["color"])
     assert np.allclose(fit.get_ydata(), 200 + 2 * 2 ** np.asarray(fit.get_xdata()))
     keys = {"384", "fits", "out of memory", "above limit", "killed", "limit", "fixed + per example"}
-    assert keys <= texts(drawing)
+    assert keys <= lines(drawing)
     assert max_batch_size.found(frame) == (
         "The largest batch size that fits is 384 under a limit of 1000 MB, while 416 does not "
         "fit. Memory is 200 MB, and 2 MB more per example."
@@ -404,8 +361,8 @@ def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
 def test_a_search_that_ended_at_its_bound_says_at_least():
     fits = {size: ("fits", 200 + 2.0 * size) for size in (1, 2, 4, 8)}
     found = tried(fits, limit=math.nan, bound="most_fits", fixed=636.61, per_image=0.93512)
-    drawing, frame = drawn("max_batch_size", tables(**searches((found, {}))))
-    assert "at least 8" in texts(drawing) and "limit" not in texts(drawing)
+    drawing, frame = drawn("max_batch_size", tables_of(**searches((found, {}))))
+    assert "at least 8" in lines(drawing) and "limit" not in lines(drawing)
     largest, memory = max_batch_size.found(frame).split(". ")
     assert largest.endswith("fits is at least 8: the largest that the search may try")
     assert memory == "Memory is 637 MB, and 0.935 MB more per example."
@@ -414,8 +371,8 @@ def test_a_search_that_ended_at_its_bound_says_at_least():
 def test_where_nothing_fits_it_is_reported():
     nothing = {1: ("over_limit", 1200.0)}
     found = tried(nothing, bound="nothing_fits", fixed=math.nan, per_image=math.nan)
-    drawing, frame = drawn("max_batch_size", tables(**searches((found, {}))), rendered=True)
-    assert "nothing fits" in texts(drawing)
+    drawing, frame = drawn("max_batch_size", tables_of(**searches((found, {}))), rendered=True)
+    assert "nothing fits" in lines(drawing)
     assert max_batch_size.found(frame) == (
         "The largest batch size that fits is none under a limit of 1000 MB: nothing fits, not "
         "even batch size 1."
@@ -427,29 +384,25 @@ def test_every_search_has_its_own_limit_and_loops_repeat_it():
     rows = searches((one, {}), (two, {"machine": "cluster"}))
     # The same search stands beside every loop's times; a sweep without one says nothing.
     rows["sweeps"] += [{**first(loop="eager"), **one[1]}, {**first(model="other"), "sizes": 3}]
-    frame = max_batch_size.select(tables(**rows))
+    frame = max_batch_size.select(tables_of(**rows))
     assert len(frame) == 2 * len(TRIES)
     limits = frame.groupby("machine")["memory_limit_mb"].unique()
-    assert limits["local"].tolist() == [1000] and limits["cluster"].tolist() == [5000]
-    drawing, _ = drawn("max_batch_size", tables(**rows))
-    assert titles(drawing) == ["Local", "Cluster"]
+    assert limits["laptop"].tolist() == [1000] and limits["cluster"].tolist() == [5000]
+    drawing, _ = drawn("max_batch_size", tables_of(**rows))
+    assert titles(drawing) == ["Laptop", "Cluster"]
     assert shown(drawing.axes[1], [0, 1], [5000, 5000])
 
 
 def test_shares_of_a_profile_are_stacked_and_written_where_there_is_room():
     rows = profiled({1: (0.2, 0.3, 0.5, 1234.0), 64: (0.93, 0.03, 0.04, 8.5)}, loop="eager")
-    drawing, frame = drawn("profile", tables(profiles=rows))
+    drawing, frame = drawn("profile", tables_of(profiles=rows))
     (axes,) = drawing.axes
-    edges = sorted((bar.get_y(), bar.get_x(), bar.get_width()) for bar in axes.patches)
-    assert [edge[1:] for edge in edges[:3]] == [
-        pytest.approx(edge) for edge in ((0.0, 0.2), (0.2, 0.3), (0.5, 0.5))
-    ]
-    assert [edge[1:] for edge in edges[3:]] == [
-        pytest.approx(edge) for edge in ((0.0, 0.93), (0.93, 0.03), (0.96, 0.04))
-    ]
-    top = axes.transData.transform((0, edges[0][0]))[1]
-    assert top > axes.transData.transform((0, edges[3][0]))[1]  # the smallest is above
-    found = texts(drawing)
+    edges = np.array(sorted((bar.get_y(), bar.get_x(), bar.get_width()) for bar in axes.patches))
+    assert edges[:3, 1:] == pytest.approx(np.array([(0.0, 0.2), (0.2, 0.3), (0.5, 0.5)]))
+    assert edges[3:, 1:] == pytest.approx(np.array([(0.0, 0.93), (0.93, 0.03), (0.96, 0.04)]))
+    heights = axes.transData.transform(edges[:, [1, 0]])[:, 1]
+    assert heights[0] > heights[3]  # the smallest is above
+    found = lines(drawing)
     assert {"20 %", "30 %", "50 %", "93 %", "1,234", "8.5", "steps/s"} <= found
     assert not {"3 %", "4 %"} & found
     assert "eager, arrays in memory" in found
@@ -463,24 +416,24 @@ def test_shares_of_a_profile_are_stacked_and_written_where_there_is_room():
 
 def test_utilisation_stands_beside_the_bars_where_it_was_sampled():
     rows = profiled({1: (0.2, 0.3, 0.5, 1234.0), 64: (0.9, 0.05, 0.05, 8.5)})
-    found = texts(drawn("profile", tables(profiles=rows))[0])
+    found = lines(drawn("profile", tables_of(profiles=rows))[0])
     assert "steps/s" in found and not {"CPU %", "GPU %"} & found  # records of before
     rows[1] |= {"process_percent": 71.6, "gpu_percent": 33.0}
-    drawing, _ = drawn("profile", tables(profiles=rows), rendered=True)
-    assert {"steps/s", "CPU %", "GPU %", "71.6", "33"} <= texts(drawing)
-    assert any("CPU and GPU utilisation: without the profiler" in text for text in texts(drawing))
+    drawing, _ = drawn("profile", tables_of(profiles=rows), rendered=True)
+    assert {"steps/s", "CPU %", "GPU %", "71.6", "33"} <= lines(drawing)
+    assert any("CPU and GPU utilisation: without the profiler" in text for text in lines(drawing))
 
 
 def test_profiles_stand_under_their_configurations():
     rows = profiled({8: (0.5, 0.4, 0.1, 10.0), 4: (0.5, 0.2, 0.3, 20.0)}, loop="fit")
     rows += profiled({8: (0.6, 0.05, 0.35, 9.0)}, loop="fit", input_pipeline="prefetch")
     rows += profiled({8: None}, loop="graph")
-    drawing, frame = drawn("profile", tables(profiles=rows))
+    drawing, frame = drawn("profile", tables_of(profiles=rows))
     (axes,) = drawing.axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["4", "8", "8", "8"]
     assert len(axes.patches) == 9
     headings = {"Keras fit, arrays in memory", "loop in the graph, arrays in memory"}
-    assert {*headings, "Keras fit, prefetching", "out of memory"} <= texts(drawing)
+    assert {*headings, "Keras fit, prefetching", "out of memory"} <= lines(drawing)
     found = profile.found(frame)
     assert (
         "at batch size 8, 50.0 % (arrays in memory) to 60.0 % (prefetching) was computing, 5.0 % "
@@ -490,11 +443,9 @@ def test_profiles_stand_under_their_configurations():
 
 def test_open_markers_mean_one_thing_and_no_machine_is_busier_than_it_is():
     made = [{**row, "machine_percent": 104.0} for row in busy()]
-    figure = figures.FIGURES["utilisation"]
-    drawing = figure.draw(figure.select(tables(utilisation=made)))
-    lines = [line for axes in drawing.axes for line in axes.lines]
-    assert "white" not in {line.get_markerfacecolor() for line in lines}
+    drawing, _ = drawn("utilisation", tables_of(utilisation=made))
+    assert not any(map(hollow, drawing.axes))
     thin = next(line for line in drawing.axes[0].lines if line.get_alpha() == 0.75)
     assert set(thin.get_ydata()) == {100.0}
     crowded = [{**row, "process_percent": 112.0} for row in profiled({8: (0.6, 0.1, 0.3, 9.0)})]
-    assert {"100", "112"} & texts(drawn("profile", tables(profiles=crowded))[0]) == {"100"}
+    assert {"100", "112"} & lines(drawn("profile", tables_of(profiles=crowded))[0]) == {"100"}

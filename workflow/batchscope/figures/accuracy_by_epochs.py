@@ -11,7 +11,13 @@ from matplotlib.ticker import FuncFormatter
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, by_epochs, canvas, words
+from batchscope.figures.drawing import (
+    against_batch_size,
+    against_epoch,
+    by_epochs,
+    canvas,
+    words,
+)
 from batchscope.figures.drawing.against_batch_size import Place
 
 _SPLITS = ("train", "validation", "test")
@@ -53,7 +59,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _after(frame: pandas.DataFrame, count: int) -> pandas.DataFrame:
     """Returns one row per run, without an accuracy where it stopped before or was never run."""
-    rows = by_epochs.runs(frame).drop(columns=["at_epoch", *_COLUMNS])
+    rows = against_epoch.runs(frame).drop(columns=["at_epoch", *_COLUMNS])
     keys = [*run_series.varying(frame), "batch_size", "seed"]
     reached = frame.loc[frame["at_epoch"] == count, [*keys, _SHOWN]]
     return rows.merge(reached, how="left", on=keys)

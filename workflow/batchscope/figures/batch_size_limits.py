@@ -36,15 +36,16 @@ _VERDICTS = {
     largest_within_margin.FAILED: "a run did not finish",
     largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
 }
-_MACHINE = canvas.COLOURS[1]
+# Verdicts of which one suffices to show that no batch size is within the margin.
+_WITHOUT = (largest_within_margin.NOT_RESOLVED, largest_within_margin.BEYOND)
+_SERIES, _MACHINE = canvas.COLOURS[:2]
 
 
 class _Row(NamedTuple):
-    """One row: words beside it, its entries in the frame, and its colour."""
+    """One row: words beside it, its entries in the frame, and whether it is a machine's limit."""
 
     label: str
     entries: pandas.DataFrame
-    colour: str
     limit: bool
 
 
@@ -91,9 +92,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for index, row in enumerate(rows):
         height = len(rows) - 1 - index
         if row.limit:
-            _draw_limit(axes, row, height, known)
+            _draw_limit(axes, row.entries.iloc[0], height, known)
         else:
-            _draw_series(axes, row, height)
+            _draw_series(axes, row.entries, height)
     # The axis must keep its width, however much the labels of the series hold.
     labels = ["\n".join(textwrap.wrap(row.label, _LABEL)) for row in reversed(rows)]
     axes.set_yticks(range(len(rows)), labels)
@@ -116,21 +117,16 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns how far each series reaches, and the machine's limits."""
     sentences = []
-    for outcome, chosen in [] if _none_finished(frame) else _outcomes(frame):
+    for chosen in [] if _none_finished(frame) else _outcomes(frame):
         parts, few, none = [], 0, 0
         for series in run_series.series(chosen):
             if pandas.notna(timings.one(series.frame, "largest_batch_size")):
                 parts.append(_reach(series))
-            elif (
-                series.frame["verdict"]
-                .isin([largest_within_margin.NOT_RESOLVED, largest_within_margin.BEYOND])
-                .any()
-            ):
+            elif series.frame["verdict"].isin(_WITHOUT).any():
                 none += 1
             else:
                 few += 1
-        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
-        what = f"a {_words(outcome)} within {margin} of every other's"
+        what = f"a {_within(chosen)} of every other's"
         if len(parts) > 2:
             sentences.append(f"The largest batch size with {what} {_range(chosen)}.")
         if parts:
@@ -151,7 +147,7 @@ def found(frame: pandas.DataFrame) -> str:
 def _range(chosen: pandas.DataFrame) -> str:
     """Returns the least and the most of the largest batch sizes of series, with these."""
     reach = [
-        (int(size), _description(series))
+        (int(size), run_series.describe(series.factors))
         for series in run_series.series(chosen)
         if (size := timings.one(series.frame, "largest_batch_size")) is not None
     ]
@@ -163,11 +159,6 @@ def _range(chosen: pandas.DataFrame) -> str:
         own = [series for size, series in reach if size == end]
         parts.append(f"{end} ({own[0] if len(own) == 1 else f'{len(own)} series'})")
     return f"is between {wording.listed(parts)}"
-
-
-def _description(series: run_series.Series) -> str:
-    """Returns the fewest words that identify a series; empty where there is one."""
-    return run_series.describe(series.factors)
 
 
 def _none_finished(frame: pandas.DataFrame) -> bool:
@@ -190,11 +181,11 @@ def _reach(series: run_series.Series) -> str:
         why = f"{int(first['batch_size'])} {words_.get(first['verdict'], 'is not resolved')}"
         if pandas.notna(first["difference"]):
             ends = (first["difference"], first["difference_low"], first["difference_high"])
-            unit = _unit(first["outcome"])
+            unit = wording.POINTS if first["outcome"].endswith("accuracy") else wording.PLAIN
             rounded = wording.estimate(*ends, unit=unit)
             why += f": {rounded.value}{unit.suffix} against {int(first['deciding_batch_size'])}, "
             why += f"90 % interval {rounded.low} to {rounded.high}"
-    name = f"{_description(series)}: " if series.factors else ""
+    name = f"{run_series.describe(series.factors)}: " if series.factors else ""
     return f"{name}{largest} (from {smallest} on; {why})"
 
 
@@ -220,34 +211,42 @@ def _machine_rows(frame: pandas.DataFrame) -> list[_Row]:
         chosen = _known(frame[frame["limit"] == limit])
         # The position of a limit is no factor of what it is a limit of.
         for series in run_series.series(chosen.assign(batch_size=0)):
-            entries = chosen.loc[series.frame.index]
-            label = f"{what} ({series.label})" if series.label else what
-            for position in range(len(entries)):
-                entry = entries.iloc[[position]]
+            for index in series.frame.index:
+                entry = chosen.loc[[index]]
                 memory = entry["memory_mb"].iloc[0] if limit == FITS else None
-                name = label.replace("memory", f"{wording.number(memory)} MB") if memory else label
-                found.append(_Row(name, entry, _MACHINE, True))
+                name = what.replace("memory", f"{wording.number(memory)} MB") if memory else what
+                found.append(_Row(name + timings.of(series.label), entry, True))
     return found
 
 
 def _series_rows(frame: pandas.DataFrame) -> list[_Row]:
     outcomes = list(_outcomes(frame))
     found = []
-    for outcome, chosen in outcomes:
-        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
+    for chosen in outcomes:
         for series in run_series.series(chosen):
-            what = f"{_words(outcome)} within {margin}"
-            description = _description(series)
-            label = description or what
-            if description and len(outcomes) > 1:
-                label = f"{what}: {description}"
-            found.append(_Row(label, series.frame, canvas.COLOURS[0], False))
+            label = run_series.describe(series.factors)
+            if not label or len(outcomes) > 1:
+                label = f"{_within(chosen)}: {label}".removesuffix(": ")
+            found.append(_Row(label, series.frame, False))
     return found
 
 
-def _outcomes(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
+def _outcomes(frame: pandas.DataFrame) -> list[pandas.DataFrame]:
+    """Returns the rows of each outcome."""
     rows = _known(frame[frame["outcome"].notna()])
-    return [(str(outcome), chosen) for outcome, chosen in rows.groupby("outcome", sort=False)]
+    return [chosen for _, chosen in rows.groupby("outcome", sort=False)]
+
+
+def _within(chosen: pandas.DataFrame) -> str:
+    """Returns `test accuracy within 0.5 points`, of the rows of an outcome."""
+    return " within ".join(_stated(chosen))
+
+
+def _stated(chosen: pandas.DataFrame) -> tuple[str, str]:
+    """Returns the words of an outcome and its margin."""
+    outcome, margin = chosen["outcome"].iloc[0], float(chosen["margin"].iloc[0])
+    shown = wording.points(margin) if outcome.endswith("accuracy") else wording.number(margin)
+    return outcome.replace("_", " "), shown
 
 
 def _known(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -257,71 +256,44 @@ def _known(rows: pandas.DataFrame) -> pandas.DataFrame:
     )
 
 
-def _draw_limit(axes: Axes, row: _Row, height: int, known: pandas.Series) -> None:
-    entry = row.entries.iloc[0]
+def _draw_limit(axes: Axes, entry: pandas.Series, height: int, known: pandas.Series) -> None:
     left = np.log2(float(known.min())) - 0.5
     if pandas.isna(entry["batch_size"]):
         why = {RISES: "beyond what was timed", NOISY: step_cost.TOO_NOISY}
-        axes.annotate(
-            why.get(entry["bound"], "none"),
-            (left + 0.5, height),
-            va="center",
-            fontsize=8,
-            color="#555555",
-        )
+        look = {"va": "center", "fontsize": 8, "color": "#555555"}
+        axes.annotate(why.get(entry["bound"], "none"), (left + 0.5, height), **look)
         return
     size = float(entry["batch_size"])
-    at, more = np.log2(size), entry["bound"] == "most_fits"
+    at = np.log2(size)
     if entry["limit"] == FITS:
-        axes.plot([left, at], [height] * 2, color=row.colour, linewidth=6, alpha=0.5, zorder=1)
-    axes.plot(at, height, "|", color=row.colour, markersize=15, markeredgewidth=2.2, zorder=2)
+        axes.plot([left, at], [height] * 2, color=_MACHINE, linewidth=6, alpha=0.5, zorder=1)
+    axes.plot(at, height, "|", color=_MACHINE, markersize=15, markeredgewidth=2.2, zorder=2)
     text = f"{wording.number(size) if entry['limit'] == KNEE else int(size)}"
-    text += " or more" if more else ""
-    _beside(axes, text, at, height, row.colour)
+    text += " or more" if entry["bound"] == "most_fits" else ""
+    _beside(axes, text, at, height, _MACHINE)
 
 
-def _draw_series(axes: Axes, row: _Row, height: int) -> None:
-    entries = row.entries.sort_values("batch_size")
+def _draw_series(axes: Axes, rows: pandas.DataFrame, height: int) -> None:
+    entries = rows.sort_values("batch_size")
     smallest, largest = (entries[f"{end}_batch_size"].iloc[0] for end in ("smallest", "largest"))
     if pandas.notna(largest):
         ends = np.log2([float(smallest), float(largest)])
-        axes.plot(ends, [height] * 2, color=row.colour, linewidth=6, alpha=0.3, zorder=1)
-        _beside(axes, str(int(largest)), ends[1], height, row.colour)
+        axes.plot(ends, [height] * 2, color=_SERIES, linewidth=6, alpha=0.3, zorder=1)
+        _beside(axes, str(int(largest)), ends[1], height, _SERIES)
     for entry in entries.to_dict("records"):
         at = np.log2(float(entry["batch_size"]))
         axes.plot(at, height, **verdict_marks.look(entry["verdict"]), zorder=3)
 
 
 def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
-    axes.annotate(
-        text,
-        (at, height),
-        (5, 5),
-        textcoords="offset points",
-        fontsize=8,
-        fontweight="bold",
-        color=colour,
-        zorder=4,
-    )
-
-
-def _words(outcome: str) -> str:
-    return outcome.replace("_", " ")
-
-
-def _amount(outcome: str, value: float) -> str:
-    return wording.points(value) if outcome.endswith("accuracy") else wording.number(value)
-
-
-def _unit(outcome: str) -> wording.Unit:
-    return wording.POINTS if outcome.endswith("accuracy") else wording.PLAIN
+    look = {"fontsize": 8, "fontweight": "bold", "color": colour, "zorder": 4}
+    canvas.annotate(axes, text, (at, height), (5, 5), **look)
 
 
 def _note(frame: pandas.DataFrame) -> str:
     parts = []
-    for outcome, chosen in _outcomes(frame):
-        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
-        parts.append(f"{_words(outcome)}: margin {margin}, stated beforehand")
+    for outcome, margin in map(_stated, _outcomes(frame)):
+        parts.append(f"{outcome}: margin {margin}, stated beforehand")
     seeds = frame["seeds"].dropna()
     if len(seeds):
         parts.append(f"paired seeds: {int(seeds.max())}")

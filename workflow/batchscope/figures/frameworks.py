@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,12 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import framework_names, timing_columns
 from batchscope.figures import Tables
-from batchscope.figures.drawing import as_published, canvas, timings
+from batchscope.figures.drawing import as_published, canvas, timings, words
 from batchscope.host.absence import NO_GPU, WORDS
 
 UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
@@ -33,18 +32,12 @@ _FLAGS = {UTILISATION: "disturbed", IMAGES: "disturbed_blocks"}
 
 @dataclass(frozen=True)
 class Panel:
-    """What one panel shows.
-
-    Attributes:
-        column: Column of the frame.
-        labels: Device -> words on its vertical axis, with the unit.
-        label: The same where devices differ, and for a document.
-    """
+    """What one panel shows."""
 
     column: str
     title: str
-    label: str
-    labels: dict[str, str] = field(default_factory=dict)
+    label: str  # on its vertical axis, where devices differ, and for a document
+    labels: dict[str, str] = field(default_factory=dict)  # by device
 
 
 PANELS = (
@@ -125,7 +118,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     entries = _entries(groups, styles, others)
     if others:
         entries = as_published.entries(entries, others, looks)
-    canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
+    canvas.legend_of(figure, entries)
     canvas.write(
         figure,
         _subject_note(own),
@@ -143,12 +136,12 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns who is busiest at both ends, how memory changes, and the highest throughput."""
     own, _ = as_published.split(frame)
     places = list(_places(own))
-    parts = [
+    parts = (
         _sentence("Median {device} utilisation{place} was", places, _utilisation),
         _sentence("Peak {memory}{place} changed", places, _memory),
         _sentence("Highest median throughput of the {device}{place} was", places, _speed),
-    ]
-    return " ".join(part for part in parts if part)
+    )
+    return " ".join(filter(None, parts))
 
 
 def _sizes(own: pandas.DataFrame, theirs: pandas.DataFrame) -> list[int]:
@@ -162,9 +155,8 @@ def _named(groups: list[run_series.Series]) -> list[run_series.Series]:
     """Returns the series with a label also where there is one alone: its framework."""
     if len(groups) != 1 or groups[0].frame.empty:
         return groups
-    (group,) = groups
-    word = framework_names.title(group.frame["framework"].iloc[0])
-    return [run_series.Series(word, group.factors, group.frame)]
+    name = groups[0].frame["framework"].iloc[0]
+    return [replace(groups[0], label=framework_names.title(name))]
 
 
 def _styles(
@@ -181,18 +173,18 @@ def _styles(
     rests = [_rest(group) for group in groups if len(group.frame)]
     kinds = list(dict.fromkeys(rests))
     alone = len(kinds) < 2
+    lines = [{} if alone else {"linestyle": line} for line in canvas.LINES]
     styles = [
-        base[name]
-        if alone
-        else {**base[name], "linestyle": canvas.LINES[kinds.index(rest) % len(canvas.LINES)]}
+        {**base[name], **lines[kinds.index(rest) % len(lines)]}
         for name, rest in zip(named, rests, strict=True)
     ]
     labels = {group.label: style for group, style in zip(groups, styles, strict=False)}
-    looks = []
-    for group, name in zip(others, there, strict=True):
-        own = labels.get(group.label)
-        style = base[name] if alone else {**base[name], "linestyle": "-"}
-        looks.append(as_published.Look(own or style, own is not None))
+    looks = [
+        as_published.Look(
+            labels.get(group.label, {**base[name], **lines[0]}), group.label in labels
+        )
+        for group, name in zip(others, there, strict=True)
+    ]
     return styles or [canvas.line_style(0)] * len(groups), looks
 
 
@@ -208,12 +200,13 @@ def _entries(
     found = []
     there = {group.label for group in others}
     for group, style in zip(groups, styles, strict=True):
-        if not _absent(group.frame):
+        statuses = group.frame["status"]
+        if statuses.empty or not statuses.isin(WORDS).all():
             found.append((Line2D([], [], **style), group.label))
             continue
         drawn = style if group.label in there else {"linestyle": "none"}
         where = " here" if others else ""
-        word = WORDS[group.frame["status"].iloc[0]]
+        word = WORDS[statuses.iloc[0]]
         found.append((Line2D([], [], **drawn), f"{group.label}: {word}{where}"))
     return [(handle, label) for handle, label in found if label]
 
@@ -245,15 +238,9 @@ def _scale(axes: Axes, panel: Panel, drawn: list[np.ndarray], sizes: list[int]) 
     if not values:
         canvas.empty(axes, timings.EMPTY)
     elif panel.column == UTILISATION:
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
-        top = max(part.max() for part in values)
-        axes.set_ylim(0, 1.08 * top if top > 0 else 1.0)
+        timings.percent_axis(axes, values)
     else:
         timings.value_axis(axes, drawn, by_peaks=timings.is_dense(sizes))
-
-
-def _absent(rows: pandas.DataFrame) -> bool:
-    return bool(rows["status"].isin(WORDS).all()) and len(rows) > 0
 
 
 def _subject_note(own: pandas.DataFrame) -> str:
@@ -272,15 +259,8 @@ def _measured_note(own: pandas.DataFrame) -> str:
         parts.append(
             "GPU: % of the time in which a kernel ran, and the peak memory of all processes on it"
         )
-    return " ".join(
-        filter(
-            None,
-            [
-                "Points: medians, of memory the peak; bars: quartiles.",
-                "; ".join(parts) + "." if parts else "",
-            ],
-        )
-    )
+    points = "Points: medians, of memory the peak; bars: quartiles."
+    return f"{points} {'; '.join(parts)}." if parts else points
 
 
 def _absent_note(own: pandas.DataFrame) -> str:
@@ -301,73 +281,43 @@ def _absent_note(own: pandas.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """The series of one device of one machine: what may be compared.
+    """The series of one device of one machine: what may be compared."""
 
-    Attributes:
-        words: Words for its parts, by the name under which a sentence asks for them.
-    """
-
-    words: dict[str, str]
+    words: dict[str, str]  # name in a sentence's template -> word
     series: list[run_series.Series]
 
 
 def _places(own: pandas.DataFrame) -> Iterator[_Place]:
+    own = own.reset_index(drop=True)
     groups = timings.series(own)
     if own.empty:
         return
     pairs = list(own[["machine", "device"]].drop_duplicates().itertuples(index=False, name=None))
     machines = {machine for machine, _ in pairs}
     for machine, device in pairs:
-        inside = [
-            group
-            for group in groups
-            if ((group.frame["machine"] == machine) & (group.frame["device"] == device)).all()
-        ]
-        words = {
+        there = (own["machine"] == machine) & (own["device"] == device)
+        named = {
             "device": device.upper(),
             "memory": "GPU memory" if device == "gpu" else "resident memory",
             "place": f" on {machine}" if len(machines) > 1 else "",
         }
-        yield _Place(words, _renamed(inside))
-
-
-def _renamed(groups: list[run_series.Series]) -> list[run_series.Series]:
-    """Returns series under labels that do not repeat their place."""
-    rows = pandas.concat([group.frame for group in groups], ignore_index=True) if groups else None
-    if rows is None:
-        return []
-    named = [name for name in run_series.varying(rows) if name not in ("machine", "device")]
-    named = named if "framework" in named else ["framework", *named]
-    return [
-        run_series.Series(
-            run_series.describe(
-                {
-                    name: group.frame[name].iloc[0]
-                    for name in named
-                    if group.frame[name].nunique() == 1
-                }
-            ),
-            group.factors,
-            group.frame,
-        )
-        for group in groups
-    ]
+        # Under labels that do not repeat the place.
+        factors = run_series.varying(own[there])
+        factors = factors if "framework" in factors else ["framework", *factors]
+        inside = [group for group in groups if there[group.frame.index].all()]
+        labels = [timings.constant_words(group.frame, factors) for group in inside]
+        series = [replace(one, label=label) for one, label in zip(inside, labels, strict=True)]
+        yield _Place(named, series)
 
 
 def _sentence(start: str, places: list[_Place], describe: Callable[[_Place], str]) -> str:
-    """Returns a sentence with what every place has to say.
-
-    Args:
-        describe: Place -> what is reported of it; empty where nothing is.
-    """
+    """Returns a sentence with what every place has to say, if anything."""
     described = [(place, text) for place in places if (text := describe(place))]
     if not described:
         return ""
     parts = [f"{start.format(**place.words)} {text}" for place, text in described[:_MOST_SHOWN]]
-    parts[1:] = [wording.lower(part) for part in parts[1:]]
-    rest = len(described) - len(parts)
-    parts += [f"{rest} further in the figure"] if rest else []
-    return f"{'; '.join(parts)}."
+    more = words.further(len(described) - len(parts), "")
+    return f"{'; '.join([parts[0], *map(wording.lower, parts[1:]), *more])}."
 
 
 def _utilisation(place: _Place) -> str:
@@ -388,14 +338,12 @@ def _extremes(rows: pandas.DataFrame) -> str:
     ends = [f"{wording.fixed(row[UTILISATION], 1)} %" for row in (low, high)]
     if len(rows) > 1 and ends[0] == ends[1]:
         return f"{ends[0]} in {wording.every(len(rows), 'series')}"
-    texts = [_utilised(row) for row in (low, high)]
+    columns = [f"{UTILISATION}{end}" for end in ("", "_q1", "_q3")]
+    texts = [
+        timings.by_quartiles(*map(float, row[columns]), wording.Unit(" %"), f"{row['label']}; ")
+        for row in (low, high)
+    ]
     return texts[0] if len(rows) == 1 else f"from {texts[0]} to {texts[1]}"
-
-
-def _utilised(row: pandas.Series) -> str:
-    """Returns the utilisation of a row with its quartiles."""
-    found = (float(row[f"{UTILISATION}{end}"]) for end in ("", "_q1", "_q3"))
-    return timings.by_quartiles(*found, wording.Unit(" %"), whose=f"{row['label']}; ")
 
 
 def _memory(place: _Place) -> str:
@@ -413,8 +361,7 @@ def _memory(place: _Place) -> str:
             by_sizes.setdefault(sizes, []).append(f"{ratio} ({label})")
     parts = []
     for sizes, ratios in by_sizes.items():
-        rest = len(ratios) - _MOST_SHOWN
-        more = [f"{rest} further series in the figure"] if rest > 0 else []
+        more = words.further(len(ratios) - _MOST_SHOWN)
         parts.append(f"{sizes} by a factor of {', '.join([*ratios[:_MOST_SHOWN], *more])}")
     return ", and ".join(parts)
 

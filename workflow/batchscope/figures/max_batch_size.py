@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
@@ -11,7 +12,6 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series
@@ -31,87 +31,61 @@ _OTHER = {"color": "#777777", "marker": "*"}
 _LIMIT: dict[str, Any] = {"color": "#333333", "linewidth": 1.2, "linestyle": (0, (5, 2))}
 _FIT: dict[str, Any] = {"color": canvas.COLOURS[2], "linewidth": 1.3, "linestyle": "-"}
 _MOST_PANELS = 6
-_COLUMNS = 3  # of panels
 _WIDTH, _HEIGHT = 4.0, 3.1  # of a panel, inches
-_SUMMARY = [
-    "max_batch_size",
-    "max_batch_size_bound",
-    "memory_limit_mb",
-    "memory_fixed_mb",
-    "memory_mb_per_image",
-]
+_LINE = ("memory_fixed_mb", "memory_mb_per_image")
+_SUMMARY = ["max_batch_size", "max_batch_size_bound", "memory_limit_mb", *_LINE]
 
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and try: its outcome and memory, beside what the search found."""
     tries, found_sizes = tables.largest, tables.sweeps
-    columns = [
-        *timings.factor_columns(tries),
-        "batch_size",
-        "outcome",
-        "peak_mb",
-        "seconds",
-        "message",
-    ]
+    columns = timings.factor_columns(tries)
+    columns += ["batch_size", "outcome", "peak_mb", "seconds", "message"]
     keys = _keys(tries)
     # Every loop of a configuration repeats what its search found; rows without one say nothing.
     searches = found_sizes[found_sizes["max_batch_size"].notna()].drop_duplicates(keys)
-    by_search = {
-        _key(row): summary
-        for row, summary in zip(
-            searches[keys].itertuples(index=False),
-            searches[_SUMMARY].itertuples(index=False),
-            strict=True,
-        )
-    }
+    summaries = searches[_SUMMARY].itertuples(index=False)
+    by_search = dict(zip(_identified(searches, keys), summaries, strict=True))
     nothing = (None,) * len(_SUMMARY)
-    found_by = [by_search.get(_key(row), nothing) for row in tries[keys].itertuples(index=False)]
-    summaries = pandas.DataFrame(found_by, columns=_SUMMARY)
-    return pandas.concat([tries[columns].reset_index(drop=True), summaries], axis=1)
+    found_by = [by_search.get(search, nothing) for search in _identified(tries, keys)]
+    beside = pandas.DataFrame(found_by, columns=_SUMMARY)
+    return pandas.concat([tries[columns].reset_index(drop=True), beside], axis=1)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one panel for each series."""
     groups = timings.series(frame)
     shown = groups[:_MOST_PANELS]
-    columns = 2 if len(shown) == 4 else min(len(shown), _COLUMNS)
     width = 5.2 if len(shown) == 1 else _WIDTH
-    figure, grid = canvas.panels(-(-len(shown) // columns), columns, width, _HEIGHT)
-    canvas.alike_scales(grid.flat, [_heights(group.frame) for group in shown])
-    for axes, group in zip(grid.flat, shown, strict=False):
+    figure, grid = canvas.some_panels(len(shown), None, width, _HEIGHT)
+    canvas.alike_scales(grid, [_heights(group.frame) for group in shown])
+    for axes, group in zip(grid, shown, strict=True):
         _draw_panel(axes, group)
-    for axes in grid.flat[len(shown) :]:
-        axes.remove()
     _legend(figure, pandas.concat([group.frame for group in shown]))
-    canvas.write(
-        figure,
-        timings.machine_note(frame),
-        _peak_note(frame),
-        _cut_note(groups),
-    )
+    cut = canvas.first_note(len(shown), len(groups))
+    canvas.write(figure, timings.machine_note(frame), _peak_note(frame), cut)
     return figure
 
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the largest batch size, the limit, and memory per example."""
-    parts = [
+    parts = (
         utilisation.by_series(frame, "The largest batch size that fits", "is", _largest_words),
         utilisation.by_series(frame, "Memory", "is", _memory_words),
-    ]
-    return " ".join(part for part in parts if part)
+    )
+    return " ".join(filter(None, parts))
 
 
 def _keys(frame: pandas.DataFrame) -> list[str]:
     """Returns the columns that identify a search: memory does not depend on the loop."""
-    factors = [
-        name for name in (*run_factors.FACTORS, "dataset_digest", "model_digest") if name in frame
-    ]
-    return ["machine", *(name for name in factors if name != "batch_size")]
+    names = ("machine", *run_factors.FACTORS, "dataset_digest", "model_digest")
+    return [name for name in names if name in frame and name != "batch_size"]
 
 
-def _key(row: tuple[Any, ...]) -> tuple[str, ...]:
-    """Returns a row's factors as they compare between tables, which may type a column unlike."""
-    return tuple(str(float(value)) if isinstance(value, Real) else str(value) for value in row)
+def _identified(frame: pandas.DataFrame, keys: list[str]) -> Iterator[tuple[str, ...]]:
+    """Yields each row's factors as they compare between tables, which may type a column unlike."""
+    for row in frame[keys].itertuples(index=False):
+        yield tuple(str(float(value)) if isinstance(value, Real) else str(value) for value in row)
 
 
 def _largest_words(rows: pandas.DataFrame) -> str:
@@ -130,9 +104,14 @@ def _largest_words(rows: pandas.DataFrame) -> str:
     return f"{int(largest)}{under}{beside}"
 
 
+def _fit(rows: pandas.DataFrame) -> list[float]:
+    """Returns fixed memory and memory per example, MB; NaN where they are not known."""
+    return [timings.one_number(rows, name) for name in _LINE]
+
+
 def _memory_words(rows: pandas.DataFrame) -> str:
-    fixed, per_image = (timings.one_number(rows, name) for name in _SUMMARY[3:])
-    if not (math.isfinite(fixed) and math.isfinite(per_image)):
+    fixed, per_image = _fit(rows)
+    if not math.isfinite(fixed + per_image):
         return ""
     return f"{wording.number(fixed)} MB, and {wording.number(per_image)} MB more per example"
 
@@ -151,7 +130,7 @@ def _draw_panel(axes: Axes, group: run_series.Series) -> None:
         axes.axhline(limit, zorder=1, **_LIMIT)
     _draw_fit(axes, rows)
     for outcome, tried in rows.groupby("outcome", sort=False):
-        _draw_tries(axes, tried, _style(str(outcome)))
+        _draw_tries(axes, tried, OUTCOMES.get(outcome, ("", _OTHER))[1])
     _mark_largest(axes, rows)
 
 
@@ -168,7 +147,7 @@ def _scale(axes: Axes, values: np.ndarray) -> None:
         return
     canvas.value_axis(axes, finite)
     if axes.get_yscale() == "linear":
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+        canvas.linear_ticks(axes.yaxis, 6)
         axes.set_ylim(0, 1.1 * finite.max())
     else:
         axes.set_ylim(finite.min() / 1.4, 1.4 * finite.max())
@@ -176,8 +155,8 @@ def _scale(axes: Axes, values: np.ndarray) -> None:
 
 def _draw_fit(axes: Axes, rows: pandas.DataFrame) -> None:
     """Draws fixed memory and memory per example as a line, within the axis."""
-    fixed, per_image = (timings.one_number(rows, name) for name in _SUMMARY[3:])
-    if not (math.isfinite(fixed) and math.isfinite(per_image)):
+    fixed, per_image = _fit(rows)
+    if not math.isfinite(fixed + per_image):
         return
     sizes = np.geomspace(rows["batch_size"].min(), rows["batch_size"].max(), 200)
     memory = fixed + per_image * sizes
@@ -188,26 +167,15 @@ def _draw_fit(axes: Axes, rows: pandas.DataFrame) -> None:
 
 def _draw_tries(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any]) -> None:
     """Draws tries of one outcome; those of unknown memory at the upper edge."""
-    known = np.isfinite(rows["peak_mb"].to_numpy(float))
+    peaks = rows["peak_mb"].to_numpy(float)
+    known = np.isfinite(peaks)
     at = np.log2(rows["batch_size"].to_numpy(float))
-    look = {
-        "linestyle": "none",
-        "markersize": 5.5,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.6,
-        "zorder": 4,
-        **style,
-    }
+    look = {"linestyle": "none", "markersize": 5.5, **canvas.EDGED, "zorder": 4, **style}
     if known.any():
-        axes.plot(at[known], rows["peak_mb"].to_numpy(float)[known], **look)
+        axes.plot(at[known], peaks[known], **look)
     if not known.all():
-        axes.plot(
-            at[~known],
-            np.ones((~known).sum()),
-            transform=axes.get_xaxis_transform(),
-            clip_on=False,
-            **look,
-        )
+        look |= {"transform": axes.get_xaxis_transform(), "clip_on": False}
+        axes.plot(at[~known], np.ones((~known).sum()), **look)
 
 
 def _mark_largest(axes: Axes, rows: pandas.DataFrame) -> None:
@@ -216,14 +184,8 @@ def _mark_largest(axes: Axes, rows: pandas.DataFrame) -> None:
     if largest is None:
         return
     if not largest:
-        axes.text(
-            0.5,
-            0.5,
-            "nothing fits",
-            transform=axes.transAxes,
-            ha="center",
-            color=canvas.FAILED_COLOUR,
-        )
+        look = {"transform": axes.transAxes, "ha": "center", "color": canvas.FAILED_COLOUR}
+        axes.text(0.5, 0.5, "nothing fits", **look)
         return
     at, label = math.log2(largest), str(int(largest))
     if timings.one(rows, "max_batch_size_bound") == MOST_FITS:
@@ -231,40 +193,19 @@ def _mark_largest(axes: Axes, rows: pandas.DataFrame) -> None:
     look = {"rotation": 90, "va": "bottom", "fontsize": 8.5, "fontweight": "bold", "zorder": 5}
     tried = rows[(rows["batch_size"] == largest) & (rows["outcome"] == FITS)]
     for peak in tried["peak_mb"].dropna().head(1):
-        axes.plot(
-            at,
-            peak,
-            marker="o",
-            markersize=11,
-            markerfacecolor="none",
-            markeredgecolor="#333333",
-            markeredgewidth=1.1,
-            zorder=5,
-        )
+        ring = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "zorder": 5}
+        axes.plot(at, peak, markeredgecolor="#333333", markeredgewidth=1.1, **ring)
         if _height(axes, peak) < 0.5:
-            axes.annotate(
-                label, (at, peak), (0, 9), textcoords="offset points", ha="center", **look
-            )
+            canvas.annotate(axes, label, (at, peak), (0, 9), ha="center", **look)
             return
         axes.plot([at, at], [axes.get_ylim()[0], peak], color="#333333", linewidth=0.8, zorder=1)
-    axes.annotate(
-        label,
-        (at, 0.0),
-        (3, 4),
-        xycoords=axes.get_xaxis_transform(),
-        textcoords="offset points",
-        ha="left",
-        **look,
-    )
+    look |= {"xycoords": axes.get_xaxis_transform(), "ha": "left"}
+    canvas.annotate(axes, label, (at, 0.0), (3, 4), **look)
 
 
 def _height(axes: Axes, value: float) -> float:
     """Returns how high a value stands in a panel, from 0 to 1."""
     return float(axes.transLimits.transform(axes.transScale.transform((0, value)))[1])
-
-
-def _style(outcome: str) -> dict[str, Any]:
-    return OUTCOMES.get(outcome, ("", _OTHER))[1]
 
 
 def _legend(figure: Figure, frame: pandas.DataFrame) -> None:
@@ -283,23 +224,18 @@ def _legend(figure: Figure, frame: pandas.DataFrame) -> None:
         entries.append((Line2D([], [], **_LIMIT), "limit"))
     if frame["memory_mb_per_image"].notna().any():
         entries.append((Line2D([], [], **_FIT), "fixed + per example"))
-    canvas.legend(figure, [handle for handle, _ in entries], [word for _, word in entries])
+    canvas.legend_of(figure, entries)
 
 
 def _peak_note(frame: pandas.DataFrame) -> str:
-    failed = frame[frame["outcome"] != FITS]
-    parts = []
-    if failed["peak_mb"].notna().any():
+    if frame.empty:
+        return ""
+    parts = ["Memory in MB of 10⁶ bytes."]
+    if frame.loc[frame["outcome"] != FITS, "peak_mb"].notna().any():
         parts.append(
             "Of a try that did not fit, the memory is what was seen last: it needs at least so "
             "much."
         )
     if frame["peak_mb"].isna().any():
         parts.append("Tries of unknown memory stand at the upper edge.")
-    return " ".join(["Memory in MB of 10⁶ bytes.", *parts]) if len(frame) else ""
-
-
-def _cut_note(groups: list[run_series.Series]) -> str:
-    if len(groups) <= _MOST_PANELS:
-        return ""
-    return f"The first {_MOST_PANELS} of {len(groups)} series; the CSV file holds all."
+    return " ".join(parts)

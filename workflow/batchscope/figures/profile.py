@@ -19,29 +19,19 @@ from batchscope.figures.drawing import canvas, timings
 
 
 class Part(NamedTuple):
-    """A part of the wall time.
+    """A part of the wall time."""
 
-    Attributes:
-        word: Words for a legend.
-        colour: Its bars'.
-        text: Colour of percentages in its bars.
-    """
-
-    word: str
-    colour: str
-    text: str
+    word: str  # in a legend
+    verb: str  # in a sentence
+    colour: str  # of its bars
+    text: str  # colour of percentages in its bars
 
 
 # Dark, middle and light, so that they differ in grey too.
 PARTS = {
-    "compute": Part("compute", "#0072B2", "white"),
-    "input": Part("waiting for input", "#E69F00", "black"),
-    "host": Part("neither", "#DDDDDD", "black"),
-}
-_GOES_INTO = {
-    "compute": "was computing",
-    "input": "was waiting for input",
-    "host": "was neither",
+    "compute": Part("compute", "was computing", "#0072B2", "white"),
+    "input": Part("waiting for input", "was waiting for input", "#E69F00", "black"),
+    "host": Part("neither", "was neither", "#DDDDDD", "black"),
 }
 _ALWAYS = ("loop", "input_pipeline")  # in a bar's label even where all bars share them
 _BAR, _HEADING, _GAP = 0.78, 0.95, 0.45  # height of a bar, of a heading, and below a group, rows
@@ -62,9 +52,8 @@ def select(tables: Tables) -> pandas.DataFrame:
     """
     rows = timings.at_most_all(timings.timed_here(tables.profiles))
     varying = timings.factor_columns(rows)
-    columns = [*varying, *(name for name in _ALWAYS if name not in varying)]
-    columns += ["batch_size", "status", *PARTS, "steps", *_BESIDE]
-    return rows[columns].reset_index(drop=True)
+    columns = [*varying, *_ALWAYS, "batch_size", "status", *PARTS, "steps", *_BESIDE]
+    return rows[list(dict.fromkeys(columns))].reset_index(drop=True)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -83,16 +72,16 @@ def draw(frame: pandas.DataFrame) -> Figure:
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     axes.set_xlabel("share of wall time (%)")
-    patches = [
-        Patch(facecolor=part.colour, edgecolor="#777777", linewidth=0.5) for part in _parts()
-    ]
-    canvas.legend(figure, patches, [part.word for part in _parts()])
+    edge = {"edgecolor": "#777777", "linewidth": 0.5}
+    parts = PARTS.values()
+    canvas.legend_of(figure, [(Patch(facecolor=part.colour, **edge), part.word) for part in parts])
+    lost = (frame["status"] == "out_of_memory").any()
     canvas.write(
         figure,
         timings.machine_note(frame),
         _beside_note(frame),
-        _memory_note(frame),
-        _cut_note(groups, shown),
+        "Where a batch size ran out of memory there is nothing to divide." if lost else "",
+        canvas.first_note(len(shown), len(groups), "configurations"),
     )
     return figure
 
@@ -115,18 +104,14 @@ def found(frame: pandas.DataFrame) -> str:
 def _shares(known: list[tuple[str, pandas.Series]], size: int) -> str:
     """Returns what a step's time goes into at a batch size: the lowest and the highest share."""
     parts = []
-    for column, words in _GOES_INTO.items():
+    for column, part in PARTS.items():
         ordered = sorted((row[column], label) for label, row in known)
         ends = [
             wording.percent(share) + (f" ({label})" if len(known) > 1 else "")
             for share, label in dict.fromkeys((ordered[0], ordered[-1]))
         ]
-        parts.append(f"{' to '.join(ends)} {words}")
+        parts.append(f"{' to '.join(ends)} {part.verb}")
     return f"Of a step's time at batch size {int(size)}, {wording.listed(parts)}."
-
-
-def _parts() -> list[Part]:
-    return list(PARTS.values())
 
 
 def _shown(groups: list[run_series.Series]) -> list[run_series.Series]:
@@ -140,19 +125,14 @@ def _shown(groups: list[run_series.Series]) -> list[run_series.Series]:
     return kept
 
 
-def _heading(frame: pandas.DataFrame, rows: pandas.DataFrame) -> str:
-    """Returns words for a configuration: what varies, and always its loop and its pipeline."""
-    factors = [*run_series.varying(frame), *_ALWAYS]
-    values = {name: rows[name].iloc[0] for name in factors if rows[name].nunique() == 1}
-    return run_series.describe(values)
-
-
 def _draw_bars(axes: Axes, groups: list[run_series.Series], frame: pandas.DataFrame) -> None:
     """Draws configurations from top to bottom, each under its heading."""
     place, ticks = 0.0, []
     beside = [name for name in _BESIDE if frame[name].notna().any()]
+    factors = [*run_series.varying(frame), *_ALWAYS]
     for group in groups:
-        axes.text(0.0, place, _heading(frame, group.frame), va="center", fontweight="bold")
+        heading = timings.constant_words(group.frame, factors)
+        axes.text(0.0, place, heading, va="center", fontweight="bold")
         place += _HEADING
         for _, row in group.frame.iterrows():
             _draw_bar(axes, place, row, beside)
@@ -177,28 +157,13 @@ def _draw_bar(axes: Axes, place: float, row: pandas.Series, beside: list[str]) -
         axes.text(0.01, place, text, va="center", fontsize=8, color=canvas.FAILED_COLOUR)
         return
     starts = np.cumsum(shares) - shares
-    for part, start, share in zip(_parts(), starts, shares, strict=True):
-        axes.barh(
-            place,
-            share,
-            _BAR,
-            left=start,
-            color=part.colour,
-            edgecolor="white",
-            linewidth=0.6,
-            zorder=2,
-        )
+    for part, start, share in zip(PARTS.values(), starts, shares, strict=True):
+        look = {"color": part.colour, "edgecolor": "white", "linewidth": 0.6, "zorder": 2}
+        axes.barh(place, share, _BAR, left=start, **look)
         if share >= _LEAST_WRITTEN:
-            axes.text(
-                start + share / 2,
-                place,
-                wording.percent(share, 0),
-                ha="center",
-                va="center",
-                fontsize=7.5,
-                color=part.text,
-                zorder=3,
-            )
+            look = {"ha": "center", "va": "center", "fontsize": 7.5, "zorder": 3}
+            percent = wording.percent(share, 0)
+            axes.text(start + share / 2, place, percent, color=part.text, **look)
     for column, name in enumerate(beside, 1):
         value = float(row[name])
         if math.isfinite(value):
@@ -207,33 +172,13 @@ def _draw_bar(axes: Axes, place: float, row: pandas.Series, beside: list[str]) -
 
 def _write_beside(axes: Axes, column: int, place: float, text: str) -> None:
     """Writes into the column at the left of the bars (0), or into one at their right (from 1)."""
-    axes.annotate(
-        text,
-        (float(column > 0), place),
-        (_COLUMN * column if column else -4, 0),
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        fontsize=8.5,
-        annotation_clip=False,
-    )
+    look = {"ha": "right", "va": "center", "fontsize": 8.5, "annotation_clip": False}
+    offset = (_COLUMN * column if column else -4, 0)
+    canvas.annotate(axes, text, (float(column > 0), place), offset, **look)
 
 
 def _beside_note(frame: pandas.DataFrame) -> str:
     busy = [name for name in ("CPU", "GPU") if frame[_SAMPLED[name]].notna().any()]
     utilisation = f" and {wording.listed(busy)} utilisation" if busy else ""
-    cores = "; 100 % of the CPU are the cores that the process was given"
-    cores = cores if busy else ""
+    cores = "; 100 % of the CPU are the cores that the process was given" if busy else ""
     return f"Steps per second{utilisation}: without the profiler{cores}."
-
-
-def _memory_note(frame: pandas.DataFrame) -> str:
-    if (frame["status"] == "out_of_memory").any():
-        return "Where a batch size ran out of memory there is nothing to divide."
-    return ""
-
-
-def _cut_note(groups: list[run_series.Series], shown: list[run_series.Series]) -> str:
-    if len(shown) == len(groups):
-        return ""
-    return f"The first {len(shown)} of {len(groups)} configurations; the CSV file holds all."

@@ -21,6 +21,7 @@ from batchscope.figures.drawing import canvas, timings
 
 _STEP = "seconds_per_step"
 _FIXED, _PER_IMAGE = "fixed_seconds", "seconds_per_image"
+_COSTS = {_FIXED: "The fixed cost per step", _PER_IMAGE: "The cost per example"}
 _WITHOUT, _RECOVERED = "fixed_seconds_without_delay", "recovered_delay_seconds"
 _PAIRED = "paired_delay_seconds"
 _ENDS = ("", "_low", "_high")
@@ -30,7 +31,7 @@ _WIDE = 12.0  # ratio of the farthest end to the least cost from which an axis i
 _MOST_SHOWN = 2  # series whose costs are described one by one
 _MOST_BESIDE = 4  # series beside the first whose ratios are
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
-_EXPECTED = "#000000"
+_EXPECTED = "#000000"  # of a fixed cost, from the series without the delay
 _STROKES = (
     "Upright strokes: fixed cost of the same steps without the delay, timed in the same turns, "
     "plus that delay."
@@ -38,35 +39,22 @@ _STROKES = (
 
 
 class Delay(NamedTuple):
-    """A series whose steps took turns with the same steps without their delay.
+    """A series whose steps took turns with the same steps without their delay; times in s."""
 
-    Attributes:
-        index: Its place among the series.
-        injected: Its delay, s.
-        recovered: What the delay added to the fixed cost, s.
-        paired: What it added to the blocks of all batch sizes, without the fit, s.
-        fixed: The fixed cost without it, s.
-    """
-
-    index: int
+    index: int  # its place among the series
     injected: float
-    recovered: step_cost.Estimate
-    paired: step_cost.Estimate
-    fixed: float
+    recovered: step_cost.Estimate  # what the delay added to the fixed cost
+    paired: step_cost.Estimate  # what it added to the blocks of all batch sizes, without the fit
+    fixed: float  # the fixed cost without it
 
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: medians and quartiles, beside the fitted line."""
     fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE, _RECOVERED, _PAIRED) for end in _ENDS]
-    return timings.with_sweeps(
-        tables.throughput,
-        tables.sweeps,
-        [
-            *("status", "steps", "blocks", "disturbed_blocks", "delay_seconds"),
-            *(_STEP, f"{_STEP}_q1", f"{_STEP}_q3"),
-        ],
-        [*fits, _WITHOUT, "half_batch", "line_residual", "noise_floor"],
-    )
+    columns = ["status", "steps", "blocks", "disturbed_blocks", "delay_seconds"]
+    columns += [_STEP, f"{_STEP}_q1", f"{_STEP}_q3"]
+    more = [*fits, _WITHOUT, "half_batch", "line_residual", "noise_floor"]
+    return timings.with_sweeps(tables.throughput, tables.sweeps, columns, more)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -109,10 +97,7 @@ def found(frame: pandas.DataFrame) -> str:
     fitted = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
     parts = [_delay_sentence(groups[delay.index], delay) for delay in reversed(delays(frame))]
     if len(fitted) > _MOST_SHOWN:
-        parts += [
-            _extremes(fitted, _FIXED, "The fixed cost per step"),
-            _extremes(fitted, _PER_IMAGE, "The cost per example"),
-        ]
+        parts += [_extremes(fitted, column, what) for column, what in _COSTS.items()]
     elif fitted:
         parts += _costs(fitted)
     return " ".join([*parts, *_beside_first(groups)])
@@ -130,20 +115,17 @@ def _beside_first(groups: list[run_series.Series]) -> Iterator[str]:
         return
     for size in dict.fromkeys((max(shared), min(shared))):
         ratios = [
-            (*_ratio(table.loc[size], first.loc[size]), group.label)
+            (*timings.ratio(table.loc[size], first.loc[size], _STEP), group.label)
             for table, group in zip(others, groups[1:], strict=True)
         ]
         base = groups[0].label
         if len(ratios) == 1:
             ((*ratio, label),) = ratios
-            yield (
-                f"With {label} a step at batch size {int(size)} takes "
-                f"{timings.by_quartiles(*ratio)} times as long as with {base}."
-            )
+            times = f"takes {timings.by_quartiles(*ratio)} times as long as with {base}"
+            yield f"With {label} a step at batch size {int(size)} {times}."
             continue
         if len(ratios) > _MOST_BESIDE:
-            ratios.sort()
-            ratios = [ratios[0], ratios[-1]]
+            ratios = [min(ratios), max(ratios)]
         parts = [
             timings.by_quartiles(*ratio, wording.Unit(" times"), f"{label}; ")
             for *ratio, label in ratios
@@ -152,21 +134,14 @@ def _beside_first(groups: list[run_series.Series]) -> Iterator[str]:
         yield f"At batch size {int(size)} a step takes {text} as long as with {base}."
 
 
-def _ratio(row: pandas.Series, to: pandas.Series) -> tuple[float, float, float]:
-    """Returns the ratio of two medians, with those of the quartiles that lie farthest apart."""
-    low, high = f"{_STEP}_q1", f"{_STEP}_q3"
-    return row[_STEP] / to[_STEP], row[low] / to[high], row[high] / to[low]
-
-
 def delays(frame: pandas.DataFrame) -> list[Delay]:
     """Returns the series whose delay was timed beside the same steps without it."""
     result = []
     for index, group in enumerate(timings.series(frame)):
         recovered = _estimate(group.frame, _RECOVERED)
         if math.isfinite(recovered.value):
-            injected, fixed = (
-                timings.one_number(group.frame, name) for name in ("delay_seconds", _WITHOUT)
-            )
+            injected = timings.one_number(group.frame, "delay_seconds")
+            fixed = timings.one_number(group.frame, _WITHOUT)
             paired = _estimate(group.frame, _PAIRED)
             result.append(Delay(index, injected, recovered, paired, fixed))
     return result
@@ -183,38 +158,33 @@ def _cost(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
 
 def _costs(groups: list[run_series.Series]) -> Iterator[str]:
     """Yields a sentence each for both costs and for the batch size at which they are equal."""
-    costs = ((_FIXED, "The fixed cost per step"), (_PER_IMAGE, "The cost per example"))
-    for column, what in costs:
-        estimates = [_cost(group.frame, column) for group in groups]
-        if len(groups) == 1:
-            one = estimates[0]
-            words = _duration(one) if one.value > 0 else wording.cost(*one)
-            yield f"{what} was {words}{_of(groups[0].label)}."
+    for column, what in _COSTS.items():
+        costs = [(_cost(group.frame, column), timings.of(group.label)) for group in groups]
+        if len(groups) == 1 and costs[0][0].value > 0:
+            ((cost, whose),) = costs
+            yield f"{what} was {_duration(cost)}{whose}."
             continue
-        values = [
-            f"{wording.cost(*estimate)}{_of(group.label)}"
-            for group, estimate in zip(groups, estimates, strict=True)
-        ]
-        level = ", with 95 % intervals" if any("[" in value for value in values) else ""
-        yield f"{what} was {wording.listed(values)}{level}."
+        values = [wording.cost(*cost) + whose for cost, whose in costs]
+        yield f"{what} was {wording.listed(values)}{_level(values)}."
     halves = [(timings.one_number(group.frame, "half_batch"), group.label) for group in groups]
     # Below one example none that can be taken is meant: a step is hardly fixed cost at all.
-    known = [f"{wording.batch_size(half)}{_of(label)}" for half, label in halves if half >= 1]
+    known = [wording.batch_size(half) + timings.of(label) for half, label in halves if half >= 1]
     if known:
         yield f"Half of a step is fixed cost at batch size {wording.listed(known)}."
 
 
-def _of(label: str) -> str:
-    return f" ({label})" if label else ""
+def _level(values: list[str]) -> str:
+    return ", with 95 % intervals" if any("[" in value for value in values) else ""
 
 
 def _extremes(groups: list[run_series.Series], column: str, what: str) -> str:
     """Returns the lowest and the highest cost among many series."""
     ordered = sorted(groups, key=lambda group: timings.one_number(group.frame, column))
-    ends = [(_cost(group.frame, column), group.label) for group in (ordered[0], ordered[-1])]
-    values = [f"{wording.cost(*estimate)} ({label})" for estimate, label in ends]
-    level = ", with 95 % intervals" if any("[" in value for value in values) else ""
-    return f"{what} was lowest at {values[0]} and highest at {values[1]}{level}."
+    values = [
+        f"{wording.cost(*_cost(group.frame, column))} ({group.label})"
+        for group in (ordered[0], ordered[-1])
+    ]
+    return f"{what} was lowest at {values[0]} and highest at {values[1]}{_level(values)}."
 
 
 def _delay_sentence(group: run_series.Series, delay: Delay) -> str:
@@ -222,9 +192,10 @@ def _delay_sentence(group: run_series.Series, delay: Delay) -> str:
     # All that two such blocks can differ by, beside the delay itself.
     more = " The rest is sleeps that end late, or slower steps after them."
     return (
-        f"Of {_ms(delay.injected)} delay added per step, {_came_back(delay.recovered, delay)} in "
-        f"the fixed cost of the fit, and {_came_back(delay.paired, delay)} as the difference of "
-        f"blocks with and without it, whatever their batch size{whose}."
+        f"Of {wording.number(_MS * delay.injected)} ms delay added per step, "
+        f"{_came_back(delay.recovered, delay)} in the fixed cost of the fit, and "
+        f"{_came_back(delay.paired, delay)} as the difference of blocks with and without it, "
+        f"whatever their batch size{whose}."
         f"{more if delay.paired.low > delay.injected else ''}"
     )
 
@@ -241,10 +212,6 @@ def _duration(estimate: step_cost.Estimate) -> str:
     return wording.estimated(*estimate, unit=wording.Unit(" ms", _MS))
 
 
-def _ms(value: float) -> str:
-    return f"{wording.number(_MS * value)} ms"
-
-
 def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]) -> None:
     """Draws medians and fitted lines: linear where batch sizes are, else both logarithmic."""
     dense = timings.is_dense(frame["batch_size"])
@@ -257,9 +224,8 @@ def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Ser
     timings.mark_out_of_memory(axes, at, frame)
     for index, group in enumerate(groups):
         style = canvas.line_style(index)
-        timings.draw_medians(
-            axes, at, group.frame, _STEP, {**style, "linestyle": "none"}, scale=_MS
-        )
+        points = {**style, "linestyle": "none"}
+        timings.draw_medians(axes, at, group.frame, _STEP, points, scale=_MS)
         fit = [timings.one_number(group.frame, name) for name in (_FIXED, _PER_IMAGE)]
         sizes = timings.timed(group.frame, _STEP)["batch_size"].to_numpy(float)
         if not np.isfinite(fit).all() or not len(sizes):
@@ -269,9 +235,7 @@ def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Ser
         line = _MS * (fit[0] + fit[1] * places)
         if axes.get_yscale() == "log":
             line[line <= 0] = math.nan
-        axes.plot(
-            at(places), line, color=style["color"], linestyle=style["linestyle"], linewidth=1.1
-        )
+        axes.plot(at(places), line, **{**style, "marker": "", "linewidth": 1.1})
 
 
 def _log_axis(axes: Axes, values: np.ndarray) -> None:
@@ -293,9 +257,7 @@ def _draw_costs(
 ) -> None:
     """Draws one row per series: the cost, its interval, and its number.
 
-    Args:
-        column: Column of the cost, s.
-        expected: Row -> the cost that is expected there, s.
+    And a stroke at the cost, in seconds, that is expected in a row.
     """
     axes.set_yticks(range(len(groups)), labels)
     axes.tick_params(axis="y", length=0)
@@ -306,36 +268,21 @@ def _draw_costs(
     for row, group in enumerate(groups):
         value, low, high = (_MS * end for end in _cost(group.frame, column))
         if not math.isfinite(value):
-            axes.annotate(
-                "no fit", (0.03, row), xycoords=axes.get_yaxis_transform(), fontsize=8, va="center"
-            )
+            look = {"xycoords": axes.get_yaxis_transform(), "fontsize": 8, "va": "center"}
+            axes.annotate("no fit", (0.03, row), **look)
             continue
         values.append(value)
         shown += [value, *(end for end in (low, high) if math.isfinite(end))]
-        style = {**canvas.line_style(row), "linestyle": "none"}
-        axes.errorbar(
-            value,
-            row,
-            xerr=np.nan_to_num([[value - low], [high - value]]),
-            markeredgecolor="white",
-            markeredgewidth=0.6,
-            elinewidth=1.4,
-            zorder=3,
-            **style,
-        )
-        axes.annotate(
-            wording.estimate(value, low, high).value,
-            (value, row),
-            (0, 5),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=7.5,
-            color="#333333",
-        )
+        style = {**canvas.line_style(row), **canvas.EDGED, "linestyle": "none", "zorder": 3}
+        bars = np.nan_to_num([[value - low], [high - value]])
+        axes.errorbar(value, row, xerr=bars, elinewidth=1.4, **style)
+        look = {"ha": "center", "va": "bottom", "fontsize": 7.5, "color": "#333333"}
+        text = wording.estimate(value, low, high).value
+        canvas.annotate(axes, text, (value, row), (0, 5), **look)
     for row, seconds in expected.items():
-        _mark_expected(axes, _MS * seconds, row)
-        shown.append(_MS * seconds)
+        place = _MS * seconds
+        axes.plot([place] * 2, [row, row + 0.3], color=_EXPECTED, linewidth=1.2, zorder=2)
+        shown.append(place)
     _cost_scale(axes, np.array(shown), np.array(values))
 
 
@@ -356,23 +303,16 @@ def _cost_scale(axes: Axes, shown: np.ndarray, values: np.ndarray) -> None:
     if len(small) > 1 and high >= _WIDE * small.min():
         # Linear around zero, up to the least cost: one large cost would squeeze all others there.
         axes.set_xscale("symlog", linthresh=small.min(), linscale=0.6)
-        powers = [10.0**power for power in range(-6, 7)]
-        threes = [3 * power for power in powers]
         beyond, more = (
-            [end for end in ends if small.min() <= end <= high] for ends in (powers, threes)
+            [end for power in range(-6, 7) if small.min() <= (end := first * 10.0**power) <= high]
+            for first in (1, 3)
         )
-        beyond += more if len(beyond) < 2 else []
-        axes.set_xticks(sorted([0.0, *beyond]))
+        axes.set_xticks(sorted([0.0, *beyond, *(more if len(beyond) < 2 else [])]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlim(0, 1.6 * high)
         return
     axes.set_xlim(0, 1.12 * high if high > 0 else 1)
-
-
-def _mark_expected(axes: Axes, place: float, row: int) -> None:
-    """Marks where a fixed cost is expected from the series without the delay."""
-    axes.plot([place] * 2, [row, row + 0.3], color=_EXPECTED, linewidth=1.2, zorder=2)
 
 
 def _cut_note(groups: list[run_series.Series]) -> str:

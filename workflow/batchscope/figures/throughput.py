@@ -34,26 +34,17 @@ _RING = {"marker": "o", "markersize": 9, "fillstyle": "none"}
 _JUST_ABOVE = (((16, 17), (32, 34), (48, 50)), ((16, 18), (32, 33), (48, 49)))
 _ALIKE = 1.1  # ratio up to which ceilings are one: they are measured in each job
 _GREY = "#555555"
+_NO_PLATEAU = "No plateau within the batch sizes"
+_TOO_NOISY = f"Where throughput levels off is {step_cost.TOO_NOISY}"
 
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: medians and quartiles, beside the limits."""
     quartiles = [f"{name}{end}" for name in (_STEPS, _IMAGES) for end in ("", "_q1", "_q3")]
-    return timings.with_sweeps(
-        tables.throughput,
-        tables.sweeps,
-        ["status", "steps", "blocks", "disturbed_blocks", *quartiles],
-        [
-            _PLATEAU,
-            *_FITTED,
-            "knee_batch_size",
-            "still_rising",
-            _CEILING,
-            _SHARE_OF_CEILING,
-            "noise_floor",
-            "step_verdict",
-        ],
-    )
+    columns = ["status", "steps", "blocks", "disturbed_blocks", *quartiles]
+    more = [_PLATEAU, *_FITTED, "knee_batch_size", "still_rising", _CEILING, _SHARE_OF_CEILING]
+    more += ["noise_floor", "step_verdict"]
+    return timings.with_sweeps(tables.throughput, tables.sweeps, columns, more)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -66,13 +57,11 @@ def draw(frame: pandas.DataFrame) -> Figure:
     left.set(title="Iterations per second", ylabel="iterations/s")
     right.set(title="Examples per second", ylabel="examples/s")
     shares, missing = _draw_shares(right, frame, groups)
-    draw_ceilings = _draw_ceilings if len(groups) <= _MOST_LIMITS else _draw_ceilings_of_many
-    ceilings, outside = draw_ceilings(right, frame, groups)
+    ceilings, outside = _draw_ceilings(right, frame, groups)
     limits = [*shares, *ceilings]
     labels = [group.label or "median" for group in groups]
     if len(groups) > 1 or limits:
-        entries = [*zip(handles, labels, strict=True), *limits]
-        canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
+        canvas.legend_of(figure, [*zip(handles, labels, strict=True), *limits])
     canvas.write(
         figure,
         timings.machine_note(frame),
@@ -94,16 +83,9 @@ def found(frame: pandas.DataFrame) -> str:
     if len(timed) <= _MOST_SHOWN:
         return " ".join(timings.led(group.label, _sentences(group.frame)) for group in timed)
     ordered = sorted(timed, key=lambda group: group.frame[_IMAGES].max())
-    ends = [
-        f"{timings.rate(group.frame[_IMAGES].max())} ({group.label})"
-        for group in (ordered[0], ordered[-1])
-    ]
-    range_ = f"The highest throughput was least at {ends[0]} and most at {ends[1]}."
+    ends = [f"{timings.rate(one.frame[_IMAGES].max())} ({one.label})" for one in ordered]
+    range_ = f"The highest throughput was least at {ends[0]} and most at {ends[-1]}."
     return " ".join(filter(None, (range_, timings.noise_note(timed))))
-
-
-def _plateau(rows: pandas.DataFrame) -> float | None:
-    return timings.one(rows, _PLATEAU)
 
 
 def _sentences(rows: pandas.DataFrame) -> str:
@@ -116,25 +98,21 @@ def _sentences(rows: pandas.DataFrame) -> str:
     if timings.too_noisy(rows):
         text = f"Throughput is highest at batch size {best}, {highest}; where it levels off is "
         text += step_cost.TOO_NOISY
-    elif _rises(rows):
+    elif timings.one(rows, "still_rising"):
         text = f"Throughput still rises at the largest batch size, {last}: {at_last}"
-    elif _plateau(rows) is None:
+    elif (plateau := timings.one(rows, _PLATEAU)) is None:
         text = f"Throughput is highest at batch size {best}, {highest}"
         text += f", and {at_last} at {last}" if last != best else ""
     else:
-        text = f"Throughput tends to a plateau of {timings.rate(_plateau(rows))}, and reaches "
+        text = f"Throughput tends to a plateau of {timings.rate(plateau)}, and reaches "
         text += f"{_SHARE_WORDS} of it {knee}"
     share, ceiling = (timings.one_number(rows, name) for name in (_SHARE_OF_CEILING, _CEILING))
     reached = ""
-    if share > 1:
-        reached = (
-            f"The highest is {wording.percent(share)} of the {timings.rate(ceiling)} that the "
-            "measured peak of a matrix product allows: that is no ceiling."
-        )
-    elif math.isfinite(share):
-        reached = (
-            f"The highest is {wording.percent(share)} of the ceiling of {timings.rate(ceiling)}."
-        )
+    if math.isfinite(share):
+        limit = timings.rate(ceiling)
+        none = f"{limit} that the measured peak of a matrix product allows: that is no ceiling"
+        words = none if share > 1 else f"ceiling of {limit}"
+        reached = f"The highest is {wording.percent(share)} of the {words}."
     noise, verdict = timings.noise_words(rows), timings.one(rows, "step_verdict")
     verdict = "" if verdict == step_stairs.UNABLE else verdict
     floor = f"A batch size differs from itself by up to {noise} (noise floor)." if noise else ""
@@ -146,7 +124,7 @@ def _same_images(timed: pandas.DataFrame) -> str:
     """Returns how much longer the smallest batch size takes for the same examples."""
     ordered = timed.sort_values("batch_size")
     small, large = ordered.iloc[0], ordered.iloc[-1]
-    ratio = _ratio(large, small, _IMAGES)
+    ratio = timings.by_quartiles(*timings.ratio(large, small, _IMAGES))
     sizes = (int(small["batch_size"]), int(large["batch_size"]))
     return f"Batch size {sizes[0]} takes {ratio} times as long as {sizes[1]} for the same examples."
 
@@ -155,22 +133,14 @@ def _just_above(timed: pandas.DataFrame) -> Iterator[str]:
     """Yields what a step takes at one or two images more than 16, 32 and 48, where timed."""
     rows = timed.set_index("batch_size")
     for pairs in _JUST_ABOVE:
-        parts = [
-            f"t({more}) / t({size}) = {_ratio(rows.loc[size], rows.loc[more], _STEPS)} "
-            f"for {wording.number(more / size)} times the images"
-            for size, more in pairs
-            if size in rows.index and more in rows.index
-        ]
+        parts = []
+        for size, more in pairs:
+            if size in rows.index and more in rows.index:
+                ratio = timings.ratio(rows.loc[size], rows.loc[more], _STEPS)
+                times = f"t({more}) / t({size}) = {timings.by_quartiles(*ratio)}"
+                parts.append(f"{times} for {wording.number(more / size)} times the images")
         if parts:
             yield f"Step times: {'; '.join(parts)}."
-
-
-def _ratio(over: pandas.Series, under: pandas.Series, column: str) -> str:
-    """Returns a ratio of two rates, with that of the quartiles that lie farthest apart."""
-    value = float(over[column] / under[column])
-    low = float(over[f"{column}_q1"] / under[f"{column}_q3"])
-    high = float(over[f"{column}_q3"] / under[f"{column}_q1"])
-    return timings.by_quartiles(value, low, high)
 
 
 def _draw_panel(
@@ -195,34 +165,35 @@ def _draw_shares(
 ) -> tuple[list[tuple[Any, str]], str]:
     """Draws 90 % of each series' plateau in its colour, and the knee on it where there is one.
 
-    Returns:
-        Legend entries, and what the note says of the lines that are not there.
+    Returns legend entries, and what the note says of the lines that are not there.
     """
-    highest = frame[_IMAGES].max()
     few = len(groups) <= _MOST_LIMITS
-    drawn, knees, none, noisy, above = False, False, [], [], []
+    drawn, above = [], []  # knees of the lines that are drawn, and heights of those that are not
+    without: dict[str, list[str]] = {_NO_PLATEAU: [], _TOO_NOISY: []}
     for index, group in enumerate(groups):
-        plateau, colour = _plateau(group.frame), canvas.line_style(index)["color"]
+        plateau, colour = timings.one(group.frame, _PLATEAU), canvas.line_style(index)["color"]
         too_noisy = timings.too_noisy(group.frame)
         if plateau is None or too_noisy:
             if group.frame[_IMAGES].notna().any():
-                (noisy if too_noisy else none).append(group)
+                without[_TOO_NOISY if too_noisy else _NO_PLATEAU].append(group.label)
             continue
         height = _SHARE * plateau
-        if height > _ROOM[axes.get_yscale()] * highest:
+        if height > _ROOM[axes.get_yscale()] * frame[_IMAGES].max():
             above.append(height)
             continue
-        axes.axhline(height, color=colour, zorder=1.5, **_SHARE_LINE)
-        axes.set_ylim(top=max(axes.get_ylim()[1], 1.04 * height))
-        drawn, knee = True, _knee(group.frame)
+        _draw_across(axes, height, colour, 1.04, _SHARE_LINE)
+        knee = _knee(group.frame)
+        drawn.append(knee)
         if knee is not None:
-            knees = True
             place = float(timings.batch_axis(axes, frame["batch_size"])(knee))
-            mark = _mark_knee if few else _ring_knee
-            mark(axes, place, height, colour, index, _knee_label(group.frame, knee))
+            if few:
+                _mark_knee(axes, place, height, colour, index, _knee_label(group.frame, knee))
+            else:
+                axes.plot([place], [height], color=colour, linestyle="none", **_RING)
     label = f"{_SHARE_WORDS} of the plateau"
     entries = []
     if drawn:
+        knees = any(knee is not None for knee in drawn)
         knee_words = f" ({'number' if few else 'ring'}: knee)" if knees else ""
         line = {**_SHARE_LINE, **({} if few or not knees else _RING)}
         entries = [(Line2D([], [], color=_GREY, **line), label + knee_words)]
@@ -230,81 +201,59 @@ def _draw_shares(
     if above:
         ends = dict.fromkeys(timings.rate(end) for end in (min(above), max(above)))
         notes.append(f"{label}, by the fit, lies above the panel: {' to '.join(ends)}.")
-    for without, why in (
-        (none, "No plateau within the batch sizes"),
-        (noisy, f"Where throughput levels off is {step_cost.TOO_NOISY}"),
-    ):
-        if without:
-            whose = f" ({', '.join(group.label for group in without)})" if len(groups) > 1 else ""
-            notes.append(f"{why}, so no line at {_SHARE_WORDS}{whose}.")
+    for why, labels in without.items():
+        if labels:
+            notes.append(f"{why}, so no line at {_SHARE_WORDS}{_whose(labels, groups)}.")
     return entries, " ".join(notes)
 
 
 def _draw_ceilings(
     axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]
 ) -> tuple[list[tuple[Any, str]], str]:
-    """Draws each series' ceiling, where there is one.
+    """Draws each series' ceiling; of many series one line where they agree.
 
-    A ceiling far above the data stands at the upper edge, so that it does not squash them.
+    A ceiling far above the data would squash them: of few series it stands at the upper edge.
 
-    Returns:
-        Legend entries, and what the note says of a ceiling out of the panel.
+    Returns legend entries, and what the note says of ceilings out of the panel.
     """
-    limits, outside = {}, []
-    highest = frame[_IMAGES].max()
-    for index, group in enumerate(groups):
-        colour = canvas.line_style(index)["color"]
-        ceiling = _ceiling(group.frame)
-        if not math.isfinite(ceiling) or not math.isfinite(highest):
-            continue
-        if ceiling <= _ROOM[axes.get_yscale()] * highest:
-            axes.axhline(ceiling, color=colour, zorder=1.5, **_CEILING_LINE)
-            axes.set_ylim(top=max(axes.get_ylim()[1], 1.08 * ceiling))
-            limits["ceiling"] = _CEILING_LINE
-        else:
-            _draw_above(axes, colour, index, timings.rate(ceiling))
-            limits["ceiling, above the panel"] = _CEILING_LINE
-            share = timings.one_number(group.frame, _SHARE_OF_CEILING)
-            of = [wording.percent(share) + " of it reached"] if math.isfinite(share) else []
-            details = ", ".join([*([group.label] if group.label else []), *of])
-            outside.append(timings.rate(ceiling) + (f" ({details})" if details else ""))
-    entries = [(Line2D([], [], color=_GREY, **line), label) for label, line in limits.items()]
-    return entries, f"Ceiling far above the panel: {'; '.join(outside)}." if outside else ""
-
-
-def _draw_ceilings_of_many(
-    axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]
-) -> tuple[list[tuple[Any, str]], str]:
-    """Draws the ceilings of many series: one line where they agree.
-
-    Returns:
-        Legend entries, and what the note says of ceilings out of the panel.
-    """
-    entries: list[tuple[Any, str]] = []
     known = [_ceiling(group.frame) for group in groups]
     ceilings = {index: value for index, value in enumerate(known) if math.isfinite(value)}
-    if not ceilings or not math.isfinite(frame[_IMAGES].max()):
-        return entries, ""
-    lowest, highest = (pick(ceilings, key=ceilings.__getitem__) for pick in (min, max))
     room = _ROOM[axes.get_yscale()] * frame[_IMAGES].max()
-    one = len(ceilings) > 1 and ceilings[highest] <= _ALIKE * ceilings[lowest]
-    if one:
-        drawn = [(_GREY, statistics.median(ceilings.values()))]
-    else:
-        drawn = [(canvas.line_style(index)["color"], value) for index, value in ceilings.items()]
-    inside = [(colour, value) for colour, value in drawn if value <= room]
-    for colour, value in inside:
-        axes.axhline(value, color=colour, zorder=1.5, **_CEILING_LINE)
-        axes.set_ylim(top=max(axes.get_ylim()[1], 1.08 * value))
-    if inside:
-        entries.append((Line2D([], [], color=_GREY, **_CEILING_LINE), "ceiling"))
-    if len(inside) == len(drawn):
+    if not ceilings or not math.isfinite(room):
+        return [], ""
+    few = len(groups) <= _MOST_LIMITS
+    lowest, highest = (pick(ceilings, key=ceilings.__getitem__) for pick in (min, max))
+    one = not few and len(ceilings) > 1 and ceilings[highest] <= _ALIKE * ceilings[lowest]
+    drawn = {lowest: statistics.median(ceilings.values())} if one else ceilings
+    labels, outside = [], []
+    for index, ceiling in drawn.items():
+        colour = _GREY if one else canvas.line_style(index)["color"]
+        if ceiling <= room:
+            _draw_across(axes, ceiling, colour, 1.08, _CEILING_LINE)
+            labels.append("ceiling")
+            continue
+        outside.append(timings.rate(ceiling))
+        if few:
+            _draw_above(axes, colour, index, outside[-1])
+            labels.append("ceiling, above the panel")
+            share = timings.one_number(groups[index].frame, _SHARE_OF_CEILING)
+            reached = f"{wording.percent(share)} of it reached" if math.isfinite(share) else ""
+            outside[-1] += timings.of(", ".join(filter(None, [groups[index].label, reached])))
+    line = {"color": _GREY, **_CEILING_LINE}
+    entries = [(Line2D([], [], **line), label) for label in dict.fromkeys(labels)]
+    if not outside:
         return entries, ""
-    if one:
-        return entries, f"Ceiling far above the panel: {timings.rate(drawn[0][1])}."
+    if few or one:
+        return entries, f"Ceiling far above the panel: {'; '.join(outside)}."
     ends = [f"{timings.rate(ceilings[end])} ({groups[end].label})" for end in (lowest, highest)]
-    some = "some " if inside else ""
+    some = "some " if labels else ""
     return entries, f"Ceilings, {some}far above the panel: from {ends[0]} to {ends[1]}."
+
+
+def _draw_across(axes: Axes, height: float, colour: str, room: float, look: dict[str, Any]) -> None:
+    """Draws a line across the panel, which reaches to `room` times its height."""
+    axes.axhline(height, color=colour, zorder=1.5, **look)
+    axes.set_ylim(top=max(axes.get_ylim()[1], room * height))
 
 
 def _ceiling(rows: pandas.DataFrame) -> float:
@@ -319,8 +268,12 @@ def _exceeded(rows: pandas.DataFrame) -> bool:
 def _exceeded_note(groups: list[run_series.Series]) -> str:
     """Returns for which series a measured peak is no ceiling, or an empty string."""
     labels = [group.label for group in groups if _exceeded(group.frame)]
-    whose = f" ({', '.join(labels)})" if len(groups) > 1 else ""
+    whose = _whose(labels, groups)
     return f"No ceiling, since more than it was reached{whose}." if labels else ""
+
+
+def _whose(labels: list[str], groups: list[run_series.Series]) -> str:
+    return f" ({', '.join(labels)})" if len(groups) > 1 else ""
 
 
 def _knee(rows: pandas.DataFrame) -> float | None:
@@ -347,25 +300,14 @@ def _knee_words(rows: pandas.DataFrame) -> str:
     return ", ".join(parts) or "at no batch size from which on it stays there"
 
 
-def _rises(rows: pandas.DataFrame) -> bool:
-    return bool(timings.one(rows, "still_rising"))
-
-
 def _draw_above(axes: Axes, colour: str, index: int, rate: str) -> None:
     """Draws a ceiling that is out of the panel along its upper edge, with its value."""
     edge = {"transform": axes.transAxes, "clip_on": False, "zorder": 1.5}
     axes.plot([0, 1], [1, 1], color=colour, **edge, **_CEILING_LINE)
     if axes.get_yscale() == "linear":
         axes.set_ylim(top=1.08 * axes.get_ylim()[1])  # room for the value above the bars
-    axes.annotate(
-        f"\N{UPWARDS ARROW} {rate}",
-        (0.01, 1.0),
-        (0, -11 - 10 * index),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=8,
-        color=colour,
-    )
+    look = {"xycoords": "axes fraction", "fontsize": 8, "color": colour}
+    canvas.annotate(axes, f"\N{UPWARDS ARROW} {rate}", (0.01, 1.0), (0, -11 - 10 * index), **look)
 
 
 def _mark_knee(
@@ -373,20 +315,6 @@ def _mark_knee(
 ) -> None:
     """Draws a knee as an upright line below the share of the plateau, with its number."""
     axes.plot([place] * 2, [axes.get_ylim()[0], height], color=colour, zorder=1.5, **_SHARE_LINE)
-    axes.annotate(
-        number,
-        (place, 0.0),
-        (3, 4 + 10 * index),
-        xycoords=axes.get_xaxis_transform(),
-        textcoords="offset points",
-        fontsize=8,
-        fontweight="bold",
-        color=colour,
-    )
-
-
-def _ring_knee(
-    axes: Axes, place: float, height: float, colour: str, index: int, number: str
-) -> None:
-    """Draws a knee as a ring on the share of the plateau."""
-    axes.plot([place], [height], color=colour, linestyle="none", **_RING)
+    look = {"fontsize": 8, "fontweight": "bold", "color": colour}
+    look["xycoords"] = axes.get_xaxis_transform()
+    canvas.annotate(axes, number, (place, 0.0), (3, 4 + 10 * index), **look)

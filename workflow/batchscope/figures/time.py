@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,6 +23,7 @@ _ALL = "all runs"  # the series beside several of which it is the time
 _SECONDS = wording.Unit(" s")
 _MOST_SHOWN = 4  # series in a sentence
 _EPOCH_NOTE = "Time per epoch: of a timing job for each seed, all batch sizes in turns."
+_ALL_EPOCHS = "Every finished training ran all its epochs: none stopped early."
 _TOTAL_NOTE = "Total: epochs run × time per epoch, validation apart."
 # An arrow that points upwards from a run's point.
 _ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
@@ -32,11 +32,9 @@ _ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns factors, status, time per epoch, epochs and total time of every run."""
     columns = [_EPOCH.column, _STOP.column, _TOTAL.column]
-    if "epochs" not in run_series.varying(tables.runs):
-        columns.append("epochs")
+    more = ("epochs", "replicas", "device", *outcome_answers.STOPS)
     varying = run_series.varying(tables.runs)
-    extra = ("replicas", "device", *outcome_answers.STOPS)
-    columns += [name for name in extra if name in tables.runs and name not in varying]
+    columns += [name for name in more if name in tables.runs and name not in varying]
     return against_batch_size.select(tables.runs, columns)
 
 
@@ -58,31 +56,31 @@ def draw(frame: pandas.DataFrame) -> Figure:
         looks = [labels.index(group.label) for group in groups]
         drawn = against_batch_size.draw_panel(axes, frame, panel, groups, bounds, looks)
         handles |= zip((group.label for group in groups), drawn, strict=True)
-        _from_zero(axes, frame[panel.column].to_numpy(float))
+        canvas.from_zero(axes, frame[panel.column].to_numpy(float))
     canvas.grow(figure, canvas.failure_height(frame) / 72)
     canvas.legend(figure, [handles[label] for label in labels], [one or _ALL for one in labels])
-    whole = (_TOTAL_NOTE, _horizon_note(frame)) if panels[1:] else ()
+    horizon = _ALL_EPOCHS if chosen else _bounds_note(frame, " (hollow, with an arrow)")
+    whole = (_TOTAL_NOTE, horizon) if panels[1:] else ()
     canvas.notes(figure, frame, _EPOCH_NOTE, *whole, _logical_note(frame))
     return figure
 
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
-    sentences, times = [], []
+    sentences, time = [], ""
     chosen = outcome_answers.epochs_chosen(frame)
     if frame[_EPOCH.column].notna().any():
         each = _epoch_times(frame)
-        times.append(words.sentence(each, _EPOCH.column, "Mean time per epoch", _SECONDS))
+        time = words.sentence(each, _EPOCH.column, "Mean time per epoch", _SECONDS)
     if not chosen:
-        sentences.append(
-            words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped")
-        )
+        what = "Mean number of epochs until it stopped"
+        sentences.append(words.sentence(frame, _STOP.column, what))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
         whole = _whole(frame, chosen)
         sentences.append(words.sentence(whole, _TOTAL.column, "Mean total training time", _SECONDS))
     if sentences:
         sentences.append(_bounds_note(frame))
-    return " ".join(filter(None, (*times, *sentences, _logical_note(frame))))
+    return " ".join(filter(None, (time, *sentences, _logical_note(frame))))
 
 
 def _epoch_times(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -98,22 +96,14 @@ def _whole(frame: pandas.DataFrame, chosen: bool) -> pandas.DataFrame:
 def _once(frame: pandas.DataFrame, *more: str) -> pandas.DataFrame:
     """Returns the rows of a timing once for all learning rates and what else it does not depend on.
 
-    All of them where a run has a time of its own, and every run that failed.
-
-    Args:
-        more: Factors that the values depend on as well.
+    All of them where a run has a time of its own, and every run that failed. The values may depend
+    on `more` factors.
     """
     rows = run_series.timed_factors(frame, *more)
     rows = rows[(rows["status"] != canvas.FINISHED) | ~rows.duplicated()]
     cells = [*run_series.varying(rows), "batch_size", "seed"]
     own = rows[rows["status"] == canvas.FINISHED].duplicated(cells).any()
     return frame if own else rows
-
-
-def _from_zero(axes: Axes, values: np.ndarray) -> None:
-    """Starts a linear axis at zero, so that heights compare as times do."""
-    if np.isfinite(values).any() and axes.get_yscale() == "linear":
-        axes.set_ylim(bottom=0)
 
 
 def _mark_bounds(
@@ -131,18 +121,11 @@ def _mark_bounds(
     axes.plot(at, values, marker=style["marker"], **hollow, **look)
 
 
-def _horizon_note(frame: pandas.DataFrame) -> str:
-    if outcome_answers.epochs_chosen(frame):
-        return "Every finished training ran all its epochs: none stopped early."
-    return _bounds_note(frame, " (hollow, with an arrow)")
-
-
 def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
     """Returns how many runs nothing stopped, by series and batch size; empty without any."""
     parts = []
     for group in run_series.series(frame):
-        found = outcome_answers.ran_out_words(outcome_answers.ran_out(group.frame))
-        if found:
+        if found := outcome_answers.ran_out_words(outcome_answers.ran_out(group.frame)):
             parts.append(f"{group.label}: {found}" if group.label else found)
     if not parts:
         return ""

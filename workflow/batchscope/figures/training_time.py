@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, by_epochs, canvas
+from batchscope.figures.drawing import against_batch_size, by_epochs, canvas, timings, words
 
 _TIME = "train_seconds"
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
@@ -44,8 +44,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     ends = (finished["at_epoch"].astype(float) * finished[_QUARTILES[1]]).dropna().to_numpy()
     for axes in figure.axes:
         by_epochs.scale(axes, values, ends)
-        if np.isfinite(values).any() and axes.get_yscale() == "linear":
-            axes.set_ylim(bottom=0)  # heights compare as times do
+        canvas.from_zero(axes, values)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("training time (s)")
     return figure
@@ -56,9 +55,8 @@ def found(frame: pandas.DataFrame) -> str:
     groups = run_series.series(run_series.timed_factors(frame))
     timed = [(group.label, times) for group in groups if (times := _times(group.frame))]
     shown = timed[:_MOST_SHOWN]
-    comparisons = [_compared(times, f" ({label})" if label else "") for label, times in shown]
-    rest = len(timed) - len(shown)
-    more = [f"{rest} further configurations in the figure."] if rest else []
+    comparisons = [_compared(times, timings.of(label)) for label, times in shown]
+    more = [f"{text}." for text in words.further(len(timed) - len(shown), "configurations ")]
     return " ".join([*_saved(shown), *comparisons, *more])
 
 
@@ -94,8 +92,6 @@ def _times(rows: pandas.DataFrame) -> list[_Time]:
 
 def _compared(times: list[_Time], where: str) -> str:
     """Returns the two extremes in words: the fewest epochs in small batches, the most in large."""
-    if not times:
-        return ""
     fewest, most = min(time.epochs for time in times), max(time.epochs for time in times)
     first = next(time for time in times if time.epochs == fewest)
     last = next(time for time in reversed(times) if time.epochs == most)
@@ -117,14 +113,10 @@ def _saved(timed: list[tuple[str, list[_Time]]]) -> Iterator[str]:
         most = max(time.epochs for time in times)
         same = [time for time in times if time.epochs == most]
         first, last = same[0], same[-1]
-        ratio = wording.estimate(
-            last.seconds / first.seconds, last.low / first.high, last.high / first.low
-        )
-        quartiles = f"{ratio.low} to {ratio.high} by quartiles" if ratio.low else ""
-        details = "; ".join(filter(None, [label, quartiles]))
-        sizes = (first.batch_size, last.batch_size)
-        by_sizes.setdefault(sizes, []).append(
-            f"{ratio.value} ({details})" if details else ratio.value
+        ratio = (last.seconds / first.seconds, last.low / first.high, last.high / first.low)
+        whose = f"{label}; " if label else ""
+        by_sizes.setdefault((first.batch_size, last.batch_size), []).append(
+            timings.by_quartiles(*ratio, whose=whose)
         )
     for (small, large), ratios in by_sizes.items():
         if small != large:
@@ -138,16 +130,10 @@ def _draw_panel(axes: Axes, group: run_series.Series, styles: by_epochs.Styles) 
         axes.axhline(times[0].seconds, **_REFERENCE)
     for count, style in styles.items():
         chosen = [time for time in times if time.epochs == count]
-        middle, low, high = (
-            np.array([getattr(time, name) for time in chosen])
-            for name in ("seconds", "low", "high")
-        )
+        bars = [(time.seconds - time.low, time.high - time.seconds) for time in chosen]
         axes.errorbar(
             np.log2([time.batch_size for time in chosen]),
-            middle,
-            yerr=np.nan_to_num([middle - low, high - middle]),
-            markeredgecolor="white",
-            markeredgewidth=0.6,
-            **style,
-            **by_epochs.BARS,
+            [time.seconds for time in chosen],
+            yerr=np.nan_to_num(np.reshape(bars, (-1, 2)).T),
+            **{**canvas.EDGED, **style, **by_epochs.BARS},
         )

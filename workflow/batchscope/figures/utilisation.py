@@ -12,15 +12,13 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import memory_line, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, timings
+from batchscope.figures.drawing import canvas, timings, words
 
 _MOST_SHOWN = 4  # series in a sentence
-_COLUMNS = 3  # of panels
 _WIDTH, _HEIGHT = 3.6, 2.9  # of a panel, inches
 _MAIN: dict[str, Any] = {"linestyle": "-"}
 _SECOND: dict[str, Any] = {"linestyle": (0, (5, 2)), "markersize": 3.5}
@@ -30,34 +28,21 @@ _GREY = "#555555"
 
 
 class Line(NamedTuple):
-    """A column, as one line of every series.
+    """A column of utilisation.csv, as one line of every series."""
 
-    Attributes:
-        column: Column of utilisation.csv; quartiles stand beside it where it has some.
-        word: What distinguishes it from the panel's other lines.
-        look: Line style and marker; the series gives the rest.
-    """
-
-    column: str
-    word: str
-    look: dict[str, Any]
+    column: str  # beside which its quartiles stand, where it has some
+    word: str  # what distinguishes it from the panel's other lines
+    look: dict[str, Any]  # line style and marker; the series gives the rest
 
 
 class Panel(NamedTuple):
-    """What one panel shows.
-
-    Attributes:
-        label: Words on its vertical axis, with the unit.
-        lines: What it shows, where known.
-        scale: Factor from the table's unit to the axis'.
-        share: Whether the axis is of percentages, always linear.
-    """
+    """What one panel shows."""
 
     title: str
-    label: str
-    lines: tuple[Line, ...]
-    scale: float = 1.0
-    share: bool = False
+    label: str  # words on its vertical axis, with the unit
+    lines: tuple[Line, ...]  # what it shows, where known
+    scale: float = 1.0  # factor from the table's unit to the axis'
+    share: bool = False  # whether the axis is of percentages, always linear
 
 
 PANELS = (
@@ -91,10 +76,7 @@ PANELS = (
     Panel(
         "Time at zero",
         "share of time (%)",
-        (
-            Line("process_zero_share", "CPU", _MAIN),
-            Line("gpu_zero_share", "GPU", _SECOND),
-        ),
+        (Line("process_zero_share", "CPU", _MAIN), Line("gpu_zero_share", "GPU", _SECOND)),
         scale=100.0,
         share=True,
     ),
@@ -113,18 +95,10 @@ def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: utilisations, peaks of memory, and energy."""
     rows = timings.at_most_all(timings.timed_here(tables.utilisation))
     columns = [line.column for panel in PANELS for line in panel.lines]
-    quartiles = [
-        f"{column}{end}" for column in columns for end in ("_q1", "_q3") if f"{column}{end}" in rows
-    ]
-    chosen = [
-        *timings.factor_columns(rows),
-        "batch_size",
-        "status",
-        "disturbed",
-        *columns,
-        *quartiles,
-    ]
-    return rows[chosen].reset_index(drop=True)
+    quartiles = [f"{column}{end}" for column in columns for end in ("_q1", "_q3")]
+    columns += [name for name in quartiles if name in rows]
+    first = [*timings.factor_columns(rows), "batch_size", "status", "disturbed"]
+    return rows[first + columns].reset_index(drop=True)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -137,23 +111,19 @@ def draw(frame: pandas.DataFrame) -> Figure:
         grid[0, 0].set(title=PANELS[0].title, ylabel=PANELS[0].label)
         canvas.write(figure, timings.machine_note(frame), timings.memory_note(frame))
         return figure
-    columns = 2 if len(shown) == 4 else min(len(shown), _COLUMNS)
-    figure, grid = canvas.panels(-(-len(shown) // columns), columns, _WIDTH, _HEIGHT)
-    for axes, panel in zip(grid.flat, shown, strict=False):
+    figure, grid = canvas.some_panels(len(shown), None, _WIDTH, _HEIGHT)
+    for axes, panel in zip(grid, shown, strict=True):
         _draw_panel(axes, frame, panel, groups)
-    for axes in grid.flat[len(shown) :]:
-        axes.remove()
-    handles = [
-        Line2D([], [], **{**canvas.line_style(index), "linestyle": "-"})
-        for index in range(len(groups))
-    ]
+    looks = [{**canvas.line_style(index), "linestyle": "-"} for index in range(len(groups))]
+    handles = [Line2D([], [], **look) for look in looks]
     canvas.legend(figure, handles, [group.label for group in groups])
+    shares = _zero_shares(frame)
     canvas.write(
         figure,
         timings.machine_note(frame),
         "Utilisation: medians and quartiles of samples within one training. 100 %: the cores that "
         "the process was given; for the whole machine, all of its cores. More is cut there.",
-        _zero_note(frame),
+        "No sample was at zero." if len(shares) and not shares.any() else "",
         timings.disturbed_trainings_note(frame),
         _memory_words(frame),
         timings.memory_note(frame),
@@ -163,15 +133,14 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns utilisation at both ends of the batch sizes, and resolved memory per example."""
-    disturbed = timings.disturbed_sizes(frame)
-    parts = [
+    parts = (
         _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.Unit(" %")),
         _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", wording.Unit(" %")),
         _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", wording.Unit(" J")),
-        _left_out(disturbed),
+        _left_out(timings.disturbed_sizes(frame)),
         _memory_sentence(frame),
-    ]
-    return " ".join(part for part in parts if part)
+    )
+    return " ".join(filter(None, parts))
 
 
 def _left_out(sizes: str) -> str:
@@ -192,12 +161,6 @@ def _zero_shares(frame: pandas.DataFrame) -> np.ndarray:
     return shares[np.isfinite(shares)]
 
 
-def _zero_note(frame: pandas.DataFrame) -> str:
-    """Returns what of a panel of zeros is worth saying; empty where it is drawn or unknown."""
-    shares = _zero_shares(frame)
-    return "No sample was at zero." if len(shares) and not shares.any() else ""
-
-
 def _draw_panel(
     axes: Axes, frame: pandas.DataFrame, panel: Panel, groups: list[run_series.Series]
 ) -> None:
@@ -208,9 +171,7 @@ def _draw_panel(
         for index, group in enumerate(groups)
     ]
     if panel.share:
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
-        top = max((part.max() for part in drawn if len(part)), default=0.0)
-        axes.set_ylim(0, 1.08 * top if top > 0 else 1.0)
+        timings.percent_axis(axes, drawn)
     else:
         timings.value_axis(axes, drawn, by_peaks=False)
     axes.set_ylabel(panel.label)
@@ -228,33 +189,21 @@ def _draw_line(
 ) -> np.ndarray:
     """Draws a column of a series with its quartiles; returns all that is drawn."""
     rows = timings.timed(rows, line.column)
-    middle = scale * rows[line.column].to_numpy(float)
-    bars, ends = None, middle
-    if f"{line.column}_q1" in rows:
-        low, high = (scale * rows[f"{line.column}{end}"].to_numpy(float) for end in ("_q1", "_q3"))
-        bars = np.nan_to_num([middle - low, high - middle])
-        ends = middle + bars[1]
-    small = len(rows) > 16
-    look = {
-        "linewidth": 1.2,
-        "markersize": 3 if small else 5,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.3 if small else 0.6,
-        **style,
-        **line.look,
-    }
+    middle, low, high = timings.with_quartiles(rows, line.column, scale)
+    bars = np.nan_to_num([middle - low, high - middle])
+    thin = line.look is _THIN
     axes.errorbar(
         at(rows["batch_size"]),
         middle,
-        yerr=bars,
+        yerr=bars if f"{line.column}_q1" in rows else None,
         elinewidth=1.0,
-        capsize=0 if small else 3,
-        zorder=2 if line.look is _THIN else 3,
-        **look,
+        capsize=0 if len(rows) > 16 else 3,
+        zorder=2 if thin else 3,
+        **{**timings.points_look(len(rows)), **style, **line.look},
     )
-    if line.look is not _THIN:  # which has no markers
+    if not thin:  # which has no markers
         timings.mark_disturbed(axes, at, rows, middle, style, "disturbed")
-    return ends
+    return middle + bars[1]
 
 
 def _title(axes: Axes, panel: Panel, lines: list[Line]) -> None:
@@ -263,30 +212,19 @@ def _title(axes: Axes, panel: Panel, lines: list[Line]) -> None:
     if len(panel.lines) < 2:
         return
     base = {"color": _GREY, "marker": "o", "markersize": 4, "markeredgecolor": _GREY}
-    axes.legend(
-        [Line2D([], [], **{**base, "linewidth": 1.2, **line.look}) for line in lines],
-        [line.word for line in lines],
-        loc="lower left",
-        bbox_to_anchor=(-0.02, 1.02),
-        borderaxespad=0.2,
-        borderpad=0.1,
-        ncols=len(lines),
-        fontsize=8,
-        handlelength=2.2,
-        handletextpad=0.5,
-        columnspacing=1.2,
-    )
+    handles = [Line2D([], [], **{**base, "linewidth": 1.2, **line.look}) for line in lines]
+    look = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.02), "fontsize": 8}
+    look |= {"borderaxespad": 0.2, "borderpad": 0.1, "ncols": len(lines)}
+    look |= {"handlelength": 2.2, "handletextpad": 0.5, "columnspacing": 1.2}
+    axes.legend(handles, [line.word for line in lines], **look)
 
 
 def _memory_words(frame: pandas.DataFrame) -> str:
-    parts = [
-        ("memory_peak_mb", "of the process"),
-        ("tensorflow_peak_mb", "what TensorFlow's tensors held"),
-        ("gpu_memory_peak_mb", "of all processes on the GPU"),
-    ]
-    names = {line.column: line.word for line in PANELS[2].lines}
+    texts = ("of the process", "what TensorFlow's tensors held", "of all processes on the GPU")
     clauses = [
-        f"{names[column]}: {text}" for column, text in parts if len(timings.timed(frame, column))
+        f"{line.word}: {text}"
+        for line, text in zip(PANELS[2].lines, texts, strict=True)
+        if len(timings.timed(frame, line.column))
     ]
     return f"Memory in MB of 10⁶ bytes; {'; '.join(clauses)}." if clauses else ""
 
@@ -320,17 +258,12 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
 
         def describe(rows: pandas.DataFrame, column: str = column) -> str:
             known = timings.timed(rows, column)
-            value, low, high = memory_line.memory_per_image(
-                known["batch_size"], known[column]
-            ).per_image
-            if not low > 0:
-                return ""
-            return wording.estimated(value, low, high, wording.Unit(" MB"))
+            found = memory_line.memory_per_image(known["batch_size"], known[column]).per_image
+            _, low, _ = found
+            return wording.estimated(*found, wording.Unit(" MB")) if low > 0 else ""
 
-        text = by_series(
-            frame, f"Memory per example ({what}, slope over batch size)", "was", describe
-        )
-        if text:
+        named = f"Memory per example ({what}, slope over batch size)"
+        if text := by_series(frame, named, "was", describe):
             return text
     return ""
 
@@ -338,17 +271,8 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
 def by_series(
     frame: pandas.DataFrame, what: str, verb: str, describe: Callable[[pandas.DataFrame], str]
 ) -> str:
-    """Returns one sentence about a quantity, with what every series has to say.
-
-    Args:
-        what: Words for the quantity, as they start a sentence.
-        describe: Rows of a series -> its values in words; empty where it has none.
-    """
+    """Returns one sentence about a quantity, with what every series has to say, if anything."""
     described = [(group.label, describe(group.frame)) for group in timings.series(frame)]
-    described = [(label, text) for label, text in described if text]
-    if not described:
-        return ""
-    parts = [f"{text} ({label})" if label else text for label, text in described[:_MOST_SHOWN]]
-    rest = len(described) - len(parts)
-    parts += [f"{rest} further series in the figure"] if rest else []
-    return f"{what} {verb} {'; '.join(parts)}."
+    parts = [text + timings.of(label) for label, text in described if text]
+    shown = [*parts[:_MOST_SHOWN], *words.further(len(parts) - _MOST_SHOWN)]
+    return f"{what} {verb} {'; '.join(shown)}." if shown else ""

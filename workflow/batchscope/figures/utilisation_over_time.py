@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +12,6 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series
@@ -30,12 +31,7 @@ _CPU_COLUMNS, _GPU_COLUMNS = ("process_percent", "memory_mb"), ("gpu_percent", "
 
 
 class Phase(NamedTuple):
-    """A training.
-
-    Attributes:
-        start: Seconds.
-        stop: Seconds.
-    """
+    """A training, with its start and its end in seconds."""
 
     batch_size: int
     start: float
@@ -51,11 +47,11 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: for each series utilisation over memory."""
-    groups = _series(frame)
+    groups = [replace(each, frame=_in_time(each.frame)) for each in timings.series(frame)]
     shown = groups[:_MOST_SERIES]
     figure = Figure(figsize=(_WIDTH, 0.4 + sum(_HEIGHTS) * len(shown)), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.04, wspace=0.03, hspace=0.02)
-    ratios = [*_HEIGHTS] * len(shown)
+    ratios = _HEIGHTS * len(shown)
     grid = figure.subplots(2 * len(shown), 1, squeeze=False, height_ratios=ratios)[:, 0]
     memory = [group.frame[["memory_mb", "gpu_memory_mb"]].to_numpy(float) for group in shown]
     canvas.alike_scales(grid[1::2], memory)
@@ -70,18 +66,18 @@ def draw(frame: pandas.DataFrame) -> Figure:
         timings.machine_note(frame),
         "100 % of the CPU are the cores that the process was given; of the whole machine, all of "
         "its cores. Memory in 10⁶ bytes.",
-        _cut_note(groups),
+        canvas.first_note(len(shown), len(groups)),
     )
     return figure
 
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean utilisation while training and between two trainings."""
-    parts = [
+    parts = (
         utilisation.by_series(frame, f"Mean {name} utilisation", "was", _means(column))
         for name, column in (("CPU", "process_percent"), ("GPU", "gpu_percent"))
-    ]
-    return " ".join(part for part in parts if part)
+    )
+    return " ".join(filter(None, parts))
 
 
 def phases(rows: pandas.DataFrame) -> list[Phase]:
@@ -104,14 +100,6 @@ def phases(rows: pandas.DataFrame) -> list[Phase]:
     return found_phases
 
 
-def _series(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Returns the series, each in order of time."""
-    return [
-        run_series.Series(group.label, group.factors, _in_time(group.frame))
-        for group in timings.series(frame)
-    ]
-
-
 def _in_time(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Returns samples in order of time; those of one millisecond as they were taken.
 
@@ -120,7 +108,7 @@ def _in_time(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows.sort_index().sort_values("seconds", kind="stable")
 
 
-def _means(column: str) -> Any:
+def _means(column: str) -> Callable[[pandas.DataFrame], str]:
     """Returns a function that describes a column's means while training and in between."""
 
     def describe(rows: pandas.DataFrame) -> str:
@@ -158,36 +146,26 @@ def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
             colour = _SHADES[index % len(_SHADES)]
             axes.axvspan(phase.start, phase.stop, color=colour, linewidth=0, zorder=0)
         axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
-    busy = timings.at_most_all(rows)
-    heights = [
-        _draw_samples(upper, busy, column, style)
-        for column, style in (
-            ("machine_percent", _MACHINE),
-            ("process_percent", _CPU),
-            ("gpu_percent", _GPU),
-        )
-    ]
-    upper.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
-    top = max((part.max() for part in heights if len(part)), default=0.0)
-    upper.set_ylim(0, 1.05 * top if top > 0 else 1.0)
-    memory = [
-        _draw_samples(lower, rows, column, style)
-        for column, style in (("memory_mb", _CPU), ("gpu_memory_mb", _GPU))
-    ]
-    timings.value_axis(lower, memory, by_peaks=False)
+    busy = {"machine_percent": _MACHINE, "process_percent": _CPU, "gpu_percent": _GPU}
+    timings.percent_axis(upper, _draw_samples(upper, timings.at_most_all(rows), busy), 1.05)
+    held = {"memory_mb": _CPU, "gpu_memory_mb": _GPU}
+    timings.value_axis(lower, _draw_samples(lower, rows, held), by_peaks=False)
     height = _label_phases(upper, trainings)
     upper.set_title(title, pad=6 + height)
 
 
 def _draw_samples(
-    axes: Axes, rows: pandas.DataFrame, column: str, style: dict[str, Any]
-) -> np.ndarray:
-    """Draws a column, each sample over the time that it stands for; returns the known values."""
-    values = rows[column].to_numpy(float)
-    known = np.isfinite(values)
-    if known.any():
-        axes.plot(rows["seconds"].to_numpy(float), values, drawstyle="steps-pre", **style)
-    return values[known]
+    axes: Axes, rows: pandas.DataFrame, styles: dict[str, dict[str, Any]]
+) -> list[np.ndarray]:
+    """Draws columns, each sample over the time that it stands for; returns the known values."""
+    drawn = []
+    for column, style in styles.items():
+        values = rows[column].to_numpy(float)
+        known = np.isfinite(values)
+        if known.any():
+            axes.plot(rows["seconds"].to_numpy(float), values, drawstyle="steps-pre", **style)
+        drawn.append(values[known])
+    return drawn
 
 
 def _label_phases(axes: Axes, trainings: list[Phase]) -> float:
@@ -204,34 +182,19 @@ def _label_phases(axes: Axes, trainings: list[Phase]) -> float:
     gaps = np.diff(places)
     upright = bool((gaps < (widths[1:] + widths[:-1]) / 2 + 3).any())
     every = max(1, math.ceil(_LINE / gaps.min())) if upright else 1
+    look = {"va": "bottom", "fontsize": 8}
+    beside = {"xycoords": "axes fraction", "ha": "right", **look}
+    look |= {"xycoords": axes.get_xaxis_transform(), "ha": "center"}
+    look["rotation"] = 90 if upright else 0
     for place, phase in list(zip(at, trainings, strict=True))[::every]:
-        axes.annotate(
-            str(phase.batch_size),
-            (place, 1.0),
-            (0, 3),
-            xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            rotation=90 if upright else 0,
-            fontsize=8,
-        )
-    axes.annotate(
-        "batch size",
-        (0.0, 1.0),
-        (-4, 3),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        fontsize=8,
-    )
+        canvas.annotate(axes, str(phase.batch_size), (place, 1.0), (0, 3), **look)
+    canvas.annotate(axes, "batch size", (0.0, 1.0), (-4, 3), **beside)
     return float(widths.max()) + 3 if upright else 11.0
 
 
 def _legend(figure: Figure, frame: pandas.DataFrame) -> None:
     entries = [
-        (columns, style, word)
+        (Line2D([], [], **{**style, "linewidth": 1.6}), word)
         for columns, style, word in (
             (_CPU_COLUMNS, _CPU, "CPU of the process, and its resident memory"),
             (("machine_percent",), _MACHINE, "CPU of the whole machine"),
@@ -239,11 +202,4 @@ def _legend(figure: Figure, frame: pandas.DataFrame) -> None:
         )
         if any(len(timings.timed(frame, column)) for column in columns)
     ]
-    handles = [Line2D([], [], **{**style, "linewidth": 1.6}) for _, style, _ in entries]
-    canvas.legend(figure, handles, [word for _, _, word in entries])
-
-
-def _cut_note(groups: list[run_series.Series]) -> str:
-    if len(groups) <= _MOST_SERIES:
-        return ""
-    return f"The first {_MOST_SERIES} of {len(groups)} series; the CSV file holds all."
+    canvas.legend_of(figure, entries)

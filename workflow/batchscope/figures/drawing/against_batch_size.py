@@ -47,13 +47,9 @@ class Facet(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """A figure that its entry describes: columns of runs.csv, one panel each.
+    """A figure that its entry describes: columns of runs.csv, one panel each."""
 
-    Attributes:
-        columns: Column -> heading and label of the axis.
-    """
-
-    columns: dict[str, tuple[str, str]]
+    columns: dict[str, tuple[str, str]]  # column -> heading and label of the axis
 
     def select(self, tables: Tables) -> pandas.DataFrame:
         """Returns factors, status and the columns of every run."""
@@ -115,36 +111,28 @@ def draw(
 
     Args:
         outcomes: The panels, row by row; one without any value is left out beside others.
-        columns: Panels in a row.
         extra: Called for each panel and series with its style and place, before its points.
-        note: What else a reader must know, written below.
     """
     outcomes = [each for each in outcomes if frame[each.column].notna().any()] or outcomes
-    columns = min(columns, len(outcomes))
     parts = facets(canvas.present(run_series.series(frame)))
-    drawn = [(part, panel) for part in parts for panel in outcomes]
-    if len(parts) > 1:
-        columns = len(outcomes)
-    rows = -(-len(drawn) // columns)
+    columns = len(outcomes) if len(parts) > 1 else min(columns, len(outcomes))
     width = canvas.PANEL_WIDTH if columns > 1 else _ALONE
     shared = same_scale or (len(parts) > 1 and "col")
-    figure, grid = canvas.panels(rows, columns, width=width, sharey=shared)
+    count = len(parts) * len(outcomes)
+    figure, grid = canvas.some_panels(count, columns, width=width, sharey=shared)
     labels = list(dict.fromkeys(group.label for part in parts for group in part.groups))
     handles: dict[str, Any] = {}
-    panels = list(zip(grid.flat, (panel for _, panel in drawn), strict=False))
+    drawn = list(zip(grid, itertools.product(parts, outcomes), strict=True))
     for label in {panel.label for panel in outcomes}:
-        alike = [(axes, panel.column) for axes, panel in panels if panel.label == label]
-        values = [_finished(frame, column) for _, column in alike]
-        canvas.alike_scales([axes for axes, _ in alike], values)
-    for axes, (part, panel) in zip(grid.flat, drawn, strict=False):
+        alike = {axes: panel.column for axes, (_, panel) in drawn if panel.label == label}
+        canvas.alike_scales(alike, [_finished(frame, column) for column in alike.values()])
+    for axes, (part, panel) in drawn:
         looks = [labels.index(group.label) for group in part.groups]
         found = draw_panel(axes, frame, part.titled(panel), part.groups, extra, looks)
-        handles |= dict(zip((group.label for group in part.groups), found, strict=True))
-    for axes, (_, panel) in zip(grid.flat, drawn, strict=False):
+        handles |= zip((group.label for group in part.groups), found, strict=True)
+    for axes, (_, panel) in drawn:
         names = [each.column for each in outcomes] if same_scale else [panel.column]
         keep_possible(axes, frame, names)
-    for axes in list(grid.flat)[len(drawn) :]:
-        axes.remove()
     canvas.legend(figure, [handles[label] for label in labels], labels)
     canvas.notes(figure, frame, note, canvas.cut_note(figure))
     return figure
@@ -251,30 +239,18 @@ def dodge(index: int, count: int, batch_sizes: list[int]) -> float:
 
 
 def draw_series(
-    axes: Axes,
-    rows: pandas.DataFrame,
-    column: str,
-    style: dict[str, Any],
-    place: Place,
+    axes: Axes, rows: pandas.DataFrame, column: str, style: dict[str, Any], place: Place
 ) -> tuple[Any, np.ndarray]:
     """Draws points and means of one series; returns its handle and its intervals' ends.
 
     Args:
         style: Colour, marker and line style, and what else the means may have.
-        place: Where it stands beside the other series.
     """
     finished = rows[(rows["status"] == canvas.FINISHED) & rows[column].notna()]
-    (seeds,) = axes.plot(
-        positions(rows, place)[finished.index],
-        finished[column],
-        linestyle="none",
-        marker=style["marker"],
-        markersize=3,
-        color=style["color"],
-        alpha=0.45,
-        markeredgewidth=0,
-        zorder=2,
-    )
+    at = positions(rows, place)[finished.index]
+    look = {"linestyle": "none", "marker": style["marker"], "color": style["color"], "zorder": 2}
+    look |= {"markersize": 3, "markeredgewidth": 0, "alpha": 0.45}
+    (seeds,) = axes.plot(at, finished[column], **look)
     marks.points(seeds, finished, finished[column])
     by_size = finished.groupby("batch_size")[column]
     intervals = {size: canvas.mean_interval(axes, values) for size, values in by_size}
@@ -284,9 +260,8 @@ def draw_series(
         np.log2(np.array(list(intervals), float)) + place.offset,
         means,
         yerr=bars,
-        markeredgecolor="white",
-        markeredgewidth=0.6,
         zorder=3,
+        **canvas.EDGED,
         **{"markersize": 5.5 if len(intervals) <= 16 else 3.5, "elinewidth": 1.2, **style},
     )
     return handle, np.concatenate([means - bars[0], means + bars[1]])
@@ -304,13 +279,8 @@ def interval_bars(found: list[Interval]) -> np.ndarray:
 def positions(rows: pandas.DataFrame, place: Place) -> pandas.Series:
     """Returns where each run of a series stands: its batch size, with a place for every seed."""
     seeds = sorted(rows["seed"].unique().tolist())
-    jitter = _jitter(seeds, 0.3 * room(rows["batch_size"].tolist()) / place.count)
+    width = 0.3 * room(rows["batch_size"].tolist()) / place.count
+    # The same seed stands at the same place everywhere.
+    places = np.linspace(-0.5, 0.5, len(seeds)) * width if len(seeds) > 1 else [0.0] * len(seeds)
+    jitter = dict(zip(seeds, places, strict=True))
     return np.log2(rows["batch_size"].astype(float)) + place.offset + rows["seed"].map(jitter)
-
-
-def _jitter(seeds: list[int], width: float) -> dict[int, float]:
-    """Returns seed -> horizontal offset; the same seed stands at the same place everywhere."""
-    if len(seeds) < 2:
-        return dict.fromkeys(seeds, 0.0)
-    places = np.linspace(-0.5, 0.5, len(seeds)) * width
-    return dict(zip(seeds, places.tolist(), strict=True))

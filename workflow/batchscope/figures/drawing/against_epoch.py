@@ -20,8 +20,6 @@ _MOST_POINTS = 2700  # of all lines in one figure: keeps an SVG under about 150 
 _MOST_BANDS = 8  # in one panel: more hide the lines
 _LEAST_POINTS, _LONGEST_LINE = 11, 120  # of one line
 _MOST_SINGLE = 200  # runs, whose lines are drawn over other axes than epochs too: pages stay small
-
-
 # Column -> label of its axis.
 _LABELS = {"epoch": "epoch", "updates": "updates", "examples": "examples", "seconds": "time (s)"}
 _SHORT = 0.05  # share of what was used by which ends may differ unsaid
@@ -31,8 +29,7 @@ _MADE = {"updates": "updates", "examples": "examples", "seconds": "s"}
 def select(tables: Tables, columns: list[str], along: str = "epoch") -> pandas.DataFrame:
     """Returns one row per run and epoch: factors, status and these columns of the history.
 
-    Args:
-        along: The horizontal axis: `epoch`, `updates`, `examples` or `seconds`, used by its end.
+    And what was used by the epoch's end: `updates`, `examples` or `seconds`, where `along` says so.
     """
     history = against_batch_size.with_absent(tables.history, tables.runs)
     history = history.rename(columns={"step": "updates"})
@@ -55,8 +52,8 @@ def at_equal(frame: pandas.DataFrame) -> tuple[str, pandas.DataFrame]:
     has its first row. The words are empty where nothing is known.
     """
     axis, finished = along(frame), frame["status"] == canvas.FINISHED
-    cells = [*run_series.varying(frame), "batch_size"]
-    keys = [*cells, "seed"]
+    keys = _keys(frame)
+    cells = keys[:-1]
     lasts = frame[finished].groupby(keys, dropna=False)[axis].max()
     if lasts.empty or lasts.isna().any():
         return "", runs(frame)
@@ -91,8 +88,7 @@ def last_shared(frame: pandas.DataFrame) -> tuple[int, pandas.DataFrame]:
     first row; the epoch is 0 where none finished.
     """
     finished = frame["status"] == canvas.FINISHED
-    keys = [*run_series.varying(frame), "batch_size", "seed"]
-    lasts = frame[finished].groupby(keys, dropna=False)["epoch"].max().dropna()
+    lasts = frame[finished].groupby(_keys(frame), dropna=False)["epoch"].max().dropna()
     epoch = int(lasts.min()) if len(lasts) else 0
     at_epoch = frame["epoch"].eq(epoch).fillna(False).astype(bool)
     return epoch, runs(frame[~finished | at_epoch])
@@ -123,7 +119,11 @@ def singles(frame: pandas.DataFrame) -> bool:
 
 def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Returns one row per run."""
-    return frame.drop_duplicates([*run_series.varying(frame), "batch_size", "seed"])
+    return frame.drop_duplicates(_keys(frame))
+
+
+def _keys(frame: pandas.DataFrame) -> list[str]:
+    return [*run_series.varying(frame), "batch_size", "seed"]
 
 
 def horizontal_axis(axes: Axes, frame: pandas.DataFrame) -> None:
@@ -216,13 +216,8 @@ def _draw_run(
         marks.line(drawn, kept)
     if len(run) and run["status"].iloc[0] == "diverged":
         # At the upper edge: its loss has left the panel.
-        axes.plot(
-            run[along].iloc[-1],
-            0.97,
-            transform=axes.get_xaxis_transform(),
-            marker="x",
-            color=colour,
-        )
+        at_edge = {"transform": axes.get_xaxis_transform(), "marker": "x", "color": colour}
+        axes.plot(run[along].iloc[-1], 0.97, **at_edge)
 
 
 def _draw_mean(
@@ -267,11 +262,7 @@ def thinned(length: int, points: int, along: str = "epoch") -> np.ndarray:
 
 
 def band_note(frame: pandas.DataFrame, singles: bool = True) -> str:
-    """Returns what thick and thin lines are, and crosses; empty where there is one seed.
-
-    Args:
-        singles: As `draw_panel` takes it.
-    """
+    """Returns what thick and thin lines are, and crosses; empty where there is one seed."""
     if frame["seed"].nunique() < 2:
         return ""
     banded = frame["batch_size"].nunique() <= _MOST_BANDS

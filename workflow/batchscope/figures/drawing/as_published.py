@@ -22,14 +22,10 @@ _WHOLE = [name for name, factor in _ALL.items() if factor.kind == "int"]
 
 
 class Look(NamedTuple):
-    """How a document's series is drawn.
-
-    Attributes:
-        shared: Whether a series of our own looks the same, and is its like.
-    """
+    """How a document's series is drawn."""
 
     style: dict[str, Any]
-    shared: bool
+    shared: bool  # whether a series of our own looks the same, and is its like
 
 
 def below(frame: pandas.DataFrame, table: pandas.DataFrame, figure: str) -> pandas.DataFrame:
@@ -71,18 +67,13 @@ def series(theirs: pandas.DataFrame) -> list[run_series.Series]:
     """Returns a document's series in their order, each by batch size."""
     if theirs.empty:
         return []
-    return [
-        run_series.Series(
-            label,
-            {
-                name: rows[name].iloc[0]
-                for name in rows
-                if name in _FACTORS and rows[name].notna().all()
-            },
-            rows.sort_values("batch_size", kind="stable"),
-        )
-        for label, rows in theirs.groupby("series", sort=False)
-    ]
+    found = []
+    for label, rows in theirs.groupby("series", sort=False):
+        known = [name for name in rows if name in _FACTORS and rows[name].notna().all()]
+        factors = {name: rows[name].iloc[0] for name in known}
+        ordered = rows.sort_values("batch_size", kind="stable")
+        found.append(run_series.Series(label, factors, ordered))
+    return found
 
 
 def looks(own: list[run_series.Series], theirs: list[run_series.Series]) -> list[Look]:
@@ -114,11 +105,7 @@ def draw(
     chosen: list[Look],
     column: str,
 ) -> list[np.ndarray]:
-    """Draws a document's numbers of one column; returns them, series by series.
-
-    Args:
-        at: Turns batch sizes into positions.
-    """
+    """Draws a document's numbers of one column; returns them, series by series."""
     axes.set_facecolor(_GROUND)
     drawn = []
     for look, group in zip(chosen, groups, strict=True):
@@ -126,14 +113,8 @@ def draw(
             continue
         rows = group.frame[group.frame[column].notna()]
         drawn.append(rows[column].to_numpy(float))
-        axes.plot(
-            at(rows["batch_size"].to_numpy(float)),
-            drawn[-1],
-            markersize=5 if len(rows) <= 16 else 3,
-            markeredgecolor="white",
-            markeredgewidth=0.6,
-            **{"linewidth": 1.2, **look.style},
-        )
+        points = {"linewidth": 1.2, "markersize": 5 if len(rows) <= 16 else 3, **canvas.EDGED}
+        axes.plot(at(rows["batch_size"].to_numpy(float)), drawn[-1], **{**points, **look.style})
     return drawn
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from matplotlib.lines import Line2D
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, canvas
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas
 
 MOST_PANELS = 12
 BARS = {"elinewidth": 0.8, "capsize": 1.5}  # thin: lines stand close to each other
@@ -35,11 +36,6 @@ def select(tables: Tables, columns: list[str], of_runs: list[str]) -> pandas.Dat
     return found[[*factors, "at_epoch", *columns, *of_runs]].reset_index(drop=True)
 
 
-def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns one row per run."""
-    return frame.drop_duplicates([*run_series.varying(frame), "batch_size", "seed"])
-
-
 def counts(frame: pandas.DataFrame) -> list[int]:
     """Returns the numbers of epochs, in rising order."""
     return sorted(frame["at_epoch"].dropna().astype(int).unique().tolist())
@@ -53,16 +49,10 @@ def words(count: int) -> str:
 def styles(frame: pandas.DataFrame) -> Styles:
     """Returns number of epochs -> colour, line style and marker, dark to light."""
     found = counts(frame)
+    looks = zip(canvas.ordered_styles(len(found)), itertools.cycle(canvas.MARKERS), strict=False)
     return {
-        count: {
-            **style,
-            "marker": canvas.MARKERS[index % len(canvas.MARKERS)],
-            "markersize": 5,
-            "linewidth": 1.1,
-        }
-        for index, (count, style) in enumerate(
-            zip(found, canvas.ordered_styles(len(found)), strict=True)
-        )
+        count: {**style, "marker": marker, "markersize": 5, "linewidth": 1.1}
+        for count, (style, marker) in zip(found, looks, strict=True)
     }
 
 
@@ -72,22 +62,19 @@ def draw(frame: pandas.DataFrame, title: str, draw_panel: DrawPanel, *notes: str
     groups = every[:MOST_PANELS]
     columns = min(len(groups), _COLUMNS)
     width, height = _ALONE if columns == 1 else _BESIDE
-    rows = -(-len(groups) // columns)
-    figure, grid = canvas.panels(rows, columns, width=width, height=height, sharey=True)
+    figure, grid = canvas.some_panels(len(groups), columns, width, height, sharey=True)
     found = styles(frame)
-    for axes, group in zip(grid.flat, groups, strict=False):
+    for axes, group in zip(grid, groups, strict=True):
         draw_panel(axes, group, found)
         sizes = sorted(group.frame["batch_size"].unique().tolist())
         canvas.batch_size_axis(axes, sizes, room=0.25 / width)
         axes.set_title(wording.capital(group.label) or title)
-        canvas.mark_failures(axes, runs(group.frame))
-        canvas.lift_title(axes, runs(frame))  # beside the others
-    for axes in list(grid.flat)[len(groups) :]:
-        axes.remove()
+        canvas.mark_failures(axes, against_epoch.runs(group.frame))
+        canvas.lift_title(axes, against_epoch.runs(frame))  # beside the others
     lines = [Line2D([], [], markeredgecolor="white", **style) for style in found.values()]
     canvas.legend(figure, lines, [words(count) for count in found])
     more = f"{len(every) - len(groups)} further series in the CSV." if every[MOST_PANELS:] else ""
-    canvas.notes(figure, runs(frame), *notes, more)
+    canvas.notes(figure, against_epoch.runs(frame), *notes, more)
     return figure
 
 

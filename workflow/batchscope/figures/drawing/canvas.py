@@ -41,6 +41,7 @@ LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 _SHORT = {"diverged": "div.", "out_of_memory": "mem.", "off_target": "off t.", "missing": "miss."}
 FAILED_WORDS = {**_SHORT, **absence.WORDS}
 FAILED_COLOUR = "#8B0000"
+EDGED = {"markeredgecolor": "white", "markeredgewidth": 0.6}  # markers that overlap stay apart
 _LETTERS_PER_INCH = 15.5  # of a note
 _LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
 
@@ -124,12 +125,11 @@ def _shorter(text: str) -> str:
     The style that all points of a group share is stated once, of the group.
     """
 
+    def shorter(number: re.Match) -> str:
+        return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
     def rounded(match: re.Match) -> str:
-        return re.sub(
-            r"-?\d+\.\d{3,}",
-            lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."),
-            match[0],
-        )
+        return re.sub(r"-?\d+\.\d{3,}", shorter, match[0])
 
     def once(match: re.Match) -> str:
         points = match[2]
@@ -153,6 +153,24 @@ def panels(
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
+def some_panels(
+    count: int,
+    columns: int | None,
+    width: float = PANEL_WIDTH,
+    height: float = PANEL_HEIGHT,
+    **shared: Any,
+) -> tuple[Figure, list[Axes]]:
+    """Returns a figure of so many panels and their axes, row by row; the last row may have fewer.
+
+    Without a number of columns three stand in a row, or two of four.
+    """
+    columns = columns or (2 if count == 4 else min(count, 3))
+    figure, grid = panels(-(-count // columns), columns, width, height, **shared)
+    for axes in grid.flat[count:]:
+        axes.remove()
+    return figure, list(grid.flat[:count])
+
+
 def line_style(index: int) -> dict[str, Any]:
     """Returns colour, marker and line style of the series with this index."""
     return {
@@ -174,8 +192,7 @@ def ordered_styles(count: int) -> list[dict[str, Any]]:
 def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
     """Turns the horizontal axis, in log2(batch size), into batch sizes as plain numbers.
 
-    Args:
-        room: Share of the axis that each label needs.
+    Each label needs `room`, a share of the axis.
     """
     shown = spread(batch_sizes, room)
     positions = np.log2(shown) if shown else []
@@ -238,6 +255,11 @@ def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
     return intervals.t_intervals(values, logarithmic=axes.get_yscale() == "log")
 
 
+def linear_ticks(axis: Axis, most: int = 5) -> None:
+    """Sets round ticks, three at least."""
+    axis.set_major_locator(MaxNLocator(nbins=most, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+
+
 def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
     """Scales the vertical axis by `value_scale`, with its ticks and its ends.
 
@@ -250,7 +272,7 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
     values = np.asarray(values, float)
     values = values[np.isfinite(values)]
     positive = values[values > 0]
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+    linear_ticks(axes.yaxis)
     small = len(positive) == 0 or positive.max() < _LOG_SPAN * positive.min()
     if small and axes.get_yscale() != "log":
         return
@@ -266,13 +288,14 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
 
 
-def keep_possible(axes: Axes, column: str, values: Any) -> None:
-    """Keeps a linear vertical axis to values that a column can have: no accuracy above 100 %.
+def from_zero(axes: Axes, values: np.ndarray) -> None:
+    """Starts a linear vertical axis of these values at zero, so that heights compare as they do."""
+    if np.isfinite(values).any() and axes.get_yscale() == "linear":
+        axes.set_ylim(bottom=0)
 
-    Args:
-        column: What is drawn in it.
-        values: Its values; one that lies at an end gets room for its marker.
-    """
+
+def keep_possible(axes: Axes, column: str, values: Any) -> None:
+    """Keeps a linear vertical axis to what a column can have; a marker at an end gets room."""
     if axes.get_yscale() != "linear":
         return
     least, largest = value_ranges.possible(column)
@@ -286,11 +309,7 @@ def keep_possible(axes: Axes, column: str, values: Any) -> None:
 def alike_scales(every: Iterable[Axes], values: Sequence[Any]) -> None:
     """Makes all panels of a quantity logarithmic where one is: neighbours are compared.
 
-    Before intervals are drawn, as with `value_scale`.
-
-    Args:
-        every: The panels; those beyond the values are left alone.
-        values: What each of them shows.
+    Before intervals are drawn, as with `value_scale`. Panels beyond the values are left alone.
     """
     panels = list(zip(every, values, strict=False))
     for axes, found in panels:
@@ -327,10 +346,7 @@ def cut_note(figure: Figure) -> str:
 def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
     """Labels 1, 2 and 5 where there are few decades, as plain numbers where they are short.
 
-    Args:
-        axis: The logarithmic axis.
-        span: Ratio of its ends.
-        crowded: Span from which decades alone are labelled.
+    From a ratio of the axis' ends on, `crowded`, decades alone are labelled.
     """
     subs = (1.0, 2.0, 5.0) if span < crowded else (1.0,)
     if span < 10:
@@ -358,27 +374,22 @@ def mark_failures(axes: Axes, frame: pandas.DataFrame) -> None:
     """
     waiting = frame["status"].map(absence.WORDS)
     if len(frame) and waiting.notna().all():
-        look = {"transform": axes.transAxes, "ha": "center", "va": "center", "color": "#555555"}
-        axes.text(0.5, 0.5, ", ".join(waiting.unique()), **look)
-    crowded = _crowded(frame)
+        _centred(axes, ", ".join(waiting.unique()))
+    look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
+    look |= {"rotation": 90 if _crowded(frame) else 0, "linespacing": 1.0, "annotation_clip": False}
     for size, text in _failure_marks(frame).items():
-        axes.annotate(
-            text,
-            (np.log2(size), 1.0),
-            (0, 2),
-            xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            rotation=90 if crowded else 0,
-            fontsize=7,
-            linespacing=1.0,
-            color=FAILED_COLOUR,
-            annotation_clip=False,
-        )
+        at_edge = {"xycoords": axes.get_xaxis_transform(), **look}
+        annotate(axes, text, (np.log2(size), 1.0), (0, 2), **at_edge)
     lift_title(axes, frame)
     if axes.get_subplotspec().is_first_col():
         grow(axes.figure, failure_height(frame) / 72)
+
+
+def annotate(
+    axes: Axes, text: str, at: tuple[Any, Any], offset: tuple[float, float], **look: Any
+) -> None:
+    """Writes a text beside a place, with an offset in points."""
+    axes.annotate(text, at, offset, textcoords="offset points", **look)
 
 
 def lift_title(axes: Axes, frame: pandas.DataFrame) -> None:
@@ -418,10 +429,7 @@ def grow(figure: Figure, inches: float) -> None:
 
 
 def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
-    """Writes below a figure what failed and what else a reader must know.
-
-    Notes are broken where the figure ends.
-    """
+    """Writes below a figure what failed and what else a reader must know."""
     write(figure, *others, coupled_note(frame), failure_note(frame))
 
 
@@ -432,6 +440,11 @@ def write(figure: Figure, *lines: str) -> None:
     if found:
         grow(figure, 0.1 + 0.14 * len(found))
         figure.supxlabel("\n".join(found), fontsize=8, color="#333333", x=0.01, ha="left")
+
+
+def first_note(shown: int, count: int, what: str = "series") -> str:
+    """Returns how many of all are drawn; empty where all are."""
+    return f"The first {shown} of {count} {what}; the CSV file holds all." if shown < count else ""
 
 
 def coupled_note(frame: pandas.DataFrame) -> str:
@@ -457,9 +470,18 @@ def failure_note(frame: pandas.DataFrame) -> str:
 
 def empty(axes: Axes, text: str = "no finished run") -> None:
     """Says in a panel that there is nothing to draw."""
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
+    _centred(axes, text)
     axes.set_yticks([])
     axes.grid(False)
+
+
+def _centred(axes: Axes, text: str) -> None:
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
+
+
+def legend_of(figure: Figure, entries: list[tuple[Any, str]]) -> None:
+    """Draws the legend of pairs of a handle and its label."""
+    legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
 
 
 def legend(figure: Figure, handles: list, labels: list[str], title: str | None = None) -> None:

@@ -32,25 +32,15 @@ _OF_FIGURE = "batchscope_marks"  # attribute of a figure: its marks, by gid
 
 @dataclass
 class _Mark:
-    """What an artist is of.
+    """What an artist is of."""
 
-    Attributes:
-        attributes: Those of its group.
-        runs: Run and value of each of its points, in order; of a line, of the only one.
-        line: Whether it is one line rather than points.
-    """
-
-    attributes: dict[str, str] = field(default_factory=dict)
-    runs: list[tuple[str, str]] = field(default_factory=list)
-    line: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)  # of its group
+    runs: list[tuple[str, str]] = field(default_factory=list)  # and value, of each point in order
+    line: bool = False  # of one run, rather than points
 
 
 def points(artist: Artist, rows: pandas.DataFrame, values: Iterable[float]) -> None:
-    """Marks an artist whose points are runs.
-
-    Args:
-        rows: One row per point, in order, with the factors that a figure's table has.
-    """
+    """Marks an artist whose points are runs: one row each, with the factors of a figure's table."""
     keys = [key(row) for row in rows[_factors(rows)].to_dict("records")]
     texts = [wording.shortest(float(f"{value:.4g}")) for value in values]
     _mark(artist).runs = list(zip(keys, texts, strict=True))

@@ -6,13 +6,14 @@ A series is a sweep on a machine: all its batch sizes were timed in turns by one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
@@ -35,13 +36,10 @@ def is_dense(sizes: Any) -> bool:
 
 
 def batch_axis(axes: Axes, sizes: Any) -> Transform:
-    """Sets up a horizontal axis of batch sizes; returns what turns them into positions on it.
+    """Sets up a horizontal axis of all batch sizes; returns what turns them into positions on it.
 
     Log2 as everywhere, but linear for a dense range, since steps at multiples show only there;
     its ticks and vertical grid lines then are multiples of a power of two.
-
-    Args:
-        sizes: All batch sizes of the figure; the same for every panel.
     """
     sizes = sorted({int(size) for size in sizes})
     if not is_dense(sizes):
@@ -85,10 +83,7 @@ def with_sweeps(
 ) -> pandas.DataFrame:
     """Returns columns of a table by batch size, beside what all sizes of its sweep say together.
 
-    Args:
-        rows: One row per machine, sweep and batch size.
-        columns: Columns of `rows`, beside those that distinguish series.
-        more: Columns of `summaries`.
+    Those that distinguish series come first; `more` are columns of the sweeps' summaries.
     """
     rows = timed_here(rows)
     sweeps = summaries[["machine", "sweep", *more]]
@@ -109,11 +104,7 @@ def series(frame: pandas.DataFrame) -> list[run_series.Series]:
     frame = frame.reset_index(drop=True)
     found = run_series.series(frame.assign(batch_size=0))
     return [
-        run_series.Series(
-            group.label,
-            group.factors,
-            frame.loc[group.frame.index].sort_values("batch_size", kind="stable"),
-        )
+        replace(group, frame=frame.loc[group.frame.index].sort_values("batch_size", kind="stable"))
         for group in found
     ]
 
@@ -151,33 +142,38 @@ def draw_medians(
     open marker.
 
     Args:
-        at: Turns batch sizes into positions.
         column: Column of the medians; those of the quartiles, if any, end with _q1 and _q3.
         scale: Factor into the axis' unit.
         flag: Column that is above 0 where other processes disturbed; None for none.
     """
     rows = timed(rows, column)
-    quartiles = ("", "_q1", "_q3") if f"{column}_q1" in rows else ("", "", "")
-    middle, low, high = (
-        scale * rows[f"{column}{quartile}"].to_numpy(float) for quartile in quartiles
-    )
-    small = len(rows) > 16
+    middle, low, high = with_quartiles(rows, column, scale)
     handle = axes.errorbar(
         at(rows["batch_size"]),
         middle,
         yerr=np.nan_to_num([middle - low, high - middle]),
-        markersize=3 if small else 5,
-        markeredgecolor="white",
-        markeredgewidth=0.3 if small else 0.6,
         elinewidth=1.0,
         capsize=0,
         zorder=3,
-        **{"linewidth": 1.2, **style},
+        **{**points_look(len(rows)), **style},
     )
     _hold(axes, np.concatenate([low, high]))
     if flag:
         mark_disturbed(axes, at, rows, middle, style, flag)
     return handle
+
+
+def with_quartiles(rows: pandas.DataFrame, column: str, scale: float) -> Iterator[np.ndarray]:
+    """Yields medians and quartiles; where a column has no quartiles, the medians three times."""
+    for end in ("", "_q1", "_q3"):
+        name = f"{column}{end}"
+        yield scale * rows[name if name in rows else column].to_numpy(float)
+
+
+def points_look(count: int) -> dict[str, Any]:
+    """Returns how a line of so many points looks, but for its colour, marker and line style."""
+    size, edge = (3, 0.3) if count > 16 else (5, 0.6)
+    return {"linewidth": 1.2, **canvas.EDGED, "markersize": size, "markeredgewidth": edge}
 
 
 def _hold(axes: Axes, ends: np.ndarray) -> None:
@@ -204,17 +200,10 @@ def mark_disturbed(
     """Draws open markers over the points that other processes disturbed."""
     disturbed = is_disturbed(rows, flag)
     if disturbed.any():
-        axes.plot(
-            at(rows["batch_size"][disturbed]),
-            heights[disturbed],
-            linestyle="none",
-            marker=style["marker"],
-            markersize=3.5 if len(rows) > 16 else 5,
-            markerfacecolor="white",
-            markeredgecolor=style["color"],
-            markeredgewidth=0.9,
-            zorder=4,
-        )
+        look = {"linestyle": "none", "marker": style["marker"], "zorder": 4}
+        look |= {"markersize": 3.5 if len(rows) > 16 else 5, "markerfacecolor": "white"}
+        look |= {"markeredgecolor": style["color"], "markeredgewidth": 0.9}
+        axes.plot(at(rows["batch_size"][disturbed]), heights[disturbed], **look)
 
 
 def value_axis(axes: Axes, values: list[np.ndarray], by_peaks: bool) -> None:
@@ -231,29 +220,27 @@ def value_axis(axes: Axes, values: list[np.ndarray], by_peaks: bool) -> None:
         return
     peaks = [part.max() for part in finite]
     if by_peaks and max(peaks) < _LOG_SPAN * min(peaks):
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+        canvas.linear_ticks(axes.yaxis)
     else:
         canvas.value_axis(axes, np.concatenate(finite))
     if axes.get_yscale() == "linear":
         axes.set_ylim(0, 1.08 * max(peaks))
 
 
+def percent_axis(axes: Axes, values: list[np.ndarray], room: float = 1.08) -> None:
+    """Scales the vertical axis of percentages: from zero to `room` times the highest of them."""
+    canvas.linear_ticks(axes.yaxis)
+    top = max((part.max() for part in values if len(part)), default=0.0)
+    axes.set_ylim(0, room * top if top > 0 else 1.0)
+
+
 def mark_out_of_memory(axes: Axes, at: Transform, frame: pandas.DataFrame) -> None:
     """Marks at the upper edge where a series ran out of memory."""
     sizes = frame.loc[frame["status"] == "out_of_memory", "batch_size"].unique()
     if len(sizes):
-        axes.plot(
-            at(sizes),
-            np.full(len(sizes), 1.0),
-            transform=axes.get_xaxis_transform(),
-            linestyle="none",
-            marker="x",
-            markersize=4.5,
-            markeredgewidth=1.2,
-            color=canvas.FAILED_COLOUR,
-            clip_on=False,
-            zorder=5,
-        )
+        look = {"linestyle": "none", "marker": "x", "markersize": 4.5, "markeredgewidth": 1.2}
+        look |= {"color": canvas.FAILED_COLOUR, "clip_on": False, "zorder": 5}
+        axes.plot(at(sizes), np.ones(len(sizes)), transform=axes.get_xaxis_transform(), **look)
 
 
 def machine_note(frame: pandas.DataFrame) -> str:
@@ -282,11 +269,10 @@ def _sizes_where(frame: pandas.DataFrame, choose: Callable[[pandas.DataFrame], n
         if sizes:
             text = sweep_names.format_sizes(sizes).replace("_", ", ").replace("-", " to ")
             found.setdefault(text, []).append(group.label)
-    parts = []
-    for sizes_text, labels in found.items():
-        who = "; ".join(labels) if len(labels) < 3 else f"{len(labels)} of {len(groups)} series"
-        parts.append(sizes_text + (f" ({who})" if who else ""))
-    return "; ".join(parts)
+    return "; ".join(
+        text + of("; ".join(who) if len(who) < 3 else f"{len(who)} of {len(groups)} series")
+        for text, who in found.items()
+    )
 
 
 def disturbed_trainings_note(frame: pandas.DataFrame) -> str:
@@ -298,12 +284,8 @@ def disturbed_trainings_note(frame: pandas.DataFrame) -> str:
 def disturbed_note(frame: pandas.DataFrame) -> str:
     """Returns how many blocks other processes disturbed, or an empty string."""
     count, blocks = (int(frame[name].sum()) for name in ("disturbed_blocks", "blocks"))
-    if not count:
-        return ""
-    return (
-        f"{count} of {blocks} blocks disturbed by other processes (open markers: batch sizes with "
-        "such a block)."
-    )
+    marked = "by other processes (open markers: batch sizes with such a block)"
+    return f"{count} of {blocks} blocks disturbed {marked}." if count else ""
 
 
 def noise_words(rows: pandas.DataFrame) -> str:
@@ -323,23 +305,32 @@ def noise_note(groups: list[run_series.Series]) -> str:
     known = [(text, label) for text, label in floors if text]
     if not known:
         return ""
-    if len(known) == 1 or len({text for text, _ in known}) == 1:
-        return f"Noise floor: a batch size differs from itself by up to {known[0][0]}."
     least, most = (pick(known, key=lambda entry: float(entry[0].split()[0])) for pick in (min, max))
-    return (
-        f"Noise floor: a batch size differs from itself by up to {least[0]} ({least[1]}) to "
-        f"{most[0]} ({most[1]})."
-    )
-
-
-def start(label: str) -> str:
-    """Returns a series' label before what is reported of it; empty for one alone."""
-    return f"{wording.capital(label)}: " if label else ""
+    alike = least[0] == most[0]
+    words = least[0] if alike else f"{least[0]} ({least[1]}) to {most[0]} ({most[1]})"
+    return f"Noise floor: a batch size differs from itself by up to {words}."
 
 
 def led(label: str, text: str) -> str:
     """Returns sentences about a series, led by its label where it is not alone."""
-    return start(label) + (wording.lower(text) if label else text)
+    return f"{wording.capital(label)}: {wording.lower(text)}" if label else text
+
+
+def of(label: str) -> str:
+    """Returns ` (eager)`, a series' label behind its value; empty for one alone."""
+    return f" ({label})" if label else ""
+
+
+def constant_words(rows: pandas.DataFrame, factors: list[str]) -> str:
+    """Returns words for those of the factors that have one value in all rows."""
+    same = [name for name in factors if rows[name].nunique() == 1]
+    return run_series.describe({name: rows[name].iloc[0] for name in same})
+
+
+def ratio(over: pandas.Series, under: pandas.Series, column: str) -> tuple[float, float, float]:
+    """Returns the ratio of two medians, with those of the quartiles that lie farthest apart."""
+    low, high = f"{column}_q1", f"{column}_q3"
+    return over[column] / under[column], over[low] / under[high], over[high] / under[low]
 
 
 def rate(value: float) -> str:
@@ -350,12 +341,7 @@ def rate(value: float) -> str:
 def by_quartiles(
     value: float, low: float, high: float, unit: wording.Unit = wording.PLAIN, whose: str = ""
 ) -> str:
-    """Returns `80.8 % (80.6 to 81.3 by quartiles)`, or the value alone without quartiles.
-
-    Args:
-        whose: What it is of, in the brackets.
-    """
+    """Returns `80.8 % (JAX; 80.6 to 81.3 by quartiles)`; without quartiles or whose, the rest."""
     rounded = wording.estimate(value, low, high, unit)
     spread = f"{rounded.low} to {rounded.high} by quartiles" if rounded.low else ""
-    inside = f"{whose}{spread}".removesuffix("; ")
-    return f"{rounded.value}{unit.suffix}" + (f" ({inside})" if inside else "")
+    return f"{rounded.value}{unit.suffix}{of(f'{whose}{spread}'.removesuffix('; '))}"

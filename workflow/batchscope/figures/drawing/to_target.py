@@ -25,50 +25,38 @@ _SHADES = {
     critical_batch_size.MAXIMAL: "#f8e9dd",
 }
 LINE = canvas.COLOURS[0]
+_SEED: dict[str, Any] = {"color": "#8c8c8c", "markersize": 3.5}
+_MEAN = canvas.COLOURS[-1]
 _POINTS = 30  # of a curve
 _SLIVER = 0.01  # share of a panel that is too narrow for a shade
+_CRITICAL = "B_crit [95 % interval]"
 CRITICAL, FASTEST = canvas.COLOURS[1], canvas.COLOURS[2]
 
 
 class Mark(NamedTuple):
-    """A batch size with its interval, at the foot of a panel.
-
-    Attributes:
-        label: What it is.
-        value: The batch size; NaN where there is an end alone.
-        low: Lower end; NaN where it is open.
-        high: Upper end; NaN where it is open.
-        bar: Whether it has an interval, whose open ends are arrows.
-    """
+    """A batch size with its interval, at the foot of a panel."""
 
     label: str
-    value: float
-    low: float
+    value: float  # NaN where there is an end alone
+    low: float  # NaN where it is open
     high: float
     colour: str
     marker: str
-    bar: bool = True
+    bar: bool = True  # whether it has an interval, whose open ends are arrows
 
 
 class Panel(NamedTuple):
-    """One series and target, with the words above its updates, its examples and its seconds.
-
-    `noise` is drawn at the foot of its updates, below the critical batch size.
-    """
+    """One series and target, with the words above its updates, its examples and its seconds."""
 
     scaling: Scaling
     title: str
     critical: str
     fastest: str
-    noise: tuple[Mark, ...] = ()
+    noise: tuple[Mark, ...] = ()  # at the foot of its updates, below the critical batch size
 
 
 def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
-    """Returns the figure: a row per series and target; updates, examples and, if known, seconds.
-
-    Args:
-        seconds: Whether the seconds are drawn; by default where they are known.
-    """
+    """Returns the figure: a row per series and target; updates, examples and, if known, seconds."""
     if seconds is None:
         seconds = any("seconds" in panel.scaling.measured or panel.fastest for panel in panels)
     with canvas.style():
@@ -78,27 +66,24 @@ def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
             shades |= _draw_row(row, panel)
         for one in axes[:-1].flat:
             one.set_xlabel("")
-        handles = [
-            Line2D([], [], linestyle="none", marker="o", color="#8c8c8c", markersize=3.5),
-            Line2D([], [], linestyle="none", marker="s", color=canvas.COLOURS[-1]),
-            Line2D([], [], color=LINE),
-            Patch(color=LINE, alpha=0.25),
-            Line2D([], [], color=CRITICAL, linestyle="--", marker="D", markersize=4),
+        critical = {"color": CRITICAL, "linestyle": "--", "marker": "D", "markersize": 4}
+        entries: list[tuple[Any, str]] = [
+            (Line2D([], [], linestyle="none", marker="o", **_SEED), "a seed"),
+            (Line2D([], [], linestyle="none", marker="s", color=_MEAN), "geometric mean"),
+            (Line2D([], [], color=LINE), "fit"),
+            (Patch(color=LINE, alpha=0.25), "95 % band"),
+            (Line2D([], [], **critical), _CRITICAL),
         ]
-        labels = ["a seed", "geometric mean", "fit", "95 % band", "B_crit [95 % interval]"]
-        for mark in dict.fromkeys(
-            (mark.label, mark.colour, mark.marker) for panel in panels for mark in panel.noise
+        noise = (mark for panel in panels for mark in panel.noise)
+        for label, colour, marker in dict.fromkeys(
+            (mark.label, mark.colour, mark.marker) for mark in noise
         ):
-            label, colour, marker = mark
-            handles.append(Line2D([], [], color=colour, marker=marker, markersize=5))
-            labels.append(label)
+            entries.append((Line2D([], [], color=colour, marker=marker, markersize=5), label))
         if seconds:
-            handles.append(Line2D([], [], color=FASTEST, linestyle=":"))
-            labels.append("B* [95 % interval]")
-        for regime in sorted(shades, key=list(_SHADES).index):
-            handles.append(Patch(facecolor=_SHADES[regime], edgecolor="#bbbbbb"))
-            labels.append(regime)
-        canvas.legend(figure, handles, labels)
+            entries.append((Line2D([], [], color=FASTEST, linestyle=":"), "B* [95 % interval]"))
+        for regime in (each for each in _SHADES if each in shades):
+            entries.append((Patch(facecolor=_SHADES[regime], edgecolor="#bbbbbb"), regime))
+        canvas.legend_of(figure, entries)
     return figure
 
 
@@ -122,8 +107,9 @@ def _draw_row(row: np.ndarray, panel: Panel) -> set[str]:
         axes.grid(axis="x", visible=False)
         if fit and axis != "seconds":
             shades |= shade(axes, fit)
-            marks = [critical_mark(fit), *(panel.noise if axis == "updates" else ())]
-            mark_batch_sizes(axes, marks)
+            ends = (fit.critical_batch_size, fit.low, fit.high)
+            critical = Mark(_CRITICAL, *ends, CRITICAL, "D")
+            mark_batch_sizes(axes, [critical, *(panel.noise if axis == "updates" else ())])
         finish(axes, scaling, axis)
         axes.set_title(title, fontsize=9 if axes is row[0] else 8)
     return shades
@@ -138,12 +124,6 @@ def finish(axes: Axes, scaling: Scaling, axis: str) -> None:
         high *= (high / low) ** 0.22
         axes.set_ylim(low, high)
     canvas.few_log_labels(axes.yaxis, high / low)
-
-
-def critical_mark(fit: CriticalBatchSize) -> Mark:
-    """Returns the mark of the critical batch size."""
-    ends = (fit.critical_batch_size, fit.low, fit.high)
-    return Mark("B_crit [95 % interval]", *ends, CRITICAL, "D")
 
 
 def mark_batch_sizes(axes: Axes, marks: Sequence[Mark]) -> None:
@@ -163,17 +143,18 @@ def mark_batch_sizes(axes: Axes, marks: Sequence[Mark]) -> None:
     ):
         look = {"color": mark.colour, "zorder": 5}
         value = math.log2(mark.value) if mark.value > 0 else math.nan
-        ends = [
-            math.log2(end) if end > 0 else edge
-            for end, edge in zip((mark.low, mark.high), (-math.inf, math.inf), strict=True)
-        ]
-        drawn = np.clip([*(ends if mark.bar else ()), value], *inner)
-        if mark.bar and drawn[0] < drawn[1]:
-            axes.plot(drawn[:2], [place] * 2, lw=1.6, solid_capstyle="butt", **look)
-        for at, marker in ((inner[0], "<"), (inner[1], ">")):
-            beyond = [*(ends if mark.bar else ()), value]
-            if any(end < at if marker == "<" else end > at for end in beyond):
-                axes.plot(at, place, marker=marker, markersize=5, **look)
+        known = [value]
+        if mark.bar:
+            start = math.log2(mark.low) if mark.low > 0 else -math.inf
+            stop = math.log2(mark.high) if mark.high > 0 else math.inf
+            known += [start, stop]
+            drawn = np.clip([start, stop], *inner)
+            if drawn[0] < drawn[1]:
+                axes.plot(drawn, [place] * 2, lw=1.6, solid_capstyle="butt", **look)
+        if any(at < inner[0] for at in known):
+            axes.plot(inner[0], place, marker="<", markersize=5, **look)
+        if any(at > inner[1] for at in known):
+            axes.plot(inner[1], place, marker=">", markersize=5, **look)
         if inner[0] <= value <= inner[1]:
             axes.plot(value, place, marker=mark.marker, markersize=5, mec="white", mew=0.5, **look)
     axes.set_xlim(left, right)
@@ -197,24 +178,14 @@ def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> N
         if len(reached) and not never:
             means.append((at, float(np.exp(np.log(reached).mean()))))
         if never:
-            axes.annotate(
-                f"{never} never",
-                (at, 1.0),
-                (0, -2),
-                xycoords=axes.get_xaxis_transform(),
-                textcoords="offset points",
-                ha="center",
-                va="top",
-                rotation=90,
-                fontsize=7,
-                color=canvas.FAILED_COLOUR,
-            )
+            look = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
+            look |= {"rotation": 90, "fontsize": 7, "color": canvas.FAILED_COLOUR}
+            canvas.annotate(axes, f"{never} never", (at, 1.0), (0, -2), **look)
     if seeds:
-        look = {"color": "#8c8c8c", "markersize": 3.5, "markeredgewidth": 0, "zorder": 3}
-        (drawn,) = axes.plot(*zip(*seeds, strict=True), "o", **look)
+        (drawn,) = axes.plot(*zip(*seeds, strict=True), "o", **_SEED, markeredgewidth=0, zorder=3)
         marks.points(drawn, pandas.DataFrame(runs), [value for _, value in seeds])
     if mean and means:
-        axes.plot(*zip(*means, strict=True), "s", color=canvas.COLOURS[-1], markersize=5, zorder=4)
+        axes.plot(*zip(*means, strict=True), "s", color=_MEAN, markersize=5, zorder=4)
 
 
 def _run(scaling: Scaling, axis: str, row: int, column: int) -> dict[str, Any]:
@@ -249,23 +220,18 @@ def draw_closed_form(axes: Axes, scaling: Scaling) -> None:
 
 
 def shade(axes: Axes, fit: CriticalBatchSize) -> set[str]:
-    """Shades the regimes over the width of the panel, and marks B_crit where it lies in it.
-
-    Returns:
-        The regimes that lie in the panel.
-    """
+    """Shades the regimes of a panel and marks B_crit in it; returns the regimes that lie there."""
     shaded = set()
     left, right = axes.get_xlim()
     critical = fit.critical_batch_size
     if math.isnan(critical):
         axes.axvspan(left, right, color=_SHADES[fit.regime(1.0)], zorder=0, lw=0)
         return {fit.regime(1.0)}
-    ends = [math.log2(critical * share) for share in _bounds()]
-    for regime, low, high in zip(
-        (critical_batch_size.PERFECT, critical_batch_size.MAXIMAL),
-        (left, max(ends[1], left)),
-        (min(ends[0], right), right),
-        strict=True,
+    perfect = math.log2(critical * critical_batch_size.PERFECT_BELOW)
+    maximal = math.log2(critical * critical_batch_size.MAXIMAL_ABOVE)
+    for regime, low, high in (
+        (critical_batch_size.PERFECT, left, min(perfect, right)),
+        (critical_batch_size.MAXIMAL, max(maximal, left), right),
     ):
         if high - low > _SLIVER * (right - left):
             axes.axvspan(low, high, color=_SHADES[regime], zorder=0, lw=0)
@@ -274,7 +240,3 @@ def shade(axes: Axes, fit: CriticalBatchSize) -> set[str]:
         axes.axvline(math.log2(critical), color=CRITICAL, linestyle="--", lw=1.2)
     axes.set_xlim(left, right)
     return shaded
-
-
-def _bounds() -> tuple[float, float]:
-    return critical_batch_size.PERFECT_BELOW, critical_batch_size.MAXIMAL_ABOVE

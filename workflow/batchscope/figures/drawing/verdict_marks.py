@@ -36,10 +36,6 @@ def look(verdict: str) -> dict[str, Any]:
 
 
 def legend(verdicts: Iterable[str], words: dict[str, str]) -> tuple[list[Line2D], list[str]]:
-    """Returns handles and words of those verdicts that are shown.
-
-    Args:
-        verdicts: Those of the figure; others than the marked ones have no entry.
-    """
+    """Returns handles and words of those verdicts that are shown and have a marker."""
     shown = [verdict for verdict in _MARKERS if verdict in set(verdicts)]
     return [Line2D([], [], **look(each)) for each in shown], [words[each] for each in shown]

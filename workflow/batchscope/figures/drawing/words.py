@@ -22,16 +22,12 @@ _CHOSEN = "chosen_learning_rate"
 
 
 class End(NamedTuple):
-    """The mean at one batch size with its interval, over the runs with a value among all seeds.
-
-    Attributes:
-        rates: The learning rates that were chosen there; empty where there was no choice.
-    """
+    """The mean at one batch size with its interval, over the runs with a value among all seeds."""
 
     batch_size: int
     interval: intervals.Interval
     seeds: int
-    rates: tuple[float, ...] = ()
+    rates: tuple[float, ...] = ()  # that were chosen there; empty where there was no choice
 
     @property
     def mean(self) -> float:
@@ -70,28 +66,20 @@ def sentence(
 ) -> str:
     """Returns the mean of a column at both ends of the batch sizes, and how far these are apart.
 
-    Of several series the lowest and the highest, then each of them. Where several learning rates
-    were tried, of a loss, an accuracy or what a target takes each batch size at its best one.
-
-    Args:
-        most: Batch sizes described one by one, where there is one series.
-
-    Returns:
-        One sentence; empty where nothing finished.
+    Of several series the lowest and the highest, then each of them; of one, up to `most` batch
+    sizes one by one. Where several learning rates were tried, of a loss, an accuracy or what a
+    target takes each batch size at its best one. Empty where nothing finished.
     """
-    series = []
     if chosen_rates.tuned_factor(frame) and (sign := _sign(column)):
         frame = chosen_rates.read_by_the_others(frame, column, sign)
         frame = frame.rename(columns={chosen_rates.RATE: _CHOSEN})
         what = f"{what.removesuffix(',')}, {chosen_rates.AT_BEST},"
-    for group in run_series.series(frame):
-        found = ends(group.frame, column)
-        if found:
-            series.append((group, found))
+    every = ((group, ends(group.frame, column)) for group in run_series.series(frame))
+    series = [(group, found) for group, found in every if found]
     if not series:
         return ""
     if len(series) == 1:
-        group, found = series[0]
+        group, _ = series[0]
         found = ends(group.frame, column, most)
         of = f" ({group.label})" if group.label else ""
         return f"{what}{of} was {_values(found, unit)}{_change(group, column, unit)}."
@@ -100,14 +88,18 @@ def sentence(
         f"{group.label}: {_values(found, unit)}{_change(group, column, unit) if changes else ''}"
         for group, found in series[:_MOST_SERIES]
     ]
-    rest = len(series) - len(parts)
-    parts += [f"{rest} further series in the figure"] if rest else []
+    parts += further(len(series) - len(parts))
     beside = _contrast([group for group, _ in series], column, unit)
     if not beside:
         return f"{what} was, by series, {'; '.join(parts)}."
     if changes and any(found[1:] for _, found in series):
         return f"{what} was, by series, {'; '.join(parts)}. It was {beside}."
     return f"{what} was {beside}. By series: {'; '.join(parts)}."
+
+
+def further(count: int, what: str = "series ") -> list[str]:
+    """Returns what a sentence says of those that it leaves out; nothing where there are none."""
+    return [f"{count} further {what}in the figure"] if count > 0 else []
 
 
 def _change(group: run_series.Series, column: str, unit: wording.Unit) -> str:
@@ -184,15 +176,10 @@ def _ablations(
 
 
 class _Cell(NamedTuple):
-    """The runs of a series at one batch size.
+    """The runs of a series at one batch size."""
 
-    Attributes:
-        by_seed: Seed -> what its run has in a column.
-        differ: Whether they are read at different rates (see `intervals.correction`).
-    """
-
-    by_seed: pandas.Series
-    differ: bool
+    by_seed: pandas.Series  # seed -> what its run has in a column
+    differ: bool  # whether they are read at different rates (see `intervals.correction`)
 
     @property
     def mean(self) -> float:
@@ -254,12 +241,9 @@ def _at(end: End) -> str:
 
 
 def _values(found: list[End], unit: wording.Unit) -> str:
-    first, *others = found
     counts = seeds(*((end.interval.n, end.seeds) for end in found))
     values = wording.alike([end.interval[:3] for end in found], unit)
-    parts = [f"{values[0]} at batch size {first.batch_size}{_at(first)}"]
-    parts += [
-        f"{value} at {other.batch_size}{_at(other)}"
-        for value, other in zip(values[1:], others, strict=True)
+    parts = [
+        f"{value} at {end.batch_size}{_at(end)}" for value, end in zip(values, found, strict=True)
     ]
-    return f"{wording.listed(parts)} ({counts})"
+    return f"{wording.listed(parts).replace(' at ', ' at batch size ', 1)} ({counts})"
