@@ -11,13 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import (
-    against_batch_size,
-    against_epoch,
-    by_epochs,
-    canvas,
-    words,
-)
+from batchscope.figures.drawing import against_batch_size, against_epoch, by_epochs, canvas, words
 from batchscope.figures.drawing.against_batch_size import Place
 
 _COLUMNS = [
@@ -55,7 +49,7 @@ def found(frame: pandas.DataFrame) -> str:
         words.sentence(
             _after(frame, count),
             _SHOWN,
-            f"Mean test accuracy after {by_epochs.words(count)}",
+            f"Mean test accuracy after {wording.count(count, 'epoch')}",
             wording.PERCENT,
         )
         for count in _ends(frame)

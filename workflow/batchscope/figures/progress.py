@@ -57,7 +57,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     lines = len(drawn) * len(groups) * len(styles)
     mean_points = min(against_epoch.points(lines), _MOST_POINTS)
     targets = [_target(group.frame) for group in groups]
-    against_epoch.value_scale(grid[0, 0], frame, _LOSS)
+    canvas.value_scale(grid[0, 0], against_epoch.scaled_by(frame, _LOSS))
     beside = max(len(group.label) for group in groups) <= _LONGEST_BESIDE
     for row, group, target in zip(grid, groups, targets, strict=True):
         for axes, (column, (title, _)) in zip(row, drawn.items(), strict=True):
