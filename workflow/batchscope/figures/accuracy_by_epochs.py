@@ -11,13 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import (
-    against_batch_size,
-    against_epoch,
-    by_epochs,
-    canvas,
-    words,
-)
+from batchscope.figures.drawing import against_batch_size, against_epoch, by_epochs, canvas, words
 from batchscope.figures.drawing.against_batch_size import Place
 
 _SPLITS = ("train", "validation", "test")
@@ -52,7 +46,7 @@ def found(frame: pandas.DataFrame) -> str:
     counts = by_epochs.counts(evaluated)
     sentences = []
     for count in dict.fromkeys([*counts[:1], *counts[-1:]]):
-        what = f"Mean test accuracy after {by_epochs.words(count)}"
+        what = f"Mean test accuracy after {wording.count(count, 'epoch')}"
         sentences.append(words.sentence(_after(frame, count), _SHOWN, what, wording.PERCENT))
     return " ".join(filter(None, [*sentences, _binomial_note(frame) if any(sentences) else ""]))
 

@@ -139,8 +139,8 @@ def found(frame: pandas.DataFrame) -> str:
         if few:
             whose = f" of {few} series" if several else ""
             sentences.append(f"Too few pairs of runs finished{whose} for a verdict on {what}.")
-    for row in frame[frame["limit"].notna()].to_dict("records"):
-        sentences.append(_limit_sentence(row))
+    limits = frame[frame["limit"].notna()].to_dict("records")
+    sentences += map(_limit_sentence, limits)
     return " ".join(dict.fromkeys(sentences))
 
 
@@ -220,7 +220,7 @@ def _machine_rows(frame: pandas.DataFrame) -> list[_Row]:
 
 
 def _series_rows(frame: pandas.DataFrame) -> list[_Row]:
-    outcomes = list(_outcomes(frame))
+    outcomes = _outcomes(frame)
     found = []
     for chosen in outcomes:
         for series in run_series.series(chosen):
@@ -251,9 +251,8 @@ def _stated(chosen: pandas.DataFrame) -> tuple[str, str]:
 
 def _known(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Returns rows without the factors that only the other kind of rows has."""
-    return rows.drop(
-        columns=[name for name in run_series.factor_columns(rows) if rows[name].isna().all()]
-    )
+    unknown = [name for name in run_series.factor_columns(rows) if rows[name].isna().all()]
+    return rows.drop(columns=unknown)
 
 
 def _draw_limit(axes: Axes, entry: pandas.Series, height: int, known: pandas.Series) -> None:
@@ -291,9 +290,8 @@ def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
 
 
 def _note(frame: pandas.DataFrame) -> str:
-    parts = []
-    for outcome, margin in map(_stated, _outcomes(frame)):
-        parts.append(f"{outcome}: margin {margin}, stated beforehand")
+    stated = map(_stated, _outcomes(frame))
+    parts = [f"{outcome}: margin {margin}, stated beforehand" for outcome, margin in stated]
     seeds = frame["seeds"].dropna()
     if len(seeds):
         parts.append(f"paired seeds: {int(seeds.max())}")

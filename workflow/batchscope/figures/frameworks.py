@@ -26,6 +26,10 @@ _MOST_SHOWN = 4  # series, or places, in a sentence
 # Device -> the columns of utilisation.csv that say how busy it is, and what memory it holds.
 _BUSY = {"cpu": "process_percent", "gpu": "gpu_percent"}
 _HELD = {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}
+_MEASURED = {
+    "cpu": "CPU: % of the process's cores, and its peak resident memory",
+    "gpu": "GPU: % of the time in which a kernel ran, and the peak memory of all processes on it",
+}
 # Column -> that of what other processes disturbed.
 _FLAGS = {UTILISATION: "disturbed", IMAGES: "disturbed_blocks"}
 
@@ -40,19 +44,11 @@ class Panel:
     labels: dict[str, str] = field(default_factory=dict)  # by device
 
 
+_UTILISATIONS = {"cpu": "CPU utilisation (%)", "gpu": "GPU utilisation (%)"}
+_MEMORIES = {"cpu": "peak resident memory (MB)", "gpu": "peak memory of the GPU (MB)"}
 PANELS = (
-    Panel(
-        UTILISATION,
-        "Utilisation",
-        "utilisation (%)",
-        {"cpu": "CPU utilisation (%)", "gpu": "GPU utilisation (%)"},
-    ),
-    Panel(
-        MEMORY,
-        "Memory",
-        "memory (MB)",
-        {"cpu": "peak resident memory (MB)", "gpu": "peak memory of the GPU (MB)"},
-    ),
+    Panel(UTILISATION, "Utilisation", "utilisation (%)", _UTILISATIONS),
+    Panel(MEMORY, "Memory", "memory (MB)", _MEMORIES),
     Panel(IMAGES, "Throughput", "examples/s"),
 )
 
@@ -168,9 +164,14 @@ def _styles(
     """
     named = [group.frame["framework"].iloc[0] for group in groups if len(group.frame)]
     there = [group.factors.get("framework") for group in others]
-    order = list(dict.fromkeys([*named, *there]))
+    order = dict.fromkeys([*named, *there])
     base = {name: canvas.line_style(index) for index, name in enumerate(order)}
-    rests = [_rest(group) for group in groups if len(group.frame)]
+    # What distinguishes a series from others of its framework.
+    rests = [
+        tuple(item for item in group.factors.items() if item[0] != "framework")
+        for group in groups
+        if len(group.frame)
+    ]
     kinds = list(dict.fromkeys(rests))
     alone = len(kinds) < 2
     lines = [{} if alone else {"linestyle": line} for line in canvas.LINES]
@@ -186,11 +187,6 @@ def _styles(
         for group, name in zip(others, there, strict=True)
     ]
     return styles or [canvas.line_style(0)] * len(groups), looks
-
-
-def _rest(group: run_series.Series) -> tuple[tuple[str, Any], ...]:
-    """Returns what distinguishes a series from others of its framework."""
-    return tuple((name, value) for name, value in group.factors.items() if name != "framework")
 
 
 def _entries(
@@ -252,13 +248,7 @@ def _subject_note(own: pandas.DataFrame) -> str:
 
 def _measured_note(own: pandas.DataFrame) -> str:
     devices = set(own["device"].dropna())
-    parts = []
-    if "cpu" in devices:
-        parts.append("CPU: % of the process's cores, and its peak resident memory")
-    if "gpu" in devices:
-        parts.append(
-            "GPU: % of the time in which a kernel ran, and the peak memory of all processes on it"
-        )
+    parts = [text for device, text in _MEASURED.items() if device in devices]
     points = "Points: medians, of memory the peak; bars: quartiles."
     return f"{points} {'; '.join(parts)}." if parts else points
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -88,24 +89,18 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the parts of the wall time at both ends of the batch sizes; of series, the ends."""
-    known = [
-        (group.label, timings.timed(group.frame, "compute")) for group in timings.series(frame)
-    ]
-    known = [(label, rows.set_index("batch_size")) for label, rows in known if len(rows)]
-    if not known:
-        return ""
-    shared = set.intersection(*(set(rows.index) for _, rows in known))
+    every = ((each.label, timings.timed(each.frame, "compute")) for each in timings.series(frame))
+    known = [(label, rows.set_index("batch_size")) for label, rows in every if len(rows)]
+    shared = set.intersection(*(set(rows.index) for _, rows in known)) if known else ()
     ends = dict.fromkeys((min(shared), max(shared))) if shared else ()
-    return " ".join(
-        _shares([(label, rows.loc[size]) for label, rows in known], size) for size in ends
-    )
+    return " ".join(_shares(known, size) for size in ends)
 
 
-def _shares(known: list[tuple[str, pandas.Series]], size: int) -> str:
+def _shares(known: list[tuple[str, pandas.DataFrame]], size: int) -> str:
     """Returns what a step's time goes into at a batch size: the lowest and the highest share."""
     parts = []
     for column, part in PARTS.items():
-        ordered = sorted((row[column], label) for label, row in known)
+        ordered = sorted((rows.loc[size, column], label) for label, rows in known)
         ends = [
             wording.percent(share) + (f" ({label})" if len(known) > 1 else "")
             for share, label in dict.fromkeys((ordered[0], ordered[-1]))
@@ -116,13 +111,9 @@ def _shares(known: list[tuple[str, pandas.Series]], size: int) -> str:
 
 def _shown(groups: list[run_series.Series]) -> list[run_series.Series]:
     """Returns the first series, with no more bars than a page has room for."""
-    kept, bars = [], 0
-    for group in groups:
-        bars += len(group.frame)
-        if kept and bars > _MOST_BARS:
-            break
-        kept.append(group)
-    return kept
+    bars = itertools.accumulate(len(group.frame) for group in groups)
+    count = sum(number <= _MOST_BARS for number in bars)
+    return groups[: max(count, 1)]
 
 
 def _draw_bars(axes: Axes, groups: list[run_series.Series], frame: pandas.DataFrame) -> None:

@@ -51,7 +51,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     lines = (len(drawn) * len(runs), len(drawn) * len(groups) * len(styles))
     points = [min(against_epoch.points(each), _MOST_POINTS) for each in lines]
     targets = [_target(group.frame) for group in groups]
-    against_epoch.value_scale(grid[0, 0], frame, _LOSS)
+    canvas.value_scale(grid[0, 0], against_epoch.scaled_by(frame, _LOSS))
     beside = max(len(group.label) for group in groups) <= _LONGEST_BESIDE
     for row, group, target in zip(grid, groups, targets, strict=True):
         evaluated = group.frame.dropna(subset=_LOSS)

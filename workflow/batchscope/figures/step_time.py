@@ -202,9 +202,9 @@ def _delay_sentence(group: run_series.Series, delay: Delay) -> str:
 
 def _came_back(found: step_cost.Estimate, delay: Delay) -> str:
     """Returns what came back of a delay by one estimate."""
-    if not found.low > 0 and np.isfinite(found.low):
-        return f"{_duration(found)}, not distinguishable from 0, came back"
-    return f"{_duration(found)}, {wording.percent(found.value / delay.injected)}, came back"
+    none = not found.low > 0 and np.isfinite(found.low)
+    share = wording.percent(found.value / delay.injected)
+    return f"{_duration(found)}, {'not distinguishable from 0' if none else share}, came back"
 
 
 def _duration(estimate: step_cost.Estimate) -> str:
@@ -226,7 +226,7 @@ def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Ser
         style = canvas.line_style(index)
         points = {**style, "linestyle": "none"}
         timings.draw_medians(axes, at, group.frame, _STEP, points, scale=_MS)
-        fit = [timings.one_number(group.frame, name) for name in (_FIXED, _PER_IMAGE)]
+        fit = [timings.one_number(group.frame, name) for name in _COSTS]
         sizes = timings.timed(group.frame, _STEP)["batch_size"].to_numpy(float)
         if not np.isfinite(fit).all() or not len(sizes):
             continue
@@ -317,7 +317,7 @@ def _cost_scale(axes: Axes, shown: np.ndarray, values: np.ndarray) -> None:
 
 def _cut_note(groups: list[run_series.Series]) -> str:
     """Returns that costs were cut at 0, or an empty string."""
-    fitted = [_estimate(group.frame, name) for group in groups for name in (_FIXED, _PER_IMAGE)]
+    fitted = [_estimate(group.frame, name) for group in groups for name in _COSTS]
     below = any(end < 0 for estimate in fitted for end in estimate)
     return "Costs are not negative: what was fitted below 0 stands at 0." if below else ""
 

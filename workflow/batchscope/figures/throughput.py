@@ -91,9 +91,9 @@ def found(frame: pandas.DataFrame) -> str:
 def _sentences(rows: pandas.DataFrame) -> str:
     timed = timings.timed(rows, _IMAGES)
     last, best = timed["batch_size"].max(), timed.loc[timed[_IMAGES].idxmax(), "batch_size"]
+    highest = timings.rate(timed[_IMAGES].max())
     if len(timed) == 1:
-        return f"One batch size was timed, {last}: {timings.rate(timed[_IMAGES].max())}."
-    highest, knee = timings.rate(timed[_IMAGES].max()), _knee_words(rows)
+        return f"One batch size was timed, {last}: {highest}."
     at_last = timings.rate(timed.loc[timed["batch_size"].idxmax(), _IMAGES])
     if timings.too_noisy(rows):
         text = f"Throughput is highest at batch size {best}, {highest}; where it levels off is "
@@ -105,7 +105,7 @@ def _sentences(rows: pandas.DataFrame) -> str:
         text += f", and {at_last} at {last}" if last != best else ""
     else:
         text = f"Throughput tends to a plateau of {timings.rate(plateau)}, and reaches "
-        text += f"{_SHARE_WORDS} of it {knee}"
+        text += f"{_SHARE_WORDS} of it {_knee_words(rows)}"
     share, ceiling = (timings.one_number(rows, name) for name in (_SHARE_OF_CEILING, _CEILING))
     reached = ""
     if math.isfinite(share):

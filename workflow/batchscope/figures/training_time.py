@@ -71,7 +71,7 @@ class _Time(NamedTuple):
 
     @property
     def words(self) -> str:
-        return f"{by_epochs.words(self.epochs)} at batch size {self.batch_size}"
+        return f"{wording.count(self.epochs, 'epoch')} at batch size {self.batch_size}"
 
     @property
     def duration(self) -> str:

@@ -45,44 +45,28 @@ class Panel(NamedTuple):
     share: bool = False  # whether the axis is of percentages, always linear
 
 
+_CPU = (
+    Line("process_percent", "this process", _MAIN),
+    Line("machine_percent", "whole machine", _THIN),
+)
+_GPU = (
+    Line("gpu_percent", "kernels", _MAIN),
+    Line("gpu_bandwidth_percent", "memory traffic", _SECOND),
+)
+_HELD = (
+    Line("memory_peak_mb", "resident", _MAIN),
+    Line("tensorflow_peak_mb", "tensors", _SECOND),
+    Line("gpu_memory_peak_mb", "whole GPU", _THIRD),
+)
+_IDLE = (Line("process_zero_share", "CPU", _MAIN), Line("gpu_zero_share", "GPU", _SECOND))
+_AT_ZERO = Panel("Time at zero", "share of time (%)", _IDLE, scale=100.0, share=True)
 PANELS = (
-    Panel(
-        "CPU",
-        "CPU utilisation (%)",
-        (
-            Line("process_percent", "this process", _MAIN),
-            Line("machine_percent", "whole machine", _THIN),
-        ),
-        share=True,
-    ),
-    Panel(
-        "GPU",
-        "GPU utilisation (%)",
-        (
-            Line("gpu_percent", "kernels", _MAIN),
-            Line("gpu_bandwidth_percent", "memory traffic", _SECOND),
-        ),
-        share=True,
-    ),
-    Panel(
-        "Peak memory",
-        "peak memory (MB)",
-        (
-            Line("memory_peak_mb", "resident", _MAIN),
-            Line("tensorflow_peak_mb", "tensors", _SECOND),
-            Line("gpu_memory_peak_mb", "whole GPU", _THIRD),
-        ),
-    ),
-    Panel(
-        "Time at zero",
-        "share of time (%)",
-        (Line("process_zero_share", "CPU", _MAIN), Line("gpu_zero_share", "GPU", _SECOND)),
-        scale=100.0,
-        share=True,
-    ),
+    Panel("CPU", "CPU utilisation (%)", _CPU, share=True),
+    Panel("GPU", "GPU utilisation (%)", _GPU, share=True),
+    Panel("Peak memory", "peak memory (MB)", _HELD),
+    _AT_ZERO,
     Panel("Energy per epoch", "GPU energy (J)", (Line("joules_per_epoch", "", _MAIN),)),
 )
-_AT_ZERO = next(panel for panel in PANELS if panel.title == "Time at zero")
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _MEMORY = {
     "tensorflow_peak_mb": "what TensorFlow's tensors hold at most",
@@ -157,7 +141,7 @@ def _known(frame: pandas.DataFrame, panel: Panel) -> list[Line]:
 
 
 def _zero_shares(frame: pandas.DataFrame) -> np.ndarray:
-    shares = frame[[line.column for line in _AT_ZERO.lines]].to_numpy(float)
+    shares = frame[[line.column for line in _IDLE]].to_numpy(float)
     return shares[np.isfinite(shares)]
 
 
@@ -223,7 +207,7 @@ def _memory_words(frame: pandas.DataFrame) -> str:
     texts = ("of the process", "what TensorFlow's tensors held", "of all processes on the GPU")
     clauses = [
         f"{line.word}: {text}"
-        for line, text in zip(PANELS[2].lines, texts, strict=True)
+        for line, text in zip(_HELD, texts, strict=True)
         if len(timings.timed(frame, line.column))
     ]
     return f"Memory in MB of 10⁶ bytes; {'; '.join(clauses)}." if clauses else ""

@@ -183,9 +183,9 @@ def _label_phases(axes: Axes, trainings: list[Phase]) -> float:
     upright = bool((gaps < (widths[1:] + widths[:-1]) / 2 + 3).any())
     every = max(1, math.ceil(_LINE / gaps.min())) if upright else 1
     look = {"va": "bottom", "fontsize": 8}
-    beside = {"xycoords": "axes fraction", "ha": "right", **look}
+    beside = {**look, "xycoords": "axes fraction", "ha": "right"}
     look |= {"xycoords": axes.get_xaxis_transform(), "ha": "center"}
-    look["rotation"] = 90 if upright else 0
+    look |= {"rotation": 90 if upright else 0}
     for place, phase in list(zip(at, trainings, strict=True))[::every]:
         canvas.annotate(axes, str(phase.batch_size), (place, 1.0), (0, 3), **look)
     canvas.annotate(axes, "batch size", (0.0, 1.0), (-4, 3), **beside)

@@ -159,11 +159,6 @@ def value_axis(axes: Axes, frame: pandas.DataFrame, column: str) -> None:
             axes.set_ylim(low - margin, high + margin)
 
 
-def value_scale(axes: Axes, frame: pandas.DataFrame, column: str) -> None:
-    """Makes the vertical axis logarithmic where `value_axis` will: before means are drawn."""
-    canvas.value_scale(axes, scaled_by(frame, column))
-
-
 def scaled_by(frame: pandas.DataFrame, column: str) -> pandas.Series:
     """Returns the values of finished runs, or of all where none finished."""
     finished = frame.loc[frame["status"] == canvas.FINISHED, column]

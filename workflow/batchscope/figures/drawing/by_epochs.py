@@ -41,11 +41,6 @@ def counts(frame: pandas.DataFrame) -> list[int]:
     return sorted(frame["at_epoch"].dropna().astype(int).unique().tolist())
 
 
-def words(count: int) -> str:
-    """Returns `1 epoch` or `5 epochs`."""
-    return wording.count(count, "epoch")
-
-
 def styles(frame: pandas.DataFrame) -> Styles:
     """Returns number of epochs -> colour, line style and marker, dark to light."""
     found = counts(frame)
@@ -72,7 +67,7 @@ def draw(frame: pandas.DataFrame, title: str, draw_panel: DrawPanel, *notes: str
         canvas.mark_failures(axes, against_epoch.runs(group.frame))
         canvas.lift_title(axes, against_epoch.runs(frame))  # beside the others
     lines = [Line2D([], [], markeredgecolor="white", **style) for style in found.values()]
-    canvas.legend(figure, lines, [words(count) for count in found])
+    canvas.legend(figure, lines, [wording.count(count, "epoch") for count in found])
     more = f"{len(every) - len(groups)} further series in the CSV." if every[MOST_PANELS:] else ""
     canvas.notes(figure, against_epoch.runs(frame), *notes, more)
     return figure

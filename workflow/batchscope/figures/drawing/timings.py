@@ -138,13 +138,11 @@ def draw_medians(
 ) -> Any:
     """Draws medians with their quartiles, where there are some; returns a handle for a legend.
 
-    The axis is widened where a bar would leave it. Sizes that other processes disturbed have an
-    open marker.
+    The axis is widened where a bar would leave it. Columns of quartiles end with _q1 and _q3.
 
     Args:
-        column: Column of the medians; those of the quartiles, if any, end with _q1 and _q3.
         scale: Factor into the axis' unit.
-        flag: Column that is above 0 where other processes disturbed; None for none.
+        flag: Column that is above 0 where other processes disturbed: an open marker.
     """
     rows = timed(rows, column)
     middle, low, high = with_quartiles(rows, column, scale)
