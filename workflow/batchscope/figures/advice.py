@@ -230,7 +230,7 @@ def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
     leftwards = at - left > _NEAR_END * (right - left)
     side, away = ("right", -9) if leftwards else ("left", 8)
     look = {"fontsize": 8, "fontweight": "bold", "color": colour, "zorder": 4, "ha": side}
-    axes.annotate(text, (at, height), (away, 4), textcoords="offset points", **look)
+    canvas.annotate(axes, text, (at, height), (away, 4), **look)
 
 
 def _legend(frame: pandas.DataFrame) -> tuple[list[Any], list[str]]:

@@ -16,7 +16,7 @@ from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
 from batchscope.analysis.best_learning_rates import Choice, Exponent
 from batchscope.figures import Tables, learning_rate
-from batchscope.figures.drawing import against_batch_size, canvas, marks
+from batchscope.figures.drawing import against_batch_size, canvas, marks, words
 from batchscope.figures.drawing.against_batch_size import Panel
 
 _PANELS = [
@@ -79,8 +79,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns the best rates at both ends, what they give on test data, and the exponent."""
     texts = [_found(group, best) for group, best in best_learning_rates.chosen(frame)]
-    more = f"; {len(texts) - 1} further series in the figure" if len(texts) > 1 else ""
-    return f"{texts[0]}{more}." if texts else ""
+    return "; ".join([*texts[:1], *words.further(len(texts) - 1)]) + "." if texts else ""
 
 
 def _found(group: run_series.Series, best: list[Choice]) -> str:
@@ -188,14 +187,14 @@ def _draw_choices(
     """Draws the rate with the lowest mean loss, hollow and with an arrow on an edge."""
     colour = style["color"]
     look = {"marker": style["marker"], "markersize": markersize, "markeredgecolor": colour}
-    words = {"ha": "center", "va": "center", "fontsize": 10, "color": colour, "zorder": 5}
+    upright = {"ha": "center", "va": "center", "fontsize": 10, "color": colour, "zorder": 5}
     for choice in choices:
         at = (np.log2(choice.batch_size) + offset, np.log2(choice.rate))
         fill = "white" if choice.edge in _ARROWS else colour
         axes.plot(*at, markerfacecolor=fill, markeredgewidth=1.3, zorder=4, **look)
         if choice.edge in _ARROWS:
             arrow, away = _ARROWS[choice.edge]
-            axes.annotate(arrow, at, (0, away), textcoords="offset points", **words)
+            canvas.annotate(axes, arrow, at, (0, away), **upright)
 
 
 def _rule_line(rule: float) -> Line2D:

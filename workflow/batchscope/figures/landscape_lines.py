@@ -59,8 +59,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     if len(finished):
         canvas.value_axis(grid[0, 1], finished["loss"])
     against_epoch.legend(figure, styles)
-    cut = f"The first {_MOST_ROWS} of {len(groups)} series; the CSV file holds all."
-    notes = (_note(frame), cut if groups[_MOST_ROWS:] else "")
+    notes = (_note(frame), canvas.first_note(_MOST_ROWS, len(groups)))
     canvas.notes(figure, against_epoch.runs(frame), *notes)
     return figure
 

@@ -65,8 +65,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
             margin = 0.12 * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
             grid[0, 0].set_ylim(values.min() - margin, values.max() + margin)
     _legends(figure, of_sizes, of_rates)
-    cut = f"The first {_MOST_ROWS} of {len(groups)} series; the CSV file holds all."
-    canvas.notes(figure, frame, _note(frame), cut if groups[_MOST_ROWS:] else "")
+    canvas.notes(figure, frame, _note(frame), canvas.first_note(_MOST_ROWS, len(groups)))
     return figure
 
 
@@ -78,8 +77,8 @@ def found(frame: pandas.DataFrame) -> str:
     ]
     if not parts:
         return ""
-    more = f"; {len(parts) - 2} further series in the figure" if len(parts) > 2 else ""
-    return f"Lowest mean of the best validation loss: {'; '.join(parts[:2])}{more}."
+    shown = [*parts[:2], *words.further(len(parts) - 2)]
+    return f"Lowest mean of the best validation loss: {'; '.join(shown)}."
 
 
 def _best(best: list[best_learning_rates.Choice], group: run_series.Series) -> str:

@@ -74,9 +74,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     failed = canvas.failure_note(pairs).replace("runs", "pairs of runs")
     finished = pairs[pairs["status"] == canvas.FINISHED]
     band = "Thick: mean over seeds, with its 95 % t-interval. Thin: every seed."
-    cut = f"The first {_MOST_ROWS} of {len(groups)} pairs of values; the CSV file holds all."
-    notes = (band if frame["seed"].nunique() > 1 else "", cut if groups[_MOST_ROWS:] else "")
-    canvas.notes(figure, finished, *notes, failed)
+    band = band if frame["seed"].nunique() > 1 else ""
+    cut = canvas.first_note(_MOST_ROWS, len(groups), "pairs of values")
+    canvas.notes(figure, finished, band, cut, failed)
     return figure
 
 
