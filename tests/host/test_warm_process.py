@@ -232,6 +232,19 @@ def test_another_python_is_not_served(launcher, results):
     assert python("-c", code, BATCHSCOPE_WARM=str(launcher.folder)).stdout == "None\n"
 
 
+def test_a_copy_whose_launcher_is_gone_ends_without_a_word():
+    ended = python(
+        "-c",
+        "import json, os, socket, struct; from batchscope.host import warm_process as warm;"
+        "link, end = socket.socketpair(); end.close();"
+        "connection, job = socket.socketpair(); descriptors = [os.dup(1), os.dup(2)];"
+        "request = json.dumps({'arguments': [], 'python': '/another'}).encode();"
+        "socket.send_fds(job, [struct.pack('!I', len(request))], descriptors);"
+        "job.sendall(request); warm._work(link, connection, None)",
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("factors", [{}, {"threads": 2}], ids=["forked", "a process of its own"])
 def test_jobs_end_with_the_process_that_launched_them_behind_a_shell_too(results, factors):
     made = Launcher()

@@ -247,8 +247,10 @@ def _work(link: socket.socket, connection: socket.socket, door: Door) -> NoRetur
                 gc.freeze()  # TensorFlow keeps the rest: not to be searched after each step
                 again = psutil.Process().memory_info().rss <= MOST_BYTES
             if again:
-                link.sendall(_FREE)
-                _, files, _, _ = socket.recv_fds(link, 1, 1)
+                files = []
+                with contextlib.suppress(ConnectionError):  # the process that was copied is gone
+                    link.sendall(_FREE)
+                    _, files, _, _ = socket.recv_fds(link, 1, 1)
                 if again := bool(files):
                     connection = socket.socket(fileno=files[0])
     except BaseException:
