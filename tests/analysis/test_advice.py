@@ -238,7 +238,8 @@ def test_a_difference_below_the_margin_is_shown_at_five_percent():
     assert slower.more.low == max(seeds_wanted.for_difference(effect) - 6, 1)
 
 
-def test_seeds_stated_give_a_verdict_as_often_as_stated():
+@draws(200)
+def test_seeds_stated_give_a_verdict_as_often_as_stated(draws):
     """Power .8 of the whole test, for a size 20 % slower than four equal ones."""
     means, spread = np.array([1.0, 1.0, 1.0, 1.0, 1.2]), 0.05
     given = evidence(means, spread=spread)
@@ -246,11 +247,11 @@ def test_seeds_stated_give_a_verdict_as_often_as_stated():
 
     def shown(seeds):
         count = 0
-        for _ in range(200):
+        for _ in range(draws):
             drawn = means[:, None] * np.exp(random.normal(0, spread, (5, seeds)))
             made = replace(given, seconds=drawn, seeds=range(seeds), outcomes=())
             count += advice.advise(made).judged[advice.SECONDS][4].verdict == "beyond"
-        return count / 200
+        return count / draws
 
     effect = (np.log(1.2) - np.log(1.1)) / (spread * np.sqrt(2))
     adjusted = seeds_wanted.for_difference(effect, 0.05 / 4 / 5)

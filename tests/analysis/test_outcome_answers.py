@@ -356,6 +356,7 @@ def test_series_that_share_their_timing_jobs_are_one_test():
     assert [answer.p_holm for answer in elsewhere] == pytest.approx([4 * timed.p] * 4)
 
 
+@pytest.mark.slow
 def test_the_answers_of_a_made_up_study(tmp_path):
     runs = synthetic.grid(cases=[{"learning_rate": 0.05}, {"learning_rate": 0.1}])
     planned = synthetic.study(runs)

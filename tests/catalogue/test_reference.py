@@ -24,6 +24,7 @@ def test_an_entry_is_printed_alone(name):
     assert len(text) < len(reference.whole()) / 4
 
 
+@pytest.mark.slow
 def test_every_column_of_every_table_is_on_the_page_and_can_be_asked_for():
     page = reference.whole()
     tables = {**TABLES, "claims": Table("", decision_columns.CLAIMS)}

@@ -23,6 +23,7 @@ def results(tmp_path_factory):
     return folder, model
 
 
+@pytest.mark.slow
 def test_same_numbers_as_keras(results, tmp_path):
     folder, model = results
     record = measured_run.measured("evaluate", folder, tmp_path)

@@ -187,6 +187,7 @@ def test_a_loop_over_single_examples_gives_the_same(results, tmp_path):
         assert values[3] == pytest.approx(of_vectors(gradients).error, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_micro_batches_stand_in_the_record(results, tmp_path):
     record = written(results, tmp_path, examples=50, micro_batch=8)
     assert (record["gradients"], record["micro_batch"]) == (6, 8)
