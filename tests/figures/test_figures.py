@@ -412,3 +412,8 @@ def test_points_stay_near_their_batch_size_however_far_apart_the_sizes_are(sizes
         assert off.abs().max() < np.log2(1.25)
     alone = against_batch_size.positions(rows, against_batch_size.Place(0.0, 1))
     assert 0 < (alone - np.log2(rows["batch_size"])).abs().max() < np.log2(1.15)
+
+
+def test_a_table_that_there_is_not_is_refused():
+    with pytest.raises(TypeError, match=r"Received: \{'throughputs'\}$"):
+        figures.Tables(throughputs=pandas.DataFrame())

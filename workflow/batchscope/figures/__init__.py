@@ -80,6 +80,10 @@ class Tables:
     """
 
     def __init__(self, folder: Path | None = None, **given: pandas.DataFrame) -> None:
+        if unknown := given.keys() - table_entries.TABLES.keys():
+            raise TypeError(
+                f"Expected tables of {', '.join(table_entries.TABLES)}. Received: {unknown}"
+            )
         vars(self).update(given, _folder=folder)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
