@@ -121,7 +121,8 @@ TRAJECTORIES: dict[str, Column] = {
     "epoch": Column("Epochs so far, a fraction inside one.", "epochs"),
     "seconds": Column(
         "examples / images_per_second of the timing job of the run's configuration, evaluations "
-        "apart: time_epoch, or throughput of an experiment under `beside`; empty without either.",
+        "excluded: time_epoch, or throughput of an experiment under `beside`; empty without "
+        "either.",
         "s",
     ),
     "train_loss": Column(

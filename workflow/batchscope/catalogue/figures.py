@@ -39,7 +39,7 @@ _OF_SEVERAL = (
             "ones are runs that did not finish. The dotted line is the target that is stated, or "
             "else the lowest loss that every run reached: where it is crossed first, that batch "
             "size gets there first. Times are examples over the examples per second of a timing "
-            "job that had the machine to itself, evaluations apart, and of trainings made "
+            "job that had the machine to itself, evaluations excluded, and of trainings made "
             "elsewhere what they state; means stand at the mean time of their seeds. A cross marks "
             "where a run diverged. " + _OF_LOGARITHMS
         ),

@@ -48,7 +48,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.remove()
     canvas.legend(figure, *_handles(scalings))
     more = "" if len(every) == len(scalings) else critical_batch_size.MORE_TARGETS
-    timed = "examples used over the examples per second of a timing job, evaluations apart"
+    timed = "examples used over the examples per second of a timing job, evaluations excluded"
     if "machine" in frame and frame["machine"].eq(own_columns.ELSEWHERE).any():
         timed = "those of the file"
     chosen = critical_batch_size.rate_notes(scalings, _SECONDS)

@@ -109,8 +109,9 @@ def _index(folder: Path) -> str:
     parts = [
         "# Results",
         "Real runs of the shipped studies, for those who only want to read: a page per study, with "
-        "the command and the machine. Written by `python workflow/run.py results`; nothing on "
-        "these pages is typed by hand.",
+        "the command and the machine. Written by `python workflow/run.py results --output "
+        "docs/results.md --figures STUDY/EXPERIMENT/FIGURE ...`; nothing on these pages is typed "
+        "by hand.",
         "\n".join(pages),
     ]
     return "\n\n".join(parts) + "\n"

@@ -13,8 +13,8 @@ ENTRY = Measure(
     name="displacement",
     version="displacement-v1",
     doc=(
-        "That distance as number of updates, times their mean norm, times the "
-        "straightness of the way; its logarithm is their exact sum."
+        "Distance from the initial weights as an exact product: number of updates, their mean "
+        "norm, and the straightness of the path (distance over path length)."
     ),
     columns={
         "updates": Integer(
