@@ -24,6 +24,7 @@ def tables(
     seeds: Iterable[int] = SEEDS,
     never: Iterable[tuple[int, int]] = (),
     timed: bool = True,
+    every: int = 0,
     **factors: Any,
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Returns trajectories and runs.
@@ -35,6 +36,7 @@ def tables(
         rates: Of those.
         never: Batch sizes and seeds whose loss stays where it is.
         timed: Whether seconds are known.
+        every: Examples from one evaluation to the next; five updates where left out.
     """
     rows, runs = [], []
     for size, seed, rate in itertools.product(sizes, seeds, rates):
@@ -43,7 +45,8 @@ def tables(
         run = {"run": f"{size}/{rate}/{seed}", "batch_size": size, "learning_rate": rate}
         run |= {"seed": seed, "machine": "local", "status": status, **factors}
         runs.append(run)
-        for updates in range(5, 501, 5):
+        step = -(-every // size) or 5
+        for updates in range(step, 501, step):
             loss = 2 * math.exp(-updates / (factor * SCALE * (1 + CRITICAL / size)))
             loss = 1.9 if (size, seed) in never else loss
             seconds = updates * (FIXED + PER_IMAGE * size) if timed else math.nan

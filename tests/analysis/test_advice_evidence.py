@@ -96,6 +96,23 @@ def test_a_size_that_failed_at_every_rate_is_excluded_and_asks_for_no_further_ra
     assert 128 not in result.candidates and result.largest == usual().largest
 
 
+def test_times_known_as_upper_bounds_give_no_range():
+    """Evaluated at ends of epochs of 1,000 examples, three sizes are there by the first of them."""
+    given = {"budgets": {"target": {"validation_loss": 0.5}}, "rates": (0.2,)}
+    often = advice_of(**given)
+    assert often.smallest == 16 and not often.evidence.bounded
+    found = advice_of(every=1000, **given)
+    assert found.evidence.bounded == (8, 16, 32)
+    assert found.smallest is None
+    assert [each.verdict for each in found.judged["seconds"]][:3] == ["not_resolved"] * 3
+    assert not [each for each in found.questions if each.limit == "seconds"]
+    limits = advice_words.card(found).limits
+    assert (
+        "At 8, 16 and 32 a training is at a validation loss of 0.5 by its first evaluation"
+        in limits
+    )
+
+
 def test_few_seeds_and_no_seconds():
     assert [each.reason for each in advice_of(seeds=range(3)).missing] == [advice.TOO_FEW]
     assert [each.reason for each in advice_of(timed=False).missing] == [advice.NO_SECONDS]

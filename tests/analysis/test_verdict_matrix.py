@@ -1,6 +1,7 @@
 """Which batch size wins at which budget: verdicts of cells and rows, and how often they err."""
 
 import importlib.util
+import itertools
 import math
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from scipy import stats
 from test_equal_budgets import frames
 
-from batchscope.analysis import verdict_matrix
+from batchscope.analysis import largest_within_margin, verdict_matrix
 from batchscope.analysis.verdict_matrix import compare, trend
 from batchscope.catalogue import decision_columns
 from costs import draws
@@ -80,6 +81,54 @@ def test_seeds_at_different_rates_widen_what_their_size_is_compared_in():
     ]
     assert wider == pytest.approx([1, math.sqrt(1 + 0.57 * math.sqrt(6)), 1])
     assert plain[1].p_within < found[1].p_within < 0.5 and found[1].mean == plain[1].mean
+
+
+def test_an_upper_bound_is_never_beyond_and_shows_no_other_to_be_within():
+    times = 100 * np.exp(row([0.0, 0.02, 0.7, 1.4], 0.01))
+    of = (SIZES, "updates", 0.1, ())
+
+    def shown(bounded):
+        cells = largest_within_margin.judge(compare(times, *of, bounded))
+        return [cell.verdict for cell in cells]
+
+    assert shown(()) == ["within", "within", "beyond", "beyond"]
+    assert shown(SIZES[3:]) == ["not_resolved", "not_resolved", "beyond", "not_resolved"]
+    # What the fastest takes at most is within the margin of all others, and they are beyond it.
+    assert shown(SIZES[:1]) == ["within", "not_resolved", "beyond", "beyond"]
+
+
+def to_target(evaluated):
+    """Returns what 3 updates to a loss of 1.5 look like: batch size -> updates of evaluations."""
+    rows = []
+    for (size, every), seed in itertools.product(evaluated.items(), range(6)):
+        run = {"run": f"{size}-{seed}", "machine": "local", "batch_size": size, "seed": seed}
+        for updates in every:
+            loss = 2 * math.exp(-updates / 10) + 1e-3 * seed
+            used = {"epoch": updates * size / 1000, "updates": updates, "examples": updates * size}
+            used |= {"seconds": updates, "validation_loss": loss, "validation_accuracy": 1 / loss}
+            rows.append({**run, **used, "status": "finished"})
+    evaluations = pandas.DataFrame(rows).assign(learning_rate=0.1)
+    stated = {"target": {"validation_loss": 1.5}}
+    found = verdict_matrix.table(evaluations.drop_duplicates("run"), evaluations, stated, {})
+    return found[found["budget"] == "target"]
+
+
+def test_a_target_reached_by_the_first_evaluation_gets_no_trend():
+    """What is seen are the ends of first epochs of 1,000 examples."""
+    epoch = {size: math.ceil(1000 / size) for size in (16, 32, 64, 128)}
+    found = to_target({size: [end, 2 * end, 3 * end] for size, end in epoch.items()})
+    assert set(found["outcome"]) == {"updates", "examples", "seconds"}
+    assert found["p_larger"].min() < 1e-4
+    assert set(found["trend"]) == {"none"} and set(found["no_trend"]) == {"bounded"}
+    assert not found["verdict"].isin(["beyond", "within"]).any()
+
+
+def test_an_upper_bound_at_the_winning_end_only_confirms_a_trend():
+    often = range(1, 10)
+    found = to_target({16: [4, 8, 12], 32: often, 64: often, 128: often})
+    taken = found[found["outcome"] == "examples"]
+    assert set(taken["trend"]) == {"smaller"}
+    assert taken["verdict"].tolist() == ["within", "beyond", "beyond", "beyond"]
 
 
 def test_a_trend_is_tested_in_both_directions():

@@ -48,6 +48,7 @@ class Outcome:
         stated: Whether the study states the margin.
         differing: Batch sizes whose seeds are read at different rates, each at that which the
             others choose.
+        bounded: Batch sizes of which some value is an upper bound.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Outcome:
     values: np.ndarray
     stated: bool = True
     differing: Collection[int] = ()
+    bounded: Collection[int] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class Evidence:
         outcomes: What the trainings are worth, all of which a size must keep; empty where nothing
             was measured.
         differing: Batch sizes of which seeds are read at different rates in the seconds.
+        bounded: Batch sizes with a training at the target by its first evaluation, of whose
+            seconds an upper bound is known.
         slower: Share of the least time by which a size may take longer.
         memory: Largest batch that fits into memory; None where it was not measured.
         memory_open: Whether that is only the largest that was tried.
@@ -102,6 +106,7 @@ class Evidence:
     seconds: np.ndarray | None
     outcomes: Sequence[Outcome]
     differing: Collection[int] = ()
+    bounded: Collection[int] = ()
     scope: str = ""
     slower: float = budget_kinds.SLOWER
     memory: int | None = None
@@ -300,7 +305,8 @@ def _seconds(evidence: Evidence) -> list[Judged]:
     times = np.asarray(evidence.seconds, float)
     with np.errstate(divide="ignore"):
         logs = np.log(times)  # what took no time has no logarithm
-    within = Outcome("log_seconds", math.log1p(evidence.slower), logs, differing=evidence.differing)
+    of = {"differing": evidence.differing, "bounded": evidence.bounded}
+    within = Outcome("log_seconds", math.log1p(evidence.slower), logs, **of)
     return _judged(evidence, SECONDS, within)
 
 
@@ -318,13 +324,14 @@ def _judged(evidence: Evidence, limit: str, of: Outcome) -> list[Judged]:
     table = table.where(np.isfinite(table))
     rising = of.name.endswith("accuracy")
     whole = largest_within_margin.whole(values, evidence.batch_sizes)
-    compared = largest_within_margin.compare(table, whole, of.margin, rising, differing)
+    compared = largest_within_margin.compare(table, whole, of.margin, rising, differing, of.bounded)
     sizes = largest_within_margin.judge(compared)
     found = []
     level = largest_within_margin.level_beyond(sizes)
     for size in sizes:
         more = None
-        if size.verdict == NOT_RESOLVED and size.deciding is not None:
+        resolvable = size.deciding is not None and not {*of.bounded}  # by further seeds
+        if size.verdict == NOT_RESOLVED and resolvable:
             better = (table[size.deciding] - table[size.batch_size]).to_numpy()
             either = size.batch_size in differing or size.deciding in differing
             more = _more(better if rising else -better, of.margin, either, level)

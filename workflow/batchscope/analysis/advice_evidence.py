@@ -130,6 +130,7 @@ def _evidence(
     edges: list[Edge] = []
     outcomes, falling = (), ()
     differing = compress(scaling.batch_sizes, scaling.differ("seconds")) if scaling else ()
+    bounded = compress(scaling.batch_sizes, scaling.at_first.any(axis=1)) if scaling else ()
     if converged:
         outcomes = _outcomes(converged, sizes, margins)
         first = next(iter(converged.values()))  # outcomes at a budget share their rates
@@ -145,6 +146,7 @@ def _evidence(
         target=scaling.target.words if scaling else "",
         seconds=_seconds(scaling) if scaling else None,
         differing=tuple(differing),
+        bounded=tuple(bounded),
         outcomes=tuple(outcomes),
         memory=memory,
         memory_open=memory_open,

@@ -234,7 +234,13 @@ def _stays(reach: Reach, evidence: Evidence) -> str:
 
 
 def _short(evidence: Evidence) -> Iterator[str]:
-    """Yields where an outcome is that of a horizon, which a longer training would pass."""
+    """Yields where an outcome is that of a horizon, and where a time is known as a bound alone."""
+    if evidence.bounded:
+        yield (
+            f"At {_sizes(evidence.bounded)} a training is at {evidence.target} by its first "
+            "evaluation. Its time is an upper bound, so that it is not shown to be slower, and no "
+            "other size to be as fast: more frequent evaluations, or a lower loss as target, would."
+        )
     if evidence.falling:
         sizes = _sizes(evidence.falling)
         yield (
@@ -246,8 +252,8 @@ def _short(evidence: Evidence) -> Iterator[str]:
 def _reason(advice: Advice, missing: Missing) -> str:
     evidence = advice.evidence
     if missing.reason == advices.NO_TARGET:
-        other = "train longer, or state a target"
-        return f"no loss was reached at every batch size with every seed ({other})"
+        other = "train longer, evaluate more often, or state a target"
+        return f"no loss below the first evaluation was reached at every size and seed ({other})"
     if missing.reason == advices.NO_SECONDS:
         more = "a column seconds to the file" if evidence.elsewhere else "time_epoch to measure"
         return f"no seconds were measured (add {more})"

@@ -10,6 +10,7 @@ Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neura
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -111,6 +112,8 @@ class Reading(NamedTuple):
         end: Of what a target takes the most that any training used; else NaN.
         falling: Of convergence the batch sizes at which the validation loss still fell when most
             trainings ended: theirs is the loss at a horizon, which longer ones would pass.
+        bounded: Of what a target takes the batch sizes at which a training is there by its first
+            evaluation: what it took is at most that.
     """
 
     budget: Budget
@@ -122,6 +125,7 @@ class Reading(NamedTuple):
     differ: np.ndarray
     end: float = math.nan
     falling: tuple[int, ...] = ()
+    bounded: tuple[int, ...] = ()
 
 
 def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
@@ -237,6 +241,7 @@ def _outcomes(series: Trained, budget: Budget, losses: np.ndarray) -> dict[str, 
 
 def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
     goal = Target(budget.column, budget.value)
+    at_first = {place: float(goal.at_first(rows)) for place, rows in series.evaluations.items()}
     found = {}
     for axis in TAKEN:
         if any(rows[axis].isna().any() for rows in series.finished):
@@ -246,7 +251,10 @@ def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
         values, index = chosen_rates.leave_one_out(cube)
         differ = chosen_rates.differ(index)
         end = max(float(rows[axis].max()) for rows in series.finished)
-        found[axis] = Reading(budget, values, *_rates(series, cube, index), cube, cube, differ, end)
+        first = chosen_rates.at(_cube(series, axis, at_first, _PASSING), np.maximum(index, 0))
+        bounded = tuple(itertools.compress(series.batch_sizes, (first == 1).any(axis=1)))
+        more = (cube, cube, differ, end, (), bounded)
+        found[axis] = Reading(budget, values, *_rates(series, cube, index), *more)
     return found
 
 

@@ -7,6 +7,8 @@ intersection-union test, which needs no adjustment for their number). It is *bey
 other one is shown to be better by more than the margin: Bonferroni over the others, and Holm over
 the sizes that are judged, so that a series without any such size shows one in 5 % at most.
 "Not different" is never concluded from p > 0.05: that says as much of few seeds as of equal sizes.
+A size of which a value is an upper bound (left-censored) is never beyond, and no other one is shown
+to be within a margin of it: it may be better than it looks.
 
 Sources: R. L. Berger, "Likelihood ratio tests and intersection-union tests", Institute of
 Statistics Mimeo Series 2288, North Carolina State University (1996); D. J. Schuirmann, "A
@@ -109,6 +111,7 @@ def compare(
     margin: float,
     rising: bool,
     differing: Collection[int] = (),
+    bounded: Collection[int] = (),
 ) -> list[Size]:
     """Compares every batch size with every other one, by the seeds that all of them have.
 
@@ -121,8 +124,10 @@ def compare(
         margin: Largest loss that counts as negligible.
         differing: Batch sizes whose seeds are read at different rates, each at that which the
             others choose (see `intervals.correction`).
+        bounded: Batch sizes of which some value is an upper bound, of what is better lower.
     """
-    compared = _compared(table[whole].dropna(), margin, 1.0 if rising else -1.0, differing)
+    sign = 1.0 if rising else -1.0
+    compared = _compared(table[whole].dropna(), margin, sign, differing, bounded)
     found = []
     for size in table.columns:
         own = {"batch_size": size, "seeds": int(table[size].count()), "mean": table[size].mean()}
@@ -162,7 +167,11 @@ def level_beyond(sizes: Sequence[Size]) -> float:
 
 
 def _compared(
-    table: pandas.DataFrame, margin: float, sign: float, differing: Collection[int]
+    table: pandas.DataFrame,
+    margin: float,
+    sign: float,
+    differing: Collection[int],
+    bounded: Collection[int],
 ) -> dict[int, dict[str, Any]]:
     """Returns batch size -> what its comparison with every other one says; see `Size`.
 
@@ -185,11 +194,16 @@ def _compared(
     )
     np.fill_diagonal(within, -np.inf)
     np.fill_diagonal(beyond, np.inf)
+    # Both have their extreme at the same size; a p near 1 no longer distinguishes sizes.
+    near = within.max(axis=1) <= 0.5
+    decides = np.where(near, within.argmax(axis=1), beyond.argmin(axis=1)).tolist()
+    censored = np.isin(table.columns, list(bounded))
+    within[:, censored] = np.maximum(within[:, censored], 1.0)
+    beyond[censored] = np.maximum(beyond[censored], 1.0)
+    np.fill_diagonal(within, -np.inf)
     found = {}
-    for index, size in enumerate(table.columns):
+    for index, (size, deciding) in enumerate(zip(table.columns, decides, strict=True)):
         p_within = float(within[index].max())
-        # Both have their extreme at the same size; a p near 1 no longer distinguishes sizes.
-        deciding = int((beyond[index].argmin if p_within > 0.5 else within[index].argmax)())
         differences = values[:, index] - values[:, deciding]
         pair = bool(either[index, deciding])
         interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL, differ=pair)

@@ -129,7 +129,7 @@ class Scaling:
         rates: None where none is chosen.
         timed_rates: Chosen by seconds in place of updates; None without seconds too.
         at_first: Whether a seed is at the target by its first evaluation, which bounds what it
-            took from above alone, shape (sizes, seeds).
+            took from above alone, shape (sizes, seeds); on any axis.
     """
 
     factors: dict[str, Any]
@@ -376,7 +376,8 @@ def _scaling(
     measured, rates = {axis: values for axis, (values, _) in read.items()}, {}
     if len(tried) > 1:
         rates = {axis: _rates(tried, cubes[axis], diverged, read[axis][1]) for axis in axes}
-    at_first = chosen_rates.at(first, np.maximum(read["updates"][1], 0))
+    places = [np.maximum(index, 0) for _, index in read.values()]
+    at_first = np.logical_or.reduce([chosen_rates.at(first, index) for index in places])
     differ = chosen_rates.differ(read["updates"][1])
     fit, best = critical_fit(sizes, measured["updates"], differ), None
     if fit and step and math.isfinite(fit.critical_batch_size):

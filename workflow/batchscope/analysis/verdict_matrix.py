@@ -45,6 +45,7 @@ from batchscope.catalogue.decision_columns import BUDGETS
 LARGER, SMALLER, NONE = "larger", "smaller", "none"
 # Why a row has no verdict.
 NOT_RESOLVED, MIXED, FEW_SEEDS, EDGE = "not_resolved", "mixed", "few_seeds", "edge"
+BOUNDED = "bounded"
 LEAST_SIZES = 3  # of Page's test
 # What counts as negligible where the experiment states nothing of it.
 MARGINS = {"accuracy": 0.01, "loss": 0.05, "taken": 0.1}
@@ -85,6 +86,7 @@ def compare(
     outcome: str,
     margin: float,
     differing: Collection[int] = (),
+    bounded: Collection[int] = (),
 ) -> list[Size]:
     """Compares the batch sizes of a row as `largest_within_margin.compare` does.
 
@@ -110,7 +112,7 @@ def compare(
     best = (means.idxmax() if rising else means.idxmin()) if pairs.size else None
     margin = math.log1p(margin) if ratio else margin
     found = []
-    for cell in largest_within_margin.compare(table, whole, margin, rising, differing):
+    for cell in largest_within_margin.compare(table, whole, margin, rising, differing, bounded):
         mean, low, high = math.nan, math.nan, math.nan
         if cell.batch_size == best:
             mean = 0.0
@@ -179,8 +181,9 @@ def table(
     factors = [name for name in run_series.factor_columns(runs) if name != chosen_rates.RATE]
     lines: list[dict[str, Any]] = []
     for row, (larger, smaller, any_) in zip(found, trends.tolist(), strict=True):
-        judged = largest_within_margin.judge(row.cells, min(larger, smaller, any_))
         better, why = _verdict(row, larger, smaller, any_)
+        least = 1.0 if why == BOUNDED else min(larger, smaller, any_)
+        judged = largest_within_margin.judge(row.cells, least)
         last = {"trend": better, "no_trend": why}
         last |= {"p_larger": larger, "p_smaller": smaller, "p_any": any_}
         lines += [{**line, **last} for line in _cells(row, judged, factors)]
@@ -210,7 +213,8 @@ def _rows(
             for outcome, reading in equal_budgets.read(trained, budget).items():
                 values, margin = reading.values, _margin(outcome, margins)
                 differing = list(itertools.compress(trained.batch_sizes, reading.differ))
-                cells = compare(values, trained.batch_sizes, outcome, margin, differing)
+                of = (outcome, margin, differing, reading.bounded)
+                cells = compare(values, trained.batch_sizes, *of)
                 found = _with_choice(trend(values, trained.batch_sizes, outcome), reading, outcome)
                 yield _Row(series, trained, reading, outcome, margin, cells, found)
 
@@ -226,11 +230,15 @@ def _verdict(row: _Row, larger: float, smaller: float, any_: float) -> tuple[str
     """Returns the trend of a row, and why there is none.
 
     A better rate beyond the edge would lift the losing end, and with it overturn the trend; at the
-    winning end it would only confirm it.
+    winning end it would only confirm it. So would what was taken to a target, where all that is
+    known of it is an upper bound.
     """
     if not math.isfinite(larger):
         return NONE, FEW_SEEDS
     better = LARGER if larger < outcomes.LEVEL else SMALLER if smaller < outcomes.LEVEL else NONE
+    winning = {LARGER: row.trend.batch_sizes[-1], SMALLER: row.trend.batch_sizes[0]}
+    if {*row.reading.bounded} - {winning.get(better)}:
+        return NONE, BOUNDED
     if {LARGER: row.trend.slope <= 0, SMALLER: row.trend.slope >= 0}.get(better):
         return NONE, MIXED
     if better == NONE:

@@ -129,8 +129,9 @@ BUDGETS: dict[str, Column] = {
     "no_trend": Text(
         "Why there is none: not_resolved; mixed (p_any below 0.05: they differ, but not in one "
         "direction; or the slope per doubling is against the order, which Page's test sees); "
-        "few_seeds; or edge, where the rate of the batch size at the losing end lies on the edge "
-        "of those tried. Empty where there is one."
+        "few_seeds; edge, where the rate of the batch size at the losing end lies on the edge of "
+        "those tried; or bounded, where a training was at the target by its first evaluation, so "
+        "that what it took is an upper bound. Empty where there is one."
     ),
     "p_larger": Column(
         "p of Page's trend test that larger is better, with seeds as blocks; where rates are "

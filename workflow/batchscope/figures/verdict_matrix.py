@@ -47,6 +47,7 @@ _NONE_WORDS = {
     matrix.EDGE: f"no verdict ({_EDGE} decides)",
     matrix.FEW_SEEDS: "no verdict (few seeds)",
     matrix.MIXED: "no verdict (not monotone)",
+    matrix.BOUNDED: "no verdict (first evaluation)",
 }
 _HATCH = "#9A5B2B"
 _ROW, _HEAD, _COLUMN = 0.31, 0.22, 0.92  # inches
