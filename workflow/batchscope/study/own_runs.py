@@ -103,8 +103,13 @@ def _known(value: Any) -> bool:
 
 
 def _whole(text: str, least: int = 0) -> int:
-    value = float(text)
-    if value != int(value) or value < least:
+    try:
+        value = int(text)
+    except ValueError:  # 3.0, which is exact below 2^53 alone
+        value = float(text)
+        if value != int(value) or value >= 2**53:
+            raise ValueError from None
+    if value < least:
         raise ValueError
     return int(value)
 
@@ -259,7 +264,13 @@ def _lines(path: Path | str, content: bytes) -> tuple[list[str], list[tuple[int,
 
 def _check_header(path: Path | str, header: list[str]) -> None:
     found = []
-    twice = sorted({name for name in header if header.count(name) > 1})
+    if "" in header:
+        found.append(
+            f"{path}, line 1: received column {header.index('') + 1} without a name; a name is "
+            "expected of every column. pandas writes one to the index: leave it out "
+            "(`index=False`); or delete a comma at the end of the lines."
+        )
+    twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         found.append(f"{path}, line 1: received {wording.listed(twice)} twice; once is expected.")
     found += [
