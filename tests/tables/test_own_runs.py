@@ -114,6 +114,7 @@ def test_factors_are_numbers_where_they_can_be(read):
             "8,9007199254740993.0,20,0.2",
             ", line 3, seed: received '9007199254740993.0'; a whole",
         ),
+        (2, "8,9223372036854775808,20,0.2", "; a whole number from 0 on, below 2^63, is expected."),
         (0, "batch_size,seed,updates,val_loss", "Is 'val_loss' validation_loss?"),
     ],
 )

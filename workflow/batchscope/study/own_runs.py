@@ -109,7 +109,7 @@ def _whole(text: str, least: int = 0) -> int:
         value = float(text)
         if value != int(value) or value >= 2**53:
             raise ValueError from None
-    if value < least:
+    if not least <= value < 2**63:  # which the tables do not hold
         raise ValueError
     return int(value)
 
@@ -145,8 +145,8 @@ _NEVER = (_amount_or_never, "a number from 0 on, or nothing where the target was
 _LOSS = (_loss, "a number from 0 on, nan where it diverged, or nothing where there is none")
 _ACCURACY = (_share, "a share from 0 to 1, or nothing where there is none")
 _KINDS: dict[str, tuple[Callable[[str], float], str]] = {
-    "batch_size": (partial(_whole, least=1), "a whole number from 1 on"),
-    "seed": (_whole, "a whole number from 0 on"),
+    "batch_size": (partial(_whole, least=1), "a whole number from 1 on, below 2^63,"),
+    "seed": (_whole, "a whole number from 0 on, below 2^63,"),
     **dict.fromkeys(("epoch", *AXES), _AMOUNT),
     **dict.fromkeys(LOSSES, _LOSS),
     **dict.fromkeys(ACCURACIES, _ACCURACY),
