@@ -421,6 +421,10 @@ def main(words: list[str]) -> None:
         arguments.call(arguments)
     except UserError as error:
         sys.exit(str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(f"{error.filename}: {error.strerror}.")
     except Interrupted:
         print("Stopped by a signal; goes on from its checkpoint when started again.")
         sys.exit(INTERRUPTED)

@@ -109,6 +109,14 @@ def test_mnist_faults(tmp_path):
     assert "received validation 50, for 50 examples" in too_many
 
 
+# What a broken proxy may send.
+REPLIES = {
+    "/garbage.npz": b"<html>\r\n",
+    "/chunks.npz": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ncut",
+    "/length.npz": b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nx",
+}
+
+
 @pytest.fixture
 def server(tmp_path):
     """Serves a folder on this machine; yields the folder, its address and what was asked."""
@@ -121,6 +129,9 @@ def server(tmp_path):
 
         def do_GET(self):
             asked.append(self.path)
+            if reply := REPLIES.get(self.path):
+                self.wfile.write(reply)
+                return
             if "short" not in self.path:
                 super().do_GET()
                 return
@@ -161,11 +172,20 @@ def test_a_download_is_checked_and_kept(tmp_path, server, monkeypatch):
     assert asked == []  # the kept file was used
 
 
-@pytest.mark.parametrize("file", ["absent.npz", "short.npz"])
-def test_a_failed_download_says_how_to_go_on(tmp_path, server, monkeypatch, file):
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("absent.npz", " cannot be downloaded (HTTP Error 404: File not found); "),
+        ("short.npz", " ended after 7 of 1000 bytes; try again, or "),
+        ("garbage.npz", " cannot be downloaded (BadStatusLine('<html>\\r\\n')); "),
+        ("chunks.npz", " cannot be downloaded (IncompleteRead("),
+        ("length.npz", ": received SHA-256 "),
+    ],
+)
+def test_a_failed_download_says_how_to_go_on(tmp_path, server, monkeypatch, file, reason):
     monkeypatch.setattr(arrays, "MNIST_URL", f"{server[1]}/{file}")
     message = fault(tmp_path, {"source": "mnist", "split": {"validation": 10}}, "mnist")
-    assert message.startswith("datasets.mnist: http://127.0.0.1")
+    assert message.startswith(f"datasets.mnist: {server[1]}/{file}{reason}")
     assert message.endswith("download it yourself and name the file as datasets.mnist.path.")
     assert not list((tmp_path / "results" / "downloads").iterdir())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import zipfile
 from pathlib import Path
@@ -69,6 +70,23 @@ def test_all_that_is_skipped_is_counted_though_not_all_is_named(tmp_path, monkey
     broken = {f"PetImages/Cat/9{number}.jpg": b"?" for number in range(7)}
     record = prepared(tmp_path, cats(write_zip(tmp_path / "a.zip", members() | broken))).record
     assert record["skipped_count"] == 7 and len(record["skipped"]) == 3
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EIO, "Input/output error")])
+def test_what_the_machine_refuses_skips_no_image(error, tmp_path, monkeypatch):
+    """Else which examples there are would depend on it, under the same token."""
+
+    def refuse(archive, info):
+        raise error
+
+    monkeypatch.setattr(zipfile.ZipFile, "read", refuse)
+    definition = cats(write_zip(tmp_path / "a.zip", members()))
+    if isinstance(error, OSError):
+        place = "datasets.own: Cat/0.jpg: cannot be read (Input/output error)."
+        assert fault(tmp_path, definition) == place
+    else:
+        with pytest.raises(MemoryError):
+            prepared(tmp_path, definition)
 
 
 def test_nothing_of_an_archive_leaves_its_folder(tmp_path):
@@ -150,7 +168,7 @@ def test_image_folder(tmp_path):
 
 
 def test_numeric_order():
-    ordered = ["1.jpg", "9.jpg", "10.jpg", "a", "a2", "a10"]
+    ordered = ["1.jpg", "9.jpg", "10.jpg", "10²", "a", "a2", "a10"]
     assert sorted(ordered[::-1], key=photographs.numeric_order) == ordered
 
 

@@ -121,6 +121,14 @@ def test_classes_of_numbers_are_in_their_order():
         ({"labels": np.ones((40, 3))}, "labels: received row 0, which is not one 1 among zeros"),
         ({"labels": np.where(LABELS, "", "a")}, "labels: received an empty label in row 1; a word"),
         ({"labels": LABELS * 0}, "labels: received one class; at least two are expected."),
+        (
+            {"labels": LABELS + 1e17},
+            "labels: received 1e+17 in row 0; of float64 whole numbers below",
+        ),
+        (
+            {"labels": LABELS.astype(np.uint64) + 2**63},
+            "labels: received 9223372036854775808 in row 0; of uint64 whole numbers below 2^63 are",
+        ),
         ({"labels": LABELS[:7]}, "labels: received labels of shape (7,); (40,), or (40, classes)"),
         ({"inputs": np.where(ROWS > 9, np.nan, ROWS)}, "inputs: received nan in row "),
         ({"inputs": ROWS.astype(str)}, "inputs: received <U32 of shape (40, 3); images of shape"),
@@ -154,6 +162,16 @@ def test_whole_numbers_are_rows_where_it_is_stated(tmp_path):
     assert prepared(tmp_path, definition).input_shape == (3,)
     resolved = dataset_definitions.resolve(definition)
     assert dataset_definitions.kind(resolved) == "rows"
+
+
+@pytest.mark.parametrize(
+    "words", [("100000000000000001", "100000000000000002"), ("11", "1_1"), ("07", "1e3")]
+)
+def test_no_two_labels_of_a_table_become_one_class(words, tmp_path):
+    data = prepared(tmp_path, csv(tmp_path, table(words=words)))
+    assert data.record["class_names"] == [
+        {"07": "7", "1e3": "1000"}.get(each, each) for each in words
+    ]
 
 
 def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes"), count=40):
@@ -196,6 +214,14 @@ HEAD = "a,b,class\n"
         (HEAD + "1,2,x\n1,2\n", {}, "received 2 columns in line 3; 3 are expected, as in the"),
         (HEAD + "1,2,x\n1,2,\n", {}, "received no label in line 3; a class is expected."),
         (HEAD + "1,2,1.5\n1,2,2\n", {}, "received the label 1.5 in line 2; a class is expected: a"),
+        (HEAD + "1,2,1e16\n1,2,2\n", {}, "received the label 1e16 in line 2; a class is expected"),
+        (
+            HEAD + "1,2,1\n1,2,12345678901234567890\n",
+            {},
+            "received the label 12345678901234567890 in line 3; a class is expected: a word, a",
+        ),
+        (HEAD + "1,1_000,x\n", {}, "received '1_000' in line 2, column b; a finite number"),
+        ("x,label,label\n1,2,2\n", {"label": "label"}, "received 'label' twice in line 1; a name"),
         (HEAD + "1,2,x\n3,4,x\n", {}, "label: received one class; at least two are expected."),
         (HEAD, {}, "received 1 lines; a line per example is expected."),
         ("a,2,x\n1,2,y\n", {}, "received 'a' beside numbers in line 1; the names of all columns"),

@@ -82,3 +82,13 @@ def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch, capsys):
     with locks.held(tmp_path / "file", "train this run"):
         pass
     assert "No locks available" in capsys.readouterr().err
+
+
+def test_a_full_disk_locks_as_well(path, monkeypatch):
+    def refuse(descriptor, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(locks.os, "write", refuse)
+    with locks.held(path, "do this"):
+        assert path.exists()
+    assert not path.exists()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
 
+from batchscope.host import tensorflow_start
 from project import python
 
 pytestmark = pytest.mark.slow
@@ -105,3 +107,24 @@ print_refusal(device="gpu", replicas=2)
         "replicas: received 2, but TensorFlow finds 1 GPU here; at most that many are expected "
         "with device: gpu.\n"
     )
+
+
+def test_neither_the_environment_nor_a_file_of_the_users_changes_what_is_trained(
+    tmp_path, monkeypatch
+):
+    settings = {"image_data_format": "channels_first", "floatx": "float64", "epsilon": 1e-3}
+    (tmp_path / "keras.json").write_text(json.dumps({**settings, "backend": "jax"}))
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    for name in tensorflow_start.ARITHMETIC:
+        monkeypatch.setenv(name, "0")
+    done("""
+import os
+start()
+import keras
+found = keras.config.image_data_format(), keras.config.floatx(), keras.config.epsilon()
+assert found == ("channels_last", "float32", 1e-7), found
+assert (keras.config.backend(), keras.config.dtype_policy().name) == ("tensorflow", "float32")
+assert keras.layers.Conv2D(1, 1).data_format == "channels_last"
+assert not {*tensorflow_start.ARITHMETIC} & {*os.environ}
+""")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -75,6 +76,19 @@ def test_who_runs_is_known_by_the_file_and_its_process(folder):
     assert progress.overview(results) == "some+run: starts (reported 10 min ago)"
     (folder / progress.FILE).write_text('{"host"')  # it ends in this moment
     assert progress.overview(results) == "No training runs now."
+
+
+def test_a_full_disk_stops_no_training(folder, monkeypatch, capsys):
+    def full(path, record):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(progress.disk, "write_json", full)
+    clock(monkeypatch, 0, 10, 20)
+    reporter = progress.Reporter(folder, epochs=5, steps=10)
+    with reporter.running():
+        reporter.report(1, 0, [ROW])
+        reporter.report(2, 0, [ROW, ROW])
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_a_training_reports_and_another_process_sees_it(digits, tmp_path):

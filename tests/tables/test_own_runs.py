@@ -44,6 +44,12 @@ def test_the_trajectories_of_an_experiment(read):
     assert runs.frame.equals(read(GOOD).frame)
 
 
+def test_seeds_that_float64_does_not_tell_apart(read):
+    seeds = (9007199254740992, 9007199254740993)
+    rows = [f"{size},{seed},10,0.5" for size in (8, 16, 32) for seed in seeds]
+    assert read([HEADER, *rows]).frame["seed"].tolist() == [*seeds] * 3
+
+
 def test_examples_in_place_of_updates(read):
     lines = [line.replace("updates", "examples") for line in GOOD]
     runs = read(lines)
@@ -101,6 +107,14 @@ def test_factors_are_numbers_where_they_can_be(read):
         (0, "batch_size,seed,step,validation_loss", "line 1: no column updates or examples"),
         (0, "batch_size,seed,updates,target", "line 1: received the column target, which is one"),
         (0, "batch_size,seed,updates,updates", "line 1: received updates twice"),
+        (0, ",batch_size,seed,updates", "line 1: received column 1 without a name; a name is"),
+        (0, "batch_size,seed,,", "line 1: received column 3 without a name; a name is expected"),
+        (
+            2,
+            "8,9007199254740993.0,20,0.2",
+            ", line 3, seed: received '9007199254740993.0'; a whole",
+        ),
+        (2, "8,9223372036854775808,20,0.2", "; a whole number from 0 on, below 2^63, is expected."),
         (0, "batch_size,seed,updates,val_loss", "Is 'val_loss' validation_loss?"),
     ],
 )

@@ -172,6 +172,13 @@ def test_histories(written):
     assert (frame["epoch_distance"] > 0).all()
 
 
+def test_a_column_that_a_history_has_more_of_shifts_no_other(written, monkeypatch):
+    before = written.made(long_tables.histories)
+    monkeypatch.setattr(records, "HISTORY_COLUMNS", ("new", *records.HISTORY_COLUMNS))
+    assert written.made(long_tables.histories).equals(before)
+    assert before["contended_seconds"].notna().all() and before["epoch_learning_rate"].notna().all()
+
+
 def test_a_history_of_an_earlier_version_lacks_columns(written):
     run = written.trainings.runs[0]
     path = records.run_folder(written.results, run) / "history.csv"

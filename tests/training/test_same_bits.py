@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 from test_trainer import history
 
-from digit_runs import assert_same_bits, door, train, wait_for_checkpoints, with_digits
+from digit_runs import (
+    assert_same_bits,
+    door,
+    record,
+    step,
+    train,
+    wait_for_checkpoints,
+    with_digits,
+)
 from project import ROOT
 
 pytestmark = pytest.mark.slow
@@ -124,6 +132,13 @@ def test_a_checkpoint_of_something_else_is_ignored(dropout_run, again):
     folder = again / "runs" / run
     folder.mkdir(parents=True)
     (folder / "checkpoint.npz").write_bytes(b"half a file")
-    done = train(again, run, "--model-file", model)
-    assert done["resumed"] == 0
+    (folder / "epochs").mkdir()
+    cut = [folder / ".checkpoint.npz.a1.tmp", folder / "epochs" / ".1.npz.b2.tmp"]
+    for path in cut:  # a kill in the middle of a write
+        path.write_bytes(b"half")
+    arguments = ("--results", str(again), "--run", run, "--model-file", model)
+    status, output = step("train", *arguments)
+    assert (status, record(again, run)["resumed"]) == (0, 0)
+    assert f"{folder}/checkpoint.npz: passed over, since it is damaged.\n" in output
+    assert not any(path.exists() for path in cut)
     assert_same_bits(results / "runs" / run, folder)

@@ -25,6 +25,17 @@ from batchscope import damage
 
 
 @contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Lets an error of the system's name a path where it names none, as where the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
     """Yields a temporary path beside `path`; moves it over `path` when the block succeeds.
 
@@ -37,9 +48,10 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     os.close(handle)
     temporary = Path(name)
     try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
+        with _naming(path):
+            yield temporary
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)  # mkstemp makes private files
@@ -60,7 +72,8 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
         new, old = Path(scratch) / "new", Path(scratch) / "old"
         new.mkdir()
-        yield new
+        with _naming(path):
+            yield new
         if path.exists():
             os.replace(path, old)
         os.replace(new, path)

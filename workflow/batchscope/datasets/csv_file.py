@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 
 import numpy as np
 
-from batchscope import disk
+from batchscope import disk, wording
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import download, labels
 from batchscope.datasets.raw import Raw, Request, reading
@@ -23,7 +24,8 @@ def csv_file(request: Request) -> Raw:
 
     Raises:
         UserError: If a line has another number of columns, or a feature is missing or no finite
-            number; it names line and column. If there is no such column, or one class alone.
+            number; it names line and column. If two columns have one name, there is no such
+            column, or one class alone.
     """
     path = request.needed_path("a CSV file")
     download.check_local(request, path)
@@ -67,6 +69,12 @@ def csv_file(request: Request) -> Raw:
         )
     else:
         table = table[1:]  # names, and no example
+        twice = sorted({repr(name) for name in names if names.count(name) > 1})
+        if twice:  # one of them would be a feature: the label itself, perhaps
+            raise UserError(
+                f"{where}: received {wording.listed(twice)} twice in line 1; a name of its own is "
+                "expected of each column."
+            )
     rows = np.empty((len(table), len(features)))
     for target, (line, row) in zip(rows, table, strict=True):
         target[:] = [_finite(where, line, names[index], row[index]) for index in features]
@@ -86,7 +94,7 @@ def _column(request: Request, key: str, wanted: str | int, names: list[str]) -> 
 
 def _number(cell: str) -> float | None:
     try:
-        return float(cell)
+        return None if "_" in cell else float(cell)  # 1_000 is a number to Python alone
     except ValueError:
         return None
 
@@ -111,14 +119,7 @@ def _raw(request: Request, path: Path, rows: np.ndarray, given: list[tuple[int, 
     numbers = [_number(label) for _, label in given]
     # Classes 1 to 10 are in the order of numbers, not of words.
     if all(number is not None and np.isfinite(number) for number in numbers):
-        found = np.array(numbers, np.float64)
-        broken = np.flatnonzero(found != np.floor(found))
-        if len(broken):
-            line, label = given[broken[0]]
-            raise UserError(
-                f"{where}: received the label {label} in line {line}; a class is expected: a word "
-                "or a whole number."
-            )
+        found = np.array([_class(where, line, label) for line, label in given])
     classes, _, class_names = labels.numbered((f"{where}: label", found), {})
     return Raw(
         rows,
@@ -128,3 +129,16 @@ def _raw(request: Request, path: Path, rows: np.ndarray, given: list[tuple[int, 
         {path.name: disk.file_sha256(path)},
         kind=dataset_definitions.ROWS,
     )
+
+
+def _class(where: str, line: int, label: str) -> int:
+    try:
+        value, limit = int(label), labels.LIMITS["i"]
+    except ValueError:
+        value, limit = float(label), labels.LIMITS["f"]
+    if value != math.floor(value) or not -limit < value < limit:
+        raise UserError(
+            f"{where}: received the label {label} in line {line}; a class is expected: a word, a "
+            "whole number below 2^63, or below 2^53 where it has a point or an exponent."
+        )
+    return int(value)

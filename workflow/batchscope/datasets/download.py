@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import shutil
 import urllib.error
 import urllib.request
@@ -74,16 +75,20 @@ def _fetch(where: str, url: str, target: Path, sha256: str) -> None:
                 urllib.request.build_opener(_Redirects).open(url, timeout=_TIMEOUT) as response,
                 open(temporary, "wb") as file,
             ):
+                expected = response.length  # None where the server does not say, or no number
                 shutil.copyfileobj(response, file, 1 << 20)
-                expected = response.headers.get("Content-Length")
                 kind = response.headers.get("Content-Type", "unknown type")
             size = temporary.stat().st_size
-            if expected is not None and size != int(expected):
+            if expected is not None and size != expected:
                 raise UserError(
                     f"{where}: {url} ended after {size} of {expected} bytes; try again, or {hint}."
                 )
             sent = f" The server sent {size} bytes of {kind}; {hint}."
             _check(f"{where}: {url}", temporary, sha256, sent)
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
+        if isinstance(error, urllib.error.HTTPError):
+            reason = error  # with its number
+        if isinstance(error, http.client.HTTPException):
+            reason = repr(error)[:200]  # what a server or a proxy sent, in one line
         raise UserError(f"{where}: {url} cannot be downloaded ({reason}); {hint}.") from None

@@ -6,6 +6,9 @@ import numpy as np
 
 from batchscope.errors import UserError
 
+# Type -> the number from which on two labels may become one class: floats do not have every whole
+# number beyond it, and int64, in which classes are sorted, has none.
+LIMITS = {"f": 2**53, "i": 2**63, "u": 2**63}
 _EXPECTED = "whole numbers, words or one-hot rows are expected"
 
 
@@ -23,8 +26,8 @@ def numbered(
         Classes, int32 of shape (n,); those of the others; the name of each class.
 
     Raises:
-        UserError: If labels are quantities, mixed with missing ones, or of one class, or if
-            another part has a class that is not trained on.
+        UserError: If labels are quantities, mixed with missing ones, too large to be told apart,
+            or of one class, or if another part has a class that is not trained on.
     """
     where, given = labels
     trained = _plain(where, given)
@@ -72,9 +75,15 @@ def _plain(where: str, labels: np.ndarray) -> np.ndarray:
         if len(wrong):
             row = wrong[0]
             raise UserError(f"{where}: received {labels[row]:g} in row {row}; {_EXPECTED}.")
-        return labels.astype(np.int64)
-    if kind == "b":
-        return labels.astype(np.int64)
+    if limit := LIMITS.get(kind):
+        with np.errstate(over="ignore"):  # of float16, which has no number so large
+            wrong = np.flatnonzero((labels >= limit) | (labels <= -limit))
+        if len(wrong):
+            row = wrong[0]
+            raise UserError(
+                f"{where}: received {labels[row]} in row {row}; of {labels.dtype} whole numbers "
+                f"below 2^{limit.bit_length() - 1} are expected. Larger ones may be words."
+            )
     if kind == "S":
         labels, kind = np.char.decode(labels, "utf-8", "replace"), "U"
     if kind == "U":
@@ -84,7 +93,7 @@ def _plain(where: str, labels: np.ndarray) -> np.ndarray:
                 f"{where}: received an empty label in row {empty[0]}; a word is expected."
             )
         return labels
-    if kind not in "ui":
+    if kind not in "uifb":
         raise UserError(f"{where}: received {labels.dtype} labels; {_EXPECTED}.")
     return labels.astype(np.int64)
 

@@ -2,9 +2,10 @@
 
 Photographs are read in memory (nothing of an archive is ever unpacked to disk), turned upright by
 their EXIF orientation, then to RGB (or grey), and stretched to a square with Pillow's bilinear
-filter, without regard to their proportions, as Keras's image loading does. A file that cannot be
-read is skipped, counted and named; one with more than 8 bits per channel ends the preparation,
-since bytes would hold little of it.
+filter, without regard to their proportions, as Keras's image loading does. A file that is no image,
+or a damaged one, is skipped, counted and named. What the disk or the memory refuses ends the
+preparation: which examples there are depends on the files alone. So does an image with more than 8
+bits per channel, since bytes would hold little of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope import disk
+from batchscope import damage, disk
 from batchscope.datasets import download
 from batchscope.datasets.raw import OnDisk, Raw, Request, reading
 from batchscope.errors import UserError
@@ -43,7 +44,7 @@ File = tuple[str, int, Callable[[], bytes]]
 def numeric_order(name: str) -> list[tuple[int, int | str]]:
     """Returns a sort key under which 9.jpg comes before 10.jpg."""
     parts = re.split(r"([0-9]+)", name)
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts if part]
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
 
 def cats_vs_dogs(request: Request) -> Raw:
@@ -135,7 +136,12 @@ def _read(
                     pixels = decode(read(), size, channels)
                 except Unsuitable as error:
                     raise UserError(f"{request.where}: {name}: {error}") from None
+                except MemoryError:
+                    raise
                 except Exception as error:  # Pillow's readers raise nearly anything
+                    if isinstance(error, OSError) and not damage.of_content(error):
+                        what = f"cannot be read ({error.strerror})"
+                        raise UserError(f"{request.where}: {name}: {what}.") from None
                     skipped.append({"file": name, "reason": _reason(error)})
                 else:
                     pool.write(pixels.tobytes())

@@ -70,8 +70,9 @@ def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
         yield
         return
     try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        with contextlib.suppress(OSError):  # a full disk: it is for the message alone
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         yield
     finally:
         path.unlink(missing_ok=True)  # while it is held: see `take`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import sys
@@ -18,6 +19,11 @@ from batchscope.host import absence
 # Packages that Keras imports only where they are installed, for features that nothing here
 # uses. Importing them takes about as long as TensorFlow itself.
 OPTIONAL = ("sklearn", "matplotlib", "pandas")
+# Variables of the environment by which the same operations round otherwise, or are others.
+ARITHMETIC = (
+    *("TF_ENABLE_ONEDNN_OPTS", "TF_SET_ONEDNN_FPMATH_MODE"),
+    *("NVIDIA_TF32_OVERRIDE", "TF_XLA_FLAGS"),
+)
 
 
 @contextlib.contextmanager
@@ -36,7 +42,7 @@ def without(*packages: str) -> Iterator[None]:
 def quiet() -> None:
     """Keeps TensorFlow's notes off the terminal; to be called before it is imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
 
 
 @contextlib.contextmanager
@@ -85,7 +91,13 @@ def threads_of(threads: int) -> int:
 
 
 def limit(threads: int, device: str) -> None:
-    """Leaves a library so many threads, and a GPU where that is the device; before its import."""
+    """Leaves a library so many threads, and a GPU where that is the device; before its import.
+
+    It computes as it does by itself, whatever the user's environment says: the names of results
+    do not hold that.
+    """
+    for variable in ARITHMETIC:
+        os.environ.pop(variable, None)
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)
     if device == "cpu":
@@ -93,12 +105,20 @@ def limit(threads: int, device: str) -> None:
 
 
 def load(threads: int = 1, device: str = "cpu") -> None:
-    """Imports TensorFlow and Keras; nothing of them runs yet, no thread is started."""
+    """Imports TensorFlow and Keras; nothing of them runs yet, no thread is started.
+
+    What `~/.keras/keras.json` of a user sets is set back: the names of results do not hold it.
+    """
     quiet()
     limit(threads, device)
     if "keras" not in sys.modules:
         with without(*OPTIONAL), hushed(), _uncollected():
-            import keras  # noqa: F401
+            importlib.import_module("keras")
+    import keras
+
+    keras.config.set_image_data_format("channels_last")
+    keras.config.set_floatx("float32")
+    keras.config.set_epsilon(1e-7)
 
 
 def expect_many_models() -> None:

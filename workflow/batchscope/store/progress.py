@@ -69,7 +69,8 @@ class Reporter:
 
     def _write(self, text: str) -> None:
         process = {"host": platform.node(), "process": os.getpid()}
-        disk.write_json(self._path, {**process, "at": time.time(), "said": text})
+        with contextlib.suppress(OSError):  # a full disk: `watch` alone reads it
+            disk.write_json(self._path, {**process, "at": time.time(), "said": text})
 
 
 def overview(results: Path | str) -> str:

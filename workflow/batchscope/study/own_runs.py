@@ -103,8 +103,13 @@ def _known(value: Any) -> bool:
 
 
 def _whole(text: str, least: int = 0) -> int:
-    value = float(text)
-    if value != int(value) or value < least:
+    try:
+        value = int(text)
+    except ValueError:  # 3.0, which is exact below 2^53 alone
+        value = float(text)
+        if value != int(value) or value >= 2**53:
+            raise ValueError from None
+    if not least <= value < 2**63:  # which the tables do not hold
         raise ValueError
     return int(value)
 
@@ -140,8 +145,8 @@ _NEVER = (_amount_or_never, "a number from 0 on, or nothing where the target was
 _LOSS = (_loss, "a number from 0 on, nan where it diverged, or nothing where there is none")
 _ACCURACY = (_share, "a share from 0 to 1, or nothing where there is none")
 _KINDS: dict[str, tuple[Callable[[str], float], str]] = {
-    "batch_size": (partial(_whole, least=1), "a whole number from 1 on"),
-    "seed": (_whole, "a whole number from 0 on"),
+    "batch_size": (partial(_whole, least=1), "a whole number from 1 on, below 2^63,"),
+    "seed": (_whole, "a whole number from 0 on, below 2^63,"),
     **dict.fromkeys(("epoch", *AXES), _AMOUNT),
     **dict.fromkeys(LOSSES, _LOSS),
     **dict.fromkeys(ACCURACIES, _ACCURACY),
@@ -259,7 +264,13 @@ def _lines(path: Path | str, content: bytes) -> tuple[list[str], list[tuple[int,
 
 def _check_header(path: Path | str, header: list[str]) -> None:
     found = []
-    twice = sorted({name for name in header if header.count(name) > 1})
+    if "" in header:
+        found.append(
+            f"{path}, line 1: received column {header.index('') + 1} without a name; a name is "
+            "expected of every column. pandas writes one to the index: leave it out "
+            "(`index=False`); or delete a comma at the end of the lines."
+        )
+    twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         found.append(f"{path}, line 1: received {wording.listed(twice)} twice; once is expected.")
     found += [

@@ -28,6 +28,8 @@ FIRST = ("run", *run_factors.FACTORS, "status")
 Single = str | int | float | None
 Block = dict[str, Any]  # column -> a value for each row, or a single one for all of them
 NAN = float("nan")
+# What the table calls a column of a run's history otherwise: its own names have another meaning.
+_RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
 
 
 def read_record(path: Path, *keys: str) -> dict[str, Any] | None:
@@ -78,8 +80,9 @@ def histories(results: Path | str, study: Study, experiment: str) -> pandas.Data
             # A run of an earlier version may lack the newest columns.
             found = _block(rows, records.HISTORY_COLUMNS)
             examples, per_second = _examples(results, run, rows), speed(run)
-            used = [examples, [count / per_second for count in examples]]
-            yield first, dict(zip(columns.HISTORY, [*found.values(), *used], strict=True))
+            seconds = [count / per_second for count in examples]
+            found = {_RENAMED.get(name, name): values for name, values in found.items()}
+            yield first, {**found, "examples": examples, "seconds": seconds}
 
     return _table("history", blocks())
 

@@ -9,8 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope import damage, disk
 
 
 def save(
@@ -41,21 +40,24 @@ def load(
 ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]] | None:
     """Sets the variables to a checkpoint's and returns its progress and groups of arrays.
 
-    Returns None, and sets nothing, where there is no checkpoint or it belongs to something
-    else: other code, another machine's half-written file.
+    Returns None, sets nothing, and says so, where it is damaged or belongs to something else:
+    other code, another machine's half-written file. Returns None where there is no checkpoint.
+
+    Raises:
+        UserError: If it cannot be read, as while a disk of the network is away: it may be whole.
     """
     if not path.exists():
         return None
     try:
         members = disk.read_arrays(path, "progress")
         progress = json.loads(str(members["progress"]))
-    except (UserError, ValueError):
-        return None
+    except (damage.Damaged, ValueError):
+        return _passed_over(path, "damaged")
     if progress.pop("key", None) != key:
-        return None
+        return _passed_over(path, "of another version")
     pairs = [(members.get(f"variable:{i}"), variable) for i, variable in enumerate(variables)]
     if any(value is None or value.shape != tuple(variable.shape) for value, variable in pairs):
-        return None
+        return _passed_over(path, "of another model")
     for value, variable in pairs:
         variable.assign(value)
     groups: dict[str, dict[str, np.ndarray]] = {}
@@ -64,3 +66,7 @@ def load(
         if separator and group != "variable":
             groups.setdefault(group, {})[name] = array
     return progress, groups
+
+
+def _passed_over(path: Path, why: str) -> None:
+    print(f"{path}: passed over, since it is {why}.", flush=True)

@@ -304,6 +304,9 @@ def train(
         UserError: If another process is training the run.
     """
     with _alone(run, results):
+        folder = records.run_folder(results, run)
+        for left in (*folder.glob(".*.tmp"), *folder.glob("epochs/.*.tmp")):
+            left.unlink(missing_ok=True)  # half a file, of a training that was killed
         training = Training(run, results, model_file, limits)
         training.stop_on_signals()
         try:
