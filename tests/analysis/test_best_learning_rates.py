@@ -41,6 +41,8 @@ def runs(optimum, rates=RATES, sizes=SIZES, seeds=(0, 1, 2), power=0.0, **column
         ([[1.0, 0.1], [NAN, 0.2], [NAN, NAN]], 1),
         ([[NAN, NAN]], None),
         ([[NAN, 2.0]], 1),
+        # Of means over other seeds neither is the lower.
+        ([[0.2, NAN], [0.2, 0.3], [NAN, 0.05]], None),
     ],
 )
 def test_which_rate_is_the_best(losses, index):
@@ -201,3 +203,24 @@ def test_a_series_holds_all_its_learning_rates():
     assert all(len(group.frame) == 60 for group in groups)
     best = [choices(group.frame)[-1].rate for group in groups]
     assert best == pytest.approx([0.04, 0.16])
+
+
+def _pairs(rates, **columns):
+    rows = [
+        {"batch_size": size, "seed": seed, "learning_rate": rate, **columns}
+        for size in (16, 32)
+        for rate in rates(size)
+        for seed in (0, 1)
+    ]
+    return pandas.DataFrame(rows)
+
+
+def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
+    tuned, single = best_learning_rates.tuned_factor, _pairs(lambda _: (0.1,), optimizer="sgd")
+    assert tuned(_pairs(lambda _: (0.1, 0.2))) == "learning_rate"
+    assert tuned(single) is None
+    assert tuned(_pairs(lambda size: (size / 100,))) is None
+    assert tuned(single.drop(columns="learning_rate")) is None
+    assert tuned(pandas.DataFrame(columns=["learning_rate"])) is None
+    # One that goes with another factor is no choice.
+    assert tuned(pandas.concat([single, _pairs(lambda _: (0.01,), optimizer="adam")])) is None

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import (
+    best_learning_rates,
     budgets,
-    chosen_rates,
     run_series,
     trajectories,
     updates_to_target,
@@ -100,7 +100,7 @@ def found(frame: pandas.DataFrame) -> str:
         used = f"{wording.grouped(runs[name].min())} {unit}"
         what = f"Mean validation loss after {used}, which every finished run {verb},"
         sentences.append(words.sentence(runs, f"loss_at_{name}", what))
-    if (frame[_STATED] > 0).any() or not chosen_rates.tuned_factor(runs):
+    if (frame[_STATED] > 0).any() or not best_learning_rates.tuned_factor(runs):
         # Else every rate has a dotted loss of its own.
         what = "Mean number of updates to the dotted loss"
         sentences.append(_missed(frame) or words.sentence(runs, "to_target", what))
@@ -122,7 +122,7 @@ def _missed(frame: pandas.DataFrame) -> str:
         return ""
     parts = [_medians(each) for each in scalings[:_MOST_SHOWN]]
     parts += words.further(len(scalings) - len(parts))
-    best = f"{chosen_rates.AT_BEST}, " if any(each.rates for each in scalings) else ""
+    best = f"{best_learning_rates.AT_BEST}, " if any(each.rates for each in scalings) else ""
     what = f"to the dotted loss, {best}with infinity where a run never got there, was"
     by = ", by series," if len(scalings) > 1 else ""
     return f"Median number of updates {what}{by} {'; '.join(parts)}."
