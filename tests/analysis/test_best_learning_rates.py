@@ -165,6 +165,17 @@ def test_a_rate_next_to_divergence_is_not_on_the_edge():
     assert choice.by_seed == {0: 0.16, 1: 0.08, 2: 0.16}
 
 
+@pytest.mark.parametrize("status", ["off_target", "out_of_memory"])
+def test_a_rate_beyond_one_at_which_every_run_failed_is_not_on_the_edge(status):
+    frame = runs(lambda *_: 0.02, sizes=[32, 64])
+    frame.loc[frame["learning_rate"] == 0.01, "status"] = status
+    found = choices(frame)
+    assert [(choice.rate, choice.edge, len(choice.rates)) for choice in found] == [
+        (0.02, "", 5)
+    ] * 2
+    assert exponent(found).bound == ""
+
+
 def test_batch_sizes_without_any_best_rate_are_left_out():
     frame = runs(lambda size, _: 0.01 * size / 32)
     frame.loc[frame["batch_size"] == 128, "status"] = "out_of_memory"

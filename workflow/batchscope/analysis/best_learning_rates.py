@@ -152,7 +152,7 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     values = np.full((len(seeds), len(rates)), NAN)
     columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
     for seed, rate, status, loss in zip(*columns, strict=True):
-        found = {"finished": loss, "diverged": math.inf}.get(status, NAN)
+        found = {"finished": loss, "missing": NAN}.get(status, math.inf)
         values[seeds.index(seed), rates.index(rate)] = found
     known = ~np.isnan(values).all(axis=0)
     if known.any():
