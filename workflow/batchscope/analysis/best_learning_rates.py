@@ -161,25 +161,34 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
 
 
 def at_best(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataFrame:
-    """Returns the rows of every seed at the rate that the other seeds choose.
+    """Returns the rows of every seed at the best rate of its batch size.
 
-    As `chosen_rates.leave_one_out` does. Each batch size of each series has a choice of its own;
-    the other factors distinguish series.
+    On test data at the rate with the lowest mean validation loss, as `choices` and
+    `chosen_rates.for_other_data` have it. Anything else, and test data without validation losses,
+    chooses rates itself: every seed is read at the rate that the other seeds choose
+    (`chosen_rates.leave_one_out`). Each batch size of each series has a choice of its own; the
+    other factors distinguish series.
 
     Args:
-        column: What rates are chosen by, and reported; a run that did not finish, or has no value,
+        column: What is reported; where it chooses, a run that did not finish, or has no value,
             counts as failed.
         sign: -1 where higher is better.
     """
     frame = frame.reset_index(drop=True)
+    by_loss = column.startswith("test_") and CHOSEN_ON in frame and frame[CHOSEN_ON].notna().any()
     known = sign * frame[column].astype(float)
     known = known.where(known.notna() & (frame["status"] == "finished"), np.inf)
     kept = np.zeros(len(frame), bool)
     for group in series(frame):
         for _, rows in group.frame.assign(known=known[group.frame.index]).groupby("batch_size"):
-            table = rows.pivot_table("known", "learning_rate", "seed", "max", dropna=False)
-            index = chosen_rates.leave_one_out(table.to_numpy()[None])[1][0]
-            read = {seed: table.index[at] for seed, at in zip(table, index, strict=True) if at >= 0}
+            if by_loss:
+                seeds, rates, values = losses(rows)
+                index = chosen_rates.for_other_data(values.T[None]).repeat(len(seeds))
+            else:
+                table = rows.pivot_table("known", "learning_rate", "seed", "max", dropna=False)
+                seeds, rates = table.columns, table.index
+                index = chosen_rates.leave_one_out(table.to_numpy()[None])[1][0]
+            read = {seed: rates[at] for seed, at in zip(seeds, index, strict=True) if at >= 0}
             kept[rows.index] = rows["seed"].map(read) == rows["learning_rate"]
     return frame[kept]
 

@@ -35,9 +35,11 @@ _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"^Shades after\b", r"\bperfect scaling|\bmaximal data"),
 )
 _AT_BEST = (
-    "Where the finding gives each batch size at its best learning rate, every seed is read at the "
-    "rate that the other seeds choose by the same number, so that none flatters itself. Where they "
-    "choose different ones the intervals are wider, for seeds are then no independent samples."
+    "Where the finding gives each batch size at its best learning rate, numbers on test data are "
+    "those at the rate with the lowest mean validation loss, where that is known. Any other number "
+    "chooses rates itself: every seed is read at the rate that the other seeds choose, so that "
+    "none flatters itself. Where they choose different ones the intervals are wider, for seeds are "
+    "then no independent samples."
 )
 
 
