@@ -63,6 +63,26 @@ def test_the_time_binds_on_both_sides():
 
 
 @pytest.mark.parametrize(
+    ("critical", "given", "known", "above"),
+    [
+        (95, {}, "critical batch size 95", True),
+        (500, {}, "Critical batch size 500", False),  # 128 still saves updates
+        (95, {"critical_batch_size": np.nan}, "Critical batch size beyond these sizes", False),
+        (95, {"low": np.nan}, "Critical batch size 95, at most", False),
+    ],
+)
+def test_the_critical_batch_size_is_a_cause_only_of_sizes_above_it(critical, given, known, above):
+    updates = (1 + critical / np.array(SIZES))[:, None] * np.exp(noise(5, 6, 0.02, 2))
+    fit = replace(critical_batch_size.fit(SIZES, updates), **given)
+    fit = replace(fit, high=np.nan) if np.isnan(fit.critical_batch_size) else fit
+    limits = card_of(evidence([1.0, 1.01, 1.02, 1.6, 3.0], critical=fit)).limits
+    assert limits.count(known) == 1
+    assert ("Above 64 more data per update stops paying (critical" in limits) == above
+    plain = "Above 64 a validation loss of 0.2 takes more than 10 % longer (128: "
+    assert (plain in limits) != above
+
+
+@pytest.mark.parametrize(
     ("given", "limit", "text"),
     [
         (

@@ -83,6 +83,19 @@ def test_a_rate_on_the_edge_leaves_no_range():
     assert result.evidence.rate_seconds == 60 * 6 / 2
 
 
+def test_the_edge_is_that_of_the_rates_that_ran():
+    """At 64 the rate .4 has not run yet: there .2 is the highest of those tried."""
+    trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.4), seeds=range(6), **FACTORS)
+    gone = runs.loc[(runs["batch_size"] == 64) & (runs["learning_rate"] == 0.4), "run"]
+    runs["status"] = runs["status"].mask(runs["run"].isin(gone), "missing")
+    trajectories = trajectories[~trajectories["run"].isin(gone)]
+    trajectories = trajectories.assign(epoch=1.0, test_accuracy=0.9)
+    given = (runs, trajectories, NONE, NONE, {}, {})
+    (found,) = advice_evidence.series_advice(*given, lambda runs: (1.0, 1.0))
+    edges = [edge for edge in found.advice.evidence.edges if edge.batch_size == 64]
+    assert {(edge.rate, edge.highest) for edge in edges} == {(0.2, True)}
+
+
 def test_one_rate_is_no_choice():
     result = advice_of(rates=(0.2,))
     assert result.evidence.tuned == 0 and not result.evidence.edges

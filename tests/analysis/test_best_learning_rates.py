@@ -41,6 +41,8 @@ def runs(optimum, rates=RATES, sizes=SIZES, seeds=(0, 1, 2), power=0.0, **column
         ([[1.0, 0.1], [NAN, 0.2], [NAN, NAN]], 1),
         ([[NAN, NAN]], None),
         ([[NAN, 2.0]], 1),
+        # Of means over other seeds neither is the lower.
+        ([[0.2, NAN], [0.2, 0.3], [NAN, 0.05]], None),
     ],
 )
 def test_which_rate_is_the_best(losses, index):
@@ -163,6 +165,17 @@ def test_a_rate_next_to_divergence_is_not_on_the_edge():
     assert choice.by_seed == {0: 0.16, 1: 0.08, 2: 0.16}
 
 
+@pytest.mark.parametrize("status", ["off_target", "out_of_memory"])
+def test_a_rate_beyond_one_at_which_every_run_failed_is_not_on_the_edge(status):
+    frame = runs(lambda *_: 0.02, sizes=[32, 64])
+    frame.loc[frame["learning_rate"] == 0.01, "status"] = status
+    found = choices(frame)
+    assert [(choice.rate, choice.edge, len(choice.rates)) for choice in found] == [
+        (0.02, "", 5)
+    ] * 2
+    assert exponent(found).bound == ""
+
+
 def test_batch_sizes_without_any_best_rate_are_left_out():
     frame = runs(lambda size, _: 0.01 * size / 32)
     frame.loc[frame["batch_size"] == 128, "status"] = "out_of_memory"
@@ -201,3 +214,24 @@ def test_a_series_holds_all_its_learning_rates():
     assert all(len(group.frame) == 60 for group in groups)
     best = [choices(group.frame)[-1].rate for group in groups]
     assert best == pytest.approx([0.04, 0.16])
+
+
+def _pairs(rates, **columns):
+    rows = [
+        {"batch_size": size, "seed": seed, "learning_rate": rate, **columns}
+        for size in (16, 32)
+        for rate in rates(size)
+        for seed in (0, 1)
+    ]
+    return pandas.DataFrame(rows)
+
+
+def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
+    tuned, single = best_learning_rates.tuned_factor, _pairs(lambda _: (0.1,), optimizer="sgd")
+    assert tuned(_pairs(lambda _: (0.1, 0.2))) == "learning_rate"
+    assert tuned(single) is None
+    assert tuned(_pairs(lambda size: (size / 100,))) is None
+    assert tuned(single.drop(columns="learning_rate")) is None
+    assert tuned(pandas.DataFrame(columns=["learning_rate"])) is None
+    # One that goes with another factor is no choice.
+    assert tuned(pandas.concat([single, _pairs(lambda _: (0.01,), optimizer="adam")])) is None

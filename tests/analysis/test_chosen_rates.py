@@ -1,7 +1,6 @@
 """Rates are chosen over all seeds, never one with a failed run, and read without flattery."""
 
 import numpy as np
-import pandas
 import pytest
 from scipy import stats
 
@@ -36,6 +35,20 @@ def test_the_lowest_mean_over_all_seeds_is_chosen(losses, index, on_edge):
 def test_every_size_has_a_choice_of_its_own():
     chosen = chosen_rates.by_lowest([[[0.4, NAN], [0.3, NAN]], [[0.1, 0.4], [0.4, 0.4]]])
     assert chosen.index.tolist() == [1, 0]
+
+
+def test_other_data_are_read_where_a_run_failed_at_every_rate_and_not_where_one_is_missing():
+    found = [
+        [[0.5, 0.5, 0.5], [0.4, 0.4, 0.4]],
+        [[0.3, INF, INF], [INF, 0.5, 0.6]],  # at the second most got there
+        [[INF, INF, INF], [INF, INF, INF]],
+        [[0.2, 0.2, NAN], [NAN, 0.3, 0.05]],  # means over other seeds: there is none to choose
+        [[0.2, INF, 0.2], [NAN, 0.3, 0.05]],
+        [[NAN, NAN, NAN], [NAN, NAN, NAN]],
+    ]
+    assert chosen_rates.for_other_data(found).tolist() == [1, 1, 0, -1, -1, -1]
+    # A single rate is no choice.
+    assert chosen_rates.for_other_data([[[NAN, NAN]], [[INF, 0.3]]]).tolist() == [0, 0]
 
 
 def test_each_seed_is_read_at_the_rate_that_the_others_choose():
@@ -120,24 +133,3 @@ def test_edges_of_the_rates_that_seeds_are_read_at():
 def test_values_need_three_axes():
     with pytest.raises(ValueError, match=r"received shape \(2,\).*\(sizes, rates, seeds\)"):
         chosen_rates.by_lowest([1.0, 2.0])
-
-
-def _runs(rates, **columns):
-    rows = [
-        {"batch_size": size, "seed": seed, "learning_rate": rate, **columns}
-        for size in (16, 32)
-        for rate in rates(size)
-        for seed in (0, 1)
-    ]
-    return pandas.DataFrame(rows)
-
-
-def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
-    tuned, single = chosen_rates.tuned_factor, _runs(lambda _: (0.1,), optimizer="sgd")
-    assert tuned(_runs(lambda _: (0.1, 0.2))) == "learning_rate"
-    assert tuned(single) is None
-    assert tuned(_runs(lambda size: (size / 100,))) is None
-    assert tuned(single.drop(columns="learning_rate")) is None
-    assert tuned(pandas.DataFrame(columns=["learning_rate"])) is None
-    # One that goes with another factor is no choice.
-    assert tuned(pandas.concat([single, _runs(lambda _: (0.01,), optimizer="adam")])) is None

@@ -158,6 +158,18 @@ def test_a_missing_run_is_none_and_excludes_its_rate():
     assert found["test_loss"].rates.tolist() == [0.2, 0.1, 0.2]
 
 
+def test_a_size_of_which_every_rate_lacks_a_run_has_no_values():
+    runs, rows = frames(rates=(0.1, 0.2))
+    gone = ["16-0.1-2", "16-0.2-0"]
+    runs.loc[runs["run"].isin(gone), "status"] = "missing"
+    kept = rows[~rows["run"].isin(gone)]
+    for evaluations in (kept, kept.assign(test_loss=np.nan, test_accuracy=np.nan)):
+        for found in read((runs, evaluations), "epochs", 8.0).values():
+            assert np.isnan(found.values).tolist() == [[False] * 3, [True] * 3, [False] * 3]
+            assert np.isnan(found.rates).tolist() == [False, True, False]
+            assert found.on_edge.tolist() == [True, False, True]
+
+
 def test_a_run_that_ended_before_a_stated_budget_is_not_read_there():
     found = read(frames(rates=(0.2,), steps={8: 4, 16: 8, 32: 8}), "epochs", 6.0)
     assert np.isnan(found["test_loss"].values[0]).all()

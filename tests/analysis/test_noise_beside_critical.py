@@ -22,27 +22,39 @@ def _runs(**given):
 
 
 def _critical(values=(30.0,), **given):
+    """Targets 0.5, 0.25 and so on, of which one without a value is open upwards."""
+    targets = [0.5 ** (1 + at) for at in range(len(values))]
     rows = [
-        {"target": f"validation_loss={at}", "critical_batch_size": value}
+        {"target": f"validation_loss={target}", "points": 3, "critical_batch_size": value}
+        | {"target_column": "validation_loss", "target_value": target}
         | {"critical_batch_size_low": value / 2, "critical_batch_size_high": value * 2}
-        for at, value in enumerate(values)
+        for target, value in zip(targets, values, strict=True)
     ]
     return pandas.DataFrame(rows).assign(**{**SAME, **given})
 
 
 def test_a_noise_scale_is_reported_as_a_multiple_with_the_ends_of_both_intervals():
     assert noise_beside_critical.sentence(_runs(), _critical()) == (
-        "At the end of the training the noise scale is 2.0 times that critical batch size at batch "
-        "size 16 (1.0 to 4.0 by the ends of both intervals) and 3.0 times at batch size 256 "
-        "(1.5 to 6.0)."
+        "At the end of the training the noise scale is 2.0 times the critical batch size to a "
+        "validation loss of 0.5 at batch size 16 (1.0 to 4.0 by the ends of both intervals) and "
+        "3.0 times at batch size 256 (1.5 to 6.0)."
     )
     # Of several targets the last one, as the figure of the critical batch size reports it.
-    assert "20 times that" in noise_beside_critical.sentence(_runs(), _critical((30.0, 3.0)))
+    text = "20 times the critical batch size to a validation loss of 0.25 at"
+    assert text in noise_beside_critical.sentence(_runs(), _critical((30.0, 3.0)))
+
+
+def test_a_last_target_whose_critical_batch_size_is_open_is_compared_with_nothing():
+    critical = _critical((30.0, math.nan))
+    assert noise_beside_critical.sentence(_runs(), critical) == ""
+    # One that too few sizes reached is no target.
+    critical["points"] = [3, 0]
+    assert "2.0 times the" in noise_beside_critical.sentence(_runs(), critical)
 
 
 def test_an_open_end_leaves_the_multiple_without_a_range():
     open_end = _critical(critical_batch_size_high=math.nan)
-    text = "2 times that critical batch size at batch size 16 and"
+    text = "2 times the critical batch size to a validation loss of 0.5 at batch size 16 and"
     assert text in noise_beside_critical.sentence(_runs(), open_end)
 
 

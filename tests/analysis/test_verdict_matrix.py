@@ -184,6 +184,16 @@ def test_too_few_whole_seeds_leave_no_trend_where_rates_are_chosen():
     assert set(epochs["no_trend"]) == {"few_seeds"}
 
 
+def test_a_size_without_a_rate_says_of_no_seed_that_it_failed():
+    runs, rows = frames(rates=(0.1, 0.2), seeds=range(3))
+    gone = ["16-0.1-2", "16-0.2-0"]
+    runs.loc[runs["run"].isin(gone), "status"] = "missing"
+    found = verdict_matrix.table(runs, rows[~rows["run"].isin(gone)], {}, {})
+    epochs = found[(found["budget"] == "epochs") & (found["outcome"] == "test_loss")]
+    cells = epochs[["learning_rate", "mean", "reached"]].isna().to_numpy()
+    assert cells.tolist() == [[False] * 3, [True] * 3, [False] * 3]
+
+
 def test_what_never_got_there_is_the_worst_of_its_seed():
     values = row([100.0, 90.0, 80.0, 70.0], 0.1)
     values[3] = INF

@@ -96,6 +96,23 @@ def test_what_accuracies_say():
     )
 
 
+def test_accuracies_are_those_at_the_rate_that_the_validation_loss_chooses():
+    made = pandas.concat(
+        [
+            frame().assign(learning_rate=rate, validation_loss=loss)
+            for rate, loss in ((0.1, 0.3), (0.2, 0.2))
+        ],
+        ignore_index=True,
+    )
+    better = made["learning_rate"] == 0.1
+    made["test_accuracy"] += 0.005 * better
+    # After one epoch the other rate is ahead.
+    made.loc[better & (made["at_epoch"] == 1), "validation_loss"] = 0.1
+    text = accuracy_by_epochs.found(made)
+    assert "was 89.50 % at batch size 100 (rate 0.1)" in text
+    assert "was 98.00 % at batch size 100 (rate 0.2)" in text
+
+
 def test_what_a_training_did_not_reach_is_no_point_and_counts_as_a_seed():
     made = frame()
     stopped = (made["at_epoch"] == 5) & (made["seed"] == 1) & (made["batch_size"] == 400)

@@ -76,10 +76,40 @@ def test_a_target_that_is_stated_is_the_one_that_is_drawn(tmp_path):
     dotted = [line for line in drawing.axes[0].lines if line.get_xdata()[0] == 0]
     assert [line.get_ydata()[0] for line in dotted] == [2.0]
     assert "Dotted: 2, the target as stated." in "\n".join(texts(drawing))
-    assert "updates to the dotted loss was 16 at batch size 10" in FIGURE.found(frame)
     budgets = {"target": {"validation_loss": 0.4}}
     frame = selected(tmp_path, own_table.rows(("plain",)), budgets=budgets)
     assert set(frame["stated_target"]) == {0.4}
+
+
+def test_a_run_that_never_reached_the_stated_target_counts_as_infinity():
+    """The loss of 2 is reached after 16 and 4 updates, by all but the run that diverged."""
+    assert "Mean number of updates to the dotted loss was 16" in FIGURE.found(made_up(stated=2.0))
+    what = "Median number of updates to the dotted loss, "
+    start = f"{what}with infinity where a run never got there, was"
+    ends = (
+        "16 at batch size 10 (reached by 2 of 2 seeds) and infinite at 40 (reached by 1 of 2 seeds)"
+    )
+    found = FIGURE.found(made_up("diverged", stated=2.0))
+    assert found.endswith(f"{start} {ends}.") and "updates to the dotted loss was" not in found
+    # Seed 1 finished, and its loss stayed where it was.
+    frame = made_up(stated=2.0)
+    stays = (frame["batch_size"] == 40) & (frame["seed"] == 1)
+    frame["validation_loss"] = frame["validation_loss"].mask(stays, 4.0)
+    assert FIGURE.found(frame).endswith(f"{start} {ends}.")
+    both = [frame.assign(optimizer=name) for name in ("sgd", "adam")]
+    found = FIGURE.found(pandas.concat(both, ignore_index=True))
+    assert found.endswith(f"{start}, by series, SGD: {ends}; Adam: {ends}.")
+
+
+def test_at_the_best_rates_no_survivor_stands_for_the_others():
+    """Of large batches one run of four got there: no other seed chooses its rate for it."""
+    rates = [made_up(stated=2.0).assign(learning_rate=rate) for rate in (0.1, 0.2)]
+    frame = pandas.concat(rates, ignore_index=True)
+    slow = (frame["batch_size"] == 40) & ((frame["seed"] == 1) | (frame["learning_rate"] == 0.2))
+    frame["validation_loss"] = frame["validation_loss"].mask(slow, 4.0)
+    found = FIGURE.found(frame)
+    assert "dotted loss, each batch size at its best learning rate, with infinity where" in found
+    assert "and infinite at 40 (reached by 0 of 2 seeds)" in found
 
 
 def test_there_is_no_target_where_a_run_failed():

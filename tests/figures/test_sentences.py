@@ -157,6 +157,26 @@ def test_batch_sizes_are_compared_at_their_best_learning_rates():
     )
 
 
+def test_rates_are_chosen_on_validation_data_where_the_sentence_is_on_test_data():
+    """As the figure of best learning rates chooses them, and not by the accuracy itself."""
+    accuracies = {8: {0.1: (0.93, 0.93), 0.2: (0.97, 0.98), 0.4: (0.95, 0.96)}}
+    frame = _tuned("test_accuracy", accuracies)
+    loss = frame["learning_rate"].map({0.1: 0.3, 0.2: 0.25, 0.4: 0.2})
+    frame = frame.assign(best_validation_loss=loss, train_accuracy=frame["test_accuracy"])
+    for name, expected in (
+        ("test_accuracy", "was 95.5 % at batch size 8 (rate 0.4)"),
+        ("train_accuracy", "was 97.5 % at batch size 8 (rate 0.2)"),
+    ):
+        assert expected in words.sentence(frame, name, "Mean of it", wording.PERCENT)
+    # A size of which every rate lacks a run has no best one; one that failed at every rate is told.
+    gone = (frame["seed"] == 0) == (frame["learning_rate"] == 0.2)
+    missing = frame.assign(status=frame["status"].mask(gone, "missing"))
+    assert words.sentence(missing, "test_accuracy", "Mean of it", wording.PERCENT) == ""
+    failed = frame.assign(status=frame["status"].mask(gone, "diverged"))
+    text = words.sentence(failed, "test_accuracy", "Mean of it", wording.PERCENT)
+    assert "(rate 0.4) (1 of 2 seeds)" in text
+
+
 def test_seeds_at_different_rates_have_wider_intervals():
     losses = {8: {0.1: (1.0, 2.0, 1.2), 0.2: (1.5, 1.1, 1.6)}, 16: {0.1: (4, 4, 4), 0.2: (3, 3, 3)}}
     text = words.sentence(_tuned("test_loss", losses), "test_loss", "Mean test loss")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from batchscope import figures
-from batchscope.analysis import chosen_rates
+from batchscope.analysis import best_learning_rates
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import content, reading
 
@@ -79,6 +79,7 @@ def test_every_rule_is_about_a_sentence_of_a_caption():
 
 
 def test_the_choice_of_rates_is_explained_where_a_finding_has_it():
-    figure = content.Figure("Losses", "Means.", found=f"Mean loss, {chosen_rates.AT_BEST}, was 1.")
+    found = f"Mean loss, {best_learning_rates.AT_BEST}, was 1."
+    figure = content.Figure("Losses", "Means.", found=found)
     assert reading.caption(figure).startswith("Means. Where the finding gives each batch size")
     assert reading.caption(dataclasses.replace(figure, found="Mean loss was 1.")) == "Means."

@@ -165,8 +165,9 @@ def _edges(
 
     Where some training failed at every rate none is chosen, and the size is excluded as failed.
     """
-    tried = runs.groupby("batch_size")[chosen_rates.RATE].max().sort_index()
-    for (size, highest), rate, edge in zip(tried.items(), rates, on_edge, strict=True):
+    tried = runs[chosen_rates.RATE].where(runs["status"] != "missing")
+    highest_tried = tried.groupby(runs["batch_size"]).max()
+    for (size, highest), rate, edge in zip(highest_tried.items(), rates, on_edge, strict=True):
         if edge and not np.isnan(rate):
             yield Edge(int(size), float(rate), bool(rate >= highest), limit)
 

@@ -162,9 +162,8 @@ def _end(evidence: Evidence, end: Judged, outside: str) -> str:
     if end.limit == advices.SECONDS:
         if end.verdict == FAILED:
             return f"At {size} not every training reached {evidence.target}."
-        bound = critical(evidence.critical)
-        if bound and outside.startswith("Above"):
-            why = f"more data per update stops paying ({bound}): {size}"
+        if outside.startswith("Above") and _stops_paying(evidence, end):
+            why = f"more data per update stops paying ({critical(evidence.critical)}): {size}"
             return f"{outside} {why} takes {_difference(end)}."
         more = f"takes more than {_slower(evidence)} longer"
         return f"{outside} {evidence.target} {more} ({size}: {_difference(end)})."
@@ -172,6 +171,17 @@ def _end(evidence: Evidence, end: Judged, outside: str) -> str:
         return f"At {size} not every training finished."
     worse = f"{_words(end.outcome)} is worse by more than {_margin(end.outcome)}"
     return f"{outside} {worse} ({size}: {_difference(end)})."
+
+
+def _stops_paying(evidence: Evidence, end: Judged | None) -> bool:
+    """Returns whether a size that takes too long may be above the critical batch size.
+
+    Below it a larger batch saves updates: what it costs is the time of a step.
+    """
+    fit = evidence.critical
+    if fit is None or end is None or math.isnan(fit.critical_batch_size):
+        return False
+    return end[:3:2] == (advices.SECONDS, BEYOND) and end.batch_size >= fit.low
 
 
 def _difference(judged: Judged) -> str:
@@ -212,7 +222,7 @@ def _allowed(advice: Advice) -> Iterator[str]:
         yield f"{wording.capital('; '.join(parts))}."
     bound = critical(evidence.critical)
     ends = (reach.above for reach in advice.reaches if reach.largest == advice.largest)
-    if bound and not any(each and each[:3:2] == (advices.SECONDS, BEYOND) for each in ends):
+    if bound and not any(_stops_paying(evidence, each) for each in ends):
         yield f"{wording.capital(bound)}."
     if bound and evidence.critical.lack_of_fit:
         yield "The updates depart from its law: read it as an order of magnitude."

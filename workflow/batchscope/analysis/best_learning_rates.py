@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from batchscope.analysis import intervals, paired_tests, run_series
+from batchscope.analysis import chosen_rates, intervals, paired_tests, run_series
 
 if TYPE_CHECKING:
     import pandas
@@ -24,23 +24,19 @@ LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a
 # What an exponent is where best rates lie on an edge, beyond which the true ones may be.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
 CHOSEN_ON = "best_validation_loss"
+AT_BEST = "each batch size at its best learning rate"  # of what `at_best` returns
 
 
 def best(losses: Any) -> int | None:
-    """Returns the index of the rate with the lowest mean loss, or None.
+    """Returns the index of the rate that `chosen_rates.by_lowest` chooses, or None.
 
     Args:
-        losses: Shape (seeds, rates), rates ascending: infinite where a run diverged, NaN where
-            there is none. A rate at which one seed diverged is never the best, nor one that
-            fewer seeds have tried than another; among equals the lowest rate is.
+        losses: Shape (seeds, rates), rates ascending: infinite where a run failed, NaN where
+            there is none.
     """
     losses = np.atleast_2d(np.asarray(losses, float))
-    present = ~np.isnan(losses)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.where(present, losses, 0.0).sum(axis=0) / present.sum(axis=0)
-    tried = present.sum(axis=0)
-    means = np.where(np.isfinite(means) & (tried == tried.max()), means, np.inf)
-    return int(np.argmin(means)) if np.isfinite(means).any() else None
+    (index,) = chosen_rates.by_lowest(losses.T[None]).index.tolist()
+    return None if index < 0 else index
 
 
 def edge(index: int, count: int) -> str:
@@ -56,8 +52,8 @@ class Choice:
 
     Attributes:
         rates: Every effective rate that was tried, ascending.
-        learning_rate: The best one as the factor has it, before scaling; NaN where no rate was
-            survived by all its runs.
+        learning_rate: The best one as the factor has it, before scaling; NaN where no rate has a
+            finished run of every seed.
         rate: The best effective rate, or NaN.
         edge: `lowest`, `highest` or `only` where it lies on the edge of the grid.
         by_seed: Seed -> the effective rate that this seed alone would have chosen, or NaN.
@@ -135,6 +131,17 @@ def several(frame: pandas.DataFrame) -> bool:
     return any((rates.nunique() > 1).any() for rates in by_size)
 
 
+def tuned_factor(frame: pandas.DataFrame) -> str | None:
+    """Returns the factor of the rates where several were tried of one batch size, or None.
+
+    A rate that follows from the batch size and the other factors is no choice. Series of a frame
+    with a choice are distinguished by the other factors alone.
+    """
+    if frame.empty or chosen_rates.RATE not in frame:
+        return None
+    return chosen_rates.RATE if several(frame.reset_index(drop=True)) else None
+
+
 def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     """Returns seeds, learning rates, and validation losses of shape (seeds, rates) for `best`.
 
@@ -145,12 +152,45 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     values = np.full((len(seeds), len(rates)), NAN)
     columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
     for seed, rate, status, loss in zip(*columns, strict=True):
-        found = {"finished": loss, "diverged": math.inf}.get(status, NAN)
+        found = {"finished": loss, "missing": NAN}.get(status, math.inf)
         values[seeds.index(seed), rates.index(rate)] = found
     known = ~np.isnan(values).all(axis=0)
     if known.any():
         rates, values = np.array(rates)[known].tolist(), values[:, known]
     return seeds, rates, values
+
+
+def at_best(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataFrame:
+    """Returns the rows of every seed at the best rate of its batch size.
+
+    On test data at the rate with the lowest mean validation loss, as `choices` and
+    `chosen_rates.for_other_data` have it. Anything else, and test data without validation losses,
+    chooses rates itself: every seed is read at the rate that the other seeds choose
+    (`chosen_rates.leave_one_out`). Each batch size of each series has a choice of its own; the
+    other factors distinguish series.
+
+    Args:
+        column: What is reported; where it chooses, a run that did not finish, or has no value,
+            counts as failed.
+        sign: -1 where higher is better.
+    """
+    frame = frame.reset_index(drop=True)
+    by_loss = column.startswith("test_") and CHOSEN_ON in frame and frame[CHOSEN_ON].notna().any()
+    known = sign * frame[column].astype(float)
+    known = known.where(known.notna() & (frame["status"] == "finished"), np.inf)
+    kept = np.zeros(len(frame), bool)
+    for group in series(frame):
+        for _, rows in group.frame.assign(known=known[group.frame.index]).groupby("batch_size"):
+            if by_loss:
+                seeds, rates, values = losses(rows)
+                index = chosen_rates.for_other_data(values.T[None]).repeat(len(seeds))
+            else:
+                table = rows.pivot_table("known", "learning_rate", "seed", "max", dropna=False)
+                seeds, rates = table.columns, table.index
+                index = chosen_rates.leave_one_out(table.to_numpy()[None])[1][0]
+            read = {seed: rates[at] for seed, at in zip(seeds, index, strict=True) if at >= 0}
+            kept[rows.index] = rows["seed"].map(read) == rows["learning_rate"]
+    return frame[kept]
 
 
 def choices(rows: pandas.DataFrame) -> list[Choice]:

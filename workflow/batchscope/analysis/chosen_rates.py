@@ -6,17 +6,11 @@ report; where the outcome itself chooses, each seed is read at the rate that the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope.analysis import best_learning_rates
-
-if TYPE_CHECKING:
-    import pandas
-
 RATE = "learning_rate"
-AT_BEST = "each batch size at its best learning rate"  # of what `read_by_the_others` returns
 
 
 class Chosen(NamedTuple):
@@ -52,6 +46,23 @@ def by_lowest(losses: Any) -> Chosen:
     means = np.where(usable, sums / np.maximum(own.sum(axis=2), 1), np.inf)
     index = np.where(usable.any(axis=1), means.argmin(axis=1), -1)
     return Chosen(index, on_edge(index, losses))
+
+
+def for_other_data(losses: Any) -> np.ndarray:
+    """Returns the rate at which other data of each batch size are read, shape (sizes,).
+
+    The one that `by_lowest` chooses, or the only one. Where a run failed at every rate that was
+    tried, the one at which most got there, so that the size is reported by its runs. Else, as
+    every rate lacks a run, -1: means over other seeds are no means to compare.
+    """
+    losses = _cube(losses)
+    index = by_lowest(losses).index
+    for size, (found, there) in enumerate(zip(losses, tried(losses), strict=True)):
+        failed = np.isinf(found[there]).any(axis=1)
+        if index[size] < 0 and (len(found) == 1 or (len(failed) and failed.all())):
+            most = most_reached(found)
+            index[size] = most if most >= 0 else there.argmax()
+    return index
 
 
 def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -123,42 +134,6 @@ def most_reached(values: Any) -> int:
     means = np.where(finite, values, 0.0).sum(axis=1) / np.maximum(count, 1)
     means[count < max(count.max(), 1)] = np.inf
     return int(means.argmin()) if count.any() else -1
-
-
-def tuned_factor(frame: pandas.DataFrame) -> str | None:
-    """Returns the factor of the rates where several were tried of one batch size, or None.
-
-    A rate that follows from the batch size and the other factors is no choice. Series of a frame
-    with a choice are distinguished by the other factors alone.
-    """
-    if frame.empty or RATE not in frame:
-        return None
-    return RATE if best_learning_rates.several(frame.reset_index(drop=True)) else None
-
-
-def read_by_the_others(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataFrame:
-    """Returns the rows of every seed at the rate that the other seeds choose, as `leave_one_out`.
-
-    Each batch size of each series has a choice of its own; the other factors distinguish series.
-
-    Args:
-        column: What rates are chosen by, and reported; a run that did not finish, or has no value,
-            counts as failed.
-        sign: -1 where higher is better.
-    """
-    frame = frame.reset_index(drop=True)
-    known = sign * frame[column].astype(float)
-    known = known.where(known.notna() & (frame["status"] == "finished"), np.inf)
-    kept = np.zeros(len(frame), bool)
-    for group in best_learning_rates.series(frame):
-        for _, rows in group.frame.assign(known=known[group.frame.index]).groupby("batch_size"):
-            table = rows.pivot_table("known", RATE, "seed", aggfunc="max", dropna=False)
-            _, index = leave_one_out(table.to_numpy()[None])
-            read = {
-                seed: table.index[at] for seed, at in zip(table, index[0], strict=True) if at >= 0
-            }
-            kept[rows.index] = rows["seed"].map(read) == rows[RATE]
-    return frame[kept]
 
 
 def _cube(values: Any) -> np.ndarray:

@@ -198,28 +198,26 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
 def read(series: Trained, budget: Budget) -> dict[str, Reading]:
     """Reads every training of a series at a budget, each size at its rate there, by outcome.
 
-    The rate is the one with the lowest mean validation loss at the budget over all seeds. Where
-    what it is chosen by is the outcome itself, each seed is read at the rate that the others
-    choose: updates, examples or seconds to a target, each by itself, and validation data in place
-    of test data.
+    The rate is the one with the lowest mean validation loss at the budget over all seeds; a size
+    of which every rate lacks a run has none, and no values. Where what it is chosen by is the
+    outcome itself, each seed is read at the rate that the others choose: updates, examples or
+    seconds to a target, each by itself, and validation data in place of test data.
     """
     if budget.kind == TARGET:
         return _to_target(series, budget)
     losses = _values(series, CHOSEN_BY, budget)
-    of_all = np.repeat(chosen_rates.by_lowest(losses).index[:, None], len(series.seeds), axis=1)
+    chosen = chosen_rates.for_other_data(losses)
+    losses[chosen < 0] = np.nan  # a size without a rate has no part in any choice
+    of_all = np.repeat(chosen[:, None], len(series.seeds), axis=1)
     of_others = chosen_rates.leave_one_out(losses)[1]
-    for size, tried in enumerate(chosen_rates.tried(losses)):
-        # A size that failed at every rate is read at the rate at which most got there.
-        most = chosen_rates.most_reached(losses[size])
-        most = int(tried.argmax()) if most < 0 else most
-        for index in (of_all, of_others):
-            index[size, index[size] < 0] = most
+    of_others = np.where(of_others < 0, of_all, of_others)
     found, rates = {}, _rates(series, losses, of_all)
     falling = _falling(series, of_all) if budget.kind == CONVERGENCE else ()
     for name, cube in _outcomes(series, budget, losses).items():
         index = of_all if name in ON_TEST else of_others
         more = (losses, cube, chosen_rates.differ(index), math.nan, falling)
-        found[name] = Reading(budget, chosen_rates.at(cube, index), *rates, *more)
+        values = np.where(index < 0, np.nan, chosen_rates.at(cube, index))
+        found[name] = Reading(budget, values, *rates, *more)
     return found
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas
 
 from batchscope import wording
 from batchscope.analysis import ratio_intervals, run_series
+from batchscope.analysis.updates_to_target import Target
 from batchscope.store import records
 
 _SAME = ("dataset", "model", "optimizer")
@@ -15,23 +18,26 @@ def sentence(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
     """Returns how many critical batch sizes the noise scale at the end of trainings is.
 
     Empty where either is not known, or of several series. Of `critical`, the rows of
-    critical_batch_size.csv of other experiments, the last target counts.
+    critical_batch_size.csv of other experiments, the last target that was fitted counts.
     """
     if "gradient_variance" not in runs or critical.empty or len(run_series.series(runs)) > 1:
         return ""
-    known = critical[critical["critical_batch_size"].notna()]
+    known = critical[critical["points"] > 0]
     for name in _SAME:
         known = known[known[name] == runs[name].iloc[0]]
     if known.empty or known["target"].duplicated().any():
         return ""
     names = [f"critical_batch_size{end}" for end in ("", "_low", "_high")]
     value, low, high = known.iloc[-1][names].astype(float)
+    if math.isnan(value):
+        return ""
+    target = Target(*known.iloc[-1][["target_column", "target_value"]])
     parts = []
     for size, rows in runs[runs["status"] == records.FINISHED].groupby("batch_size"):
         noise = ratio_intervals.fieller(rows["gradient_variance"], rows["gradient_norm_squared"])
         if noise.resolved and not noise.open:
             ratio = wording.estimate(noise.ratio / value, noise.low / high, noise.high / low)
-            what = "" if parts else " that critical batch size"
+            what = "" if parts else f" the critical batch size to {target.words}"
             by = "" if parts else " by the ends of both intervals"
             ends = f" ({ratio.low} to {ratio.high}{by})" if ratio.low else ""
             parts.append(f"{ratio.value} times{what} at batch size {size}{ends}")

@@ -18,6 +18,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import (
+    best_learning_rates,
     chosen_rates,
     critical_batch_size,
     fastest_batch_size,
@@ -268,7 +269,7 @@ def _tuned(frame: pandas.DataFrame, kept: list[str]) -> bool:
         return False
     others = [name for name in kept if name != rate]
     groups = (rows for _, rows in frame.groupby(others, dropna=False)) if others else [frame]
-    return any(chosen_rates.tuned_factor(rows) for rows in groups)
+    return any(best_learning_rates.tuned_factor(rows) for rows in groups)
 
 
 def _run_keys(rows: pandas.DataFrame) -> list[str]:

@@ -272,7 +272,8 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
             **cell.columns(),
             "seeds": int(there.sum()),
         }
-        if len(times):
+        no_rate = len(row.trained.rates) > 1 and np.isnan(reading.losses[index]).all()
+        if len(times) and not no_rate:
             line["reached"], _, line["reached_low"], line["reached_high"] = budgets.reached(times)
         if len(values) and budget.kind == TARGET:
             line["median"] = budgets.median(values)

@@ -78,7 +78,7 @@ BUDGETS: dict[str, Column] = {
     "learning_rate": Column(
         "The rate of the runs; of several the one with the lowest mean validation loss at the "
         "budget, or the least mean of what is taken to the target (updates, examples, seconds: "
-        "each by itself); empty where every one failed."
+        "each by itself); empty where no rate has a run of every seed that finished, or got there."
     ),
     "on_edge": Integer(
         "1 where it is the first or the last of several rates, beyond which a better one may lie."
@@ -89,7 +89,8 @@ BUDGETS: dict[str, Column] = {
     ),
     "seeds": Integer("Seeds of the batch size with a run, whatever became of it."),
     "reached": Integer(
-        "Those that finished and reached the budget, at the rate that they are read at."
+        "Those that finished and reached the budget, at the rate that they are read at; empty "
+        "where every rate lacks a run, and none is read."
     ),
     **interval("reached", "Lower end of the 95 % interval of their share (Clopper and Pearson)."),
     "mean": Column(

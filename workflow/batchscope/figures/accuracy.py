@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import best_learning_rates, intervals, run_series
 from batchscope.catalogue import value_ranges
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, as_published, canvas, words
@@ -30,12 +30,14 @@ _NOTE = "Broad pale bars: 95 % binomial error of an accuracy counted on so many 
 
 
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns factors, status, accuracies and the size of each split of every run.
+    """Returns factors, status, accuracies, size of each split and validation loss of every run.
 
-    Below them stand the test accuracies of a document, where the study has some.
+    The loss chooses learning rates. Below them stand the test accuracies of a document, where the
+    study has some.
     """
     columns = [panel.column for panel in _PANELS]
-    rows = against_batch_size.select(tables.runs, columns + [_items(name) for name in columns])
+    columns += [*map(_items, columns), best_learning_rates.CHOSEN_ON]
+    rows = against_batch_size.select(tables.runs, columns)
     return as_published.below(rows, tables.published, "accuracy")
 
 

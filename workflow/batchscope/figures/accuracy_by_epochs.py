@@ -9,14 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import best_learning_rates, intervals, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, by_epochs, canvas, words
 from batchscope.figures.drawing.against_batch_size import Place
 
 _SPLITS = ("train", "validation", "test")
 _COLUMNS = [f"{split}_{metric}" for split in _SPLITS for metric in ("loss", "accuracy")]
-_SHOWN, _ITEMS = "test_accuracy", "test_examples"
+_SHOWN, _ITEMS, _LOSS = "test_accuracy", "test_examples", "validation_loss"
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -52,10 +52,14 @@ def found(frame: pandas.DataFrame) -> str:
 
 
 def _after(frame: pandas.DataFrame, count: int) -> pandas.DataFrame:
-    """Returns one row per run, without an accuracy where it stopped before or was never run."""
+    """Returns one row per run, without an accuracy where it stopped before or was never run.
+
+    Learning rates are chosen by the validation loss after as many epochs.
+    """
     rows = against_epoch.runs(frame).drop(columns=["at_epoch", *_COLUMNS])
     keys = [*run_series.varying(frame), "batch_size", "seed"]
-    reached = frame.loc[frame["at_epoch"] == count, [*keys, _SHOWN]]
+    reached = frame.loc[frame["at_epoch"] == count, [*keys, _SHOWN, _LOSS]]
+    reached = reached.rename(columns={_LOSS: best_learning_rates.CHOSEN_ON})
     return rows.merge(reached, how="left", on=keys)
 
 

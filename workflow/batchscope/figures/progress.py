@@ -7,7 +7,13 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, run_series, trajectories
+from batchscope.analysis import (
+    best_learning_rates,
+    budgets,
+    run_series,
+    trajectories,
+    updates_to_target,
+)
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import TARGET
 from batchscope.figures import Tables
@@ -15,6 +21,7 @@ from batchscope.figures.drawing import against_batch_size, against_epoch, canvas
 
 _LOSS, _STATED = "validation_loss", "stated_target"
 _LONGEST_BESIDE = 24  # letters of a series that a panel's heading has room for
+_MOST_SHOWN = 4  # series described in words
 _MOST_POINTS = 30  # of one line: enough where they are spread in equal ratios
 # Column -> heading and label of its axis, its unit, and how much of it a run used.
 _AXES = {
@@ -93,11 +100,50 @@ def found(frame: pandas.DataFrame) -> str:
         used = f"{wording.grouped(runs[name].min())} {unit}"
         what = f"Mean validation loss after {used}, which every finished run {verb},"
         sentences.append(words.sentence(runs, f"loss_at_{name}", what))
-    if (frame[_STATED] > 0).any() or not chosen_rates.tuned_factor(runs):
+    if (frame[_STATED] > 0).any() or not best_learning_rates.tuned_factor(runs):
         # Else every rate has a dotted loss of its own.
         what = "Mean number of updates to the dotted loss"
-        sentences.append(words.sentence(runs, "to_target", what))
+        sentences.append(_missed(frame) or words.sentence(runs, "to_target", what))
     return " ".join(filter(None, sentences))
+
+
+def _missed(frame: pandas.DataFrame) -> str:
+    """Returns median updates to the stated loss; empty where every run reached it.
+
+    A run that never got there counts as infinity, of which there is no mean.
+    """
+    if not (stated := frame[_STATED].iloc[0]) > 0:
+        return ""
+    used = frame.drop(columns="seconds", errors="ignore")
+    used = used.astype({"updates": float, "examples": float})
+    factors, target = run_series.factor_columns(used), updates_to_target.Target(_LOSS, stated)
+    scalings = updates_to_target.scalings(used, factors, [target])
+    if not any(np.isinf(each.measured["updates"]).any() for each in scalings):
+        return ""
+    parts = [_medians(each) for each in scalings[:_MOST_SHOWN]]
+    parts += words.further(len(scalings) - len(parts))
+    best = f"{best_learning_rates.AT_BEST}, " if any(each.rates for each in scalings) else ""
+    what = f"to the dotted loss, {best}with infinity where a run never got there, was"
+    by = ", by series," if len(scalings) > 1 else ""
+    return f"Median number of updates {what}{by} {'; '.join(parts)}."
+
+
+def _medians(scaling: updates_to_target.Scaling) -> str:
+    """Returns the median updates at both ends of the batch sizes, and how many got there."""
+    known = [
+        (size, found[~np.isnan(found)])
+        for size, found in zip(scaling.batch_sizes, scaling.measured["updates"], strict=True)
+    ]
+    known = [(size, found) for size, found in known if len(found)]
+    parts = []
+    for size, found in [*known[:1], *known[1:][-1:]]:
+        middle = budgets.median(found)
+        value = wording.grouped(middle) if np.isfinite(middle) else "infinite"
+        count = words.seeds((int(np.isfinite(found).sum()), len(found)))
+        parts.append(f"{value} at {size} (reached by {count})")
+    label = run_series.describe(scaling.factors)
+    text = wording.listed(parts).replace(" at ", " at batch size ", 1)
+    return f"{label}: {text}" if label else text
 
 
 def _stated(budgets: pandas.DataFrame) -> float:

@@ -23,7 +23,7 @@ from batchscope.analysis import (
     run_series,
     series_differences,
 )
-from batchscope.analysis.chosen_rates import tuned_factor
+from batchscope.analysis.best_learning_rates import tuned_factor
 from batchscope.catalogue import columns, outcomes, weight_counts
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples

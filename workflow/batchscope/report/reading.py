@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates
+from batchscope.analysis import best_learning_rates
 from batchscope.figures import LOGARITHMIC
 from batchscope.report.content import Figure
 
@@ -34,10 +34,12 @@ _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"^On logarithmic axes\b", rf"^{LOGARITHMIC}time per step\b"),
     (r"^Shades after\b", r"\bperfect scaling|\bmaximal data"),
 )
-_CHOSEN_BY_OTHERS = (
-    "Where the finding gives each batch size at its best learning rate, every seed is read at the "
-    "rate that the other seeds choose by the same number, so that none flatters itself. Where they "
-    "choose different ones the intervals are wider, for seeds are then no independent samples."
+_AT_BEST = (
+    "Where the finding gives each batch size at its best learning rate, numbers on test data are "
+    "those at the rate with the lowest mean validation loss, where that is known. Any other number "
+    "chooses rates itself: every seed is read at the rate that the other seeds choose, so that "
+    "none flatters itself. Where they choose different ones the intervals are wider, for seeds are "
+    "then no independent samples."
 )
 
 
@@ -46,7 +48,7 @@ def caption(figure: Figure) -> str:
 
     All of it where nobody noted the figure's words.
     """
-    chosen = [_CHOSEN_BY_OTHERS] if chosen_rates.AT_BEST in figure.found else []
+    chosen = [_AT_BEST] if best_learning_rates.AT_BEST in figure.found else []
     if not figure.texts:
         return " ".join(filter(None, [figure.caption, *chosen]))
     drawn = "\n".join(figure.texts)

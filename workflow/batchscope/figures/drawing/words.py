@@ -13,7 +13,7 @@ import numpy as np
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, intervals, run_series
+from batchscope.analysis import best_learning_rates, intervals, run_series
 from batchscope.figures.drawing import canvas
 
 _MOST_SERIES = 4  # described one by one
@@ -70,10 +70,9 @@ def sentence(
     sizes one by one. Where several learning rates were tried, of a loss, an accuracy or what a
     target takes each batch size at its best one. Empty where nothing finished.
     """
-    if chosen_rates.tuned_factor(frame) and (sign := _sign(column)):
-        frame = chosen_rates.read_by_the_others(frame, column, sign)
-        frame = frame.rename(columns={chosen_rates.RATE: _CHOSEN})
-        what = f"{what.removesuffix(',')}, {chosen_rates.AT_BEST},"
+    if (rate := best_learning_rates.tuned_factor(frame)) and (sign := _sign(column)):
+        frame = best_learning_rates.at_best(frame, column, sign).rename(columns={rate: _CHOSEN})
+        what = f"{what.removesuffix(',')}, {best_learning_rates.AT_BEST},"
     every = ((group, ends(group.frame, column)) for group in run_series.series(frame))
     series = [(group, found) for group, found in every if found]
     if not series:
