@@ -124,6 +124,23 @@ def test_trainings_that_ended_before_a_budget_count_as_seeds():
     assert (own["reached_low"], own["reached_high"]) == pytest.approx((0.3491, 0.9681), abs=1e-4)
 
 
+def test_a_size_without_a_value_by_then_did_not_fail():
+    """First evaluated after the budget, or not timed. One that ended before it never got there."""
+    runs, rows = frames(rates=(0.2,), seeds=range(6))
+    rows.loc[rows["batch_size"] == 8, "seconds"] = NAN
+    short = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
+    found = verdict_matrix.table(runs, rows[~short], {"updates": 3, "epochs": 8}, {})
+    cells = found[found["outcome"] == "test_loss"].set_index(["budget", "batch_size"])
+    for budget in ("updates", "seconds"):
+        cell = cells.loc[budget, 8]
+        assert (cell["verdict"], cell["seeds"]) == ("no_value", 6)
+        assert cell[["reached", "reached_low", "reached_high"]].isna().all()
+    assert cells.loc[("epochs", 16), ["verdict", "reached"]].tolist() == ["failed", 0]
+    runs.loc[runs["batch_size"] == 8, "status"] = "missing"
+    found = verdict_matrix.table(runs, rows[rows["batch_size"] > 8], {}, {})
+    assert set(found.loc[found["batch_size"] == 8, "verdict"]) == {"no_value"}
+
+
 def test_too_few_whole_seeds_leave_no_trend_where_rates_are_chosen():
     runs, rows = frames(seeds=range(6))
     for rate, seed in ((0.1, 0), (0.2, 1), (0.4, 2)):

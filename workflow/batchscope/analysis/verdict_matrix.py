@@ -43,6 +43,7 @@ from batchscope.catalogue.budget_kinds import TAKEN, TARGET
 from batchscope.catalogue.decision_columns import BUDGETS
 
 LARGER, SMALLER, NONE = "larger", "smaller", "none"
+NO_VALUE = "no_value"  # verdict of a cell whose size has none there, and no run that failed
 # Why a row has no verdict.
 NOT_RESOLVED, MIXED, FEW_SEEDS, EDGE = "not_resolved", "mixed", "few_seeds", "edge"
 LEAST_SIZES = 3  # of Page's test
@@ -249,6 +250,7 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
         there = row.trained.there[index]
         times = np.where(np.isfinite(values), np.abs(values), math.inf)[there]
         values = values[~np.isnan(values)]
+        unread = not len(values) and not equal_budgets.ended_before(row.trained, index, budget)
         own = row.series.frame[row.series.frame["batch_size"] == cell.batch_size].iloc[0]
         line = {
             **{name: own[name] for name in factors},
@@ -264,7 +266,9 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
             **cell.columns(),
             "seeds": int(there.sum()),
         }
-        if len(times):
+        if unread:
+            line["verdict"] = NO_VALUE
+        elif len(times):
             line["reached"], _, line["reached_low"], line["reached_high"] = budgets.reached(times)
         if len(values) and budget.kind == TARGET:
             line["median"] = budgets.median(values)

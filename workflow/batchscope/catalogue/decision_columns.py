@@ -89,7 +89,8 @@ BUDGETS: dict[str, Column] = {
     ),
     "seeds": Integer("Seeds of the batch size with a run, whatever became of it."),
     "reached": Integer(
-        "Those that finished and reached the budget, at the rate that they are read at."
+        "Those that finished and reached the budget, at the rate that they are read at; empty "
+        "where the batch size has no value there."
     ),
     **interval("reached", "Lower end of the 95 % interval of their share (Clopper and Pearson)."),
     "mean": Column(
@@ -120,7 +121,8 @@ BUDGETS: dict[str, Column] = {
     ),
     "verdict": Text(
         "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs) or failed (a run that did not finish, or never got there)."
+        "(fewer than 6 pairs), failed (a run that did not finish, or never got there) or no_value "
+        "(no run at all, none evaluated by then, or not timed)."
     ),
     "trend": Text(
         "Of the row: larger where larger batch sizes are better (p_larger below 0.05), smaller, "
