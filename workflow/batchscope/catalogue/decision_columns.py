@@ -199,8 +199,9 @@ CRITICAL: dict[str, Column] = {
     "fastest_from": Column("Smallest batch size within 10 % of that time, in closed form."),
     "fastest_to": Column("Largest one."),
     "measured_fastest": Integer(
-        "Batch size of the study with the least geometric mean of the seconds to the target; "
-        "empty without seconds."
+        "Batch size of the study with the least geometric mean of the seconds to the target, of "
+        "those that reached it with every seed, by the seeds that all of these have; empty without "
+        "seconds or such a seed."
     ),
 }
 
