@@ -69,6 +69,9 @@ def test_a_size_with_a_failed_run_is_compared_with_none():
     cells = compare(values, SIZES, "test_accuracy", 0.01)
     assert [cell.verdict for cell in cells][1] == "failed"
     assert cells[2].difference == 0.0 and math.isnan(cells[1].mean)
+    values[[0, 3], 1] = -INF
+    alone = verdict_matrix.compare(values, SIZES, "test_accuracy", 0.01)
+    assert [cell.verdict for cell in alone] == ["failed", "failed", "alone", "failed"]
 
 
 def test_seeds_at_different_rates_widen_what_their_size_is_compared_in():

@@ -120,6 +120,13 @@ def test_what_failed_is_counted():
     assert "no value" in texts(FIGURE.draw(frame_of(given)))
 
 
+def test_a_size_alone_is_the_best_of_none():
+    differences = (0.0, float("nan"), float("nan"))
+    given = row("target", "updates", ["alone", "failed", "failed"], differences=differences)
+    found = texts(FIGURE.draw(frame_of(given)))
+    assert {"0.9", "no other to compare it with"} <= found and "best\n0.9" not in found
+
+
 def test_validation_data_are_named():
     given = row("epochs", "validation_loss", ["within"] * 3, "smaller")
     frame = frame_of(given)

@@ -6,6 +6,7 @@ than the margin: one-sided paired t-tests, each at 5 %, all of which must be sig
 intersection-union test, which needs no adjustment for their number). It is *beyond* where some
 other one is shown to be better by more than the margin: Bonferroni over the others, and Holm over
 the sizes that are judged, so that a series without any such size shows one in 5 % at most.
+A size that has no other to be compared with is neither: nothing was shown.
 "Not different" is never concluded from p > 0.05: that says as much of few seeds as of equal sizes.
 
 Sources: R. L. Berger, "Likelihood ratio tests and intersection-union tests", Institute of
@@ -29,6 +30,7 @@ from batchscope.catalogue.decision_columns import MARGINS
 
 WITHIN, BEYOND = "within", "beyond"
 NOT_RESOLVED, FEW_SEEDS, FAILED = "not_resolved", "few_seeds", "failed"
+ALONE = "alone"  # every other one has a failed run: there is nothing to show
 _ROUNDING = 1e-12  # share of the values below which their difference is none
 
 
@@ -126,7 +128,8 @@ def compare(
     found = []
     for size in table.columns:
         own = {"batch_size": size, "seeds": int(table[size].count()), "mean": table[size].mean()}
-        verdict = {"verdict": FEW_SEEDS if size in whole else FAILED}
+        alone = len(whole) == 1 and own["seeds"] >= outcomes.LEAST_SEEDS
+        verdict = {"verdict": FAILED if size not in whole else ALONE if alone else FEW_SEEDS}
         found.append(Size(**{**own, **verdict, **compared.get(size, {})}))
     return found
 

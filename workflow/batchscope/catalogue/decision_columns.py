@@ -39,7 +39,8 @@ MARGINS: dict[str, Column] = {
     ),
     "verdict": Text(
         "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs) or failed (a run that did not finish)."
+        "(fewer than 6 pairs), failed (a run that did not finish) or alone (no other to be "
+        "compared with: every other one failed)."
     ),
     "smallest_batch_size": Integer(
         "Smallest batch size within the margin: the same in all rows of a series; empty without "
@@ -121,8 +122,9 @@ BUDGETS: dict[str, Column] = {
     ),
     "verdict": Text(
         "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs), failed (a run that did not finish, or never got there) or no_value "
-        "(no run at all, none evaluated by then, or not timed)."
+        "(fewer than 6 pairs), failed (a run that did not finish, or never got there), alone (no "
+        "other to be compared with: every other one failed or has no value) or no_value (no run at "
+        "all, none evaluated by then, or not timed)."
     ),
     "trend": Text(
         "Of the row: larger where larger batch sizes are better (p_larger below 0.05), smaller, "
@@ -267,7 +269,7 @@ ADVICE: dict[str, Column] = {
     "reason": Text(
         "Why there is no range: no_target, no_seconds, no_outcome, too_few_seeds, rate_on_edge, "
         "none_holds (every batch size is shown to miss a limit) or none_shown (some are not "
-        "resolved); several are separated by blanks."
+        "resolved, or have no other to be compared with); several are separated by blanks."
     ),
     "binds_first": Text(
         "Limit that ends the range above: memory, seconds or outcome; empty where it reaches to "
@@ -312,7 +314,8 @@ ADVICE_SIZES: dict[str, Column] = {
     "verdict": Text(
         "within (one-sided paired t-tests at 5 %: every other size is better by less than the "
         "limit's margin), beyond (some other one is better by more), not_resolved, few_seeds, "
-        "failed, or not_measured. Of memory: within or beyond what fits."
+        "failed, alone (every other one failed), or not_measured. Of memory: within or beyond what "
+        "fits."
     ),
     "against": Integer("The other batch size that decides the verdict."),
     "difference": Column("Mean paired difference to it; of seconds, relative."),

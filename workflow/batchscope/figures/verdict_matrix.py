@@ -34,6 +34,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
     largest_within_margin.NOT_RESOLVED: {"facecolor": "white"},
     largest_within_margin.FAILED: {"facecolor": "#DDDDDD", "hatch": "xxxx"},
     largest_within_margin.FEW_SEEDS: {"facecolor": "#F7F7F7"},
+    largest_within_margin.ALONE: {"facecolor": "#EDEDED"},
     matrix.NO_VALUE: {"facecolor": "#EDEDED", "hatch": "...."},
 }
 _UNMARKED = (largest_within_margin.FAILED, largest_within_margin.FEW_SEEDS, matrix.NO_VALUE)
@@ -43,6 +44,7 @@ _WORDS = {
     largest_within_margin.NOT_RESOLVED: "not resolved",
     largest_within_margin.FAILED: "a run failed, or never got there",
     largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
+    largest_within_margin.ALONE: "no other to compare it with",
     matrix.NO_VALUE: "no run, none evaluated by then, or not timed",
 }
 _NONE_WORDS = {
@@ -256,6 +258,8 @@ def _cell_words(cell: dict[str, Any], write: Callable[[float], str]) -> list[str
     if cell["verdict"] == largest_within_margin.FAILED:
         what = "got there" if cell["budget"] == TARGET else "finished"
         return [f"{int(cell['reached'])} of {int(cell['seeds'])}", what]
+    if cell["verdict"] == largest_within_margin.ALONE:
+        return [_level(cell)]
     alone = math.isnan(cell["difference_low"])
     if cell["difference"] == 0 and alone:
         return ["best", _level(cell)]
