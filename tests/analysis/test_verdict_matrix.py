@@ -155,6 +155,18 @@ def test_too_few_whole_seeds_leave_no_trend_where_rates_are_chosen():
     assert set(epochs["no_trend"]) == {"few_seeds"}
 
 
+@pytest.mark.parametrize("rates", [(0.2,), (0.1, 0.2, 0.4)])
+def test_no_cell_is_beyond_in_a_row_without_a_test(rates):
+    """A size with five runs, of which one diverged, leaves five seeds for the test of the row."""
+    runs, rows = frames(seeds=range(6), rates=rates, failed=[(32, rate) for rate in rates])
+    kept = (runs["batch_size"] != 32) | (runs["seed"] != 5)
+    found = verdict_matrix.table(runs[kept], rows[rows["run"].isin(runs["run"][kept])], {}, {})
+    row = found[(found["budget"] == "epochs") & (found["outcome"] == "test_loss")]
+    assert row["p_any"].isna().all() and (row["no_trend"] == "few_seeds").all()
+    assert row["verdict"].tolist() == ["within", "not_resolved", "failed"]
+    assert row["p_beyond"].tolist() == pytest.approx([1, 1, NAN], nan_ok=True)
+
+
 def test_what_never_got_there_is_the_worst_of_its_seed():
     values = row([100.0, 90.0, 80.0, 70.0], 0.1)
     values[3] = INF

@@ -134,13 +134,13 @@ def compare(
     return found
 
 
-def judge(sizes: Sequence[Size], least: float = np.nan) -> list[Size]:
+def judge(sizes: Sequence[Size], least: float = 0.0) -> list[Size]:
     """Returns what `compare` returned with verdicts, and with p adjusted by Holm over the sizes.
 
     Args:
         least: What p of being beyond is no less than: the least p of their row, if there is one.
     """
-    adjusted = np.fmax(paired_tests.holm([size.p_beyond for size in sizes]), least)
+    adjusted = np.maximum(paired_tests.holm([size.p_beyond for size in sizes]), least)
     found = []
     for size, p in zip(sizes, adjusted.tolist(), strict=True):
         verdict = size.verdict

@@ -180,7 +180,8 @@ def table(
     factors = [name for name in run_series.factor_columns(runs) if name != chosen_rates.RATE]
     lines: list[dict[str, Any]] = []
     for row, (larger, smaller, any_) in zip(found, trends.tolist(), strict=True):
-        judged = largest_within_margin.judge(row.cells, min(larger, smaller, any_))
+        least = min(larger, smaller, any_) if math.isfinite(any_) else 1.0  # without a test
+        judged = largest_within_margin.judge(row.cells, least)
         better, why = _verdict(row, larger, smaller, any_)
         last = {"trend": better, "no_trend": why}
         last |= {"p_larger": larger, "p_smaller": smaller, "p_any": any_}

@@ -118,7 +118,7 @@ BUDGETS: dict[str, Column] = {
     "p_beyond": Column(
         "Smallest p over the other batch sizes of the one-sided paired t-test that the other is "
         "better by more than the margin, times their number; adjusted by Holm's method over the "
-        "batch sizes of the row, and no less than the least p of the row."
+        "batch sizes of the row, and no less than the least p of the row, or 1 without any."
     ),
     "verdict": Text(
         "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
