@@ -31,7 +31,6 @@ from batchscope.catalogue.decision_columns import MARGINS
 WITHIN, BEYOND = "within", "beyond"
 NOT_RESOLVED, FEW_SEEDS, FAILED = "not_resolved", "few_seeds", "failed"
 ALONE = "alone"  # every other one has a failed run: there is nothing to show
-_ROUNDING = 1e-12  # share of the values below which their difference is none
 
 
 class Size(NamedTuple):
@@ -179,7 +178,7 @@ def _compared(
     excess = sign * (values[:, None, :] - values[:, :, None]) - margin
     # A difference that is the margin itself: rounding decides nothing.
     scale = np.maximum(np.abs(values[:, None, :]), np.abs(values[:, :, None])) + margin
-    excess[np.abs(excess) < _ROUNDING * scale] = 0.0
+    excess = paired_tests.unrounded(excess, scale)
     own = np.isin(table.columns, list(differing))
     either = own[:, None] | own
     within, beyond = (
