@@ -201,6 +201,25 @@ def test_a_target_that_no_batch_size_reached_is_named():
     assert why in card.headline
 
 
+def test_the_only_size_that_reaches_the_target_is_compared_with_none():
+    seconds = np.array(evidence().seconds)
+    seconds[1:, 2] = np.inf
+    given = replace(evidence(), seconds=seconds)
+    result = advice.advise(given)
+    verdicts = [each.verdict for each in result.judged[advice.SECONDS]]
+    assert verdicts == ["alone", *["failed"] * 4]
+    assert reasons(given) == [advice.NONE_SHOWN] and result.candidates == [16]
+    card = advice_words.card(result)
+    assert card.headline == (
+        "No advice (small_cnn on digits), because only batch size 16 reached a validation loss of "
+        "0.2 with every seed, and its time is compared with none (train longer, or state another "
+        "target)."
+    )
+    assert card.limits.startswith("Candidate: 16. Every other size is shown to miss a limit. Known")
+    worse = evidence(accuracy=[0.9, 0.95, 0.95, 0.95, 0.95])
+    assert reasons(replace(worse, seconds=seconds)) == [advice.NONE_HOLDS]
+
+
 def test_without_a_range_the_candidates_are_reported_and_their_question_once():
     gap = np.array([-1, 1, -1, 1, -1, 1]) * 0.15
     seconds = np.array([3.0, 1.0, 1.01, 3.0, 3.0])[:, None] * np.exp(noise(5, 6, 0.01))

@@ -41,10 +41,25 @@ def test_equal_numbers_are_certain():
         claim_tests.between(VALUES)
 
 
+@pytest.mark.parametrize(("values", "bound"), [((0.95, 0.96), 0.01), ((0.2, 0.3), 0.1)])
+def test_exactly_at_its_bound_rounding_shows_nothing(values, bound):
+    values = np.tile(values, (6, 1))
+    difference = values[:, 1] - values[:, 0]
+    assert difference[0] != bound
+    for bounds in ({"low": bound}, {"high": bound}):
+        found = claim_tests.between(difference, **bounds)
+        assert (found.p, found.p_against) == (1.0, 1.0) and found.found[0].effects == [0.0]
+    found = claim_tests.equivalence(values, bound)
+    assert (found.p, found.p_against) == (1.0, 1.0) and 0.0 in found.found[0].effects
+
+
 def test_one_number_is_an_effect_without_a_test():
     found = claim_tests.between([3.0, np.nan], low=2.0)
     assert (found.effect, found.n) == (3.0, 1)
     assert math.isnan(found.p) and math.isnan(found.low)
+    best = claim_tests.argmax([[1.0, 2.0, 0.0]], [1])
+    for one in (best, claim_tests.order([[[1.0]], [[2.0]]])):
+        assert one.n == 1 and math.isnan(one.p) and math.isnan(one.p_against)
 
 
 def test_a_trend_of_three_sizes_is_pages_and_of_two_the_paired_t():
@@ -143,6 +158,7 @@ def test_a_claim_of_several_parts_is_no_stronger_than_the_weakest():
     assert against.deciding == "b" and against.tested.p_against == pytest.approx(0.02)
     lacking = claim_tests.every([("a", part(0.001, 0.9)), ("b", part(math.nan, math.nan, 1))])
     assert lacking.deciding == "b" and math.isnan(lacking.tested.p) and lacking.tested.n == 1
+    assert math.isnan(lacking.tested.p_against)
 
 
 # --- Error rates: of every type, claims that are just false, and contraries that are just false ---

@@ -111,10 +111,27 @@ def test_measured_seconds_are_compared_by_seed():
 
 def test_a_size_where_a_seed_never_arrived_is_not_the_fastest():
     seconds = np.array([[4.0, 8.0, 16.0], [1.0, 2.0, math.inf], [3.0, 6.0, math.nan]])
-    assert measured_fastest([8, 16, 32], seconds) == 8
-    assert measured_fastest([16, 32], seconds[1:]) is None
+    assert measured_fastest([8, 16, 32], seconds) == 32
+    assert measured_fastest([8, 16], seconds[:2]) == 8
+    assert measured_fastest([16], seconds[1:2]) is None
     ratios = relative_to_fastest(seconds)
-    assert [each.mean for each in ratios] == pytest.approx([1, math.nan, 0.75], nan_ok=True)
+    assert [each.mean for each in ratios] == pytest.approx([4 / 3, math.nan, 1], nan_ok=True)
+
+
+def test_a_training_that_is_missing_slows_no_size():
+    """Sizes are compared by the seeds that all of them have that every seed got there with."""
+    seconds = np.repeat([[1.0], [0.5], [2.0]], 7, axis=1)
+    seconds[1, 3] = math.nan
+    assert measured_fastest([16, 32, 64], seconds) == 32
+    seconds[[0, 2], [1, 5]] = math.nan  # each lacks a seed
+    seconds[0, 0] = 0.001  # of a seed that 32 lacks
+    seconds[1, 0] = math.nan
+    assert measured_fastest([16, 32, 64], seconds) == 32
+    ratios = relative_to_fastest(seconds)
+    assert [each.mean for each in ratios] == pytest.approx([2, 1, 4])
+    apart = np.array([[1.0, math.nan], [math.nan, 2.0]])
+    assert measured_fastest([16, 32], apart) is None
+    assert all(math.isnan(each.mean) for each in relative_to_fastest(apart))
 
 
 def test_seeds_at_different_rates_widen_the_intervals_of_their_size():

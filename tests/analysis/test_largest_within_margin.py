@@ -11,6 +11,7 @@ from batchscope import figures, wording
 from batchscope.analysis import largest_within_margin, run_series
 from batchscope.catalogue import decision_columns, timing_columns
 from costs import draws
+from drawing import texts
 
 SEEDS = range(6)
 NOISE = np.array([-0.01, 0.004, 0.002, -0.003, 0.006, 0.001])
@@ -113,8 +114,11 @@ def test_a_size_with_a_failed_run_is_compared_with_none():
     found = find(means, failed={(32, 1)})
     assert verdicts(found) == {16: "within", 32: "failed", 64: "within"}
     assert ends(found) == (16, 16)
-    alone = find(means, failed={(32, 1), (64, 0)})
-    assert verdicts(alone) == {16: "few_seeds", 32: "failed", 64: "failed"}
+    failed = {(32, 1), (64, 0)}
+    alone = find(means, failed=failed)
+    assert verdicts(alone) == {16: "alone", 32: "failed", 64: "failed"}
+    assert ends(alone) == (None, None) and verdicts(find({16: 0.7})) == {16: "alone"}
+    assert verdicts(find(means, failed=failed, seeds=range(5)))[16] == "few_seeds"
     every = {(size, seed) for size in means for seed in SEEDS}
     none = find(means, failed=every)
     assert ends(none) == (None, None)
@@ -276,6 +280,15 @@ def test_without_a_verdict_no_bar_is_drawn():
         "every other's."
     )
     assert "fewer than 6 pairs: no verdict" in drawing.get_supxlabel()
+
+
+def test_where_one_size_alone_has_no_failed_run_it_is_reported():
+    drawing, found, _ = drawn(runs(FOUR, failed={(32, 1), (64, 0), (128, 2)}))
+    assert numbers(drawing) == [] and "no other to compare it with" in texts(drawing)
+    assert found == (
+        "Only one batch size has no failed run: there is none to compare it with for a test "
+        "accuracy within 3.0 points of every other's."
+    )
 
 
 def test_where_no_size_is_shown_to_be_within_it_is_reported():

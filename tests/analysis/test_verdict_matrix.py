@@ -70,6 +70,9 @@ def test_a_size_with_a_failed_run_is_compared_with_none():
     cells = compare(values, SIZES, "test_accuracy", 0.01)
     assert [cell.verdict for cell in cells][1] == "failed"
     assert cells[2].difference == 0.0 and math.isnan(cells[1].mean)
+    values[[0, 3], 1] = -INF
+    alone = verdict_matrix.compare(values, SIZES, "test_accuracy", 0.01)
+    assert [cell.verdict for cell in alone] == ["failed", "failed", "alone", "failed"]
 
 
 def test_seeds_at_different_rates_widen_what_their_size_is_compared_in():
@@ -173,6 +176,23 @@ def test_trainings_that_ended_before_a_budget_count_as_seeds():
     assert (own["reached_low"], own["reached_high"]) == pytest.approx((0.3491, 0.9681), abs=1e-4)
 
 
+def test_a_size_without_a_value_by_then_did_not_fail():
+    """First evaluated after the budget, or not timed. One that ended before it never got there."""
+    runs, rows = frames(rates=(0.2,), seeds=range(6))
+    rows.loc[rows["batch_size"] == 8, "seconds"] = NAN
+    short = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
+    found = verdict_matrix.table(runs, rows[~short], {"updates": 3, "epochs": 8}, {})
+    cells = found[found["outcome"] == "test_loss"].set_index(["budget", "batch_size"])
+    for budget in ("updates", "seconds"):
+        cell = cells.loc[budget, 8]
+        assert (cell["verdict"], cell["seeds"]) == ("no_value", 6)
+        assert cell[["reached", "reached_low", "reached_high"]].isna().all()
+    assert cells.loc[("epochs", 16), ["verdict", "reached"]].tolist() == ["failed", 0]
+    runs.loc[runs["batch_size"] == 8, "status"] = "missing"
+    found = verdict_matrix.table(runs, rows[rows["batch_size"] > 8], {}, {})
+    assert set(found.loc[found["batch_size"] == 8, "verdict"]) == {"no_value"}
+
+
 def test_too_few_whole_seeds_leave_no_trend_where_rates_are_chosen():
     runs, rows = frames(seeds=range(6))
     for rate, seed in ((0.1, 0), (0.2, 1), (0.4, 2)):
@@ -192,6 +212,18 @@ def test_a_size_without_a_rate_says_of_no_seed_that_it_failed():
     epochs = found[(found["budget"] == "epochs") & (found["outcome"] == "test_loss")]
     cells = epochs[["learning_rate", "mean", "reached"]].isna().to_numpy()
     assert cells.tolist() == [[False] * 3, [True] * 3, [False] * 3]
+
+
+@pytest.mark.parametrize("rates", [(0.2,), (0.1, 0.2, 0.4)])
+def test_no_cell_is_beyond_in_a_row_without_a_test(rates):
+    """A size with five runs, of which one diverged, leaves five seeds for the test of the row."""
+    runs, rows = frames(seeds=range(6), rates=rates, failed=[(32, rate) for rate in rates])
+    kept = (runs["batch_size"] != 32) | (runs["seed"] != 5)
+    found = verdict_matrix.table(runs[kept], rows[rows["run"].isin(runs["run"][kept])], {}, {})
+    row = found[(found["budget"] == "epochs") & (found["outcome"] == "test_loss")]
+    assert row["p_any"].isna().all() and (row["no_trend"] == "few_seeds").all()
+    assert row["verdict"].tolist() == ["within", "not_resolved", "failed"]
+    assert row["p_beyond"].tolist() == pytest.approx([1, 1, NAN], nan_ok=True)
 
 
 def test_what_never_got_there_is_the_worst_of_its_seed():

@@ -163,6 +163,18 @@ def test_seconds_measured_and_in_closed_form():
     )
 
 
+def test_without_a_seed_in_common_no_size_is_the_fastest():
+    frame = FASTEST.select(tables())
+    alone = frame["seed"] == frame["batch_size"].rank(method="dense") % 3
+    found = FASTEST.found(frame[alone])
+    assert found.startswith(
+        "The batch sizes that reached a validation loss of 0.2 with every seed share no seed, so "
+        "that their times are not compared."
+    )
+    with_one = frame["seed"].eq(1) & frame["batch_size"].isin((16, 64))
+    assert "Batch size 32 reached" in FASTEST.found(frame[~with_one])
+
+
 def test_an_interval_that_is_open_is_said_to_be():
     frame = FASTEST.select(tables())
     ends = {f"fastest_batch_size_{end}": math.nan for end in ("low", "high")}

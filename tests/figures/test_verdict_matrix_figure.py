@@ -116,8 +116,15 @@ def test_what_failed_is_counted():
     given = row("target", "updates", ["within", "within", "failed"], differences=differences)
     given[2]["reached"] = 4
     assert "4 of 6\ngot there" in texts(FIGURE.draw(frame_of(given)))
-    given[2]["reached"] = float("nan")  # its first evaluation comes later
-    assert "no value\nby then" in texts(FIGURE.draw(frame_of(given)))
+    given[2] |= {"reached": float("nan"), "verdict": "no_value"}  # its first evaluation comes later
+    assert "no value" in texts(FIGURE.draw(frame_of(given)))
+
+
+def test_a_size_alone_is_the_best_of_none():
+    differences = (0.0, float("nan"), float("nan"))
+    given = row("target", "updates", ["alone", "failed", "failed"], differences=differences)
+    found = texts(FIGURE.draw(frame_of(given)))
+    assert {"0.9", "no other to compare it with"} <= found and "best\n0.9" not in found
 
 
 def test_validation_data_are_named():

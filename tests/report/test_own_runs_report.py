@@ -132,6 +132,15 @@ def test_what_never_reached_is_reported_and_not_fitted(tmp_path):
     assert re.search(r"^ +256 +never +never  0/3", few, re.M)
 
 
+def test_sizes_without_a_seed_in_common_have_no_fastest(tmp_path):
+    frame = table(models=("small",))
+    frame["seed"] += 10 * frame["batch_size"]
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    output = door(tmp_path / "own.csv", "--target", "validation_loss=0.2")
+    text = "no fastest as measured: the batch sizes that reached the target share no seed"
+    assert text in output
+
+
 def test_rates_that_were_tried_are_chosen(tmp_path):
     """trajectories.csv of an experiment that crosses learning rates with batch sizes."""
     trajectories, _ = made_trainings.tables(rates=(0.1, 0.2, 0.8))

@@ -5,15 +5,15 @@ fastest size's seconds and (c) is within a margin of the best size's outcome, of
 a margin. No fastest or best size is picked first, since the runs that pick it flatter it: (b), on
 the logarithm of the seconds, and (c) are judged by the tests of `largest_within_margin`, paired by
 seed. The range is the run of neighbouring sizes that keep all three; one that is not resolved
-ends it. There is none where a tuned rate lies on the edge of its grid, nor below six seeds: then it
-says what is missing.
+ends it. There is none where a tuned rate lies on the edge of its grid, below six seeds, or where
+one size alone reached the target with every seed: then it says what is missing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import NamedTuple
 
@@ -221,7 +221,7 @@ class Advice:
         """
         found: dict[tuple[str, frozenset[int | None], bool | int], Judged] = {}
         for each in self.open:
-            if each.more and each.batch_size not in self._excluded:
+            if each.more and each.batch_size not in self.excluded:
                 pair = frozenset((each.batch_size, each.against))
                 limit = each.outcome.name if each.outcome else each.limit
                 found.setdefault((limit, pair, each.more.equal or each.batch_size), each)
@@ -230,11 +230,12 @@ class Advice:
     @property
     def candidates(self) -> list[int]:
         """The sizes that no limit is shown to exclude; empty where none is excluded."""
-        excluded = self._excluded
+        excluded = self.excluded
         return [size for size in self.evidence.batch_sizes if excluded and size not in excluded]
 
     @property
-    def _excluded(self) -> set[int]:
+    def excluded(self) -> set[int]:
+        """The sizes that a limit is shown to exclude."""
         every = chain(*self.judged.values())
         return {each.batch_size for each in every if each.verdict in (BEYOND, FAILED)}
 
@@ -267,9 +268,9 @@ def advise(evidence: Evidence) -> Advice:
     ]
     runs = [list(group) for held, group in groupby(range(len(holds)), holds.__getitem__) if held]
     if not runs:
-        shown = any(each.verdict == NOT_RESOLVED for each in chain(*judged.values()))
-        why = Missing(NONE_SHOWN if shown else NONE_HOLDS)
-        return Advice(evidence, judged, None, None, (why,))
+        found = Advice(evidence, judged, None, None)
+        shown = found.excluded.issuperset(evidence.batch_sizes)
+        return replace(found, missing=(Missing(NONE_HOLDS if shown else NONE_SHOWN),))
     chosen = max(runs, key=len)  # of equally long ones the first
     sizes = evidence.batch_sizes
     known = [

@@ -13,7 +13,13 @@ from batchscope.analysis import advice as advices
 from batchscope.analysis import fastest_batch_size, seeds_wanted
 from batchscope.analysis.advice import Advice, Evidence, Judged, Missing, Outcome, Reach
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
-from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
+from batchscope.analysis.largest_within_margin import (
+    ALONE,
+    BEYOND,
+    FAILED,
+    NOT_RESOLVED,
+    WITHIN,
+)
 from batchscope.analysis.to_target_tables import critical_text
 from batchscope.catalogue import outcomes
 
@@ -286,13 +292,23 @@ def _reason(advice: Advice, missing: Missing) -> str:
         rates = wording.count(missing.count, "more rate")
         price = cost(missing.seconds).replace("(about", f"({rates}, about")
         return f"a better learning rate may lie beyond those tried: {edges}{price}"
+    other = "train longer, or state another target"
     if all(each.verdict == FAILED for each in advice.judged[advices.SECONDS]):
-        other = "train longer, or state another target"
         return f"no batch size reached {evidence.target} with every seed ({other})"
+    alone = _alone(advice)
+    if alone and missing.reason == advices.NONE_SHOWN:
+        reached = f"only batch size {_sizes(alone)} reached {evidence.target} with every seed"
+        return f"{reached}, and its time is compared with none ({other})"
     time = f"to reach {evidence.target} within {_slower(evidence)} of the fastest size's time"
     worth = f"to keep {wording.listed(map(_within, evidence.outcomes))}"
     how = "shown" if missing.reason == advices.NONE_SHOWN else "found"
     return f"no batch size is {how} both {time} and {worth}"
+
+
+def _alone(advice: Advice) -> list[int]:
+    """Returns the only size that every seed reached the target with; none of several."""
+    judged = advice.judged[advices.SECONDS]
+    return [each.batch_size for each in judged if each.verdict == ALONE]
 
 
 def _edges(evidence: Evidence) -> Iterator[str]:
@@ -333,7 +349,7 @@ def _candidates(advice: Advice) -> Iterator[str]:
         sentence += _sizes(left)
         evidence = advice.evidence
         fastest = fastest_batch_size.measured_fastest(evidence.batch_sizes, evidence.seconds)
-        if fastest in left:
+        if fastest in left and not _alone(advice):
             sentence += f"; {'it' if one else wording.batch_size(fastest)} was the fastest measured"
         yield f"{sentence}. Every other size is shown to miss a limit."
     for size, others in advice.open_against.items():

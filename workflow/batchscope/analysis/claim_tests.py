@@ -82,15 +82,21 @@ def between(contrasts: Any, low: float = -math.inf, high: float = math.inf) -> T
     mean, below, above, n = intervals.t_interval(values, CONFIDENCE)
     if n < 2:
         return Tested(mean, NAN, NAN, n, NAN, NAN)
-    bounds = [(low, RISES, FALLS), (high, FALLS, RISES)]
-    tested = [
-        tuple(float(paired_tests.paired_t(values - bound, way)) for way in (inside, outside))
-        for bound, inside, outside in bounds
+    inside = _inside(values, low, high)
+    p, outside = (
+        [float(paired_tests.paired_t(each, way)) for each in inside] for way in (RISES, FALLS)
+    )
+    against = min(1.0, len(inside) * min(outside))
+    return Tested(mean, below, above, n, max(p), against, _all_of(inside))
+
+
+def _inside(values: np.ndarray, low: float, high: float) -> list[np.ndarray]:
+    """Returns how far values lie inside each finite bound; rounding decides nothing at it."""
+    return [
+        sign * paired_tests.unrounded(values - bound, np.abs(values) + abs(bound))
+        for bound, sign in ((low, 1.0), (high, -1.0))
         if math.isfinite(bound)
     ]
-    against = min(1.0, len(tested) * min(p for _, p in tested))
-    inside = [values - low] * math.isfinite(low) + [high - values] * math.isfinite(high)
-    return Tested(mean, below, above, n, max(p for p, _ in tested), against, _all_of(inside))
 
 
 def _all_of(inside: Sequence[np.ndarray]) -> tuple[claim_power.Part, ...]:
@@ -105,8 +111,8 @@ def _together(differences: Sequence[np.ndarray], low: float, high: float = math.
     found = every([("", between(each, low, high)) for each in differences]).tested
     if found.n < 2:
         return found
-    upper = [high - each for each in differences] if math.isfinite(high) else []
-    return found._replace(found=_all_of([*(each - low for each in differences), *upper]))
+    inside = [one for each in differences for one in _inside(each, low, high)]
+    return found._replace(found=_all_of(inside))
 
 
 def _beyond_zero(contrasts: np.ndarray, direction: str) -> Tested:
@@ -191,9 +197,8 @@ def argmax(values: Any, chosen: Sequence[int], best: str = "highest") -> Tested:
     beaten = [
         max(between(values[:, other] - values[:, one], 0.0).p for one in chosen) for other in others
     ]
-    tested = found._replace(
-        p=min(1.0, len(chosen) * found.p), p_against=min(1.0, len(others) * min(beaten))
-    )
+    p, against = np.minimum([len(chosen) * found.p, len(others) * min(beaten)], 1.0).tolist()
+    tested = found._replace(p=p, p_against=against)
     if tested.n > 1 and len(chosen) > 1:
         table = np.arange(len(chosen) * len(others)).reshape(len(chosen), -1)
         gaps = values[:, list(chosen), None] - values[:, None, others]
@@ -247,7 +252,7 @@ def every(parts: Sequence[tuple[str, Tested]]) -> Found:
     p = [tested.p for _, tested in parts]
     against = [tested.p_against for _, tested in parts]
     # NaN where one of them is.
-    whole, contrary = float(np.max(p)), min(1.0, len(parts) * float(np.min(against)))
+    whole, contrary = float(np.max(p)), float(np.minimum(len(parts) * np.min(against), 1.0))
     deciding = int(np.argmin(against) if contrary < outcomes.LEVEL else np.argmax(p))
     label, tested = parts[deciding]
     n = min(one.n for _, one in parts)

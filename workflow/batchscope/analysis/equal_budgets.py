@@ -221,6 +221,15 @@ def read(series: Trained, budget: Budget) -> dict[str, Reading]:
     return found
 
 
+def ended_before(series: Trained, size: int, budget: Budget) -> bool:
+    """Returns whether a training of a size, by its index, finished before the budget."""
+    return budget.kind in AXES and any(
+        trajectories.ended_before(found[AXES[budget.kind]], budget.value)
+        for place, found in series.values.items()
+        if place[0] == size and series.rows[place]["status"] == _FINISHED
+    )
+
+
 def _outcomes(series: Trained, budget: Budget, losses: np.ndarray) -> dict[str, np.ndarray]:
     """Returns each outcome at all rates: on test data, or where these are not known, validation."""
     cubes = {name: _values(series, name, budget) for name in ON_TEST if name in series.complete}

@@ -117,16 +117,14 @@ def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
 def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Interval]:
     """Returns each batch size's seconds to a target over those of the fastest one.
 
-    The geometric mean of the ratios, which are paired by seed, to the size whose geometric mean is
-    the least, with its 95 % t-interval; NaN where a training of the size never got there. Takes
-    seconds and rates that differ as `misfit` does.
+    The geometric mean of the ratios, which are paired by seed, to `measured_fastest`, by the same
+    seeds, with its 95 % t-interval; NaN where the size is not `usable`. Takes seconds and rates
+    that differ as `misfit` does.
     """
-    table = np.asarray(seconds, float)
-    least = measured_fastest(range(len(table)), table)
+    known = _paired(seconds)
+    least = measured_fastest(range(len(known)), seconds)
     if least is None:
-        return [intervals.Interval(math.nan, math.nan, math.nan, 0) for _ in table]
-    known = np.where(np.isfinite(table) & (table > 0), table, math.nan)
-    known[np.isinf(table).any(axis=1)] = math.nan
+        return [intervals.Interval(math.nan, math.nan, math.nan, 0) for _ in known]
     differ = np.broadcast_to(differ, len(known))
     return [
         intervals.ratio_interval(row, known[least], own or differ[least])
@@ -137,13 +135,29 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Int
 def measured_fastest(batch_sizes: Sequence[int], seconds: Any) -> int | None:
     """Returns the size with the least geometric mean of the seconds to a target.
 
-    None where there are no seconds, or every size lacks a seed, or has one that never got there.
+    Of the sizes that are `usable`, by the seeds that all of these have; None where there are no
+    seconds, no such size or no such seed.
     """
     if seconds is None:
         return None
+    known = _paired(seconds)
+    shared = known[:, ~np.isnan(known).all(axis=0)]
+    return batch_sizes[int(np.nanargmin(np.log(shared).mean(axis=1)))] if shared.size else None
+
+
+def usable(taken: np.ndarray) -> np.ndarray:
+    """Returns whether every seed of a size reached the target, after an update at least.
+
+    What was taken to it has shape (sizes, seeds): infinity where a training never got there, NaN
+    where there is none. A target that holds before the first update has no logarithm.
+    """
+    none = np.isnan(taken)
+    return ~none.all(axis=1) & (none | (np.isfinite(taken) & (taken > 0))).all(axis=1)
+
+
+def _paired(seconds: Any) -> np.ndarray:
+    """Returns seconds of `usable` sizes by the seeds that all of these have, else NaN."""
     table = np.asarray(seconds, float)
-    whole = (np.isfinite(table) & (table > 0)).all(axis=1) & (table.shape[1] > 0)
-    if not whole.any():
-        return None
-    means = np.log(table, where=whole[:, None], out=np.full(table.shape, np.inf)).mean(axis=1)
-    return batch_sizes[int(means.argmin())]
+    kept = usable(table)
+    shared = ~np.isnan(table[kept]).any(axis=0)
+    return np.where(kept[:, None] & shared, table, math.nan)

@@ -6,6 +6,7 @@ than the margin: one-sided paired t-tests, each at 5 %, all of which must be sig
 intersection-union test, which needs no adjustment for their number). It is *beyond* where some
 other one is shown to be better by more than the margin: Bonferroni over the others, and Holm over
 the sizes that are judged, so that a series without any such size shows one in 5 % at most.
+A size that has no other to be compared with is neither: nothing was shown.
 "Not different" is never concluded from p > 0.05: that says as much of few seeds as of equal sizes.
 A size of which a value is an upper bound (left-censored) is never beyond, and no other one is shown
 to be within a margin of it: it may be better than it looks.
@@ -31,7 +32,7 @@ from batchscope.catalogue.decision_columns import MARGINS
 
 WITHIN, BEYOND = "within", "beyond"
 NOT_RESOLVED, FEW_SEEDS, FAILED = "not_resolved", "few_seeds", "failed"
-_ROUNDING = 1e-12  # share of the values below which their difference is none
+ALONE = "alone"  # every other one has a failed run: there is nothing to show
 
 
 class Size(NamedTuple):
@@ -131,18 +132,19 @@ def compare(
     found = []
     for size in table.columns:
         own = {"batch_size": size, "seeds": int(table[size].count()), "mean": table[size].mean()}
-        verdict = {"verdict": FEW_SEEDS if size in whole else FAILED}
+        alone = len(whole) == 1 and own["seeds"] >= outcomes.LEAST_SEEDS
+        verdict = {"verdict": FAILED if size not in whole else ALONE if alone else FEW_SEEDS}
         found.append(Size(**{**own, **verdict, **compared.get(size, {})}))
     return found
 
 
-def judge(sizes: Sequence[Size], least: float = np.nan) -> list[Size]:
+def judge(sizes: Sequence[Size], least: float = 0.0) -> list[Size]:
     """Returns what `compare` returned with verdicts, and with p adjusted by Holm over the sizes.
 
     Args:
         least: What p of being beyond is no less than: the least p of their row, if there is one.
     """
-    adjusted = np.fmax(paired_tests.holm([size.p_beyond for size in sizes]), least)
+    adjusted = np.maximum(paired_tests.holm([size.p_beyond for size in sizes]), least)
     found = []
     for size, p in zip(sizes, adjusted.tolist(), strict=True):
         verdict = size.verdict
@@ -185,7 +187,7 @@ def _compared(
     excess = sign * (values[:, None, :] - values[:, :, None]) - margin
     # A difference that is the margin itself: rounding decides nothing.
     scale = np.maximum(np.abs(values[:, None, :]), np.abs(values[:, :, None])) + margin
-    excess[np.abs(excess) < _ROUNDING * scale] = 0.0
+    excess = paired_tests.unrounded(excess, scale)
     own = np.isin(table.columns, list(differing))
     either = own[:, None] | own
     within, beyond = (

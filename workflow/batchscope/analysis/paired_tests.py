@@ -10,6 +10,8 @@ from scipy import special
 from batchscope.analysis import intervals
 from batchscope.catalogue.outcomes import FALLS, RISES
 
+_ROUNDING = 1e-12  # share of the values below which their difference is none
+
 
 def slopes_per_doubling(values: np.ndarray, batch_sizes: np.ndarray) -> np.ndarray:
     """Returns the `slopes` against log2(batch size)."""
@@ -90,6 +92,11 @@ def paired_t(differences: Any, direction: str, differ: Any = False) -> Any:
         variance = variance * intervals.correction(pairs, differ)
         p = special.stdtr(pairs - 1, -means / np.sqrt(variance / pairs))
     return np.where(np.isnan(p), 1.0, p)
+
+
+def unrounded(differences: Any, scale: Any) -> np.ndarray:
+    """Returns differences, and 0 for what rounding makes of none, against a scale of the values."""
+    return np.where(np.abs(differences) < _ROUNDING * scale, 0.0, differences)
 
 
 def holm(p_values: Any) -> np.ndarray:

@@ -32,8 +32,7 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
         NaN where the training ended before the budget, or was first evaluated after it.
     """
     used, values = np.asarray(used, float), np.asarray(values, float)
-    # The last digit of a fraction of an epoch is no shorter training.
-    if not len(used) or not used[-1] >= budget * (1 - _ROUNDING):
+    if ended_before(used, budget):
         return math.nan
     known = ~np.isnan(values)
     used, values = used[known], values[known]
@@ -49,6 +48,12 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
     if loss and min(first, second) > 0:
         return float(first * (second / first) ** share)
     return first + share * (second - first)
+
+
+def ended_before(used: Any, budget: float) -> bool:
+    """Returns whether a training ended before a budget; not where what it used is not known."""
+    # The last digit of a fraction of an epoch is no shorter training.
+    return len(used) > 0 and bool(used[-1] < budget * (1 - _ROUNDING))
 
 
 def first_crossing(budgets: Any, losses: Any, target: float) -> float:

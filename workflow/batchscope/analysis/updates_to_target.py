@@ -149,8 +149,8 @@ class Scaling:
 
     @property
     def fitted(self) -> np.ndarray:
-        """Whether a size is `usable` for the fit, shape (sizes,)."""
-        return usable(self.measured["updates"])
+        """Whether a size is usable for the fit, shape (sizes,)."""
+        return fastest_batch_size.usable(self.measured["updates"])
 
     def ratios(self) -> list[intervals.Interval]:
         """Returns each size's measured seconds over those of the fastest, paired by seed."""
@@ -162,6 +162,12 @@ class Scaling:
         """The size with the least mean seconds, of those that every seed got there with."""
         seconds = self.measured.get("seconds")
         return fastest_batch_size.measured_fastest(self.batch_sizes, seconds)
+
+    @property
+    def share_no_seed(self) -> bool:
+        """Whether the sizes that every seed got there with have no seed in common."""
+        seconds = self.measured["seconds"]
+        return self.measured_fastest is None and bool(fastest_batch_size.usable(seconds).any())
 
     def rates_by(self, axis: str) -> Rates | None:
         """Returns the learning rates at which the values along an axis are read."""
@@ -309,24 +315,14 @@ def _lowest_of_all(table: pandas.DataFrame) -> float:
     return float(ends.max()) if enough else math.nan
 
 
-def usable(updates: np.ndarray) -> np.ndarray:
-    """Returns whether every seed of a size reached the target, after an update at least.
-
-    A target that holds before the first update has no logarithm of its updates, which are of
-    shape (sizes, seeds).
-    """
-    none = np.isnan(updates)
-    return ~none.all(axis=1) & (none | (np.isfinite(updates) & (updates > 0))).all(axis=1)
-
-
 def critical_fit(
     sizes: list[int], updates: np.ndarray, differ: np.ndarray
 ) -> critical_batch_size.CriticalBatchSize | None:
-    """Returns the fit of the sizes that are `usable`; None where they are too few.
+    """Returns the fit of the sizes that are usable; None where they are too few.
 
     `differ` says which sizes have seeds that are read at different rates.
     """
-    kept = usable(updates)
+    kept = fastest_batch_size.usable(updates)
     if kept.sum() < critical_batch_size.LEAST_SIZES:
         return None
     return critical_batch_size.fit(np.array(sizes)[kept], updates[kept], bool(differ[kept].any()))

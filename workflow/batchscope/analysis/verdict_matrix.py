@@ -43,6 +43,7 @@ from batchscope.catalogue.budget_kinds import TAKEN, TARGET
 from batchscope.catalogue.decision_columns import BUDGETS
 
 LARGER, SMALLER, NONE = "larger", "smaller", "none"
+NO_VALUE = "no_value"  # verdict of a cell whose size has none there, and no run that failed
 # Why a row has no verdict.
 NOT_RESOLVED, MIXED, FEW_SEEDS, EDGE = "not_resolved", "mixed", "few_seeds", "edge"
 BOUNDED = "bounded"
@@ -182,7 +183,8 @@ def table(
     lines: list[dict[str, Any]] = []
     for row, (larger, smaller, any_) in zip(found, trends.tolist(), strict=True):
         better, why = _verdict(row, larger, smaller, any_)
-        least = 1.0 if why == BOUNDED else min(larger, smaller, any_)
+        tested = math.isfinite(any_) and why != BOUNDED
+        least = min(larger, smaller, any_) if tested else 1.0
         judged = largest_within_margin.judge(row.cells, least)
         last = {"trend": better, "no_trend": why}
         last |= {"p_larger": larger, "p_smaller": smaller, "p_any": any_}
@@ -257,6 +259,7 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
         there = row.trained.there[index]
         times = np.where(np.isfinite(values), np.abs(values), math.inf)[there]
         values = values[~np.isnan(values)]
+        unread = not len(values) and not equal_budgets.ended_before(row.trained, index, budget)
         own = row.series.frame[row.series.frame["batch_size"] == cell.batch_size].iloc[0]
         line = {
             **{name: own[name] for name in factors},
@@ -272,8 +275,9 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
             **cell.columns(),
             "seeds": int(there.sum()),
         }
-        no_rate = len(row.trained.rates) > 1 and np.isnan(reading.losses[index]).all()
-        if len(times) and not no_rate:
+        if unread:
+            line["verdict"] = NO_VALUE
+        elif len(times):
             line["reached"], _, line["reached_low"], line["reached_high"] = budgets.reached(times)
         if len(values) and budget.kind == TARGET:
             line["median"] = budgets.median(values)

@@ -39,7 +39,8 @@ MARGINS: dict[str, Column] = {
     ),
     "verdict": Text(
         "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs) or failed (a run that did not finish)."
+        "(fewer than 6 pairs), failed (a run that did not finish) or alone (no other to be "
+        "compared with: every other one failed)."
     ),
     "smallest_batch_size": Integer(
         "Smallest batch size within the margin: the same in all rows of a series; empty without "
@@ -90,7 +91,7 @@ BUDGETS: dict[str, Column] = {
     "seeds": Integer("Seeds of the batch size with a run, whatever became of it."),
     "reached": Integer(
         "Those that finished and reached the budget, at the rate that they are read at; empty "
-        "where every rate lacks a run, and none is read."
+        "where the batch size has no value there."
     ),
     **interval("reached", "Lower end of the 95 % interval of their share (Clopper and Pearson)."),
     "mean": Column(
@@ -117,11 +118,13 @@ BUDGETS: dict[str, Column] = {
     "p_beyond": Column(
         "Smallest p over the other batch sizes of the one-sided paired t-test that the other is "
         "better by more than the margin, times their number; adjusted by Holm's method over the "
-        "batch sizes of the row, and no less than the least p of the row."
+        "batch sizes of the row, and no less than the least p of the row, or 1 without any."
     ),
     "verdict": Text(
         "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs) or failed (a run that did not finish, or never got there)."
+        "(fewer than 6 pairs), failed (a run that did not finish, or never got there), alone (no "
+        "other to be compared with: every other one failed or has no value) or no_value (no run at "
+        "all, none evaluated by then, or not timed)."
     ),
     "trend": Text(
         "Of the row: larger where larger batch sizes are better (p_larger below 0.05), smaller, "
@@ -199,8 +202,9 @@ CRITICAL: dict[str, Column] = {
     "fastest_from": Column("Smallest batch size within 10 % of that time, in closed form."),
     "fastest_to": Column("Largest one."),
     "measured_fastest": Integer(
-        "Batch size of the study with the least geometric mean of the seconds to the target; "
-        "empty without seconds."
+        "Batch size of the study with the least geometric mean of the seconds to the target, of "
+        "those that reached it with every seed, by the seeds that all of these have; empty without "
+        "seconds or such a seed."
     ),
 }
 
@@ -266,7 +270,7 @@ ADVICE: dict[str, Column] = {
     "reason": Text(
         "Why there is no range: no_target, no_seconds, no_outcome, too_few_seeds, rate_on_edge, "
         "none_holds (every batch size is shown to miss a limit) or none_shown (some are not "
-        "resolved); several are separated by blanks."
+        "resolved, or have no other to be compared with); several are separated by blanks."
     ),
     "binds_first": Text(
         "Limit that ends the range above: memory, seconds or outcome; empty where it reaches to "
@@ -311,7 +315,8 @@ ADVICE_SIZES: dict[str, Column] = {
     "verdict": Text(
         "within (one-sided paired t-tests at 5 %: every other size is better by less than the "
         "limit's margin), beyond (some other one is better by more), not_resolved, few_seeds, "
-        "failed, or not_measured. Of memory: within or beyond what fits."
+        "failed, alone (every other one failed), or not_measured. Of memory: within or beyond what "
+        "fits."
     ),
     "against": Integer("The other batch size that decides the verdict."),
     "difference": Column("Mean paired difference to it; of seconds, relative."),

@@ -163,11 +163,12 @@ _OF_SEVERAL = (
             "that are tested on these seeds: filled where every other one is shown to be better by "
             "less than the row's margin, in time to the target or in the outcome; hollow where "
             "that is not resolved. A filled cross is one that some other one is shown to beat by "
-            "more, a thin cross one of which a run failed or never got there, and a dot one of "
-            "fewer than six seeds. The "
+            "more, a thin cross one of which a run failed or never got there, a dot one of "
+            "fewer than six seeds, and a square one that has no other to be compared with. The "
             "recommended range are neighbouring sizes that keep every limit; there is "
-            "none below six seeds, without seconds, or where the best of several learning rates "
-            "lies on the edge of those tried."
+            "none below six seeds, without seconds, where a single size reached the target with "
+            "every seed, or where the best of several learning rates lies on the edge of those "
+            "tried."
         ),
         batch_sizes=3,
         prefixes=True,

@@ -35,6 +35,7 @@ _VERDICTS = {
     largest_within_margin.BEYOND: "worse than another by more than the margin",
     largest_within_margin.FAILED: "a run did not finish",
     largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
+    largest_within_margin.ALONE: "no other to compare it with",
 }
 # Verdicts of which one suffices to show that no batch size is within the margin.
 _WITHOUT = (largest_within_margin.NOT_RESOLVED, largest_within_margin.BEYOND)
@@ -118,12 +119,14 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns how far each series reaches, and the machine's limits."""
     sentences = []
     for chosen in [] if _none_finished(frame) else _outcomes(frame):
-        parts, few, none = [], 0, 0
+        parts, few, none, alone = [], 0, 0, 0
         for series in run_series.series(chosen):
             if pandas.notna(timings.one(series.frame, "largest_batch_size")):
                 parts.append(_reach(series))
             elif series.frame["verdict"].isin(_WITHOUT).any():
                 none += 1
+            elif series.frame["verdict"].eq(largest_within_margin.ALONE).any():
+                alone += 1
             else:
                 few += 1
         what = f"a {_within(chosen)} of every other's"
@@ -132,10 +135,14 @@ def found(frame: pandas.DataFrame) -> str:
         if parts:
             more = f" and {len(parts) - _MOST_SHOWN} more" if len(parts) > _MOST_SHOWN else ""
             sentences.append(f"Largest batch with {what}: {'; '.join(parts[:_MOST_SHOWN])}{more}.")
-        several = len(parts) + few + none > 1
+        several = len(parts) + few + none + alone > 1
         if none:
             whose = f" in {none} series" if several else ""
             sentences.append(f"No batch size is shown to have {what}{whose}.")
+        if alone:
+            whose = f" in {alone} series" if several else ""
+            one = f"Only one batch size has no failed run{whose}"
+            sentences.append(f"{one}: there is none to compare it with for {what}.")
         if few:
             whose = f" of {few} series" if several else ""
             sentences.append(f"Too few pairs of runs finished{whose} for a verdict on {what}.")

@@ -124,6 +124,12 @@ def _measured(scaling: Scaling) -> Iterator[str]:
     """Yields the size that got there first, and how much longer its neighbours took."""
     ratios = scaling.ratios()
     to = f"{scaling.target.words}{critical_batch_size.whose(scaling)}"
+    if scaling.share_no_seed:
+        yield (
+            f"The batch sizes that reached {to} with every seed share no seed, so that their times "
+            "are not compared."
+        )
+        return
     if scaling.measured_fastest is None:
         yield f"{wording.capital(to)} was reached by no batch size with every seed."
         return

@@ -34,14 +34,18 @@ _LOOKS: dict[str, dict[str, Any]] = {
     largest_within_margin.NOT_RESOLVED: {"facecolor": "white"},
     largest_within_margin.FAILED: {"facecolor": "#DDDDDD", "hatch": "xxxx"},
     largest_within_margin.FEW_SEEDS: {"facecolor": "#F7F7F7"},
+    largest_within_margin.ALONE: {"facecolor": "#EDEDED"},
+    matrix.NO_VALUE: {"facecolor": "#EDEDED", "hatch": "...."},
 }
-_UNMARKED = (largest_within_margin.FAILED, largest_within_margin.FEW_SEEDS)
+_UNMARKED = (largest_within_margin.FAILED, largest_within_margin.FEW_SEEDS, matrix.NO_VALUE)
 _WORDS = {
     largest_within_margin.WITHIN: "no other is better by the margin",
     largest_within_margin.BEYOND: "another is better by more than the margin",
     largest_within_margin.NOT_RESOLVED: "not resolved",
     largest_within_margin.FAILED: "a run failed, or never got there",
     largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
+    largest_within_margin.ALONE: "no other to compare it with",
+    matrix.NO_VALUE: "no run, none evaluated by then, or not timed",
 }
 _NONE_WORDS = {
     matrix.EDGE: f"no verdict ({_EDGE} decides)",
@@ -250,11 +254,13 @@ def _draw_cell(
 
 def _cell_words(cell: dict[str, Any], write: Callable[[float], str]) -> list[str]:
     """Returns the lines of a cell: its difference from the best, and its interval."""
+    if cell["verdict"] == matrix.NO_VALUE:
+        return ["no value"]
     if cell["verdict"] == largest_within_margin.FAILED:
-        if pandas.isna(cell["reached"]):
-            return ["no value", "by then"]
         what = "got there" if cell["budget"] == TARGET else "finished"
         return [f"{int(cell['reached'])} of {int(cell['seeds'])}", what]
+    if cell["verdict"] == largest_within_margin.ALONE:
+        return [_level(cell)]
     alone = math.isnan(cell["difference_low"])
     if cell["difference"] == 0 and alone:
         return ["best", _level(cell)]

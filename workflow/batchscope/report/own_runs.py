@@ -128,6 +128,8 @@ def _seconds_lines(scaling: Scaling) -> Iterator[str]:
                 ends = f" [{ratio.low:.2f}, {ratio.high:.2f}]" if ratio.n > 1 else ""
                 parts.append(f"{size}: {ratio.mean:.2f}{ends}")
         yield f"    {', '.join(parts)}"
+    elif "seconds" in scaling.measured and scaling.share_no_seed:
+        yield "  no fastest as measured: the batch sizes that reached the target share no seed"
     if scaling.step is None:
         if scaling.cost is not None:
             yield f"  no fastest size in closed form: {target_words.NO_LINE}"

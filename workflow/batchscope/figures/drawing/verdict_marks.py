@@ -18,6 +18,7 @@ _MARKERS = {
     largest_within_margin.BEYOND: ("X", True),
     largest_within_margin.FAILED: ("x", True),
     largest_within_margin.FEW_SEEDS: (".", True),
+    largest_within_margin.ALONE: ("s", False),
 }
 
 
