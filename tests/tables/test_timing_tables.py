@@ -367,6 +367,12 @@ def test_tries_and_profiles(written):
     assert profiles["memory_peak_mb"][0] == 612.5  # the kernel's own, not that of the samples
 
 
+def kind(table: str, column: str) -> str:
+    """Returns the kind that a column has in its entry; empty of what every row begins with."""
+    found = tables.TABLES[table].columns.get(column)
+    return found.kind if found else ""
+
+
 def test_nothing_measured_is_headers(written):
     made = {}
     for name, entry in tables.OF_TIMINGS.items():
@@ -374,6 +380,17 @@ def test_nothing_measured_is_headers(written):
         made[name] = run_table.maker(name)("nowhere", written, "machine", **reads)
         frame = made[name][made[name]["machine"] == "desktop"]
         assert frame.empty and list(frame.columns) == [*timing_columns.FIRST, *entry.columns]
+        whole = {column for column in frame if frame[column].dtype == "Int64"}
+        assert whole == {column for column in frame if kind(name, column) == "int"}, name
+
+
+def test_words_are_in_columns_of_text_alone(written):
+    for name in ("throughput", "sweeps", "utilisation", "samples", "largest", "profiles"):
+        table = tables.TABLES[f"{name}_by_job" if f"{name}_by_job" in tables.TABLES else name]
+        frame = getattr(timing_tables, table.rows.partition(".")[2])("results", written, "machine")
+        for column in table.columns:
+            worded = any(isinstance(value, str) for value in frame[column])
+            assert kind(name, column) == "str" or not worded, (name, column)
 
 
 def test_every_column_is_explained():

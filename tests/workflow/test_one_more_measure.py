@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import project
-from batchscope.analysis import run_series
+from batchscope.tables import csv_tables
 
 PAGE = (project.ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 ENTRY, MODULE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
@@ -221,7 +221,7 @@ def test_the_workflow_makes_table_and_figures(copied):
             ]
         assert float(row["step_images"]) == float(row["batch_size"])
         assert float(row["weight_norm"]) == pytest.approx(np.sqrt(sum(squares)), rel=1e-12)
-    norms = run_series.read(results / "studies" / "norms" / "norms" / "norms.csv")
+    norms = csv_tables.read(results / "studies" / "norms" / "norms" / "norms.csv")
     whole = (norms["norm"] ** 2).groupby(norms["run"]).sum() ** 0.5
     assert [whole[row["run"]] for row in rows] == pytest.approx(
         [float(row["weight_norm"]) for row in rows]

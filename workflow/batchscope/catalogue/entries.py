@@ -47,6 +47,7 @@ class Column:
         source: Who stated it.
         at_epochs: Whether a record of one of an experiment's `at_epochs` fills it too.
         words: Setting's value -> words for it, in the label.
+        adds_up: Whether it is a count that adds up over the timing jobs of a configuration.
     """
 
     doc: str
@@ -57,6 +58,7 @@ class Column:
     source: str = ""
     at_epochs: bool = True
     words: dict[str, str] = field(default_factory=dict)
+    adds_up: bool = False
 
 
 Text = functools.partial(Column, kind="str")

@@ -1,13 +1,13 @@
 """Utilisation and memory: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Table, Timing
+from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing
 from batchscope.catalogue.parameters import Parameter
 
 _UTILISATION = {
-    "batch_size": Column("Examples per step."),
+    "batch_size": Integer("Examples per step."),
     "status": shared_columns.STATUS,
-    "steps": Column("Steps of the training."),
+    "steps": Integer("Steps of the training."),
     "seconds": Column("Its time, s."),
     "process_percent": Column(
         "CPU utilisation of the process, % of its cores: median over time.",
@@ -52,8 +52,8 @@ _UTILISATION = {
     "joules_per_epoch": Column("The same for the examples of an epoch, J."),
 }
 _SAMPLES = {
-    "batch_size": Column("Batch size of the training at that time; empty between two."),
-    "phase": Column(
+    "batch_size": Integer("Batch size of the training at that time; empty between two."),
+    "phase": Text(
         "training; lead_in, the first steps after a change of batch size; repeated, a training "
         "that other processes disturbed and that was run again; empty while resting."
     ),
