@@ -84,6 +84,10 @@ class Table:
         over_jobs: Of a timing that has one by job: function of the rows over all jobs, called with
             the table by job and with those of `beside`, by name.
         beside: Other tables of the timing whose rows by job that function reads.
+        keys: Columns that distinguish its rows beside the factors, the seed and the machine; None
+            of a table that no claim may be of.
+        also: Other timings that fill it, beside the one whose entry has it.
+        figures: Figures that show it, the first to be preferred; those of its entry where empty.
     """
 
     rows: str
@@ -91,6 +95,9 @@ class Table:
     reads: tuple[str, ...] = ()
     over_jobs: str = "timing_tables.over_jobs"
     beside: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = None
+    also: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ ENTRY = Measure(
             ),
         ),
     ),
-    tables={"lines": Table("long_tables.lines", _LINES)},
+    tables={"lines": Table("long_tables.lines", _LINES, keys=("split", "alpha"))},
     memory_mb=2000,
     minutes=120,
     order=9,

@@ -73,7 +73,11 @@ ENTRY = Measure(
             ),
         ),
     ),
-    tables={"layers": Table("long_tables.layers", _LAYERS)},
+    tables={
+        "layers": Table(
+            "long_tables.layers", _LAYERS, keys=("layer",), figures=("weight_distance_by_layer",)
+        )
+    },
     memory_mb=1000,
     minutes=10,
     order=3,

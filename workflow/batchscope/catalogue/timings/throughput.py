@@ -173,15 +173,22 @@ ENTRY = Timing(
     at_epochs=True,
     by_job=("throughput", "sweeps", "training_times"),
     tables={
-        "throughput": Table("timing_tables.throughput", _THROUGHPUT),
+        "throughput": Table("timing_tables.throughput", _THROUGHPUT, keys=()),
         "sweeps": Table(
             "timing_tables.summaries",
             over_jobs="timing_tables.summaries_over_jobs",
             beside=("throughput",),
             columns=_SWEEPS,
+            keys=(),
+            also=("max_batch_size",),
+            figures=("step_time",),
         ),
         "training_times": Table(
-            "timing_tables.training_times", _TRAINING_TIMES, reads=("throughput",)
+            "timing_tables.training_times",
+            _TRAINING_TIMES,
+            reads=("throughput",),
+            keys=("at_epoch",),
+            figures=("training_time",),
         ),
     },
     figures=(

@@ -83,7 +83,12 @@ ENTRY = Timing(
     frameworks=True,
     by_job=("utilisation",),
     tables={
-        "utilisation": Table("timing_tables.utilisation", _UTILISATION),
+        "utilisation": Table(
+            "timing_tables.utilisation",
+            _UTILISATION,
+            keys=(),
+            figures=("utilisation", "frameworks"),
+        ),
         "samples": Table("timing_tables.samples", _SAMPLES),
     },
     figures=(
