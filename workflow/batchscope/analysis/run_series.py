@@ -108,8 +108,9 @@ def _fewest(frame: pandas.DataFrame, kept: list[str]) -> list[str]:
     # A factor that goes with others is described by them: numbers are dropped first.
     for factor in sorted(kept, key=lambda name: not _numeric(frame, name)):
         others = [name for name in kept if name != factor]
-        distinct = frame[["batch_size", *kept]].drop_duplicates()
-        if not distinct.duplicated(["batch_size", *others]).any():
+        sizes = [name for name in ("batch_size",) if name in frame]  # summaries of sweeps have none
+        distinct = frame[[*sizes, *kept]].drop_duplicates()
+        if (sizes or others) and not distinct.duplicated([*sizes, *others]).any():
             kept = others
     return kept
 
