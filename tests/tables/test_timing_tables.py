@@ -328,6 +328,23 @@ def test_utilisation_and_its_samples(written):
     assert samples["phase"][1] == "training" and samples["phase"].isna()[0]
 
 
+def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
+    graph, eager = own_jobs(written, "utilisation")
+    with edited(graph.path) as record:
+        for size in record["sizes"]:
+            # Up to 16 under a floor of what starting takes.
+            size["tensorflow_peak_mb"] = max(104.0, 100 + 0.25 * size["batch_size"])
+    with edited(eager.path) as record:
+        for size in record["sizes"]:
+            size["memory_peak_mb"] = 500.0
+    frame = timing_tables.utilisation("results", written, "machine").set_index("sweep")
+    names = [f"memory_mb_per_image{end}" for end in ("", "_low", "_high")]
+    rows = frame.loc[graph.sweep.name]
+    assert set(rows["memory_of"]) == {"tensorflow_peak_mb"}
+    assert rows[names].to_numpy(float) == pytest.approx(0.25)
+    assert frame.loc[eager.sweep.name, [*names, "memory_of"]].isna().all(axis=None)
+
+
 def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(written):
     with edited(own_jobs(written, "utilisation")[0].path) as record:
         for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):

@@ -42,6 +42,9 @@ _LARGEST = {
     "max_batch_size_bound": "bound",
     "memory_limit_mb": "limit_mb",
 }
+# What memory per example is read from, best first: what a process holds, its allocators keep.
+_PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
+_MEMORY = (*(f"memory_mb_per_image{end}" for end in ("", "_low", "_high")), "memory_of")
 
 
 @dataclass(frozen=True)
@@ -332,7 +335,7 @@ def _ceiling(timing: Timing, peaks: Peaks) -> Row:
 def _largest(record: dict[str, Any]) -> Row:
     fits = [entry for entry in record["tries"] if entry["outcome"] == records.FITS]
     sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
-    memory = memory_line.memory_per_image(sizes, peaks, memory_line.RESOLVABLE_MB)
+    memory = memory_line.memory_per_image(sizes, peaks)
     return {
         **{column: record[key] for column, key in _LARGEST.items()},
         "memory_fixed_mb": memory.fixed_mb,
@@ -353,7 +356,27 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
             rows.append(
                 timing.first | {name: values.get(name) for name in COLUMNS["utilisation.csv"]}
             )
-    return _frame("utilisation_by_job", rows)
+    return _with_memory(_frame("utilisation_by_job", rows))
+
+
+def utilisation_over_jobs(
+    results: Path | str, study: Study, experiment: str, **by_job: pandas.DataFrame
+) -> pandas.DataFrame:
+    """Returns the rows over all jobs, with memory per example fitted to their medians."""
+    return _with_memory(over_jobs(results, study, experiment, **by_job))
+
+
+def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows of utilisation with memory per example, by the best count that resolves it."""
+    rows = rows.assign(**dict.fromkeys(_MEMORY))
+    keys = [name for name in ("machine", "sweep", REPEAT) if name in rows]
+    for _, sweep in rows.groupby(keys):
+        for column in _PEAKS:
+            slope = memory_line.memory_per_image(sweep["batch_size"], sweep[column]).per_image
+            if slope.low > 0:
+                rows.loc[sweep.index, list(_MEMORY)] = [*slope, column]
+                break
+    return rows
 
 
 def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:

@@ -1,7 +1,7 @@
 """Utilisation and memory: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing
+from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing, interval
 from batchscope.catalogue.parameters import Parameter
 
 _UTILISATION = {
@@ -50,6 +50,17 @@ _UTILISATION = {
     "gpu_power_watts": Column("Mean power of the GPU, W."),
     "gpu_energy_joules": Column("Energy of the GPU over the training, J."),
     "joules_per_epoch": Column("The same for the examples of an epoch, J."),
+    "memory_mb_per_image": Column(
+        "Memory per example: slope of a line through the peaks of all batch sizes that exceed the "
+        "lowest by 4 MB, where it is resolved; the same on every row.",
+        "MB",
+        label="Memory per example",
+    ),
+    **interval("memory_mb_per_image", "Lower end of its 95 % interval, over batch sizes."),
+    "memory_of": Text(
+        "Column of these peaks, the first of tensorflow_peak_mb, gpu_memory_peak_mb and "
+        "memory_peak_mb that resolves it."
+    ),
 }
 _SAMPLES = {
     "batch_size": Integer("Batch size of the training at that time; empty between two."),
@@ -86,6 +97,7 @@ ENTRY = Timing(
         "utilisation": Table(
             "timing_tables.utilisation",
             _UTILISATION,
+            over_jobs="timing_tables.utilisation_over_jobs",
             keys=(),
             figures=("utilisation", "frameworks"),
         ),
