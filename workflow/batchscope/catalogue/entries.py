@@ -101,6 +101,23 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Topic:
+    """Something that a question may ask for and a figure shows; words are regular expressions.
+
+    Attributes:
+        asked: Words of the question.
+        pattern: Words of the sentence of the figure's finding; empty for the first one.
+        figures: Figures that show it, the best first; the one whose entry has it where empty.
+        elsewhere: Whether another experiment's figure shows it where there is none of its own.
+    """
+
+    asked: str
+    pattern: str = ""
+    figures: tuple[str, ...] = ()
+    elsewhere: bool = False
+
+
+@dataclass(frozen=True)
 class Figure:
     """A figure that can be drawn of every experiment with the right measures.
 
@@ -127,6 +144,7 @@ class Figure:
             epochs alone.
         own: Columns without which it is not drawn of trainings that were made elsewhere, `a|b` is
             either, in place of its measures; None where their tables never suffice.
+        topics: What a question may ask for that it shows, beside the words of its title.
     """
 
     name: str
@@ -145,6 +163,7 @@ class Figure:
     over: str = ""
     along: str = ""
     own: tuple[str, ...] | None = ()
+    topics: tuple[Topic, ...] = ()
 
     @property
     def module(self) -> str:
@@ -161,6 +180,7 @@ class Figure:
                 caption=self.over.format(axis=words),
                 over="",
                 along=axis,
+                topics=(),
             )
 
 

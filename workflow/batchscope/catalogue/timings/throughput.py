@@ -1,7 +1,16 @@
 """Throughput: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing, interval
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Integer,
+    Table,
+    Text,
+    Timing,
+    Topic,
+    interval,
+)
 from batchscope.catalogue.parameters import Parameter
 
 _THROUGHPUT = {
@@ -214,6 +223,12 @@ ENTRY = Timing(
                 "are too noisy to tell. A dense range of batch sizes has a linear axis, "
                 "on which a fall after every multiple of the same number shows."
             ),
+            topics=(
+                Topic(r"same (images|examples)", "times as long"),
+                Topic(r"throughput|images per second", "plateau|highest|rises|levels"),
+                Topic(r"\d+th image", r"t\(\d+\)"),
+                Topic(r"multiples of", "[Ss]tairs"),
+            ),
         ),
         Figure(
             "step_time",
@@ -231,6 +246,13 @@ ENTRY = Timing(
                 "points are medians of the jobs, the line fits these, and jobs take the place of "
                 "rounds. No cost is negative: intervals are cut at 0, and a cost that was fitted "
                 "below it stands there; the line then is no model of small batch sizes."
+            ),
+            topics=(
+                Topic(r"(update|step) take|longer does an? (update|step)", "as long as with"),
+                Topic(r"\bbeside\b", "as long as with"),
+                Topic(r"\bwait\b|delay", "delay added"),
+                Topic(r"fixed cost|\bper step\b|does a step cost", "fixed cost per step"),
+                Topic(r"per (image|example)\b", "cost per example"),
             ),
         ),
     ),
