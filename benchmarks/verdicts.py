@@ -26,6 +26,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import budgets, largest_within_margin, run_series, verdict_matrix
+from batchscope.tables import csv_tables
 
 
 def relabelled(
@@ -97,7 +98,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     asked = parser.parse_args()
     runs, evaluations = (
-        run_series.read(asked.folder / name) for name in ("runs.csv", "trajectories.csv")
+        csv_tables.read(asked.folder / name) for name in ("runs.csv", "trajectories.csv")
     )
     found = verdicts(runs, evaluations, asked.studies, asked.seed, asked.processes)
     for kind, given in found.items():

@@ -6,13 +6,13 @@ import matplotlib.text
 import numpy as np
 
 from batchscope import figures
-from batchscope.analysis import run_series
 from batchscope.figures.drawing import canvas
+from batchscope.tables import csv_tables
 
 
 def reread(frame):
     """Returns a frame as it is read back from its CSV file."""
-    return run_series.read(io.StringIO(frame.to_csv(index=False, lineterminator="\n")))
+    return csv_tables.read(io.StringIO(frame.to_csv(index=False, lineterminator="\n")))
 
 
 def drawn(name, made, rendered=False):

@@ -20,7 +20,7 @@ from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, records
 from batchscope.study.claims import Claim
 from batchscope.study.plan import Experiment, Trainings
-from batchscope.tables import long_tables, run_table
+from batchscope.tables import csv_tables, run_table
 
 DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
@@ -120,7 +120,7 @@ def tabulate(
         run_table.write(results, planned, name, folder)
     for table in only:
         frame = run_table.maker(table)(results, planned, name)
-        long_tables.write_table(frame, folder / f"{table}.csv")
+        csv_tables.write(frame, folder / f"{table}.csv")
 
 
 def _write_run(

@@ -10,6 +10,7 @@ from scipy import stats
 from batchscope import figures, wording
 from batchscope.analysis import largest_within_margin, run_series
 from batchscope.catalogue import decision_columns, timing_columns
+from batchscope.tables import csv_tables
 from costs import draws
 from drawing import texts
 
@@ -345,7 +346,7 @@ def test_the_table_survives_its_file(tmp_path):
     rows = pandas.concat([runs(FOUR, optimizer=one) for one in ("sgd", "adam")])
     table = largest_within_margin.table(rows, {"test_accuracy": 0.03})
     table.to_csv(tmp_path / "margins.csv", index=False)
-    read = run_series.read(tmp_path / "margins.csv")
+    read = csv_tables.read(tmp_path / "margins.csv")
     columns = ["verdict", "batch_size", "largest_batch_size"]
     assert read[columns].to_numpy().tolist() == table[columns].to_numpy().tolist()
 

@@ -50,3 +50,8 @@ def test_the_base_batch_size_is_named_where_a_rule_reads_it():
 )
 def test_of_a_value(factor, value, words):
     assert run_series.value_words(factor, value) == words
+
+
+def test_summaries_of_sweeps_have_series_without_a_batch_size():
+    frame = pandas.DataFrame({"loop": ["graph", "eager"], "threads": [1, 1]})
+    assert [one.label for one in run_series.series(frame)] == ["loop in the graph", "eager"]

@@ -8,9 +8,10 @@ import pandas
 import pytest
 
 import made_trainings
-from batchscope.analysis import run_series, to_target_tables
+from batchscope.analysis import to_target_tables
 from batchscope.analysis.updates_to_target import AXES, Target
 from batchscope.catalogue import decision_columns
+from batchscope.tables import csv_tables
 from made_trainings import EXACT, SIZES, TARGET
 
 TO = [Target("validation_loss", TARGET)]
@@ -139,7 +140,7 @@ def test_what_was_found_is_restored_from_the_files(made):
     targets = [Target("validation_loss", value) for value in (0.8, 0.4, 0.2)]
     scalings = to_target_tables.of_study(trajectories, runs, targets)
     texts = (table.to_csv(index=False) for table in tabled(scalings, runs))
-    written = [run_series.read(io.StringIO(text)) for text in texts]
+    written = [csv_tables.read(io.StringIO(text)) for text in texts]
     restored = to_target_tables.restored(to_target_tables.joined(*written))
     assert len(restored) == len(scalings) == 3
     for found, expected in zip(restored, scalings, strict=True):

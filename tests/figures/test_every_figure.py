@@ -12,9 +12,9 @@ from test_marks import OF_SERIES
 import made_figures
 import synthetic
 from batchscope import figures
-from batchscope.analysis import run_series
 from batchscope.figures import critical_batch_size
 from batchscope.figures.drawing import canvas
+from batchscope.tables import csv_tables
 from drawing import texts
 from made_figures import NAMES, RATES, tables_of
 
@@ -85,7 +85,7 @@ def test_the_files_are_sound(drawn, name):
 @pytest.mark.parametrize("name", ["loss_curves", "sharpness", "displacement", "update_norms"])
 def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
     figure = figures.FIGURES[name]
-    drawing = figure.draw(run_series.read(drawn / f"{name}.csv"))
+    drawing = figure.draw(csv_tables.read(drawn / f"{name}.csv"))
     svg, png = canvas.svg_and_png(drawing, figure.entry.title)
     assert svg == (drawn / f"{name}.svg").read_text()
     assert png == (drawn / f"{name}.png").read_bytes()
@@ -105,14 +105,14 @@ def test_every_run_stands_in_every_csv(drawn):
         # taken to a target is of series.
         if name in ("line", "landscape", *OF_LIMITS, *TO_TARGET):
             continue
-        frame = run_series.read(drawn / f"{name}.csv")
+        frame = csv_tables.read(drawn / f"{name}.csv")
         assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
         assert set(frame["status"]) == {"finished", "diverged", "missing", "out_of_memory"}
 
 
 def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
     for name in NAMES:
-        drawing = figures.FIGURES[name].draw(run_series.read(drawn / f"{name}.csv"))
+        drawing = figures.FIGURES[name].draw(csv_tables.read(drawn / f"{name}.csv"))
         for axes in drawing.axes:
             assert axes.get_title("left") or axes.get_label() == "<colorbar>"
         if name not in OF_LIMITS:

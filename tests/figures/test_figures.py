@@ -12,6 +12,7 @@ import synthetic
 from batchscope import errors, figures
 from batchscope.analysis import intervals, run_series
 from batchscope.figures.drawing import against_batch_size, canvas
+from batchscope.tables import csv_tables
 from drawing import texts
 from made_figures import NAMES, RATES, drawing_of, frame_of, tables_of
 
@@ -257,7 +258,7 @@ def test_the_styles_differ_in_grey():
 def test_series_and_what_follows_from_the_batch_size(tmp_path):
     cases = [{"batch_size": 32 * 2**at, "learning_rate": 0.01 * 2**at} for at in range(3)]
     folder = tables_of(tmp_path, synthetic.grid([0], [0, 1], cases), only=["runs"])
-    frame = run_series.read(folder / "runs.csv")
+    frame = csv_tables.read(folder / "runs.csv")
     assert run_series.varying(frame) == ["learning_rate"]
     assert run_series.series_factors(frame) == []
     assert run_series.coupled_factors(frame) == {"learning_rate": [0.01, 0.02, 0.04]}
@@ -273,7 +274,7 @@ def test_factors_that_move_together_are_reported_once_and_named_whole(tmp_path):
     ]
     runs = synthetic.grid([16, 32], [0], cases)
     folder = tables_of(tmp_path, runs, measures={}, only=["runs"])
-    frame = run_series.read(folder / "runs.csv")
+    frame = csv_tables.read(folder / "runs.csv")
     assert [group.label for group in run_series.series(frame)] == [
         "learning rate 0.1, SGD, momentum 0, no nesterov",
         "learning rate 0.001, Adam, momentum 0, no nesterov",

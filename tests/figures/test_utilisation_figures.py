@@ -18,8 +18,8 @@ NAMES = ("utilisation", "utilisation_over_time", "max_batch_size", "profile")
 SIZES = (1, 8, 64, 256)
 
 
-def busy(sizes=SIZES, gpu=False, failed=(), per_image=0.5, **given):
-    """Returns made-up rows of utilisation.csv."""
+def busy(sizes=SIZES, gpu=False, failed=(), per_image=0.5, of="tensorflow_peak_mb", **given):
+    """Returns made-up rows of utilisation.csv; `of`: what memory per example is read from."""
     rows = []
     for size in sizes:
         row = {**first(**given), "batch_size": size, "status": "finished"}
@@ -31,6 +31,8 @@ def busy(sizes=SIZES, gpu=False, failed=(), per_image=0.5, **given):
         row |= {"process_percent_q3": level + 3, "machine_percent": level / 2}
         row |= {"process_zero_share": 0.25 / size, "memory_peak_mb": 600 + 0.1 * size}
         row |= {"tensorflow_peak_mb": 40 + per_image * size}
+        for end, factor in (("", 1.0), ("_low", 0.8), ("_high", 1.2)) if of else ():
+            row |= {f"memory_mb_per_image{end}": factor * per_image, "memory_of": of}
         if gpu:
             level = level / 3
             row |= {"gpu_percent": level, "gpu_percent_q1": level - 1, "gpu_percent_q3": level + 1}
@@ -229,16 +231,18 @@ def test_two_machines_are_two_series_and_memory_that_ran_out_is_marked():
     assert legend(drawing) == ["laptop", "cluster"]
     found = utilisation.found(frame)
     assert "at 256 (laptop); 20.0 % (18.0 to 23.0 by quartiles) at batch size 1 and" in found
-    assert "0.5 MB (95 % interval 0.5 to 0.5) (laptop); 2 MB" in found
+    assert "0.50 MB (95 % interval 0.40 to 0.60) (laptop); 2.00 MB" in found
 
 
 def test_memory_per_image_is_reported_only_where_it_is_resolved():
-    made = tables_of(utilisation=busy(per_image=0.0))
-    text = utilisation.found(utilisation.select(made))
-    assert "peak resident memory, slope over batch size) was 0.1 MB" in text  # the next best
-    for row in (rows := busy(per_image=0.0)):
-        row["memory_peak_mb"] = 600.0
-    assert "Memory" not in utilisation.found(utilisation.select(tables_of(utilisation=rows)))
+    rows = busy(of="memory_peak_mb", machine="cluster")
+    text = utilisation.found(utilisation.select(tables_of(utilisation=rows)))
+    assert "peak resident memory, slope over batch size) was 0.50 MB" in text  # the next best
+    text = utilisation.found(utilisation.select(tables_of(utilisation=busy(per_image=2.0) + rows)))
+    assert "tensors hold at most, slope over batch size) was 2.00 MB" in text and "0.50" not in text
+    assert "Memory" not in utilisation.found(
+        utilisation.select(tables_of(utilisation=busy(of=None)))
+    )
 
 
 def test_a_value_that_is_missing_leaves_a_gap():
@@ -247,7 +251,7 @@ def test_a_value_that_is_missing_leaves_a_gap():
     drawing, frame = drawn("utilisation", tables_of(utilisation=rows))
     at = np.log2([1, 64, 256])
     assert shown(drawing.axes[0], at, 20 + 8 * at)
-    assert "0.5 MB" in utilisation.found(frame)
+    assert "0.50 MB" in utilisation.found(frame)
 
 
 def test_trainings_are_found_between_their_rests():

@@ -18,6 +18,7 @@ from batchscope import disk
 from batchscope.catalogue import run_names
 from batchscope.host import job
 from digit_runs import assert_same_bits, run_name, with_digits
+from launcher import Launcher
 from project import ROOT, python
 
 pytestmark = pytest.mark.slow
@@ -39,32 +40,6 @@ def door(
         stderr=subprocess.PIPE,
         env={**os.environ, **environment},
     )
-
-
-class Launcher:
-    """A process that starts the warm process, as Snakemake does, and that can be killed."""
-
-    def __init__(self, idle: float = 0.2) -> None:
-        code = (
-            "import os, sys; from pathlib import Path;"
-            "from batchscope.host import warm_process as warm;"
-            f"warm.launch(Path({str(ROOT / 'workflow')!r}), {idle});"
-            "print(os.environ[warm.VARIABLE], flush=True); sys.stdin.read()"
-        )
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        self.folder = Path(self.process.stdout.readline().strip())
-        self.warm = psutil.Process(self.process.pid).children()[0]
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 import synthetic
+from batchscope.catalogue.figures import FIGURES
 from batchscope.report import experiment_answer, topics
 from batchscope.report.content import Figure
 
@@ -54,6 +55,14 @@ def relevant(question, figures, **more):
 )
 def test_topics_are_asked_for_in_the_order_of_the_question(question, names):
     assert [topic.figures[0] for topic in topics.asked(question)] == names
+
+
+def test_a_topic_stands_in_the_entry_of_its_figure():
+    (own,) = FIGURES["max_batch_size"].topics
+    assert topics.asked("How large a batch fits?") == [
+        dataclasses.replace(own, figures=("max_batch_size",))
+    ]
+    assert all(topic.figures and {*topic.figures} <= {*FIGURES} for topic in topics.TOPICS)
 
 
 def test_the_sentence_that_is_asked_for_answers():

@@ -197,10 +197,12 @@ def test_a_single_timing_job_decides_no_time():
 def test_every_table_that_a_claim_may_be_of_has_its_columns():
     """Held against the tables as they are written."""
     assert {*claim_tables.TABLES} <= {*tables.TABLES}
+    assert "landscapes" in claim_tables.TABLES
     for name in ("history", "at_epochs", "layers", "alignment", "lines", "trajectories"):
         header = (*long_tables.FIRST, *tables.TABLES[name].columns)
         about = claim_tables.TABLES[name]
         assert {*about.columns, *about.keys} <= {*header}, name
+    assert "step_verdict" not in claim_tables.TABLES["sweeps"].columns  # words
     assert "test_accuracy" in claim_tables.columns_of("runs", {"evaluate": {}})
     assert "run" not in claim_tables.columns_of("runs", {"evaluate": {}})
     for name, about in claim_tables.TABLES.items():

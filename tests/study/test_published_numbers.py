@@ -13,7 +13,7 @@ from batchscope import figures, snakefile
 from batchscope.analysis import run_series
 from batchscope.figures.drawing import as_published, canvas
 from batchscope.study import config, planner, published_numbers
-from batchscope.tables import run_table
+from batchscope.tables import csv_tables, run_table
 from costs import first
 from drawing import texts
 
@@ -100,7 +100,7 @@ def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
 def test_the_table_has_a_row_per_number(tmp_path):
     planned = made([series(optimizer="adam", threads=2), series()])
     synthetic.tabulate(tmp_path, planned, tmp_path, ["published"])
-    frame = run_series.read(tmp_path / "published.csv")
+    frame = csv_tables.read(tmp_path / "published.csv")
     assert list(frame.columns) == list(run_table.PUBLISHED_COLUMNS)
     assert frame["batch_size"].tolist() == 2 * list(SIZES)
     assert frame["value"].tolist() == 2 * list(ACCURACY)
@@ -150,7 +150,7 @@ def drawn(folder, numbers, cases=({},), failed=None, sizes=(16, 32, 64), rendere
     synthetic.tabulate(folder / "results", planned, folder / "tables", ["runs", "published"])
     figure = figures.FIGURES["accuracy"]
     frame = figure.select(figures.read(folder / "tables"))
-    frame = run_series.read(io.StringIO(frame.to_csv(index=False)))
+    frame = csv_tables.read(io.StringIO(frame.to_csv(index=False)))
     drawing = figure.draw(frame)
     if rendered:
         drawing.draw_without_rendering()

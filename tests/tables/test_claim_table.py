@@ -27,6 +27,7 @@ STATED = (
     claim("trend", "ratio", "alignment", over="examples", direction="falls"),
     claim("comparison", "loss", "lines", cells={"split": ("train",)}, of={"alpha": (2.0,)},
           to={"alpha": (-1.0,)}, low=0.0),
+    claim("trend", "loss", "landscapes", cells={"kind": ("line",), "a": (0.0,)}, direction="rises"),
 )  # fmt: skip
 
 
@@ -53,6 +54,7 @@ def test_every_table_of_trainings_can_be_stated_about(tables):
         "layers_trend": len(synthetic.LAYERS),
         "alignment_trend": 3 * sizes,
         "lines_comparison": 1,
+        "landscapes_trend": 2,
     }
     assert found["verdict"]["runs_trend"] == "held" and found["unit"]["at_epochs_value"] == "share"
 

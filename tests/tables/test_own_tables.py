@@ -11,7 +11,7 @@ import synthetic
 from batchscope.analysis import largest_within_margin, run_series
 from batchscope.catalogue import columns
 from batchscope.study import planner
-from batchscope.tables import long_tables
+from batchscope.tables import csv_tables, long_tables
 
 BOTH = ("runs", "trajectories")
 
@@ -21,7 +21,7 @@ def tables(folder, frame, only=(), **experiment):
     own_table.write(folder, frame)
     study = planner.make(own_table.study(**experiment), folder=folder)
     synthetic.tabulate(folder / "results", study, folder, only, "a")
-    return [run_series.read(folder / f"{name}.csv") for name in BOTH]
+    return [csv_tables.read(folder / f"{name}.csv") for name in BOTH]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 import costs
 import synthetic
 from batchscope import disk, errors
-from batchscope.analysis import outcome_answers, run_series
+from batchscope.analysis import outcome_answers
 from batchscope.catalogue import (
     columns,
     measure_settings,
@@ -25,7 +25,7 @@ from batchscope.catalogue import (
 from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, records
 from batchscope.study import plan
-from batchscope.tables import long_tables, run_table
+from batchscope.tables import csv_tables, long_tables, run_table
 
 # Tables with several rows per run.
 LONG = [name for name, entry in tables.TABLES.items() if entry.rows.startswith("long_tables.")]
@@ -126,7 +126,7 @@ def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
 def test_the_csv_reads_back_as_it_was(written, tmp_path):
     run_table.write(*written, "gap", tmp_path / "tables")
     frame = written.made(run_table.collect)
-    read = run_series.read(tmp_path / "tables" / "runs.csv")
+    read = csv_tables.read(tmp_path / "tables" / "runs.csv")
     assert list(read.columns) == list(frame.columns)
     assert read["learning_rate_scaling"].tolist() == ["none"] * 4
     for name in ("test_accuracy", "weight_distance", "seconds_per_epoch", "epochs_run"):
@@ -140,7 +140,7 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
 def test_digests_and_names_stay_text(tmp_path):
     path = tmp_path / "runs.csv"
     path.write_text("dataset,dataset_digest,batch_size\nnull,12345678,16\nnan,1e234567,32\n")
-    frame = run_series.read(path)
+    frame = csv_tables.read(path)
     assert frame["dataset"].tolist() == ["null", "nan"]
     assert frame["dataset_digest"].tolist() == ["12345678", "1e234567"]
 

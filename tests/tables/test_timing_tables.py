@@ -328,6 +328,23 @@ def test_utilisation_and_its_samples(written):
     assert samples["phase"][1] == "training" and samples["phase"].isna()[0]
 
 
+def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
+    graph, eager = own_jobs(written, "utilisation")
+    with edited(graph.path) as record:
+        for size in record["sizes"]:
+            # Up to 16 under a floor of what starting takes.
+            size["tensorflow_peak_mb"] = max(104.0, 100 + 0.25 * size["batch_size"])
+    with edited(eager.path) as record:
+        for size in record["sizes"]:
+            size["memory_peak_mb"] = 500.0
+    frame = timing_tables.utilisation("results", written, "machine").set_index("sweep")
+    names = [f"memory_mb_per_image{end}" for end in ("", "_low", "_high")]
+    rows = frame.loc[graph.sweep.name]
+    assert set(rows["memory_of"]) == {"tensorflow_peak_mb"}
+    assert rows[names].to_numpy(float) == pytest.approx(0.25)
+    assert frame.loc[eager.sweep.name, [*names, "memory_of"]].isna().all(axis=None)
+
+
 def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(written):
     with edited(own_jobs(written, "utilisation")[0].path) as record:
         for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
@@ -367,6 +384,12 @@ def test_tries_and_profiles(written):
     assert profiles["memory_peak_mb"][0] == 612.5  # the kernel's own, not that of the samples
 
 
+def kind(table: str, column: str) -> str:
+    """Returns the kind that a column has in its entry; empty of what every row begins with."""
+    found = tables.TABLES[table].columns.get(column)
+    return found.kind if found else ""
+
+
 def test_nothing_measured_is_headers(written):
     made = {}
     for name, entry in tables.OF_TIMINGS.items():
@@ -374,6 +397,17 @@ def test_nothing_measured_is_headers(written):
         made[name] = run_table.maker(name)("nowhere", written, "machine", **reads)
         frame = made[name][made[name]["machine"] == "desktop"]
         assert frame.empty and list(frame.columns) == [*timing_columns.FIRST, *entry.columns]
+        whole = {column for column in frame if frame[column].dtype == "Int64"}
+        assert whole == {column for column in frame if kind(name, column) == "int"}, name
+
+
+def test_words_are_in_columns_of_text_alone(written):
+    for name in ("throughput", "sweeps", "utilisation", "samples", "largest", "profiles"):
+        table = tables.TABLES[f"{name}_by_job" if f"{name}_by_job" in tables.TABLES else name]
+        frame = getattr(timing_tables, table.rows.partition(".")[2])("results", written, "machine")
+        for column in table.columns:
+            worded = any(isinstance(value, str) for value in frame[column])
+            assert kind(name, column) == "str" or not worded, (name, column)
 
 
 def test_every_column_is_explained():

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
+from batchscope import ROOMS
 from batchscope.study import config, editor_schema
 from project import ROOT
 
@@ -129,6 +130,15 @@ def test_every_dependency_has_its_reason():
     rows = re.findall(r"^\| ([a-z0-9, -]+) \| [a-z].+ \|$", table, re.M)
     listed = {name for row in rows for name in row.split(", ")}
     assert {pin.partition("==")[0] for pin in pins} <= listed
+
+
+def test_every_room_has_its_place_in_the_table():
+    page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    rows = re.search(r"^\| room \|.*\n((?:\|.*\n)+)", page, re.M)[1]
+    named = [
+        name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    ]
+    assert named == [*ROOMS]
 
 
 def test_the_hooks_of_a_commit_are_the_formatters_of_the_tests():

@@ -183,6 +183,12 @@ def test_cheap_rules_depend_on_all_code_that_they_run(room):
     assert len(used) > 10 and len(found) < len(list(LIBRARY.rglob("*.py")))
 
 
+def test_no_figure_fits():
+    """SciPy is none of what figures may import; of our own fits, and NumPy's, there is none."""
+    for path in modules("figures"):
+        assert not re.search(r"\bmemory_line\b|\b(polyfit|lstsq)\b", path.read_text()), path.name
+
+
 def test_nothing_unsafe_is_read():
     banned = r"import pickle|yaml\.load\(|allow_pickle=True|extractall\(|\|\s*safe\b"
     files = [*(ROOT / "workflow").rglob("*.py"), *(ROOT / "workflow" / "templates").iterdir()]

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import project
-from batchscope.analysis import run_series
+from batchscope.tables import csv_tables
 
 PAGE = (project.ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 ENTRY, MODULE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
@@ -30,7 +30,9 @@ MORE = {
     "(WEIGHTS,)": '(WEIGHTS, Parameter("power", "p", "int", 2, "Power of the norm.", minimum=1))',
     "    figures=(\n": """
     tables={
-        "norms": Table("norms.rows", {"layer": Column("Name."), "norm": Column("Its norm.")})
+        "norms": Table(
+            "norms.rows", {"layer": Column("Name."), "norm": Column("Its norm.")}, keys=("layer",)
+        )
     },
     figures=(
         Figure(
@@ -146,6 +148,14 @@ def study(**settings) -> dict:
                 "measure": {"weight_norm": settings, "timed_steps": None},
             }
         },
+        "claims": [
+            {
+                **{"id": table, "document": "A", "place": "Page 1", "sentence": "It falls."},
+                "test": {"type": "trend", "experiment": "norms", "table": table}
+                | {"column": column, "direction": "falls"},
+            }
+            for table, column in (("runs", "weight_norm"), ("norms", "norm"))
+        ],
     }
 
 
@@ -221,11 +231,16 @@ def test_the_workflow_makes_table_and_figures(copied):
             ]
         assert float(row["step_images"]) == float(row["batch_size"])
         assert float(row["weight_norm"]) == pytest.approx(np.sqrt(sum(squares)), rel=1e-12)
-    norms = run_series.read(results / "studies" / "norms" / "norms" / "norms.csv")
+    norms = csv_tables.read(results / "studies" / "norms" / "norms" / "norms.csv")
     whole = (norms["norm"] ** 2).groupby(norms["run"]).sum() ** 0.5
     assert [whole[row["run"]] for row in rows] == pytest.approx(
         [float(row["weight_norm"]) for row in rows]
     )
+    claims = csv_tables.read(results / "studies" / "norms" / "claims.csv").set_index("id")
+    # Each layer is a part; of one seed nothing can be said.
+    layers = norms["layer"].nunique()
+    assert claims["parts"].to_dict() == {"runs": 1, "norms": layers} and layers > 1
+    assert claims.loc["norms", "figure"] == "weight_norm_points"
     figures = results / "studies" / "norms" / "norms" / "figures"
     for name in ("weight_norm", "weight_norm_points"):
         assert {path.suffix for path in figures.glob(f"{name}.*")} == {".svg", ".png", ".csv"}

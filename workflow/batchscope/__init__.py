@@ -1,6 +1,6 @@
 """Batchscope's library: rooms, ground first; each module imports from its own room and those above.
 
-What a room holds, and what it does not, says the docstring of its package.
+The docstring of each package says what it holds and what it does not.
 """
 
 # Room -> what it may import from outside, of the libraries that are slow to import.

@@ -10,7 +10,9 @@ from scipy import special
 
 from batchscope.analysis.step_cost import LEVEL, NAN, Estimate
 
-RESOLVABLE_MB = 4.0  # between two peaks of processes: the same batch repeats to about 1 MB
+# By how much a peak must exceed the lowest one: the same batch repeats to about 1 MB. Below that, a
+# peak is what starting and tracing took for a moment, whatever the batch.
+_RESOLVABLE_MB = 4.0
 
 
 class Memory(NamedTuple):
@@ -20,14 +22,12 @@ class Memory(NamedTuple):
     per_image: Estimate = Estimate(NAN)
 
 
-def memory_per_image(batch_sizes: Any, peaks_mb: Any, resolvable_mb: float = 0.0) -> Memory:
-    """Fits what memory a batch takes, by least squares.
+def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> Memory:
+    """Fits what memory a batch takes, by least squares to the peaks that exceed the lowest one.
 
     Args:
         batch_sizes: Batch sizes, shape (sizes,).
         peaks_mb: Their peaks in MB; NaN where one is unknown.
-        resolvable_mb: By how much a peak must exceed the lowest one. Below that, the peak of a
-            process of its own is what starting and tracing took for a moment, whatever the batch.
 
     Returns:
         The line, with the 95 % interval of its slope (Student's t over batch sizes), which says
@@ -35,7 +35,7 @@ def memory_per_image(batch_sizes: Any, peaks_mb: Any, resolvable_mb: float = 0.0
     """
     sizes, peaks = np.asarray(batch_sizes, float), np.asarray(peaks_mb, float)
     lowest = peaks.min(where=np.isfinite(peaks), initial=math.inf)
-    used = peaks >= lowest + resolvable_mb  # never what is unknown
+    used = peaks >= lowest + _RESOLVABLE_MB  # never what is unknown
     sizes, peaks = sizes[used], peaks[used]
     if len(set(sizes)) < 2:
         return Memory()

@@ -6,13 +6,11 @@ batch size and seed. Shared by statistics and figures, so that both distinguish 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from batchscope import damage, disk, wording
+from batchscope import wording
 from batchscope.catalogue import (
     framework_names,
     horizons,
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
 
     from batchscope.catalogue.entries import Column
 
-# Digests look like numbers now and then (12345678, 1e234567): they are read as text.
-TEXT_COLUMNS = (
-    *("run", "dataset", "dataset_digest", "model", "model_digest", "message"),
-    *("document", "series"),
-)
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
 # What may distinguish series: the factors of trainings and of times, and the machine.
@@ -39,7 +32,6 @@ _KINDS = {
     name: factor.kind for name, factor in {**run_factors.FACTORS, **sweep_names.FACTORS}.items()
 }
 _KINDS["machine"] = "str"
-_OWN_COLUMNS = {"run", "figure", *_KINDS}  # of which every table has some
 
 
 @dataclass(frozen=True)
@@ -51,39 +43,25 @@ class Series:
     frame: pandas.DataFrame
 
 
-def read(path: Path | str | TextIO) -> pandas.DataFrame:
-    """Reads a table of an experiment, from its path or an open file.
-
-    Raises:
-        UserError: If the file is missing or damaged.
-    """
-    import pandas
-
-    if isinstance(path, Path | str):
-        text = disk.read_csv(path)
-        with damage.reading(path, "a table of an experiment"):
-            frame = read(io.StringIO(text))
-            if _OWN_COLUMNS.isdisjoint(frame.columns):
-                raise ValueError("none of its columns is known")
-            return frame
-    # Only an empty field is missing: a data set may be called "null".
-    return pandas.read_csv(
-        path, dtype=dict.fromkeys(TEXT_COLUMNS, str), keep_default_na=False, na_values=[""]
-    )
-
-
 def table(
     rows: list[dict[str, Any]], columns: Mapping[str, Column], factors: Iterable[str] = ()
 ) -> pandas.DataFrame:
-    """Returns rows as a table: factors, then columns of the catalogue.
-
-    Whole numbers may be missing.
-    """
+    """Returns rows as a table: factors, then columns of the catalogue."""
     import pandas
 
-    whole = [name for name, column in columns.items() if column.kind == "int"]
-    frame = pandas.DataFrame(rows, columns=[*factors, *columns])
-    return frame.astype(dict.fromkeys(whole, "Int64"))
+    return typed(pandas.DataFrame(rows, columns=[*factors, *columns]), columns)
+
+
+def typed(
+    frame: pandas.DataFrame, columns: Mapping[str, Column], errors: str = "raise"
+) -> pandas.DataFrame:
+    """Returns a table with whole numbers, which may be missing, as its columns' entries say.
+
+    Args:
+        errors: `ignore` for a column that keeps its fractions where it has some.
+    """
+    whole = [name for name in frame if name in columns and columns[name].kind == "int"]
+    return frame.astype(dict.fromkeys(whole, "Int64"), errors=errors)
 
 
 def own(runs: pandas.DataFrame) -> pandas.DataFrame:
@@ -130,8 +108,9 @@ def _fewest(frame: pandas.DataFrame, kept: list[str]) -> list[str]:
     # A factor that goes with others is described by them: numbers are dropped first.
     for factor in sorted(kept, key=lambda name: not _numeric(frame, name)):
         others = [name for name in kept if name != factor]
-        distinct = frame[["batch_size", *kept]].drop_duplicates()
-        if not distinct.duplicated(["batch_size", *others]).any():
+        sizes = [name for name in ("batch_size",) if name in frame]  # summaries of sweeps have none
+        distinct = frame[[*sizes, *kept]].drop_duplicates()
+        if (sizes or others) and not distinct.duplicated([*sizes, *others]).any():
             kept = others
     return kept
 

@@ -1,4 +1,5 @@
 """What a study may choose, one entry each: factors, measures, timings, figures, outcomes.
 
-Nothing that runs lives here; the standard library is all that it needs.
+No step of a job lives here, and no file is read but the head of one that a definition names. The
+standard library is all that it needs.
 """

@@ -6,18 +6,16 @@ claim for each of its values, all of which must hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchscope.catalogue import columns, run_factors, sweep_names
-from batchscope.catalogue.timing_columns import COLUMNS as TIMING_COLUMNS
+from batchscope.catalogue import columns, run_factors, sweep_names, tables
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.tables import BUDGETS
+from batchscope.catalogue.timings import TIMINGS
 
-# Of a trajectory, whose rows lie at each run's own evaluations: a budget, of which the last row not
-# beyond it is read.
-BUDGETS = ("examples", "updates", "epoch", "seconds")
-# Columns of tables of timings that say what a row is of.
-_ROWS = ("batch_size", "status", "at_epoch")
+FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}
 
 
 @dataclass(frozen=True)
@@ -33,61 +31,35 @@ class Table:
         figures: Figures that show it, the first to be preferred.
     """
 
-    columns: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    measures: tuple[str, ...] = ()
-    of_times: bool = False
-    figures: tuple[str, ...] = ()
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    measures: tuple[str, ...]
+    of_times: bool
+    figures: tuple[str, ...]
 
 
-def _of_times(
-    name: str, measures: tuple[str, ...], figures: tuple[str, ...], keys: tuple[str, ...] = ()
-) -> dict[str, Table]:
-    every = TIMING_COLUMNS[f"{name}.csv"].items()
-    own = (column for column, about in every if about.kind != "str" and column not in _ROWS)
-    return {name: Table(tuple(own), keys, measures, True, figures)}
+def _tables() -> Iterator[tuple[str, Table]]:
+    owners = {
+        name: entry for entry in (*MEASURES.values(), *TIMINGS.values()) for name in entry.tables
+    }
+    for name, table in tables.TABLES.items():
+        if table.keys is None:
+            continue
+        # A budget at which rows are read is what another one may be asked at.
+        known = {*FACTORS, *(() if table.keys == BUDGETS else table.keys)}
+        own = (
+            column
+            for column, entry in table.columns.items()
+            if entry.kind != "str" and column not in known
+        )
+        owner = owners.get(name)
+        filling = (owner.name, *table.also) if owner else ()
+        shown = tuple(figure.name for figure in owner.figures) if owner else ()
+        of_times = name in tables.OF_TIMINGS
+        yield name, Table(tuple(own), table.keys, filling, of_times, table.figures or shown)
 
 
-TABLES: dict[str, Table] = {
-    "runs": Table(),
-    "history": Table(
-        (
-            *("train_loss", "train_accuracy", "validation_loss", "validation_accuracy"),
-            *("epoch_distance", "weight_distance"),
-        ),
-        ("epoch",),
-        figures=("loss_curves",),
-    ),
-    "trajectories": Table(
-        tuple(name for name in columns.TRAJECTORIES if name != "machine"),
-        BUDGETS,
-        figures=("progress",),
-    ),
-    "at_epochs": Table(
-        tuple(name for name in columns.AT_EPOCHS if name not in ("machine", "at_epoch")),
-        ("at_epoch",),
-        figures=("accuracy_by_epochs",),
-    ),
-    "layers": Table(
-        ("distance", "relative"),
-        ("layer",),
-        ("weight_distance",),
-        figures=("weight_distance_by_layer",),
-    ),
-    "alignment": Table(
-        ("norm", "ratio", "independent"),
-        ("place", "examples"),
-        ("gradient_alignment",),
-        figures=("gradient_alignment",),
-    ),
-    "lines": Table(("loss", "accuracy"), ("split", "alpha"), ("line",), figures=("line",)),
-    **_of_times("throughput", ("throughput",), ("throughput",)),
-    **_of_times("sweeps", ("throughput", "max_batch_size"), ("step_time",)),
-    **_of_times("training_times", ("throughput",), ("training_time",), ("at_epoch",)),
-    **_of_times("utilisation", ("utilisation",), ("utilisation", "frameworks")),
-    **_of_times("profiles", ("profile",), ("profile",)),
-}
-FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}
+TABLES = dict(_tables())
 
 
 def columns_of(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:

@@ -47,6 +47,7 @@ class Column:
         source: Who stated it.
         at_epochs: Whether a record of one of an experiment's `at_epochs` fills it too.
         words: Setting's value -> words for it, in the label.
+        adds_up: Whether it is a count that adds up over the timing jobs of a configuration.
     """
 
     doc: str
@@ -57,6 +58,7 @@ class Column:
     source: str = ""
     at_epochs: bool = True
     words: dict[str, str] = field(default_factory=dict)
+    adds_up: bool = False
 
 
 Text = functools.partial(Column, kind="str")
@@ -82,6 +84,10 @@ class Table:
         over_jobs: Of a timing that has one by job: function of the rows over all jobs, called with
             the table by job and with those of `beside`, by name.
         beside: Other tables of the timing whose rows by job that function reads.
+        keys: Columns that distinguish its rows beside the factors, the seed and the machine; None
+            of a table that no claim may be of.
+        also: Other timings that fill it, beside the one whose entry has it.
+        figures: Figures that show it, the first to be preferred; those of its entry where empty.
     """
 
     rows: str
@@ -89,6 +95,26 @@ class Table:
     reads: tuple[str, ...] = ()
     over_jobs: str = "timing_tables.over_jobs"
     beside: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = None
+    also: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Something that a question may ask for and a figure shows; words are regular expressions.
+
+    Attributes:
+        asked: Words of the question.
+        pattern: Words of the sentence of the figure's finding; empty for the first one.
+        figures: Figures that show it, the best first; the one whose entry has it where empty.
+        elsewhere: Whether another experiment's figure shows it where there is none of its own.
+    """
+
+    asked: str
+    pattern: str = ""
+    figures: tuple[str, ...] = ()
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +144,7 @@ class Figure:
             epochs alone.
         own: Columns without which it is not drawn of trainings that were made elsewhere, `a|b` is
             either, in place of its measures; None where their tables never suffice.
+        topics: What a question may ask for that it shows, beside the words of its title.
     """
 
     name: str
@@ -136,6 +163,7 @@ class Figure:
     over: str = ""
     along: str = ""
     own: tuple[str, ...] | None = ()
+    topics: tuple[Topic, ...] = ()
 
     @property
     def module(self) -> str:
@@ -152,6 +180,7 @@ class Figure:
                 caption=self.over.format(axis=words),
                 over="",
                 along=axis,
+                topics=(),
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from batchscope.catalogue.entries import Figure
+from batchscope.catalogue.entries import Figure, Topic
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
@@ -27,6 +27,7 @@ _OF_SEVERAL = (
             "over its updates. A cross marks where a run diverged."
         ),
         own=None,
+        topics=(Topic(r"slower per epoch"),),
     ),
     Figure(
         "progress",
@@ -61,6 +62,7 @@ _OF_SEVERAL = (
             "best_validation_loss": ("Best validation loss", "loss (nats)"),
         },
         own=("best_train_loss|best_validation_loss",),
+        topics=(Topic(r"(worse|lower|the|best) losses"),),
     ),
     Figure(
         "learning_rate",
@@ -95,6 +97,12 @@ _OF_SEVERAL = (
         measures=("evaluate",),
         varied=("learning_rate",),
         own=("best_validation_loss", "test_loss", "test_accuracy"),
+        topics=(
+            Topic(
+                r"learning rate is best|best learning rate",
+                figures=("best_learning_rate", "learning_rate"),
+            ),
+        ),
     ),
     Figure(
         "accuracy_by_epochs",
@@ -150,6 +158,7 @@ _OF_SEVERAL = (
         ),
         measures=("evaluate",),
         margins=True,
+        topics=(Topic(r"accuracy stays? within"),),
     ),
     Figure(
         "advice",
@@ -194,6 +203,9 @@ _OF_SEVERAL = (
         ),
         batch_sizes=3,
         prefixes=True,
+        topics=(
+            Topic(r"critical batch|save few updates", "critical batch size is", elsewhere=True),
+        ),
     ),
     Figure(
         "fastest_batch_size",
@@ -228,6 +240,7 @@ _OF_SEVERAL = (
         ),
         measures=("time_epoch|throughput",),
         at_epochs=True,
+        topics=(Topic(r"training time"),),
     ),
     Figure(
         "frameworks",
@@ -250,6 +263,12 @@ _OF_SEVERAL = (
         ),
         measures=("utilisation", "throughput"),
         varied=("framework",),
+        topics=(
+            Topic(
+                r"utili[sz]ation|\bidle\b|\bbusy\b", "[Uu]tilisation", ("frameworks", "utilisation")
+            ),
+            Topic(r"\bmemory rise", "[Mm]emory", ("frameworks", "utilisation")),
+        ),
     ),
 )
 # In the order of a report.

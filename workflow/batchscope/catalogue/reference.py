@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from batchscope import wording
 from batchscope.catalogue import columns, figures, run_factors, tables
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.entries import Column, Entry
@@ -122,4 +123,15 @@ _COLUMNS["claims"] = CLAIMS  # of a study, not of an experiment
 _DECISIONS = [name for name, table in tables.TABLES.items() if table.rows.startswith("decisions.")]
 _DECISIONS.append("claims")
 _OF_TRAININGS = [name for name in _COLUMNS if name not in {*tables.OF_TIMINGS, *_DECISIONS}]
-_TABLES = {name: f"### {name}.csv\n\n{_columns(found)}" for name, found in _COLUMNS.items()}
+
+
+def _of_table(name: str) -> str:
+    keys = tables.TABLES[name].keys if name in tables.TABLES else None
+    text = "A [claim](claims.md) may be of it"
+    if keys:
+        text += f"; rows are distinguished by {wording.listed(f'`{key}`' for key in keys)}"
+    claim = "" if keys is None else f"{text}.\n\n"
+    return f"### {name}.csv\n\n{claim}{_columns(_COLUMNS[name])}"
+
+
+_TABLES = {name: _of_table(name) for name in _COLUMNS}

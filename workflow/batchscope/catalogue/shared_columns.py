@@ -1,13 +1,15 @@
 """Columns that the tables of several timings have."""
 
-from batchscope.catalogue.entries import Column
+from batchscope.catalogue.entries import Column, Integer, Text
 
-STATUS = Column(
+STATUS = Text(
     "finished, diverged, out_of_memory; or not_installed where the framework has no environment "
     "here, no_gpu where no GPU is within reach, or no_cores where it asks for more threads than "
     "there are cores, and the rest of the row is empty."
 )
-DISTURBED_BLOCKS = Column("Those during which other processes took more than 0.2 cores.")
+DISTURBED_BLOCKS = Integer(
+    "Those during which other processes took more than 0.2 cores.", adds_up=True
+)
 PROCESS_ZERO_SHARE = Column("Share of their time without work of the process on the CPU.")
 # How busy the GPU was while something short lasted.
 GPU = {

@@ -29,22 +29,34 @@ def _of_timings() -> Iterator[tuple[str, Table]]:
                 continue
             found = {REPEAT: _WHICH, **table.columns}
             reads = tuple(map(by_job, table.reads))
-            yield by_job(name), replace(table, columns=found, reads=reads)
+            yield by_job(name), replace(table, columns=found, reads=reads, keys=None)
             # What follows from another table follows from it over all jobs too.
             over = {"rows": table.over_jobs, "reads": tuple(map(by_job, (name, *table.beside)))}
             yield name, table if reads else replace(table, **over)
 
 
 OF_TIMINGS = dict(_of_timings())
+# Of a trajectory, whose rows lie at each run's own evaluations: a budget, of which the last row not
+# beyond it is read.
+BUDGETS = ("examples", "updates", "epoch", "seconds")
 _TRAINED = ("runs", "trajectories")
 _ADVISED = (*_TRAINED, "limits", "budgets")
 # In the order in which they are written; each is a field of batchscope.figures.Tables.
 TABLES: dict[str, Table] = {
-    "runs": Table("run_table.collect"),
-    "history": Table("long_tables.histories", columns.HISTORY),
-    "trajectories": Table("long_tables.trajectories", columns.TRAJECTORIES),
+    "runs": Table("run_table.collect", keys=()),
+    "history": Table(
+        "long_tables.histories", columns.HISTORY, keys=("epoch",), figures=("loss_curves",)
+    ),
+    "trajectories": Table(
+        "long_tables.trajectories", columns.TRAJECTORIES, keys=BUDGETS, figures=("progress",)
+    ),
     **dict(chain.from_iterable(entry.tables.items() for entry in MEASURES.values())),
-    "at_epochs": Table("long_tables.at_epochs", columns.AT_EPOCHS),
+    "at_epochs": Table(
+        "long_tables.at_epochs",
+        columns.AT_EPOCHS,
+        keys=("at_epoch",),
+        figures=("accuracy_by_epochs",),
+    ),
     **OF_TIMINGS,
     "limits": Table("timing_tables.limits"),
     "margins": Table("decisions.margins", decision_columns.MARGINS, ("runs",)),

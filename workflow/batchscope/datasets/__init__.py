@@ -1,5 +1,7 @@
 """Data sets on disk: read or download them, check, split and load them.
 
+No model is built here and nothing trained.
+
 `prepare` makes one folder per data set, whose name carries the digest of its definition, and
 `load` maps its arrays into memory. The keys of a definition are those of a data set in
 `workflow/schemas/config.schema.yaml`; its `source` is one of `SOURCES`. What it leaves out has the

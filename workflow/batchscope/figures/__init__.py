@@ -1,5 +1,7 @@
 """The figures of an experiment: tidy tables in, SVG, PNG and CSV out.
 
+No figure fits, tests, pairs seeds or makes an interval: batchscope.analysis does.
+
 What a figure is called, needs and shows stands in the catalogue; this module imports no more than
 the standard library, so that the workflow can list figures without paying for matplotlib. A figure
 of columns of runs.csv against batch size is drawn from its entry alone. Any other is one module
@@ -9,8 +11,6 @@ beside this one, under the figure's name, with two functions, or three:
   with `over` in its entry, `select(tables, along)` does so over another axis than epochs;
 - `draw(frame) -> matplotlib.figure.Figure`: the figure, from that frame alone;
 - `found(frame) -> str`: what these runs say, in a sentence or two with their own numbers.
-
-No figure fits, tests, pairs seeds or makes an interval: `analysis` does.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class Tables:
         """Reads a table, once."""
         import pandas
 
-        from batchscope.analysis import run_series
+        from batchscope.tables import csv_tables
 
         if name not in table_entries.TABLES:
             raise AttributeError(name)
         path = self._folder and self._folder / f"{name}.csv"
-        vars(self)[name] = run_series.read(path) if path else pandas.DataFrame()
+        vars(self)[name] = csv_tables.read(path) if path else pandas.DataFrame()
         return vars(self)[name]
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from batchscope import wording
-from batchscope.analysis import memory_line, run_series
+from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings, words
 
@@ -67,12 +67,13 @@ PANELS = (
     _AT_ZERO,
     Panel("Energy per epoch", "GPU energy (J)", (Line("joules_per_epoch", "", _MAIN),)),
 )
-# What memory per example is read from, best first: what a process holds, its allocators keep.
+# What memory per example may be read from, best first.
 _MEMORY = {
     "tensorflow_peak_mb": "what TensorFlow's tensors hold at most",
     "gpu_memory_peak_mb": "peak memory of the GPU",
     "memory_peak_mb": "peak resident memory",
 }
+_SLOPE = ("memory_mb_per_image", "memory_mb_per_image_low", "memory_mb_per_image_high")
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -81,6 +82,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     columns = [line.column for panel in PANELS for line in panel.lines]
     quartiles = [f"{column}{end}" for column in columns for end in ("_q1", "_q3")]
     columns += [name for name in quartiles if name in rows]
+    columns += [*_SLOPE, "memory_of"]
     first = [*timings.factor_columns(rows), "batch_size", "status", "disturbed"]
     return rows[first + columns].reset_index(drop=True)
 
@@ -238,18 +240,16 @@ def _ends_sentence(frame: pandas.DataFrame, column: str, what: str, unit: wordin
 
 def _memory_sentence(frame: pandas.DataFrame) -> str:
     """Returns memory per example, from the best count that is resolved for any series."""
-    for column, what in _MEMORY.items():
+    best = next((column for column in _MEMORY if (frame["memory_of"] == column).any()), "")
 
-        def describe(rows: pandas.DataFrame, column: str = column) -> str:
-            known = timings.timed(rows, column)
-            found = memory_line.memory_per_image(known["batch_size"], known[column]).per_image
-            _, low, _ = found
-            return wording.estimated(*found, wording.Unit(" MB")) if low > 0 else ""
+    def describe(rows: pandas.DataFrame) -> str:
+        if timings.one(rows, "memory_of") != best:
+            return ""
+        ends = (timings.one_number(rows, name) for name in _SLOPE)
+        return wording.estimated(*ends, wording.Unit(" MB"))
 
-        named = f"Memory per example ({what}, slope over batch size)"
-        if text := by_series(frame, named, "was", describe):
-            return text
-    return ""
+    named = f"Memory per example ({_MEMORY.get(best)}, slope over batch size)"
+    return by_series(frame, named, "was", describe) if best else ""
 
 
 def by_series(

@@ -1,5 +1,7 @@
 """The same trainings in frameworks other than TensorFlow, each written as its users write it.
 
+Nothing is timed here, and none is installed: batchscope.timing and batchscope.host do.
+
 What is the same in all of them: the network, its initial weights, the images in memory, the
 order in which they are read, the loss (from the logits, a mean over the batch), the updates, and
 dropout where the Keras model has it. What differs is what each framework makes of a step:

@@ -1,13 +1,14 @@
-"""One module per measure: pure functions, and `measure_run`, which measures a finished run.
+"""What is measured of a finished run, or of two: one module per measure.
+
+Nothing is trained or timed here, and no module but this one writes a file.
 
 What a measure is called, takes and fills stands in its entry in batchscope.catalogue.measures. Its
 module, of the same name, has the function::
 
     measure_run(run: FinishedRun, settings: dict) -> Measured
 
-or, of two runs, `measure_run(run, other, settings)`. It gets every setting by full name, is asked
-of runs that finished, and writes nothing: `write` does. A `UserError` says where a run's weights or
-data are missing.
+or, of two runs, `measure_run(run, other, settings)`. It gets every setting by full name and is
+asked of runs that finished. A `UserError` says where a run's weights or data are missing.
 """
 
 from __future__ import annotations

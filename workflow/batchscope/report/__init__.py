@@ -1,5 +1,7 @@
 """The report: tables, figures and records of a study -> one self-contained HTML page.
 
+No figure is drawn here and no statistic computed: batchscope.figures and batchscope.analysis do.
+
 `read` collects what lies on disk, `build` turns it into a page without touching a file of the
 study, `write` does both. Figures stand in the page as SVG whose ids are theirs alone, and of which
 only what draws is kept: nothing in one can run or fetch. The page's own Content-Security-Policy

@@ -15,6 +15,7 @@ from batchscope.analysis.advice import TOO_FEW
 from batchscope.analysis.advice_words import Card
 from batchscope.errors import UserError
 from batchscope.report import gaps
+from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -74,7 +75,7 @@ def _read(path: Path, study: Study, config: str) -> pandas.DataFrame:
     if not path.exists():
         command = gaps.snakemake(study, config, how="--cores all")
         raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
-    return run_series.read(path)
+    return csv_tables.read(path)
 
 
 def _titled(

@@ -20,7 +20,6 @@ from batchscope.analysis import (
     noise_beside_critical,
     outcome_answers,
     parallel_totals,
-    run_series,
     series_differences,
 )
 from batchscope.analysis.best_learning_rates import tuned_factor
@@ -31,7 +30,7 @@ from batchscope.errors import UserError
 from batchscope.host.absence import Absence
 from batchscope.report import claim_rows
 from batchscope.store import job_files, records, taken
-from batchscope.tables import claim_table, run_table
+from batchscope.tables import claim_table, csv_tables, run_table
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -121,10 +120,10 @@ def read(
         path = folder / run_table.RUNS
         if path.exists():
             rows[name] = disk.read_rows(path, "run", "status")
-            found[name] = run_series.read(path)
+            found[name] = csv_tables.read(path)
             files.append(_shown(path, results))
             for table in _TIMED if experiment.times.timings else _TRAINED:
-                tables[table][name] = run_series.read(folder / f"{table}.csv")
+                tables[table][name] = csv_tables.read(folder / f"{table}.csv")
         elif not partial:
             raise UserError(f"{path}: missing; run snakemake to make it.")
         drawn[name] = read_figures(folder / "figures", results, partial)

@@ -15,6 +15,7 @@ from batchscope.report.content import Figure
 from batchscope.report.text import Estimate, format_interval
 from batchscope.store import records
 from batchscope.study import published_numbers
+from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -97,7 +98,7 @@ def _own(figure: Figure) -> pandas.DataFrame:
     """Returns the rows of a figure's table that are ours."""
     if not figure.csv:
         return pandas.DataFrame()
-    frame = run_series.read(io.StringIO(figure.csv.decode()))
+    frame = csv_tables.read(io.StringIO(figure.csv.decode()))
     return frame[frame["document"].isna()] if "document" in frame else frame
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pandas
 
-from batchscope.analysis import ledger, run_series
-from batchscope.tables import long_tables
+from batchscope.analysis import ledger
+from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -26,11 +26,11 @@ def collect(study: Study, folder: Path | str) -> pandas.DataFrame:
 
     @functools.cache
     def read(experiment: str, table: str) -> pandas.DataFrame:
-        return run_series.read(Path(folder) / experiment / f"{table}.csv")
+        return csv_tables.read(Path(folder) / experiment / f"{table}.csv")
 
     return ledger.table(study.claims, read, study.machine)
 
 
 def write(study: Study, folder: Path | str, output: Path | str) -> None:
     """Writes the claims of a study, atomically."""
-    long_tables.write_table(collect(study, folder), Path(output))
+    csv_tables.write(collect(study, folder), Path(output))

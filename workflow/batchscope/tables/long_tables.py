@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import damage, disk
+from batchscope.analysis import run_series
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
@@ -359,12 +360,6 @@ def _speeds_beside(
     return found
 
 
-def write_table(frame: pandas.DataFrame, path: Path) -> None:
-    """Writes a table as CSV, atomically."""
-    with disk.atomic_path(path) as temporary:
-        frame.to_csv(temporary, index=False, lineterminator="\n")
-
-
 def _runs(results: Path | str, experiment: Experiment) -> Iterator[dict[str, Any]]:
     """Yields the first columns of the long tables for every run on disk."""
     for run in experiment.trainings.runs:
@@ -425,5 +420,4 @@ def _table(name: str, blocks: Iterator[tuple[dict[str, Any], Block]]) -> pandas.
         count = next(len(value) for value in block.values() if not isinstance(value, Single))
         for column, value in {**first, **block}.items():
             found[column] += [value] * count if isinstance(value, Single) else value
-    whole = [column for column, entry in own.items() if entry.kind == "int"]  # may be missing
-    return pandas.DataFrame(found).astype(dict.fromkeys(whole, "Int64"))
+    return run_series.typed(pandas.DataFrame(found), own)

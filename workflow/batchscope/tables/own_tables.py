@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas
 
+from batchscope.analysis import run_series
 from batchscope.catalogue import columns, own_columns
 from batchscope.study.own_runs import Table, read
 from batchscope.study.plan import Experiment, Study
@@ -30,8 +31,8 @@ def runs(study: Study, experiment: Experiment) -> pandas.DataFrame:
     named = columns.of_measures({"evaluate": {}})
     at = named.index("status")
     frame = pandas.DataFrame(found, columns=[*named[:at], *own, *named[at:]])
-    kinds = {name: column.kind for name in named if (column := columns.describe(name))}
-    return _whole(frame, [name for name, kind in kinds.items() if kind == "int"])
+    entries = {name: column for name in named if (column := columns.describe(name))}
+    return run_series.typed(frame, entries, errors="ignore")
 
 
 def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas.DataFrame:
@@ -51,7 +52,7 @@ def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas
     own = filter(own_columns.is_own, found[0])
     *before, status = first_columns
     frame = pandas.DataFrame(found, columns=[*before, *own, status, "machine", *known])
-    return _whole(frame, ["examples", "updates"])
+    return run_series.typed(frame, columns.TRAJECTORIES, errors="ignore")
 
 
 def _trainings(table: Table) -> Iterator[tuple[dict[str, Any], list[int]]]:
@@ -100,10 +101,3 @@ def _last(table: Table, rows: list[int], name: str) -> float:
     """Returns a column's last value: not every evaluation need be of everything."""
     found = [table.rows[index].get(name, NAN) for index in rows]
     return next((value for value in reversed(found) if not math.isnan(value)), NAN)
-
-
-def _whole(frame: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:
-    """Returns a table with whole numbers as such, where there is no fraction among them."""
-    numbers = {name: frame[name].astype(float).dropna() for name in names}
-    whole = [name for name, found in numbers.items() if (found % 1 == 0).all()]
-    return frame.astype(dict.fromkeys(whole, "Int64"))

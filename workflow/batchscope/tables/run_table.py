@@ -21,7 +21,7 @@ from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
 from batchscope.store import job_files, records
-from batchscope.tables import long_tables, own_tables
+from batchscope.tables import csv_tables, long_tables, own_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -164,4 +164,4 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
             of_others = {table: made[table] for table in entry.reads}
             found = maker(name)(results, study, experiment, **of_others)
             made |= found if isinstance(found, dict) else {name: found}
-        long_tables.write_table(made[name], Path(folder) / f"{name}.csv")
+        csv_tables.write(made[name], Path(folder) / f"{name}.csv")

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import memory_line, step_cost, step_stairs, step_summary, timing_repeats
+from batchscope.analysis import (
+    memory_line,
+    run_series,
+    step_cost,
+    step_stairs,
+    step_summary,
+    timing_repeats,
+)
 from batchscope.catalogue import run_factors, sweep_names
 from batchscope.catalogue.tables import REPEAT
 from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
@@ -35,13 +42,9 @@ _LARGEST = {
     "max_batch_size_bound": "bound",
     "memory_limit_mb": "limit_mb",
 }
-
-_WHOLE = (
-    *("batch_size", "steps", "blocks", "disturbed_blocks", "train_examples", "sizes"),
-    *("step_q", "at_epoch", REPEAT),
-)
-# Whole numbers that add up over the timing jobs of a configuration.
-COUNTED = ("blocks", "disturbed_blocks")
+# What memory per example is read from, best first: what a process holds, its allocators keep.
+_PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
+_MEMORY = (*(f"memory_mb_per_image{end}" for end in ("", "_low", "_high")), "memory_of")
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,15 @@ def over_jobs(
     results: Path | str, study: Study, experiment: str, **by_job: pandas.DataFrame
 ) -> pandas.DataFrame:
     """Returns the rows of a table by job, each over all timing jobs of its configuration."""
-    [(name, rows)] = by_job.items()
-    keys = [name for name in (*FIRST, "batch_size", "at_epoch") if name in rows]
+    [(table, rows)] = by_job.items()
+    columns = COLUMNS[f"{table}.csv"]
     # A summary of all batch sizes has none.
-    found = timing_repeats.combined(rows.drop(columns=REPEAT), keys, COUNTED)
+    keys = [name for name in (*FIRST, "batch_size", "at_epoch") if name in rows]
+    counts = [name for name, column in columns.items() if column.adds_up]
+    found = timing_repeats.combined(rows.drop(columns=REPEAT), keys, counts)
     if "iterations_per_second" in found:
         found = found.assign(**_rates(found))
-    return _typed(found.reindex(columns=[column for column in rows if column != REPEAT]))
+    return run_series.typed(found.reindex(columns=rows.columns.drop(REPEAT)), columns)
 
 
 def _rates(rows: pandas.DataFrame) -> Row:
@@ -114,7 +119,7 @@ def throughput(results: Path | str, study: Study, experiment: str) -> pandas.Dat
         for timing in find(results, study, experiment, "throughput")
         for size in timing.record["sizes"]
     ]
-    return _frame(COLUMNS["throughput_by_job.csv"], rows)
+    return _frame("throughput_by_job", rows)
 
 
 def _tokens(results: Path | str, timing: Timing, size: dict[str, Any]) -> Row:
@@ -187,7 +192,7 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
             rows += same
         for row in same:
             row.update(_largest(timing.record))
-    return _frame(COLUMNS["sweeps_by_job.csv"], rows)
+    return _frame("sweeps_by_job", rows)
 
 
 def summaries_over_jobs(
@@ -204,7 +209,7 @@ def summaries_over_jobs(
     for row in rows:
         if (which := (row["machine"], row["sweep"])) in medians:
             row.update(step_summary.over_jobs(row, medians[which]))
-    return _typed(pandas.DataFrame(rows, columns=found.columns))
+    return run_series.typed(pandas.DataFrame(rows, columns=found.columns), COLUMNS["sweeps.csv"])
 
 
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -214,7 +219,7 @@ def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
         summaries_over_jobs(*at, summaries(*at), throughput(*at))
         for at in ((results, study, name) for name in beside)
     ]
-    return pandas.concat(found, ignore_index=True) if found else _frame(COLUMNS["sweeps.csv"], [])
+    return pandas.concat(found, ignore_index=True) if found else _frame("sweeps", [])
 
 
 def _subject(row: Row) -> list[Any]:
@@ -330,7 +335,7 @@ def _ceiling(timing: Timing, peaks: Peaks) -> Row:
 def _largest(record: dict[str, Any]) -> Row:
     fits = [entry for entry in record["tries"] if entry["outcome"] == records.FITS]
     sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
-    memory = memory_line.memory_per_image(sizes, peaks, memory_line.RESOLVABLE_MB)
+    memory = memory_line.memory_per_image(sizes, peaks)
     return {
         **{column: record[key] for column, key in _LARGEST.items()},
         "memory_fixed_mb": memory.fixed_mb,
@@ -351,7 +356,27 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
             rows.append(
                 timing.first | {name: values.get(name) for name in COLUMNS["utilisation.csv"]}
             )
-    return _frame(COLUMNS["utilisation_by_job.csv"], rows)
+    return _with_memory(_frame("utilisation_by_job", rows))
+
+
+def utilisation_over_jobs(
+    results: Path | str, study: Study, experiment: str, **by_job: pandas.DataFrame
+) -> pandas.DataFrame:
+    """Returns the rows over all jobs, with memory per example fitted to their medians."""
+    return _with_memory(over_jobs(results, study, experiment, **by_job))
+
+
+def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows of utilisation with memory per example, by the best count that resolves it."""
+    rows = rows.assign(**dict.fromkeys(_MEMORY))
+    keys = [name for name in ("machine", "sweep", REPEAT) if name in rows]
+    for _, sweep in rows.groupby(keys):
+        for column in _PEAKS:
+            slope = memory_line.memory_per_image(sweep["batch_size"], sweep[column]).per_image
+            if slope.low > 0:
+                rows.loc[sweep.index, list(_MEMORY)] = [*slope, column]
+                break
+    return rows
 
 
 def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -367,7 +392,7 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
             frames.append(frame.assign(phase=phase, **timing.first))
     rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
-    return _typed(rows.reindex(columns=[*FIRST, *own]))
+    return run_series.typed(rows.reindex(columns=[*FIRST, *own]), COLUMNS["samples.csv"])
 
 
 def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -382,7 +407,7 @@ def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
         if timing.repeat == 1
         for entry in timing.record["tries"]
     ]
-    return _frame(COLUMNS["largest.csv"], rows)
+    return _frame("largest", rows)
 
 
 def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -401,7 +426,7 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
         }
         for timing in find(results, study, experiment, "profile")
     ]
-    return _frame(COLUMNS["profiles_by_job.csv"], rows)
+    return _frame("profiles_by_job", rows)
 
 
 def training_times(
@@ -426,12 +451,8 @@ def training_times(
                     **{"at_epoch": epochs, "train_seconds": epochs * epoch[""]},
                 }
             )
-    return _frame(COLUMNS[f"{name.replace('throughput', 'training_times')}.csv"], rows)
+    return _frame(name.replace("throughput", "training_times"), rows)
 
 
-def _frame(columns: dict[str, str], rows: list[Row]) -> pandas.DataFrame:
-    return _typed(pandas.DataFrame(rows, columns=[*FIRST, *columns]))
-
-
-def _typed(frame: pandas.DataFrame) -> pandas.DataFrame:
-    return frame.astype({name: "Int64" for name in frame.columns if name in _WHOLE})
+def _frame(table: str, rows: list[Row]) -> pandas.DataFrame:
+    return run_series.table(rows, COLUMNS[f"{table}.csv"], FIRST)

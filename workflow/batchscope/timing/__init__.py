@@ -1,5 +1,7 @@
 """Timing jobs, each alone on the machine: of a training's configuration, or of a sweep.
 
+Nothing is trained to its end here, and nothing is fitted over jobs: batchscope.analysis does.
+
 What a timing is called, takes and fills stands in its entry in batchscope.catalogue.timings. Its
 module, of the same name, has the function::
 

@@ -1,6 +1,6 @@
 """Number, size and straightness of the updates: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table, Topic
 
 _UPDATES = {
     "low": Column("Lower edge of a bin of the norms of the updates."),
@@ -61,6 +61,7 @@ ENTRY = Measure(
                 "shares are means over seeds, triangles mark medians. Right: the median against "
                 "batch size. Every seed is a point; means have a 95 % interval (Student's t)."
             ),
+            topics=(Topic(r"smaller updates|updates or through"),),
         ),
     ),
     tables={"updates": Table("long_tables.updates", _UPDATES)},

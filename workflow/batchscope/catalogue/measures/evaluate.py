@@ -1,6 +1,6 @@
 """Loss and accuracy: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.entries import Column, Figure, Measure, Topic
 from batchscope.catalogue.shared_settings import WEIGHTS, epoch
 
 _FIGURES = (
@@ -17,6 +17,11 @@ _FIGURES = (
             "their own, without intervals, and as a contrast and no target."
         ),
         own=("train_accuracy|validation_accuracy|test_accuracy",),
+        topics=(
+            Topic(r"accuracy", figures=("accuracy", "accuracy_by_epochs")),
+            Topic(r"\bcompare\b"),
+            Topic(r"\bcompare\b", "validation loss", ("best_losses",)),
+        ),
     ),
     Figure(
         "generalisation_gap",
@@ -29,6 +34,7 @@ _FIGURES = (
             "interval (Student's t)."
         ),
         own=("generalisation_gap|generalisation_gap_accuracy",),
+        topics=(Topic(r"generali[sz]ation"),),
     ),
 )
 

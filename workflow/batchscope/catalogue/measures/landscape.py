@@ -78,7 +78,9 @@ ENTRY = Measure(
             ),
         ),
     ),
-    tables={"landscapes": Table("long_tables.landscapes", _LANDSCAPES)},
+    tables={
+        "landscapes": Table("long_tables.landscapes", _LANDSCAPES, keys=("kind", "index", "a", "b"))
+    },
     minutes=480,
     order=8,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Settings
+from batchscope.catalogue.entries import Column, Figure, Measure, Settings, Topic
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import epoch, examples
 
@@ -98,6 +98,7 @@ ENTRY = Measure(
                 "below the measured critical batch size). It predicts an order of magnitude of "
                 "optimisation speed, not generalisation."
             ),
+            topics=(Topic(r"noise scale"),),
         ),
     ),
     minutes=120,

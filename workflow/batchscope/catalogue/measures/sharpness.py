@@ -1,6 +1,6 @@
 """Sharpness of the minimum: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.entries import Column, Figure, Measure, Topic
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import BATCH_NORM, WEIGHTS, examples
 
@@ -54,6 +54,7 @@ ENTRY = Measure(
                 "stopped early, so each value is a lower bound. Every seed is a point; means have "
                 "a 95 % interval (Student's t)."
             ),
+            topics=(Topic(r"sharp|flat"),),
         ),
     ),
     minutes=240,

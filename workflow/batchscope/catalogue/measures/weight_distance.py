@@ -1,6 +1,6 @@
 """Distance from the initial weights: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table, Text
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table, Text, Topic
 from batchscope.catalogue.shared_settings import WEIGHTS
 
 _LAYERS = {
@@ -43,6 +43,7 @@ ENTRY = Measure(
                 "weight_distance": ("Distance from the initial weights", "‖w − w₀‖"),
                 "weight_distance_relative": ("Relative distance", "‖w − w₀‖ / ‖w₀‖"),
             },
+            topics=(Topic(r"closer|farther|initial weights|distances\b"),),
         ),
         Figure(
             "weight_distance_by_layer",
@@ -73,7 +74,11 @@ ENTRY = Measure(
             ),
         ),
     ),
-    tables={"layers": Table("long_tables.layers", _LAYERS)},
+    tables={
+        "layers": Table(
+            "long_tables.layers", _LAYERS, keys=("layer",), figures=("weight_distance_by_layer",)
+        )
+    },
     memory_mb=1000,
     minutes=10,
     order=3,

@@ -1,16 +1,16 @@
 """Largest batch that fits: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Table, Timing
+from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing, Topic
 from batchscope.catalogue.parameters import Parameter
 
 _LARGEST = {
-    "batch_size": Column("Batch size that was tried."),
-    "outcome": Column("fits, out_of_memory, over_limit or killed."),
+    "batch_size": Integer("Batch size that was tried."),
+    "outcome": Text("fits, out_of_memory, over_limit or killed."),
     "peak_mb": Column("Most memory taken, MB; of what did not fit a lower bound."),
     "baseline_mb": Column("The same before the batch was there, MB."),
     "seconds": Column("Time of the try, s."),
-    "message": Column("Why it did not fit."),
+    "message": Text("Why it did not fit."),
     "process_percent_mean": Column(
         "CPU utilisation over the try, its start and all its processes included, % of "
         "its cores: mean, since their clock ticks too slowly for a median."
@@ -63,6 +63,7 @@ ENTRY = Timing(
                 "lowest peak. Memory is resident memory on a CPU and that of TensorFlow's "
                 "allocator on a GPU. A ring stands on the largest size that fits."
             ),
+            topics=(Topic(r"how large\b.*\bbatch", "that fits"),),
         ),
     ),
     minutes=240,

@@ -1,11 +1,11 @@
 """Profile of a step: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Table, Timing
+from batchscope.catalogue.entries import Column, Figure, Integer, Table, Timing, Topic
 from batchscope.catalogue.parameters import Parameter
 
 _PROFILES = {
-    "batch_size": Column("Examples per step."),
+    "batch_size": Integer("Examples per step."),
     "status": shared_columns.STATUS,
     "compute": Column("Share of the time in which an operation computes."),
     "input": Column("Share in which training waits for data and nothing computes."),
@@ -13,7 +13,7 @@ _PROFILES = {
     "executor": Column(
         "The part of host in which a graph runs, but no operation that the trace shows."
     ),
-    "steps": Column("Profiled steps."),
+    "steps": Integer("Profiled steps."),
     "steps_per_second": Column("Steps per second without the profiler."),
     "overhead": Column("Time that the profiler adds, as a share of the time without it."),
     "process_percent": Column(
@@ -43,7 +43,7 @@ ENTRY = Timing(
     batch_sizes="each",
     also_writes=("",),
     by_job=("profiles",),
-    tables={"profiles": Table("timing_tables.profiles", _PROFILES)},
+    tables={"profiles": Table("timing_tables.profiles", _PROFILES, keys=())},
     figures=(
         Figure(
             "profile",
@@ -57,6 +57,7 @@ ENTRY = Timing(
                 "TensorFlow takes for too cheap to record, so that compute is a lower bound where "
                 "steps are short. At the right edge: steps per second without the profiler."
             ),
+            topics=(Topic(r"share of a step"),),
         ),
     ),
     minutes=30,

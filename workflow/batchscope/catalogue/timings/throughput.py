@@ -1,14 +1,23 @@
 """Throughput: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Table, Timing, interval
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Integer,
+    Table,
+    Text,
+    Timing,
+    Topic,
+    interval,
+)
 from batchscope.catalogue.parameters import Parameter
 
 _THROUGHPUT = {
-    "batch_size": Column("Examples per step."),
+    "batch_size": Integer("Examples per step."),
     "status": shared_columns.STATUS,
-    "steps": Column("Steps of a block."),
-    "blocks": Column("Timed blocks."),
+    "steps": Integer("Steps of a block."),
+    "blocks": Integer("Timed blocks.", adds_up=True),
     "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
     "foreign_cores": Column("Cores that other processes took during a block: median."),
     "seconds_per_step": Column("Time of a step, s: median of the blocks."),
@@ -28,7 +37,7 @@ _THROUGHPUT = {
         "images_per_second times the tokens of a sequence; empty of other examples."
     ),
     "tokens_per_update": Column("Tokens of a batch; empty of other examples."),
-    "train_examples": Column("Examples of an epoch."),
+    "train_examples": Integer("Examples of an epoch."),
     "seconds_per_epoch": Column(
         "train_examples over images_per_second, whole batches throughout, s."
     ),
@@ -41,9 +50,9 @@ _THROUGHPUT = {
 _SWEEPS = {
     "status": shared_columns.STATUS,
     "used_threads": Column("Threads that the framework used: what `all` (0) stood for."),
-    "train_examples": Column("Examples of an epoch."),
-    "sizes": Column("Batch sizes that were timed."),
-    "blocks": Column("Timed blocks of all of them."),
+    "train_examples": Integer("Examples of an epoch."),
+    "sizes": Integer("Batch sizes that were timed."),
+    "blocks": Integer("Timed blocks of all of them.", adds_up=True),
     "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
     "fixed_seconds": Column(
         "Fixed cost of a step: a of the fit t = a + b * batch size.",
@@ -108,13 +117,13 @@ _SWEEPS = {
         label="Knee",
     ),
     "still_rising": Column("Whether 90 % of the plateau lies beyond the largest batch size."),
-    "step_winner": Column("line, staircase or not resolved: how the time of a step rises."),
-    "step_q": Column("Examples per step of the staircase of 8, 16 or 32 that fits best."),
+    "step_winner": Text("line, staircase or not resolved: how the time of a step rises."),
+    "step_q": Integer("Examples per step of the staircase of 8, 16 or 32 that fits best."),
     "step_p": Column("How often a line with this noise shows so much growth in its steps."),
     "step_p_holm": Column(
         "The same, adjusted over all three staircases and the experiment's rows."
     ),
-    "step_verdict": Column("The same in a sentence."),
+    "step_verdict": Text("The same in a sentence."),
     "matmul_flops_per_second": Column(
         "Peak of a matrix product, FLOP/s: the highest that the table's timings "
         "measured on this machine, device, threads and type; in TensorFlow alone."
@@ -124,13 +133,13 @@ _SWEEPS = {
         "Operations of the model's dense layers, convolutions and attention, per "
         "example and update; empty where it has other layers with products."
     ),
-    "flops_not_counted": Column("These layers, whose operations are not counted."),
+    "flops_not_counted": Text("These layers, whose operations are not counted."),
     "ceiling_images_per_second": Column("The one over the other."),
     "share_of_ceiling": Column(
         "highest_images_per_second over it; above 1, the peak that was measured is no ceiling."
     ),
     "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
-    "max_batch_size_bound": Column(
+    "max_batch_size_bound": Text(
         "resolved, most_fits (all that may be tried fits) or nothing_fits."
     ),
     "memory_limit_mb": Column("Memory that it was allowed to take, MB."),
@@ -138,9 +147,9 @@ _SWEEPS = {
     "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
 }
 _TRAINING_TIMES = {
-    "batch_size": Column("Examples per step."),
-    "status": Column("finished, diverged or out_of_memory."),
-    "at_epoch": Column("Number of epochs, as the experiment asks for."),
+    "batch_size": Integer("Examples per step."),
+    "status": Text("finished, diverged or out_of_memory."),
+    "at_epoch": Integer("Number of epochs, as the experiment asks for."),
     "train_seconds": Column("at_epoch times the time of an epoch, validation apart, s."),
     "seconds_per_epoch_q1": Column("Lower quartile of the time of an epoch, s."),
     "seconds_per_epoch_q3": Column("Upper quartile of the time of an epoch, s."),
@@ -173,15 +182,22 @@ ENTRY = Timing(
     at_epochs=True,
     by_job=("throughput", "sweeps", "training_times"),
     tables={
-        "throughput": Table("timing_tables.throughput", _THROUGHPUT),
+        "throughput": Table("timing_tables.throughput", _THROUGHPUT, keys=()),
         "sweeps": Table(
             "timing_tables.summaries",
             over_jobs="timing_tables.summaries_over_jobs",
             beside=("throughput",),
             columns=_SWEEPS,
+            keys=(),
+            also=("max_batch_size",),
+            figures=("step_time",),
         ),
         "training_times": Table(
-            "timing_tables.training_times", _TRAINING_TIMES, reads=("throughput",)
+            "timing_tables.training_times",
+            _TRAINING_TIMES,
+            reads=("throughput",),
+            keys=("at_epoch",),
+            figures=("training_time",),
         ),
     },
     figures=(
@@ -207,6 +223,12 @@ ENTRY = Timing(
                 "are too noisy to tell. A dense range of batch sizes has a linear axis, "
                 "on which a fall after every multiple of the same number shows."
             ),
+            topics=(
+                Topic(r"same (images|examples)", "times as long"),
+                Topic(r"throughput|images per second", "plateau|highest|rises|levels"),
+                Topic(r"\d+th image", r"t\(\d+\)"),
+                Topic(r"multiples of", "[Ss]tairs"),
+            ),
         ),
         Figure(
             "step_time",
@@ -224,6 +246,13 @@ ENTRY = Timing(
                 "points are medians of the jobs, the line fits these, and jobs take the place of "
                 "rounds. No cost is negative: intervals are cut at 0, and a cost that was fitted "
                 "below it stands there; the line then is no model of small batch sizes."
+            ),
+            topics=(
+                Topic(r"(update|step) take|longer does an? (update|step)", "as long as with"),
+                Topic(r"\bbeside\b", "as long as with"),
+                Topic(r"\bwait\b|delay", "delay added"),
+                Topic(r"fixed cost|\bper step\b|does a step cost", "fixed cost per step"),
+                Topic(r"per (image|example)\b", "cost per example"),
             ),
         ),
     ),

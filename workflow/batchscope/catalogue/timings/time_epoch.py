@@ -1,6 +1,6 @@
 """Time of an epoch: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Timing
+from batchscope.catalogue.entries import Column, Figure, Timing, Topic
 from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Timing(
@@ -46,6 +46,10 @@ ENTRY = Timing(
                 "validation apart. A training that ran all the epochs it may without being stopped "
                 "gives a lower bound: hollow, with an arrow upwards. Every seed is a point, and "
                 "means have a 95 % interval (Student's t)."
+            ),
+            topics=(
+                Topic(r"time per epoch|shorten the epochs", "time per epoch"),
+                Topic(r", times\b|total time", "total training time"),
             ),
         ),
     ),

@@ -1,13 +1,13 @@
 """Utilisation and memory: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Table, Timing
+from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing, interval
 from batchscope.catalogue.parameters import Parameter
 
 _UTILISATION = {
-    "batch_size": Column("Examples per step."),
+    "batch_size": Integer("Examples per step."),
     "status": shared_columns.STATUS,
-    "steps": Column("Steps of the training."),
+    "steps": Integer("Steps of the training."),
     "seconds": Column("Its time, s."),
     "process_percent": Column(
         "CPU utilisation of the process, % of its cores: median over time.",
@@ -50,10 +50,21 @@ _UTILISATION = {
     "gpu_power_watts": Column("Mean power of the GPU, W."),
     "gpu_energy_joules": Column("Energy of the GPU over the training, J."),
     "joules_per_epoch": Column("The same for the examples of an epoch, J."),
+    "memory_mb_per_image": Column(
+        "Memory per example: slope of a line through the peaks of all batch sizes that exceed the "
+        "lowest by 4 MB, where it is resolved; the same on every row.",
+        "MB",
+        label="Memory per example",
+    ),
+    **interval("memory_mb_per_image", "Lower end of its 95 % interval, over batch sizes."),
+    "memory_of": Text(
+        "Column of these peaks, the first of tensorflow_peak_mb, gpu_memory_peak_mb and "
+        "memory_peak_mb that resolves it."
+    ),
 }
 _SAMPLES = {
-    "batch_size": Column("Batch size of the training at that time; empty between two."),
-    "phase": Column(
+    "batch_size": Integer("Batch size of the training at that time; empty between two."),
+    "phase": Text(
         "training; lead_in, the first steps after a change of batch size; repeated, a training "
         "that other processes disturbed and that was run again; empty while resting."
     ),
@@ -83,7 +94,13 @@ ENTRY = Timing(
     frameworks=True,
     by_job=("utilisation",),
     tables={
-        "utilisation": Table("timing_tables.utilisation", _UTILISATION),
+        "utilisation": Table(
+            "timing_tables.utilisation",
+            _UTILISATION,
+            over_jobs="timing_tables.utilisation_over_jobs",
+            keys=(),
+            figures=("utilisation", "frameworks"),
+        ),
         "samples": Table("timing_tables.samples", _SAMPLES),
     },
     figures=(

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_warm_process import Launcher
 
 from batchscope.errors import UserError
 from batchscope.host import control_groups
 from batchscope.store import memory_kills
 from batchscope.study import model_files
 from digit_runs import arrays, run_name, with_digits
+from launcher import Launcher
 from project import ROOT, python
 
 MB = 10**6

@@ -11,14 +11,13 @@ import pytest
 
 import synthetic
 from batchscope import datasets, disk
-from batchscope.analysis import run_series
 from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
 from batchscope.measures import displacement
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.report import content
 from batchscope.store import records
-from batchscope.tables import long_tables, run_table
+from batchscope.tables import csv_tables, long_tables, run_table
 from synthetic import DATASET
 
 LIBRARY = Path(__file__).resolve().parents[2] / "workflow" / "batchscope"
@@ -55,7 +54,7 @@ def weights(results, study, run):
 
 
 def tabled(results, study, run):
-    run_series.read(results / "studies" / "runs.csv")
+    csv_tables.read(results / "studies" / "runs.csv")
 
 
 def reported(results, study, run):
@@ -126,9 +125,7 @@ def whole(tmp_path_factory):
         kernel = np.full((8, 8), value, np.float32)
         records.write_weights(folder / f"{name}.npz", {"dense/kernel": kernel}, {})
     disk.write_arrays(folder / "updates.npz", {"update_norms": np.ones(50, np.float32)})
-    long_tables.write_table(
-        run_table.collect(results, study, "gap"), results / "studies" / "runs.csv"
-    )
+    csv_tables.write(run_table.collect(results, study, "gap"), results / "studies" / "runs.csv")
     figure = {"name": "a", "title": "A", "caption": "A."}
     disk.write_text(results / "figures" / "figures.json", f"[{figure}]".replace("'", '"'))
     disk.write_text(results / "figures" / "a.svg", "<svg><g/><g/><g/></svg>")
@@ -241,7 +238,7 @@ OTHERS = {
     *("framework_environments.py", "own_runs.py", "arrays.py", "csv_file.py"),
     *("warm_process.py", "attempts.py", "checkpoint.py"),
 }
-GUARDED = {"disk.py", "run_series.py", "content.py"}
+GUARDED = {"disk.py", "csv_tables.py", "content.py"}
 READERS = {"np.load", "json.load", "json.loads", "csv.DictReader", "csv.reader", "pandas.read_csv"}
 
 

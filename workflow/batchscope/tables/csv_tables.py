@@ -1,0 +1,45 @@
+"""Tables of an experiment as CSV files: written, and read as statistics and figures take them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TextIO
+
+import pandas
+
+from batchscope import damage, disk
+from batchscope.catalogue import run_factors, sweep_names
+
+# Digests look like numbers now and then (12345678, 1e234567): they are read as text.
+TEXT_COLUMNS = (
+    *("run", "dataset", "dataset_digest", "model", "model_digest", "message"),
+    *("document", "series"),
+)
+# Of which every table has some.
+_KNOWN = {"run", "figure", "machine", *run_factors.FACTORS, *sweep_names.FACTORS}
+
+
+def read(path: Path | str | TextIO) -> pandas.DataFrame:
+    """Reads a table of an experiment, from its path or an open file.
+
+    Raises:
+        UserError: If the file is missing or damaged.
+    """
+    if isinstance(path, Path | str):
+        text = disk.read_csv(path)
+        with damage.reading(path, "a table of an experiment"):
+            frame = read(io.StringIO(text))
+            if _KNOWN.isdisjoint(frame.columns):
+                raise ValueError("none of its columns is known")
+            return frame
+    # Only an empty field is missing: a data set may be called "null".
+    return pandas.read_csv(
+        path, dtype=dict.fromkeys(TEXT_COLUMNS, str), keep_default_na=False, na_values=[""]
+    )
+
+
+def write(frame: pandas.DataFrame, path: Path) -> None:
+    """Writes a table, atomically."""
+    with disk.atomic_path(path) as temporary:
+        frame.to_csv(temporary, index=False, lineterminator="\n")
