@@ -253,9 +253,15 @@ experiments:
     vary: {batch_size: [1e1, "20"], momentum: [9e-1, .5]}
     seeds: ["7"]
     measure: {sharpness: {epsilons: [1e-3, 5e-4], examples: 1e2}}
+    seeds_planned: 1e1
+    advice: {slower: 2e-1}
+reduced: {experiments: {a: {seeds_planned: "2"}}}
 """
     )
     study = config.study(path)
+    asked = study.experiments["a"].trainings
+    assert (asked.seeds_planned, type(asked.seeds_planned), asked.slower) == (10, int, 0.2)
+    assert config.study(path, "reduced").experiments["a"].trainings.seeds_planned == 2
     assert list(study.runs)[0].endswith("+bs=10+lr=0.001+opt=sgd+ep=3+seed=7+mom=0.9")
     assert study.experiments["a"].trainings.measures["sharpness"]["epsilons"] == (1e-3, 5e-4)
     (definition,) = study.datasets.values()

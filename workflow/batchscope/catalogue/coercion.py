@@ -40,6 +40,12 @@ def number(raw: Any) -> int | float | None:
     return raw
 
 
+def plain(raw: Any) -> Any:
+    """Returns the number that a value is or spells, or else the value itself."""
+    value = number(raw)
+    return raw if value is None else value
+
+
 def coerce(parameter: Parameter, raw: Any) -> Any:
     """Returns the value of a factor or setting as its own name will hold it, a list as a tuple.
 

@@ -297,7 +297,7 @@ def _values(
         findings.report(unknown(place, "factor", known))
         return ()
     if key not in FACTORS:
-        return tuple(one if (value := coercion.number(one)) is None else value for one in given)
+        return tuple(map(coercion.plain, given))
     if key in ("dataset", "model"):  # by their names in the study
         return tuple(given)
     found = []
