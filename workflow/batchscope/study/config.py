@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -238,7 +239,7 @@ def parameter_schema(parameter: Parameter, **keywords: str) -> dict[str, Any]:
 
 @functools.cache
 def _validator_class() -> Any:
-    """The validator to which text that spells a number is that number."""
+    """The validator to which text that spells a number is that number, and a pattern is of all."""
     import jsonschema
     from jsonschema import validators
 
@@ -257,15 +258,21 @@ def _validator_class() -> Any:
 
         return check
 
+    def pattern(_: Any, expected: str, instance: Any, __: Any) -> Iterator[Any]:
+        # jsonschema searches, and its `$` is met before a last line break too.
+        if isinstance(instance, str) and not re.fullmatch(expected, instance):
+            yield jsonschema.ValidationError("another pattern")
+
     base = jsonschema.Draft202012Validator
     checker = base.TYPE_CHECKER.redefine("number", is_number).redefine("integer", is_integer)
-    limits = {
+    rules = {
+        "pattern": pattern,
         "minimum": limit(operator.ge),
         "maximum": limit(operator.le),
         "exclusiveMinimum": limit(operator.gt),
         "exclusiveMaximum": limit(operator.lt),
     }
-    return validators.extend(base, limits, type_checker=checker)
+    return validators.extend(base, rules, type_checker=checker)
 
 
 def schema_problems(config: dict[str, Any]) -> list[Problem]:
