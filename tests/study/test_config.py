@@ -1,6 +1,7 @@
 """Reading a configuration: what is refused, in which words, and the schema behind it."""
 
 import copy
+import json
 import random
 import shutil
 from pathlib import Path
@@ -406,6 +407,15 @@ def test_overrides_are_read():
     assert config.check_overrides(dict(loaded), loaded) == {"scale": "full", "partial": False}
     given = {**loaded, "scale": "reduced", "partial": "true"}
     assert config.check_overrides(given, loaded) == {"scale": "reduced", "partial": True}
+
+
+def test_a_study_in_json_is_the_same_to_snakemakes_reader(written):
+    text = '{"study": "s", "a": [{"rate": 1e-05, "last": 1E400}, NaN], "b": {"c": "1e3"}}'
+    loaded = config.read(written(text))
+    assert loaded["a"][0]["rate"] == "1e-05"  # as YAML 1.1 has it
+    assert config.check_overrides(json.loads(text), loaded)["scale"] == "full"
+    with pytest.raises(ConfigError, match="--config a: received another value than the file's"):
+        config.check_overrides(json.loads(text.replace("1e-05", "1e-04")), loaded)
 
 
 @pytest.mark.parametrize(

@@ -389,7 +389,7 @@ def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, 
     for key in sorted({*given, *loaded} - {*asked}):
         if key not in loaded:
             problems.append(unknown(("--config", key), "key", sorted(options)))
-        elif key not in given or given[key] != loaded[key]:
+        elif key not in given or _comparable(given[key]) != _comparable(loaded[key]):
             text = "received another value than the file's; "
             text += "scale or partial is expected: a study is changed in its file."
             problems.append(Problem(("--config", key), text))
@@ -406,6 +406,22 @@ def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, 
         lines = [problem.line.replace("--config.", "--config ", 1) for problem in problems]
         raise ConfigError(lines)
     return options
+
+
+def _comparable(value: Any) -> Any:
+    """Returns a value in which whatever is or spells a number is one text for that number.
+
+    Snakemake reads a file as JSON where it can, to which 1e-05 is a number, and YAML 1.1 has it
+    as text.
+    """
+    if isinstance(value, dict):
+        return {key: _comparable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_comparable(each) for each in value]
+    try:
+        return str(float(value))  # as text not a number is equal to itself
+    except (TypeError, ValueError, OverflowError):
+        return value
 
 
 def parse_flag(value: Any) -> bool:
