@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Settings, Table
+from batchscope.catalogue.entries import Column, Figure, Measure, Settings, Table, Text
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS
 
@@ -16,12 +16,12 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 _LINES = {
-    "other": Column("The large run, at 1; the run itself is the small one, at 0."),
-    "factor": Column("Factor in which the two differ."),
+    "other": Text("The large run, at 1; the run itself is the small one, at 0."),
+    "factor": Text("Factor in which the two differ."),
     "small": Column("Its value in the small run."),
     "large": Column("Its value in the large run."),
     "alpha": Column("Position on the line between them."),
-    "split": Column("train, validation or test."),
+    "split": Text("train, validation or test."),
     "loss": Column("Loss there.", "nats"),
     "accuracy": Column("Accuracy there."),
 }
