@@ -300,6 +300,40 @@ def test_a_number_of_another_base(text, taken, meant, written):
     assert str(raised.value) == f"{got}; {meant}, or text in quotes, is expected."
 
 
+@pytest.mark.parametrize(
+    "number", ["9" * 310, "0" + "7" * 5000, "0x" + "f" * 5000, 99 * "1:" + "1"]
+)
+def test_a_number_of_more_digits_than_any_has(number, written):
+    with pytest.raises(UserError) as raised:
+        config.read(written(f"a: {number}"))
+    got, _, expected = str(raised.value).partition("; ")
+    assert got.endswith(f":1:4: received '{number[:57]}...'")
+    assert expected == "a number of at most 99 characters is expected."
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("!!int", "an empty text"),
+        ('!!float ""', "an empty text"),
+        ("!!bool maybe", "'maybe'"),
+        ("!!timestamp soon", "'soon'"),
+        ("!!int 0x", "'0x' (invalid literal for int() with base 16: '')"),
+    ],
+)
+def test_a_scalar_that_is_not_what_its_tag_says(text, got, written):
+    path = written(f"a: {text}\n")
+    with pytest.raises(UserError) as raised:
+        config.read(path)
+    assert str(raised.value) == f"{path}:1:4: received {got}; a valid value is expected."
+
+
+@pytest.mark.parametrize("text", ["!!map [1]", "!!map ab", "!!set [1]"])
+def test_what_is_no_map_and_is_called_one(text, written):
+    with pytest.raises(UserError, match="expected a mapping node, but found s.*is expected"):
+        config.read(written(f"a: {text}"))
+
+
 def test_a_merge_is_no_duplicate_key(written):
     path = written("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")
     assert config.read(path)["b"] == {"x": 3, "y": 2}
@@ -349,7 +383,7 @@ FULL = {
         "experiments": {"a": {"seeds": 1, "cases": None}},
     },
 }
-JUNK = (None, True, -1, 0, 3.5, float("nan"), 10**30, "", "x", "1e-3", [], [None], {}, {"x": 1})
+JUNK = (None, True, -1, 0, 3.5, float("nan"), 10**310, "", "x", "1e-3", [], [None], {}, {"x": 1})
 
 
 @pytest.mark.parametrize("scale", ["full", pytest.param("reduced", marks=pytest.mark.slow)])
