@@ -336,7 +336,7 @@ def test_what_is_wrong_with_budgets():
     assert of({"epoch": 1, "updates": 0.5, "epochs": -1}) == [
         ".epoch: unknown budget. Did you mean 'epochs'? Known budgets: epochs, seconds, target, "
         "updates.",
-        ".epochs: received -1; a positive number is expected.",
+        ".epochs: received -1; a number above 0 and at most 10^6 is expected.",
         ".updates: received 0.5; a whole number from 1 to 10^9 is expected.",
     ]
     assert of({"epochs": 3}) == [

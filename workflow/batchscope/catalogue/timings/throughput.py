@@ -2,7 +2,7 @@
 
 from batchscope.catalogue import shared_columns
 from batchscope.catalogue.entries import Column, Figure, Table, Timing, interval
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.parameters import Parameter, seconds
 
 _THROUGHPUT = {
     "batch_size": Column("Examples per step."),
@@ -155,9 +155,7 @@ ENTRY = Timing(
     ),
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
-        Parameter(
-            "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
-        ),
+        seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
         Parameter(
             "iterations",
             "it",
