@@ -22,6 +22,7 @@ if __name__ == "__main__":
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -30,11 +31,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import framework_names, run_names, sweep_names
+from batchscope.catalogue import (
+    coercion,
+    framework_names,
+    kept_epochs,
+    measure_settings,
+    parameters,
+    run_names,
+    sweep_names,
+)
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import ConfigError, Interrupted, UserError
 from batchscope.host import absence, apart, control_groups, framework_environments
+from batchscope.problems import received
 
 INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote its checkpoint
 
@@ -42,8 +52,7 @@ INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote i
 def prepare_data(arguments: argparse.Namespace) -> None:
     from batchscope import datasets
 
-    definition = json.loads(arguments.definition)
-    for warning in datasets.prepare(arguments.dataset, definition, arguments.results):
+    for warning in datasets.prepare(arguments.dataset, arguments.definition, arguments.results):
         print(f"Warning: {warning}")
 
 
@@ -92,8 +101,7 @@ def train(arguments: argparse.Namespace) -> None:
 def snapshot(arguments: argparse.Namespace) -> None:
     from batchscope.training import early_weights
 
-    epoch = int(arguments.epoch) if arguments.epoch.isdigit() else arguments.epoch
-    early_weights.write(arguments.run, epoch, arguments.results, arguments.model_file)
+    early_weights.write(arguments.run, arguments.epoch, arguments.results, arguments.model_file)
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -268,9 +276,23 @@ OF = {
 
 
 def _study(arguments: argparse.Namespace) -> Any:
+    """Returns the study, which has the experiment that is asked for."""
     from batchscope.study import config
 
-    return config.study(arguments.config, arguments.scale)
+    found = config.study(arguments.config, arguments.scale)
+    if "experiment" in arguments:
+        known = found.experiments
+        expected = f"one of {', '.join(known)}"
+        _read("--experiment", known.__getitem__, expected, arguments.experiment)
+    return found
+
+
+def _read(option: str, read: Callable[[str], Any], expected: str, word: str) -> Any:
+    """Returns what an option takes a word for; raises UserError where it takes none."""
+    try:
+        return read(word)
+    except (KeyError, ValueError):
+        raise UserError(received((option,), word, expected).line) from None
 
 
 def _start(factors: dict) -> None:
@@ -329,7 +351,9 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--seeds", action="store_true", help="and what more seeds would resolve")
     found = step("watch", watch, "Show how far the trainings are that run now; ends with Ctrl-C.")
     found.add_argument("--once", action="store_true", help="print it once, as for a pipe")
-    found.add_argument("--seconds", type=float, default=5.0, help="between two looks")
+    pause = parameters.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
+    seconds = functools.partial(coercion.coerce, pause)
+    _option(found, "--seconds", seconds, pause.expected, default=5.0, help="between two looks")
     found = step("explain", explain, "Print what a factor, measure, column or figure is.")
     found.add_argument("name", nargs="?", help="of all that a study may choose; all if left out")
     found = step(
@@ -351,37 +375,38 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--output", type=Path, help="the folder of a table and a figure")
     step("schema", schema, "Print the JSON schema of a study, for editors.")
     found = step("prepare_data", prepare_data, "Prepare a data set.")
-    found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
-    found.add_argument("--definition", required=True, help="its definition, as JSON")
+    token = _named(run_names.split_token)
+    _option(found, "--dataset", token, "the name of a data set in paths")
+    _option(found, "--definition", _definition, "its definition as JSON")
     found = study("check_models", check_models, "Build a study's own models, before their data.")
     found.add_argument("--config", required=True, help="the configuration file")
     found = step("install_framework", install_framework, "Install a framework beside TensorFlow.")
     found.add_argument("--framework", required=True, choices=tuple(framework_names.FRAMEWORKS))
     found.add_argument("--output", type=Path, required=True, help="its record")
     found = step("train", train, "Train one run.")
-    found.add_argument("--run", required=True)
+    _option(found, "--run", *RUN)
     found.add_argument("--chunk-seconds", type=float, default=5.0, help="most in one call")
     found.add_argument("--chunk-steps", type=int, help="most steps in one call")
     found.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
     found.add_argument("--killed-at-mb", type=float, help="the kernel killed it at this limit")
     _model_file(found)
     found = step("snapshot", snapshot, "Make one run's weights after an epoch before its last.")
-    found.add_argument("--run", required=True)
-    found.add_argument("--epoch", required=True, help="its number, or `middle`")
+    _option(found, "--run", *RUN)
+    _option(found, "--epoch", _epoch, f"a number of epochs or {kept_epochs.MIDDLE}")
     _model_file(found)
     for name, entry in MEASURES.items():
         found = step(name, measure, entry.doc)
-        found.add_argument("--run", required=True)
+        _option(found, "--run", *RUN)
         if entry.pairs:
-            found.add_argument("--other", required=True, help="the second run")
-        _settings(found)
+            _option(found, "--other", *RUN)
+        _settings(found, name)
     for name, entry in TIMINGS.items():
         found = step(name, timing, entry.doc)
         found.add_argument("--machine", default="local")
-        found.add_argument(f"--{OF[name]}", required=True, help="what is timed, as in paths")
-        _settings(found)
+        _option(found, f"--{OF[name]}", *(TIMING if entry.trains else SWEEP))
+        _settings(found, name)
     found = step("try_batch", try_batch, "Try whether one batch fits into memory.")
-    found.add_argument("--sweep", required=True, help="the configuration, as in paths")
+    _option(found, "--sweep", *SWEEP)
     found.add_argument("--batch-size", type=int, required=True)
     found.add_argument("--memory-mb", type=float, help="the limit")
     _model_file(found)
@@ -402,8 +427,43 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--settings", default="default", help="their name in paths")
+def _option(
+    parser: argparse.ArgumentParser, name: str, read: Callable, expected: str, **given: Any
+) -> None:
+    """Adds an option, which must be given if it has no default, and what reads its word."""
+    convert = functools.partial(_read, name, read, expected)
+    usual = {"help": expected, "required": "default" not in given}
+    parser.add_argument(name, type=convert, **{**usual, **given})
+
+
+def _named(parse: Callable[[str], Any]) -> Callable[[str], str]:
+    """Returns what reads a name: it stays a text, which paths have."""
+
+    def read(word: str) -> str:
+        parse(word)
+        return word
+
+    return read
+
+
+RUN = _named(run_names.parse_run), "the name of a run in paths"
+SWEEP = _named(sweep_names.parse), "the name of a sweep in paths"
+TIMING = _named(run_names.configuration), "the name of a timing configuration in paths"
+
+
+def _epoch(word: str) -> int | str:
+    return word if word == kept_epochs.MIDDLE else int(word)
+
+
+def _definition(word: str) -> dict:
+    if not isinstance(found := json.loads(word), dict):
+        raise ValueError
+    return found
+
+
+def _settings(parser: argparse.ArgumentParser, step: str) -> None:
+    read = _named(functools.partial(measure_settings.parse_settings, step))
+    _option(parser, "--settings", read, "the name of its settings in paths", default="default")
     parser.add_argument("--output", type=Path, required=True)
     _model_file(parser)
 
@@ -415,9 +475,9 @@ def _model_file(parser: argparse.ArgumentParser) -> None:
 
 def main(words: list[str]) -> None:
     """Runs one step; a problem that the user can mend ends in its message alone."""
-    arguments = _parser().parse_args(words)
     started = time.monotonic()
     try:
+        arguments = _parser().parse_args(words)
         arguments.call(arguments)
     except UserError as error:
         sys.exit(str(error))

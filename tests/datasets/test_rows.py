@@ -190,6 +190,8 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes"), c
         (table(words=("7", "8")), {"label": "class"}),
         (table(line="{label};{0};{1};{2}", head="class;a;b;c"), {"label": "class"}),
         (table(line="{label}\t{0}\t{1}\t{2}", head=""), {"label": 1}),
+        (table(line="x,{0},{1},{label},{2}", head="2,a,b,c,d"), {"label": "4", "ignore": ["2"]}),
+        (table(line="{0},{label},{1},{2}", head="a,b,c,d"), {"label": 2.0}),
         (table(line="x,{0},{1},{2},{label}", head="id,a,b,c,class"), {"ignore": ["id"]}),
         (table(line='{0},{1},{2},"{label}"', head='"a","b","c","class"') + "\n\n", {}),
     ],

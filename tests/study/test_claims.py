@@ -219,7 +219,7 @@ def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():
         assert ClaimTest("trend", "gap", column="test_accuracy", **given).asked == ""
 
 
-JUNK = (None, "", "x", -1, 1e400, [], {}, [[1]], {"a": 1}, True)
+JUNK = (None, "", "x", -1, 1e400, 10**310, [], {}, [[1]], {"a": 1}, True)
 
 
 @pytest.mark.parametrize("junk", first(JUNK), ids=repr)

@@ -1,6 +1,7 @@
 """Reading a configuration: what is refused, in which words, and the schema behind it."""
 
 import copy
+import json
 import random
 import shutil
 from pathlib import Path
@@ -253,9 +254,15 @@ experiments:
     vary: {batch_size: [1e1, "20"], momentum: [9e-1, .5]}
     seeds: ["7"]
     measure: {sharpness: {epsilons: [1e-3, 5e-4], examples: 1e2}}
+    seeds_planned: 1e1
+    advice: {slower: 2e-1}
+reduced: {experiments: {a: {seeds_planned: "2"}}}
 """
     )
     study = config.study(path)
+    asked = study.experiments["a"].trainings
+    assert (asked.seeds_planned, type(asked.seeds_planned), asked.slower) == (10, int, 0.2)
+    assert config.study(path, "reduced").experiments["a"].trainings.seeds_planned == 2
     assert list(study.runs)[0].endswith("+bs=10+lr=0.001+opt=sgd+ep=3+seed=7+mom=0.9")
     assert study.experiments["a"].trainings.measures["sharpness"]["epsilons"] == (1e-3, 5e-4)
     (definition,) = study.datasets.values()
@@ -291,6 +298,40 @@ def test_a_number_of_another_base(text, taken, meant, written):
         config.read(path)
     got = f"{path}:2:5: received '{text}', which YAML takes for {taken}"
     assert str(raised.value) == f"{got}; {meant}, or text in quotes, is expected."
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 310, "0" + "7" * 5000, "0x" + "f" * 5000, 99 * "1:" + "1"]
+)
+def test_a_number_of_more_digits_than_any_has(number, written):
+    with pytest.raises(UserError) as raised:
+        config.read(written(f"a: {number}"))
+    got, _, expected = str(raised.value).partition("; ")
+    assert got.endswith(f":1:4: received '{number[:57]}...'")
+    assert expected == "a number of at most 99 characters is expected."
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("!!int", "an empty text"),
+        ('!!float ""', "an empty text"),
+        ("!!bool maybe", "'maybe'"),
+        ("!!timestamp soon", "'soon'"),
+        ("!!int 0x", "'0x' (invalid literal for int() with base 16: '')"),
+    ],
+)
+def test_a_scalar_that_is_not_what_its_tag_says(text, got, written):
+    path = written(f"a: {text}\n")
+    with pytest.raises(UserError) as raised:
+        config.read(path)
+    assert str(raised.value) == f"{path}:1:4: received {got}; a valid value is expected."
+
+
+@pytest.mark.parametrize("text", ["!!map [1]", "!!map ab", "!!set [1]"])
+def test_what_is_no_map_and_is_called_one(text, written):
+    with pytest.raises(UserError, match="expected a mapping node, but found s.*is expected"):
+        config.read(written(f"a: {text}"))
 
 
 def test_a_merge_is_no_duplicate_key(written):
@@ -342,7 +383,7 @@ FULL = {
         "experiments": {"a": {"seeds": 1, "cases": None}},
     },
 }
-JUNK = (None, True, -1, 0, 3.5, float("nan"), 10**30, "", "x", "1e-3", [], [None], {}, {"x": 1})
+JUNK = (None, True, -1, 0, 3.5, float("nan"), 10**310, "", "x", "1e-3", [], [None], {}, {"x": 1})
 
 
 @pytest.mark.parametrize("scale", ["full", pytest.param("reduced", marks=pytest.mark.slow)])
@@ -400,6 +441,15 @@ def test_overrides_are_read():
     assert config.check_overrides(dict(loaded), loaded) == {"scale": "full", "partial": False}
     given = {**loaded, "scale": "reduced", "partial": "true"}
     assert config.check_overrides(given, loaded) == {"scale": "reduced", "partial": True}
+
+
+def test_a_study_in_json_is_the_same_to_snakemakes_reader(written):
+    text = '{"study": "s", "a": [{"rate": 1e-05, "last": 1E400}, NaN], "b": {"c": "1e3"}}'
+    loaded = config.read(written(text))
+    assert loaded["a"][0]["rate"] == "1e-05"  # as YAML 1.1 has it
+    assert config.check_overrides(json.loads(text), loaded)["scale"] == "full"
+    with pytest.raises(ConfigError, match="--config a: received another value than the file's"):
+        config.check_overrides(json.loads(text.replace("1e-05", "1e-04")), loaded)
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,14 @@ def test_every_problem_at_once_with_those_of_other_keys(tmp_path):
     assert "(validation_loss, test_accuracy)" in found[5]
 
 
+def test_what_is_no_number_is_one_line_each(tmp_path):
+    own_table.write(tmp_path, own_table.rows())
+    raw = own_table.study(seeds_planned="six", advice={"slower": [0.1]})
+    found = config.schema_problems(raw)
+    assert len(found) == 2
+    assert planner.draft(raw, found=found, folder=tmp_path) == (None, [])
+
+
 def test_figures_that_the_table_has(tmp_path):
     published = {"accuracy": {"figure": "Fig. 1", "found": "It falls."}}
     study = planned(tmp_path, figures=["accuracy"], published=published)

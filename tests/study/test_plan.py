@@ -2,6 +2,7 @@
 
 import copy
 import time
+from pathlib import Path
 
 from batchscope.catalogue import measure_settings, run_factors, run_names
 from batchscope.study import experiment_keys, planner
@@ -336,7 +337,7 @@ def test_what_is_wrong_with_budgets():
     assert of({"epoch": 1, "updates": 0.5, "epochs": -1}) == [
         ".epoch: unknown budget. Did you mean 'epochs'? Known budgets: epochs, seconds, target, "
         "updates.",
-        ".epochs: received -1; a positive number is expected.",
+        ".epochs: received -1; a number above 0 and at most 10^6 is expected.",
         ".updates: received 0.5; a whole number from 1 to 10^9 is expected.",
     ]
     assert of({"epochs": 3}) == [
@@ -407,6 +408,16 @@ def test_a_framework_is_a_sweep_of_its_own():
 def test_a_training_has_no_framework():
     (line,) = problems(config(experiment={"set": {"framework": "jax"}}))
     assert line.startswith("experiments.a.set.framework: received in a training experiment")
+
+
+def test_no_other_machine_has_this_ones_results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
+    Path("link").symlink_to("results")
+    for folder in ("results/", f"../{tmp_path.name}/results", str(tmp_path / "results"), "link"):
+        (line,) = problems(config(machines={"other": {"results": folder}}))
+        assert line.startswith(f"machines.other.results: received '{folder[:50]}")
+        assert line.endswith("', this machine's own; a copy of the other's is expected.")
 
 
 def test_a_machine_whose_folder_nobody_may_look_at(monkeypatch):

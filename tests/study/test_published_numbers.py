@@ -74,12 +74,12 @@ def test_an_experiment_of_times_takes_its_own_factors_and_columns():
 
 def test_two_series_may_share_their_factors_but_not_a_column():
     first, second = (
-        {"batch_size": [4], "framework": "jax", column: [5]}
+        {"batch_size": [4], "learning_rate": 1e-3, column: [5]}
         for column in ("utilisation_percent", "memory_mb")
     )
-    problems = []
+    again, problems = {**first, "learning_rate": "1e-3"}, []
     found = published_numbers.read(
-        ("n",), "frameworks", [first, second, first], lambda _, m: m, problems.append
+        ("n",), "frameworks", [first, second, again], lambda _, m: m, problems.append
     )
     assert len(found) == 3
     assert [problem.line for problem in problems] == [

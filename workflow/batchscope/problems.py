@@ -42,11 +42,12 @@ def place_text(place: Place) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{_clip(part)}" if text else _clip(part)
+            text += f".{clip(part)}" if text else clip(part)
     return text
 
 
-def _clip(text: str) -> str:
+def clip(text: str) -> str:
+    """Returns the beginning of a received text, on one line."""
     text = text if text.isprintable() else repr(text)[1:-1]
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
@@ -58,12 +59,12 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f"'{_clip(value)}'" if value else "an empty text"
+        return f"'{clip(value)}'" if value else "an empty text"
     if isinstance(value, dict):
         return "a map" if value else "an empty map"
     if isinstance(value, list | tuple):
         return "a list" if value else "an empty list"
-    return _clip(str(value))
+    return clip(str(value))
 
 
 def nearest(text: Any, known: Iterable[str]) -> str | None:
@@ -84,7 +85,7 @@ def _hint(text: Any, known: Iterable[str]) -> str:
 def missing_blank(text: str) -> str:
     """Returns the hint that `key:value` lacks a blank, which makes a text of it; else nothing."""
     match = re.match(r"([a-z]\w+):(?![\s/:])(.+)", text)
-    return f" Did you mean `{match[1]}: {_clip(match[2])}`, with a blank?" if match else ""
+    return f" Did you mean `{match[1]}: {clip(match[2])}`, with a blank?" if match else ""
 
 
 def received(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchscope.catalogue import columns, run_factors
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.parameters import MOST, Parameter
 
 EPOCHS, UPDATES, SECONDS = "epochs", "updates", "seconds"
 TARGET, CONVERGENCE = "target", "convergence"
@@ -29,7 +29,7 @@ STATED: dict[str, Parameter] = {
         maximum=run_factors.MOST_EPOCHS,
     ),
     UPDATES: Parameter(UPDATES, UPDATES, "int", None, "Updates.", "updates", minimum=1),
-    SECONDS: Parameter(SECONDS, SECONDS, "float", None, "Seconds.", "s", above=0),
+    SECONDS: Parameter(SECONDS, SECONDS, "float", None, "Seconds.", "s", above=0, maximum=MOST),
 }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +12,7 @@ from batchscope.catalogue.parameters import Parameter
 from batchscope.problems import Place
 
 # `1e-3` is text to a YAML 1.1 reader: what a person means as a number is one.
+LONGEST_NUMBER = 99  # characters; no number that somebody means has more
 NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 
 
@@ -33,11 +34,18 @@ def items(place: Place, raw: Any) -> Iterator[tuple[Place, Any]]:
 
 def number(raw: Any) -> int | float | None:
     """Returns the finite number that a value is or spells, or None."""
-    if isinstance(raw, str) and len(raw) < 100 and re.fullmatch(NUMBER, raw):
+    if isinstance(raw, str) and len(raw) <= LONGEST_NUMBER and re.fullmatch(NUMBER, raw):
         raw = int(raw) if raw.lstrip("+-").isdigit() else float(raw)
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
         return None
-    return raw
+    # A whole number may be larger than any float; nan is at most nothing.
+    return raw if abs(raw) <= sys.float_info.max else None
+
+
+def plain(raw: Any) -> Any:
+    """Returns the number that a value is or spells, or else the value itself."""
+    value = number(raw)
+    return raw if value is None else value
 
 
 def coerce(parameter: Parameter, raw: Any) -> Any:

@@ -18,6 +18,7 @@ from batchscope import wording
 
 MAX_NAME_LENGTH = 200
 MOST = 10**9  # of a whole number that has no maximum of its own: fits whatever computes with it
+_MOST_SECONDS = 3600  # of what is timed or waited for at once
 NAME_PATTERN = r"[a-z][a-z0-9_]*"
 
 Value = int | float | bool | str
@@ -36,7 +37,8 @@ class Parameter:
         minimum: Smallest allowed number.
         above: Number that must be exceeded.
         many: Whether the value is a list (of ``kind``), joined by ``_`` in paths.
-        maximum: Largest allowed number, with `minimum`; `MOST` for an ``int`` that is given none.
+        maximum: Largest allowed number, with `minimum` or `above`; `MOST` for an ``int`` that is
+            given none.
         words: Words of the configuration, each with the value that it stands for.
     """
 
@@ -82,6 +84,8 @@ class Parameter:
         if self.kind == "str":
             return "a lower-case name"
         noun = "whole number" if self.kind == "int" else "number"
+        if self.above is not None and self.maximum is not None:
+            return f"a {noun} above {self.above:g} and at most {_short(self.maximum)}"
         if self.above is not None:
             return f"a positive {noun}" if self.above == 0 else f"a {noun} above {self.above:g}"
         if self.minimum is not None and self.maximum is not None:
@@ -94,6 +98,11 @@ class Parameter:
 def choice(name: str, alias: str, doc: str, *choices: str) -> Parameter:
     """Returns a parameter with one of some texts, the first of which is its birth value."""
     return Parameter(name, alias, "str", choices[0], doc, choices=choices)
+
+
+def seconds(name: str, alias: str, birth: float, doc: str, **least: float) -> Parameter:
+    """Returns a parameter of a time that a job waits or works at once, given its least value."""
+    return Parameter(name, alias, "float", birth, doc, "s", maximum=_MOST_SECONDS, **least)
 
 
 def by_name(*parameters: Parameter) -> dict[str, Parameter]:

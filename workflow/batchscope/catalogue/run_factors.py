@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchscope.catalogue import horizons, optimizer_constants
-from batchscope.catalogue.parameters import Parameter, by_name, choice
+from batchscope.catalogue.parameters import Parameter, by_name, choice, seconds
 
 # Far above what anyone runs: more is a slip of the hand.
 MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
@@ -267,13 +267,11 @@ TIMING_ONLY_FACTORS: dict[str, Parameter] = by_name(
         "written just before and so in the page cache.",
         *("plain", "map", "prefetch", "cache", "jpeg"),
     ),
-    Parameter(
+    seconds(
         "delay_seconds",
         "delay",
-        "float",
         0.0,
         "Wait before every step; its throughput is timed in turns with and without it.",
-        "s",
         minimum=0,
     ),
     choice(

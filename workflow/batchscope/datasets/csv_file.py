@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscope import disk, wording
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import coercion, dataset_definitions
 from batchscope.datasets import download, labels
 from batchscope.datasets.raw import Raw, Request, reading
 from batchscope.errors import UserError
@@ -84,8 +84,9 @@ def csv_file(request: Request) -> Raw:
 def _column(request: Request, key: str, wanted: str | int, names: list[str]) -> int:
     if wanted in names:
         return names.index(wanted)
-    if isinstance(wanted, int) and 1 <= wanted <= len(names):
-        return wanted - 1
+    number = coercion.number(wanted)
+    if number in range(1, len(names) + 1):
+        return int(number) - 1
     raise UserError(
         f"{request.where}.{key}: received {wanted!r}; the name of a column, or a number from 1 to "
         f"{len(names)}, is expected. The first line has {', '.join(names)[:200]}."

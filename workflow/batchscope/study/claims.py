@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
@@ -19,6 +21,7 @@ from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import experiment_kinds, horizons
 from batchscope.study.experiment_kinds import TRAINING
+from batchscope.study.value_reader import Broken, Reader
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Run
@@ -199,12 +202,15 @@ def _test(
     # A seed pairs the cells of a claim, and distinguishes none.
     kind_of = experiment_kinds.TIMING if experiments[name].times.timings else TRAINING
     factors = (*kind_of.known, *keys, "machine")
+    own = tables.TABLES[table].columns
+    numbers = {key for key in keys if own[key].kind != "str"}
+    read = partial(_values, Reader(findings, {}, {}), known=factors, numbers=numbers)
 
     def cells(at: Place, given: Any) -> Cells:
         return {
             key: values
             for key, raw in as_map(given).items()
-            if (values := _values(findings, (*at, key), key, raw, factors))
+            if (values := read((*at, key), key, raw))
         }
 
     if over not in factors:
@@ -218,7 +224,7 @@ def _test(
         over=over,
         direction=body.get("direction", ""),
         best=body.get("best", "highest"),
-        chosen=_values(findings, (*place, "is"), over, body.get("is", []), factors),
+        chosen=read((*place, "is"), over, body.get("is", [])),
         of=cells((*place, "of"), body.get("of")),
         to=cells((*place, "to"), body.get("to")),
         order=tuple(cells(*each) for each in coercion.items((*place, "order"), body.get("order"))),
@@ -228,14 +234,15 @@ def _test(
     )
     for at, words in _apart(test):
         findings.report(Problem((*place, at), words))
-    if table == "trajectories" and _budgets(test) != 1:
+    at = (*place, "cells")
+    if table == "trajectories" and _budgets(test) != 1 and not findings.broken(at):
         text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
-        findings.report(Problem((*place, "cells"), text))
+        findings.report(Problem(at, text))
     return None if len(findings.problems) > before else test
 
 
 def _apart(test: Test) -> Iterator[tuple[str, str]]:
-    """Yields the sides that do not name the factors of the first one, and what to say of them.
+    """Yields the sides that do not differ in their values alone, and what to say of them.
 
     What one side fixes and another leaves open would differ between the two as well.
     """
@@ -246,6 +253,9 @@ def _apart(test: Test) -> Iterator[tuple[str, str]]:
                 names = [wording.listed(sorted(side)) for side in (other, first)]
                 yield key, f"received {names[0]} beside {names[1]}; the same factors are expected."
                 break
+        read = [{factor: {*values} for factor, values in side.items()} for side in (first, *others)]
+        if any(side and side in read[:index] for index, side in enumerate(read)):
+            yield key, "received the same cells twice; different ones are expected."
 
 
 def _falling(experiment: Experiment) -> str:
@@ -289,24 +299,30 @@ def _bounds(findings: Findings, place: Place, body: dict[str, Any]) -> tuple[flo
 
 
 def _values(
-    findings: Findings, place: Place, key: str, raw: Any, known: tuple[str, ...]
+    reader: Reader, place: Place, key: str, raw: Any, known: tuple[str, ...], numbers: set[str]
 ) -> tuple[Any, ...]:
-    """Returns the values of a factor or key in cells; reports what is none."""
-    given = raw if isinstance(raw, list) else [raw]
+    """Returns the values of a factor or key in cells; reports what is none.
+
+    Args:
+        numbers: Keys whose values are numbers.
+    """
+
+    def read(at: Place, one: Any) -> Any:
+        if key in FACTORS and key not in ("dataset", "model"):  # by their names in the study
+            return reader.item(at, FACTORS[key], one)
+        if key in numbers and coercion.number(one) is None:
+            reader.findings.report(received(at, one, "a number"))
+            raise Broken
+        return coercion.plain(one)
+
     if key not in known:
-        findings.report(unknown(place, "factor", known))
+        reader.findings.report(unknown(place, "factor", known))
         return ()
-    if key not in FACTORS:
-        return tuple(one if (value := coercion.number(one)) is None else value for one in given)
-    if key in ("dataset", "model"):  # by their names in the study
-        return tuple(given)
-    found = []
-    for one in given:
-        try:
-            found.append(coercion.coerce_item(FACTORS[key], one))
-        except ValueError:
-            findings.report(received(place, one, FACTORS[key].expected_item, FACTORS[key].choices))
-    return tuple(found)
+    if isinstance(raw, list):
+        return reader.distinct(place, raw, read)
+    with contextlib.suppress(Broken):
+        return (read(place, raw),)
+    return ()
 
 
 def _figure(

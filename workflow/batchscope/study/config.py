@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -238,7 +239,7 @@ def parameter_schema(parameter: Parameter, **keywords: str) -> dict[str, Any]:
 
 @functools.cache
 def _validator_class() -> Any:
-    """The validator to which text that spells a number is that number."""
+    """The validator to which text that spells a number is that number, and a pattern is of all."""
     import jsonschema
     from jsonschema import validators
 
@@ -257,15 +258,21 @@ def _validator_class() -> Any:
 
         return check
 
+    def pattern(_: Any, expected: str, instance: Any, __: Any) -> Iterator[Any]:
+        # jsonschema searches, and its `$` is met before a last line break too.
+        if isinstance(instance, str) and not re.fullmatch(expected, instance):
+            yield jsonschema.ValidationError("another pattern")
+
     base = jsonschema.Draft202012Validator
     checker = base.TYPE_CHECKER.redefine("number", is_number).redefine("integer", is_integer)
-    limits = {
+    rules = {
+        "pattern": pattern,
         "minimum": limit(operator.ge),
         "maximum": limit(operator.le),
         "exclusiveMinimum": limit(operator.gt),
         "exclusiveMaximum": limit(operator.lt),
     }
-    return validators.extend(base, limits, type_checker=checker)
+    return validators.extend(base, rules, type_checker=checker)
 
 
 def schema_problems(config: dict[str, Any]) -> list[Problem]:
@@ -382,7 +389,7 @@ def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, 
     for key in sorted({*given, *loaded} - {*asked}):
         if key not in loaded:
             problems.append(unknown(("--config", key), "key", sorted(options)))
-        elif key not in given or given[key] != loaded[key]:
+        elif key not in given or _comparable(given[key]) != _comparable(loaded[key]):
             text = "received another value than the file's; "
             text += "scale or partial is expected: a study is changed in its file."
             problems.append(Problem(("--config", key), text))
@@ -399,6 +406,22 @@ def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, 
         lines = [problem.line.replace("--config.", "--config ", 1) for problem in problems]
         raise ConfigError(lines)
     return options
+
+
+def _comparable(value: Any) -> Any:
+    """Returns a value in which whatever is or spells a number is one text for that number.
+
+    Snakemake reads a file as JSON where it can, to which 1e-05 is a number, and YAML 1.1 has it
+    as text.
+    """
+    if isinstance(value, dict):
+        return {key: _comparable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_comparable(each) for each in value]
+    try:
+        return str(float(value))  # as text not a number is equal to itself
+    except (TypeError, ValueError, OverflowError):
+        return value
 
 
 def parse_flag(value: Any) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from batchscope import wording
 from batchscope.catalogue import (
     budget_kinds,
+    coercion,
     figure_names,
     kept_epochs,
     measure_settings,
@@ -221,8 +222,12 @@ def budgets(
 
 def verdicts(body: dict[str, Any]) -> dict[str, Any]:
     """Returns what an experiment says of its advice and its seeds; the schema checks both."""
-    slower = as_map(body.get("advice")).get("slower", budget_kinds.SLOWER)
-    return {"slower": slower, "seeds_planned": body.get("seeds_planned")}
+    slower = coercion.number(as_map(body.get("advice")).get("slower"))
+    planned = coercion.number(body.get("seeds_planned"))
+    return {
+        "slower": budget_kinds.SLOWER if slower is None else slower,
+        "seeds_planned": None if planned is None else int(planned),
+    }
 
 
 def beside_the_plan(

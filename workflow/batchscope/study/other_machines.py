@@ -30,9 +30,9 @@ def check(findings: Findings, config: dict[str, Any]) -> None:
         folder = expanded(as_map(body).get("results"))
         if not isinstance(folder, str):
             continue
-        if os.path.normpath(folder) == "results":
-            text = "received 'results', this machine's own; a copy of the other's is expected."
-            findings.report(Problem((*place, "results"), text))
+        if os.path.realpath(folder) == os.path.realpath("results"):
+            expected, why = "a copy of the other's", ", this machine's own"
+            findings.report(received((*place, "results"), folder, expected, why=why))
         elif (why := unmet(Path(folder), Path.is_dir)) == "":
             text = f"received '{folder}', which is not there: nothing of {name} is shown."
             findings.warn(Problem((*place, "results"), text))

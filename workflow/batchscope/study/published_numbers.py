@@ -169,6 +169,6 @@ def _check_twice(place: Place, bodies: list[Any], report: Report) -> None:
 
 
 def _split(body: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Returns the factors of a series and the names of its columns, as written."""
+    """Returns the factors of a series, unchecked, and the names of its columns."""
     rest = body.keys() - COLUMNS.keys() - {BATCH_SIZE.name}
-    return {name: body[name] for name in rest}, body.keys() & COLUMNS.keys()
+    return {name: coercion.plain(body[name]) for name in rest}, body.keys() & COLUMNS.keys()

@@ -90,7 +90,7 @@ class Reader:
         """
         if not parameter.many or not isinstance(raw, list) or not raw:
             return self.value(place, parameter, raw)
-        items = self.distinct(place, raw, lambda at, item: self._item(at, parameter, item))
+        items = self.distinct(place, raw, lambda at, item: self.item(at, parameter, item))
         if len(items) < len(raw):
             raise Broken
         return self.value(place, parameter, items)
@@ -116,7 +116,12 @@ class Reader:
             seen.setdefault(value, index)
         return tuple(seen)
 
-    def _item(self, place: Place, parameter: Parameter, raw: Any) -> Any:
+    def item(self, place: Place, parameter: Parameter, raw: Any) -> Any:
+        """Returns a value, or one item of a list, as its parameter expects it.
+
+        Raises:
+            Broken: If it is not what is expected.
+        """
         try:
             return coercion.coerce_item(parameter, raw)
         except ValueError:

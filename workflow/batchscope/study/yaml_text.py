@@ -11,6 +11,9 @@ from typing import Any
 
 import yaml
 
+from batchscope.catalogue import coercion
+from batchscope.problems import clip, show
+
 MOST_VALUES = 20_000  # read in a third of a second; an alias counts as what it stands for
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 # Neither UTF-8 nor XML has surrogates; a control character is not shown anywhere.
@@ -66,24 +69,30 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         # Before super() flattens merges (`<<`): a merged key may be given again.
         lines: dict[str, int] = {}
-        for key_node, _ in getattr(node, "value", ()):
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = key_node.value
             if not isinstance(key_node, yaml.ScalarNode) or not _is_text(key_node.tag):
-                shown = key if isinstance(key_node, yaml.ScalarNode) else "[...]"
+                shown = clip(key) if isinstance(key_node, yaml.ScalarNode) else "[...]"
                 raise Refused(f"received the key {shown}", f"text ('{shown}' in quotes)", key_node)
             if key in lines:
-                got = f"received the key '{key}' twice (first in line {lines[key]})"
+                got = f"received the key {show(key)} twice (first in line {lines[key]})"
                 raise Refused(got, "every key once", key_node)
             lines[key] = key_node.start_mark.line + 1
         return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        got, is_number = f"received {show(node.value)}", node.tag in _NUMBERS
+        if is_number and len(node.value) > coercion.LONGEST_NUMBER:
+            expected = f"a number of at most {coercion.LONGEST_NUMBER} characters"
+            raise Refused(got, expected, node)
         try:
             value = super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:  # a date such as 2026-13-45
-            raise Refused(f"received '{node.value}' ({error})", "a valid value", node) from None
-        if node.tag in _NUMBERS and (meant := _meant(node.value, value)) is not None:
-            got = f"received '{node.value}', which YAML takes for {value}"
+            raise Refused(f"{got} ({error})", "a valid value", node) from None
+        except (LookupError, AttributeError):  # a tag with something else: !!bool maybe
+            raise Refused(got, "a valid value", node) from None
+        if is_number and (meant := _meant(node.value, value)) is not None:
+            got += f", which YAML takes for {value}"
             raise Refused(got, f"{meant}, or text in quotes,", node)
         return value
 

@@ -11,7 +11,7 @@ from batchscope.catalogue.entries import (
     Topic,
     interval,
 )
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.parameters import Parameter, seconds
 
 _THROUGHPUT = {
     "batch_size": Integer("Examples per step."),
@@ -164,9 +164,7 @@ ENTRY = Timing(
     ),
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
-        Parameter(
-            "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
-        ),
+        seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
         Parameter(
             "iterations",
             "it",

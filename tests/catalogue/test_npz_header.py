@@ -1,0 +1,39 @@
+"""The headers of an npz: read when planning, whatever the file holds."""
+
+import io
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from batchscope.catalogue import npz_header
+
+
+def written(path, content, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("images.npy", content)
+    return path
+
+
+def test_shape_and_kind(tmp_path):
+    np.savez(tmp_path / "a.npz", images=np.zeros((3, 8, 8), np.uint8), labels=np.zeros(3, int))
+    assert npz_header.read(tmp_path / "a.npz") == ((3, 8, 8), "u", (3,))
+
+
+@pytest.mark.parametrize("header", ["[1, 2]", "{[1]: 2}", "5", "{'shape': 1, 'descr': '<f4'}", "("])
+def test_a_header_that_is_none(header, tmp_path):
+    length = struct.pack("<H", len(header))
+    content = b"\x93NUMPY\x01\x00" + length + header.encode()
+    assert npz_header.read(written(tmp_path / "a.npz", content)) is None
+
+
+def test_an_array_that_is_cut_or_damaged(tmp_path):
+    assert npz_header.read(written(tmp_path / "a.npz", b"\x93NUMPY")) is None
+    member = io.BytesIO()
+    np.save(member, np.zeros((3, 8, 8)))
+    path = written(tmp_path / "b.npz", member.getvalue(), zipfile.ZIP_DEFLATED)
+    content = path.read_bytes()
+    assert npz_header.read(path) == ((3, 8, 8), "f", None)
+    path.write_bytes(content[:40] + b"\xff" + content[41:])  # where its deflated bytes begin
+    assert npz_header.read(path) is None
