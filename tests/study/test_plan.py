@@ -352,7 +352,8 @@ def test_what_is_wrong_with_budgets():
         ".updates: received 137; at most 136 is expected, the updates of the shortest run."
     ]
     assert of({"seconds": 3}) == [
-        ".seconds: received without any times; time_epoch in measure is expected."
+        ".seconds: received without any times; time_epoch in measure or throughput of an "
+        "experiment under beside is expected."
     ]
     one = "a map of one loss or accuracy to its value, such as {validation_loss: 0.2} is expected."
     assert of({"target": 0.2}) == [f".target: received 0.2; {one}"]
@@ -372,6 +373,32 @@ def test_what_is_wrong_with_budgets():
         "experiments.t.budgets: received beside `timing`; a training or a timing experiment is "
         "expected."
     ]
+
+
+def test_trainings_have_seconds_by_a_timing_of_theirs_or_of_one_beside_them():
+    from batchscope import figures
+
+    def asked(timing=None, measure=("evaluate",)):
+        beside = {"margins": {"test_loss": 0.1}, "beside": ["t"]} if timing else {}
+        body = {"measure": [*measure], "budgets": {"seconds": 1}, **beside}
+        raw = config(experiment={**body, "figures": ["loss_curves_by_seconds"]})
+        times = {"vary": {"batch_size": [16, 32]}, "timing": timing}
+        raw["experiments"] |= {"t": times} if timing else {}
+        return raw
+
+    for raw in (asked(measure=["time_epoch"]), asked({"throughput": None}), asked("throughput")):
+        found = planner.make(raw).experiments["a"]
+        assert found.trainings.timed
+        del raw["experiments"]["a"]["figures"]
+        assert "loss_curves_by_seconds" in figures.drawn(planner.make(raw).experiments["a"])
+    for raw in (asked(), asked(["max_batch_size"])):  # whose steps nobody timed
+        first, second = problems(raw)
+        assert first.startswith("experiments.a.budgets.seconds: received without any times; time_")
+        assert second.startswith("experiments.a.figures[0]: received 'loss_curves_by_seconds'")
+        for line in (first, second):
+            assert "time_epoch in measure or throughput of an experiment under beside is" in line
+        del raw["experiments"]["a"]["figures"], raw["experiments"]["a"]["budgets"]
+        assert "loss_curves_by_seconds" not in figures.drawn(planner.make(raw).experiments["a"])
 
 
 def test_budgets_change_tables_and_no_run():

@@ -289,6 +289,8 @@ class Timing(Entry):
             any other times a sweep over batch sizes, in a timing experiment.
         batch_sizes: What one job of a sweep is of: `together` (all batch sizes, in turns), `each`
             (one of them) or `searched` (it looks for one).
+        seconds: Whether it gives the examples per second of trainings, and so the seconds of their
+            trajectories: of its own experiment if it `trains`, else of those that it is beside.
         frameworks: Whether it takes frameworks beside TensorFlow.
         forked: Whether a new copy of the process that local jobs fork from may take it, since
             neither an import nor the memory that it leaves behind is part of its numbers.
@@ -298,6 +300,7 @@ class Timing(Entry):
 
     trains: bool = False
     batch_sizes: str = "together"
+    seconds: bool = False
     frameworks: bool = False
     forked: bool = False
     by_job: tuple[str, ...] = ()

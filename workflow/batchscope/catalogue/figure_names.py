@@ -8,15 +8,29 @@ from typing import Any
 from batchscope import wording
 from batchscope.catalogue import coercion
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.timings import OF_SWEEPS
+from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received
 
 MARGIN_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.margins)
 EPOCH_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.at_epochs)
+# What gives trainings their seconds, in a message.
+TIMED = wording.listed(
+    (
+        f"{name} in measure" if entry.trains else f"{name} of an experiment under beside"
+        for name, entry in OF_SECONDS.items()
+    ),
+    "or",
+)
 
 
-def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> Iterator[Problem]:
-    """Yields what is wrong with the figures that an experiment names."""
+def problems(
+    place: Place, body: dict[str, Any], measures: dict[str, Any], timed: bool
+) -> Iterator[Problem]:
+    """Yields what is wrong with the figures that an experiment names.
+
+    Args:
+        timed: Whether its trainings have seconds.
+    """
     drawn: list[Any] = []
     for at, name in coercion.items((*place, "figures"), body.get("figures")):
         if name in drawn:
@@ -24,10 +38,9 @@ def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> It
         drawn.append(name)
         yield from _problems_of(at, name, measures)
     for at, name in named(place, body):
-        timed = {"time_epoch", *OF_SWEEPS} & {*measures} or "beside" in body
         known = FIGURES.get(name) if isinstance(name, str) else None
         if known and known.along == "seconds" and not timed:
-            yield _without(at, name, "time_epoch in measure")
+            yield _without(at, name, TIMED)
     for name in coercion.as_map(body.get("published")):
         at = (*place, "published", name)
         yield from _problems_of(at, name, measures)

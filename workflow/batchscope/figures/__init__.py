@@ -151,12 +151,12 @@ def drawn(experiment: Experiment) -> list[str]:
     if experiment.own.path and not experiment.figures:
         own, sizes = experiment.own, len(experiment.vary["batch_size"])
         known = {"evaluated": own.evaluated, "falling": own.falling, "own": own.columns}
-        known |= {"batch_sizes": sizes, "timed": "seconds" in own.columns}
+        known |= {"batch_sizes": sizes, "timed": experiment.trainings.timed}
         return available((), varied, (), experiment.trainings.margins, **known)
     measured = {**experiment.trainings.measures, **experiment.times.timings}
     runs = [run_names.parse_run(run) for run in experiment.trainings.runs]
     batch_sizes = len({run["batch_size"] for run in runs})
-    timed = "time_epoch" in measured or bool(experiment.trainings.beside)
+    timed = experiment.trainings.timed
     read = (measured, varied, experiment.at_epochs, experiment.trainings.margins)
     known = {"batch_sizes": batch_sizes, "timed": timed}
     known["evaluated"] = all(run["evaluate_every"] for run in runs)

@@ -23,7 +23,7 @@ from batchscope.catalogue.coercion import as_map, items
 from batchscope.catalogue.entries import REPEATS, Entry, Timing
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter, aliases
-from batchscope.catalogue.timings import OF_SWEEPS
+from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received, unknown
 from batchscope.study import experiment_kinds, horizons, published_numbers, run_pairs
 from batchscope.study.value_reader import Broken, Reader
@@ -198,10 +198,21 @@ def without_outcomes(
         yield Problem((*place, "margins"), f"received without its outcomes; {expected}")
 
 
-def budgets(
-    reader: Reader, place: Place, body: dict[str, Any], measured: dict[str, Any]
-) -> dict[str, Any]:
-    """Returns the budgets that an experiment states: kind -> value, of a target column -> value."""
+def has_seconds(measured: Iterable[str], body: dict[str, Any], experiments: dict[str, Any]) -> bool:
+    """Whether an experiment's trainings have seconds: by a timing of theirs, or of one beside."""
+    every, found = [*experiments], {*measured}
+    for _, other in items((), body.get("beside")):
+        raw = as_map(experiments[other]).get("timing") if other in every else None
+        found |= {name for _, name, _ in _items((), raw)}
+    return not OF_SECONDS.keys().isdisjoint(found)
+
+
+def budgets(reader: Reader, place: Place, body: dict[str, Any], timed: bool) -> dict[str, Any]:
+    """Returns the budgets that an experiment states: kind -> value, of a target column -> value.
+
+    Args:
+        timed: Whether its trainings have seconds.
+    """
     found: dict[str, Any] = {}
     for kind, value in as_map(body.get("budgets")).items():
         at = (*place, "budgets", kind)
@@ -214,8 +225,8 @@ def budgets(
         elif not reader.findings.unreadable(at):
             with contextlib.suppress(Broken):
                 found[kind] = reader.value(at, budget_kinds.STATED[kind], value)
-    if budget_kinds.SECONDS in found and "time_epoch" not in measured:
-        text = "received without any times; time_epoch in measure is expected."
+    if budget_kinds.SECONDS in found and not timed:
+        text = f"received without any times; {figure_names.TIMED} is expected."
         reader.findings.report(Problem((*place, "budgets", budget_kinds.SECONDS), text))
     return found
 

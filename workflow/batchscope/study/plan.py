@@ -38,6 +38,7 @@ class Trainings:
             advised may take longer.
         seeds_planned: Seeds that were planned before any was seen; None where it is not stated.
         beside: Experiments of times whose limits are drawn beside this one's.
+        timed: Whether they have seconds: of a timing of theirs or beside, or of their own table.
     """
 
     runs: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ class Trainings:
     slower: float = budget_kinds.SLOWER
     seeds_planned: int | None = None
     beside: tuple[str, ...] = ()
+    timed: bool = False
 
 
 @dataclass(frozen=True)

@@ -268,12 +268,13 @@ class _Planner:
         place, reader = grid.place, self.reader
         at, known = (*place, "measure"), {**MEASURES, **OF_TRAININGS}
         measures, between = experiment_keys.measures(reader, at, body.get("measure"), known)
-        self.findings.report(*figure_names.problems(place, body, measures))
+        experiments = as_map(self.config.get("experiments"))
+        timed = experiment_keys.has_seconds(measures, body, experiments)
+        self.findings.report(*figure_names.problems(place, body, measures, timed))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
         at_epochs = experiment_keys.at_epochs(reader, place, body, measures)
         margins = experiment_keys.margins(reader, place, body)
-        budgets = experiment_keys.budgets(reader, place, body, measures)
-        experiments = as_map(self.config.get("experiments"))
+        budgets = experiment_keys.budgets(reader, place, body, timed)
         beside = experiment_keys.beside(reader, place, body, experiments)
         if not self._sound(grid):
             return None
@@ -296,6 +297,7 @@ class _Planner:
             margins=margins,
             budgets=budgets,
             beside=beside,
+            timed=timed,
             **experiment_keys.verdicts(body),
         )
         return _experiment(name, body, grid.vary, at_epochs, numbers, trainings=trainings)
@@ -311,7 +313,7 @@ class _Planner:
         at = (*place, "timing")
         timings, _ = experiment_keys.measures(reader, at, body.get("timing"), OF_SWEEPS)
         at_epochs = experiment_keys.at_epochs(reader, place, body, timings)
-        self.findings.report(*figure_names.problems(place, body, timings))
+        self.findings.report(*figure_names.problems(place, body, timings, timed=True))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
         if not self._sound(grid) or self._too_many(grid):
             return None
@@ -321,15 +323,17 @@ class _Planner:
     def _own_experiment(self, name: str, body: dict[str, Any], place: Place) -> Experiment | None:
         reader, every = self.reader, measure_settings.ENTRIES  # its table says what it has
         table = own_experiment.read(self.findings, place, body, self.folder)
-        self.findings.report(*figure_names.problems(place, body, every))
+        self.findings.report(*figure_names.problems(place, body, every, timed=True))
         numbers = experiment_keys.numbers(reader, place, body, experiment_kinds.OWN)
         margins = experiment_keys.margins(reader, place, body)
-        budgets = experiment_keys.budgets(reader, place, body, every)
+        budgets = experiment_keys.budgets(reader, place, body, timed=True)
         if table is None:
             return None
         self.findings.report(*own_experiment.problems(place, body, margins, budgets, table))
-        trainings = Trainings(margins=margins, budgets=budgets, **experiment_keys.verdicts(body))
         vary, own = own_experiment.vary(table), own_experiment.runs(table)
+        asked = experiment_keys.verdicts(body)
+        asked |= {"margins": margins, "budgets": budgets, "timed": "seconds" in own.columns}
+        trainings = Trainings(**asked)
         return _experiment(name, body, vary, (), numbers, trainings=trainings, own=own)
 
     def _sound(self, grid: grids.Grid) -> bool:

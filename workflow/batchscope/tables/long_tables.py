@@ -19,6 +19,7 @@ from batchscope.analysis import run_series
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
+from batchscope.catalogue.timings import OF_SECONDS
 from batchscope.store import job_files, records
 from batchscope.tables import own_tables
 
@@ -307,9 +308,10 @@ def _timed(
     place: job_files.Place, experiment: Experiment, factors: dict[str, Any], column: str
 ) -> float:
     """Returns a column of the exclusive timing job of a training; NaN without one."""
-    if "time_epoch" not in experiment.trainings.measures:
+    timing = next((name for name in experiment.trainings.measures if name in OF_SECONDS), None)
+    if timing is None:
         return NAN
-    record = read_record(job_files.time_path(place, experiment, factors, "time_epoch"), "values")
+    record = read_record(job_files.time_path(place, experiment, factors, timing), "values")
     found = record and record["values"].get(column)
     return NAN if found is None else found
 
@@ -348,7 +350,7 @@ def _speeds_beside(
         for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
             factors = job.sweep.factors
             as_trained = (factors.get(own.name, own.birth) == own.birth for own in timing_only)
-            if job.measure != "throughput" or not all(as_trained):
+            if job.measure not in OF_SECONDS or not all(as_trained):
                 continue
             record = read_record(job.path, "sizes") or {"sizes": []}
             for size in record["sizes"]:

@@ -9,3 +9,5 @@ TIMINGS: dict[str, Timing] = discover(__name__, __path__, Timing)
 # Of a training's configuration, asked for under `measure`; and of sweeps, under `timing`.
 OF_TRAININGS = {name: entry for name, entry in TIMINGS.items() if entry.trains}
 OF_SWEEPS = {name: entry for name, entry in TIMINGS.items() if not entry.trains}
+# By which trainings have seconds.
+OF_SECONDS = {name: entry for name, entry in TIMINGS.items() if entry.seconds}

@@ -176,6 +176,7 @@ ENTRY = Timing(
             minimum=0,
         ),
     ),
+    seconds=True,
     frameworks=True,
     at_epochs=True,
     by_job=("throughput", "sweeps", "training_times"),

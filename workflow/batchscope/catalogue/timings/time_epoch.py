@@ -30,6 +30,7 @@ ENTRY = Timing(
         ),
     },
     trains=True,
+    seconds=True,
     forked=True,
     at_epochs=True,
     figures=(
