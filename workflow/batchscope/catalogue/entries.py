@@ -86,8 +86,9 @@ class Table:
         beside: Other tables of the timing whose rows by job that function reads.
         keys: Columns that distinguish its rows beside the factors, the seed and the machine; None
             of a table that no claim may be of.
-        also: Other timings that fill it, beside the one whose entry has it.
-        figures: Figures that show it, the first to be preferred; those of its entry where empty.
+        measures: Measures or timings that fill it, one of them; where empty the entry that has it,
+            or else any training.
+        figures: Figures that show it, the first to be preferred; where empty those of the entry.
     """
 
     rows: str
@@ -96,7 +97,7 @@ class Table:
     over_jobs: str = "timing_tables.over_jobs"
     beside: tuple[str, ...] = ()
     keys: tuple[str, ...] | None = None
-    also: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
 
 
@@ -220,11 +221,17 @@ class Entry:
     order: int = 100
 
     def __post_init__(self) -> None:
-        """Lets figures that state nothing else be of the entry itself."""
-        own = (
+        """Lets figures and tables that state nothing else be of the entry itself."""
+        own = [
             each if each.measures else replace(each, measures=(self.name,)) for each in self.figures
-        )
+        ]
         object.__setattr__(self, "figures", tuple(own))
+        filling, shown = (self.name,), tuple(figure.name for figure in own)
+        tables = {
+            name: replace(table, measures=table.measures or filling, figures=table.figures or shown)
+            for name, table in self.tables.items()
+        }
+        object.__setattr__(self, "tables", tables)
 
     @property
     def parameters(self) -> dict[str, Parameter]:

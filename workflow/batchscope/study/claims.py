@@ -79,7 +79,7 @@ class Test:
     @property
     def timed(self) -> bool:
         """Whether timing jobs repeat it, and not seeds."""
-        return TABLES[self.table].of_times
+        return self.table in tables.OF_TIMINGS
 
     @property
     def file(self) -> str:

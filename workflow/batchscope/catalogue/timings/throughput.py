@@ -188,7 +188,7 @@ ENTRY = Timing(
             beside=("throughput",),
             columns=_SWEEPS,
             keys=(),
-            also=("max_batch_size",),
+            measures=("throughput", "max_batch_size"),
             figures=("step_time",),
         ),
         "training_times": Table(
