@@ -11,8 +11,8 @@ from batchscope.catalogue import parameters
 from batchscope.catalogue.parameters import Parameter
 from batchscope.problems import Place
 
-# `1e-3` is text to a YAML 1.1 reader: what a person means as a number is one.
 LONGEST_NUMBER = 99  # characters; no number that somebody means has more
+# `1e-3` is text to a YAML 1.1 reader: what a person means as a number is one.
 NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 
 
