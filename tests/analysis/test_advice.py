@@ -306,6 +306,15 @@ def test_a_training_that_is_not_there_is_no_failure():
         assert given.paired == paired
 
 
+def test_a_size_without_a_run_ends_the_range_and_is_not_excluded():
+    seconds, accuracy = np.ones(5), np.full(5, 0.95)
+    seconds[3] = accuracy[3] = np.nan
+    result = advice.advise(evidence(seconds, accuracy))
+    assert (result.smallest, result.largest, result.apart) == (16, 64, (256,))
+    assert result.judged[advice.SECONDS][3].verdict == "no_value" and not result.excluded
+    assert "At 128 no value is known yet." in advice_words.card(result).limits
+
+
 def test_seeds_are_counted_that_every_batch_size_has():
     given = evidence(seeds=8)
     gone = np.array(given.seconds)

@@ -191,9 +191,10 @@ def test_a_size_without_a_value_by_then_did_not_fail():
     runs.loc[runs["batch_size"] == 8, "status"] = "missing"
     found = verdict_matrix.table(runs, rows[rows["batch_size"] > 8], {}, {})
     assert set(found.loc[found["batch_size"] == 8, "verdict"]) == {"no_value"}
+    assert set(found["no_trend"]) == {"few_sizes"}
 
 
-def test_too_few_whole_seeds_leave_no_trend_where_rates_are_chosen():
+def test_a_size_without_a_rate_leaves_too_few_sizes_for_a_trend():
     runs, rows = frames(seeds=range(6))
     for rate, seed in ((0.1, 0), (0.2, 1), (0.4, 2)):
         gone = (runs["batch_size"] == 16) & (runs["learning_rate"] == rate) & (runs["seed"] == seed)
@@ -201,7 +202,7 @@ def test_too_few_whole_seeds_leave_no_trend_where_rates_are_chosen():
         rows = rows[~rows["run"].isin(runs.loc[gone, "run"])]
     found = verdict_matrix.table(runs, rows, {}, {})
     epochs = found[(found["budget"] == "epochs") & (found["outcome"] == "test_loss")]
-    assert set(epochs["no_trend"]) == {"few_seeds"}
+    assert set(epochs["no_trend"]) == {"few_sizes"}  # 16 has no rate
 
 
 def test_a_size_without_a_rate_says_of_no_seed_that_it_failed():

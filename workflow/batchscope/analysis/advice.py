@@ -321,11 +321,12 @@ def _outcomes(evidence: Evidence) -> dict[str, list[Judged]]:
 def _judged(evidence: Evidence, limit: str, of: Outcome) -> list[Judged]:
     """Returns every size as the tests of `largest_within_margin` find it."""
     values, differing = np.asarray(of.values, float), of.differing
-    table = pandas.DataFrame(values.T, evidence.seeds, evidence.batch_sizes)
+    table = pandas.DataFrame(values.T, columns=evidence.batch_sizes)
     table = table.where(np.isfinite(table))
     rising = of.name.endswith("accuracy")
-    whole = largest_within_margin.whole(values, evidence.batch_sizes)
-    compared = largest_within_margin.compare(table, whole, of.margin, rising, differing, of.bounded)
+    compared = largest_within_margin.compare(
+        values, evidence.batch_sizes, of.margin, rising, differing, of.bounded
+    )
     sizes = largest_within_margin.judge(compared)
     found = []
     level = largest_within_margin.level_beyond(sizes)

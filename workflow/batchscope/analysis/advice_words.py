@@ -17,6 +17,7 @@ from batchscope.analysis.largest_within_margin import (
     ALONE,
     BEYOND,
     FAILED,
+    NO_VALUE,
     NOT_RESOLVED,
     WITHIN,
 )
@@ -165,6 +166,8 @@ def _end(evidence: Evidence, end: Judged, outside: str) -> str:
     size = wording.batch_size(end.batch_size)
     if end.limit == advices.MEMORY:
         return f"{outside} a batch does not fit into memory."
+    if end.verdict == NO_VALUE:
+        return f"At {size} no value is known yet."
     if end.limit == advices.SECONDS:
         if end.verdict == FAILED:
             return f"At {size} not every training reached {evidence.target}."

@@ -6,7 +6,8 @@ than the margin: one-sided paired t-tests, each at 5 %, all of which must be sig
 intersection-union test, which needs no adjustment for their number). It is *beyond* where some
 other one is shown to be better by more than the margin: Bonferroni over the others, and Holm over
 the sizes that are judged, so that a series without any such size shows one in 5 % at most.
-A size that has no other to be compared with is neither: nothing was shown.
+A size that has no other to be compared with is neither: nothing was shown. Nor is one without any
+value, such as a size whose runs are still missing.
 "Not different" is never concluded from p > 0.05: that says as much of few seeds as of equal sizes.
 A size of which a value is an upper bound (left-censored) is never beyond, and no other one is shown
 to be within a margin of it: it may be better than it looks.
@@ -19,6 +20,7 @@ of average bioavailability", J. Pharmacokinet. Biopharm. 15 (1987), on one-sided
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any, NamedTuple
@@ -32,7 +34,8 @@ from batchscope.catalogue.decision_columns import MARGINS
 
 WITHIN, BEYOND = "within", "beyond"
 NOT_RESOLVED, FEW_SEEDS, FAILED = "not_resolved", "few_seeds", "failed"
-ALONE = "alone"  # every other one has a failed run: there is nothing to show
+ALONE = "alone"  # every other one has a failed run or no value: there is nothing to show
+NO_VALUE = "no_value"  # of no run, and none failed
 
 
 class Size(NamedTuple):
@@ -78,16 +81,14 @@ def find(
 ) -> Found:
     """Judges every batch size of a series by every other one; see `compare`.
 
-    Of an accuracy higher is better, of any other outcome lower. A size at which some run did not
-    finish is compared with none. The margin is above 0.
+    Of an accuracy higher is better, of any other outcome lower. A size at which some run failed is
+    compared with none. The margin is above 0.
     """
-    finished = rows[rows["status"] == "finished"]
-    sizes = sorted(rows["batch_size"].unique().tolist())
-    table = finished.pivot_table(index="seed", columns="batch_size", values=outcome)
-    table = table.reindex(columns=sizes)
-    seeds = rows.groupby("batch_size")["seed"].nunique()
-    whole = [size for size in sizes if table[size].count() == seeds[size]]
-    found = judge(compare(table, whole, margin, outcome.endswith("accuracy"), differing))
+    values = rows[outcome].where(rows["status"] == "finished")
+    values = values.mask(~rows["status"].isin(["finished", "missing"]), math.inf)
+    table = rows.assign(value=values).pivot(index="batch_size", columns="seed", values="value")
+    of = (table.to_numpy(float), table.index.tolist(), margin, outcome.endswith("accuracy"))
+    found = judge(compare(*of, differing))
     from_first = dropwhile(lambda size: size.verdict != WITHIN, found)
     within = list(takewhile(lambda size: size.verdict == WITHIN, from_first))
     ends = (within[0].batch_size, within[-1].batch_size) if within else (None, None)
@@ -107,8 +108,8 @@ def whole(values: np.ndarray, batch_sizes: Sequence[int]) -> list[int]:
 
 
 def compare(
-    table: pandas.DataFrame,
-    whole: list[int],
+    values: np.ndarray,
+    batch_sizes: Sequence[int],
     margin: float,
     rising: bool,
     differing: Collection[int] = (),
@@ -116,25 +117,31 @@ def compare(
 ) -> list[Size]:
     """Compares every batch size with every other one, by the seeds that all of them have.
 
-    Returns them in the order of the table, for `judge` to make the verdicts; `p_beyond` is that of
-    Bonferroni over the other sizes alone.
+    A size at which a run failed is compared with none. Returns them in order, for `judge` to make
+    the verdicts; `p_beyond` is that of Bonferroni over the other sizes alone.
 
     Args:
-        table: An outcome, seeds by batch sizes; NaN where a run has none.
-        whole: Batch sizes at which every run has one: the others are compared with none.
+        values: Shape (sizes, seeds): NaN where there is no run, infinite where it failed.
         margin: Largest loss that counts as negligible.
         differing: Batch sizes whose seeds are read at different rates, each at that which the
             others choose (see `intervals.correction`).
         bounded: Batch sizes of which some value is an upper bound, of what is better lower.
     """
     sign = 1.0 if rising else -1.0
-    compared = _compared(table[whole].dropna(), margin, sign, differing, bounded)
+    table = pandas.DataFrame(values.T, columns=batch_sizes)
+    failed = np.isinf(table).any()
+    table = table.where(np.isfinite(table))
+    compared_sizes = whole(values, batch_sizes)
+    compared = _compared(table[compared_sizes].dropna(), margin, sign, differing, bounded)
     found = []
     for size in table.columns:
         own = {"batch_size": size, "seeds": int(table[size].count()), "mean": table[size].mean()}
-        alone = len(whole) == 1 and own["seeds"] >= outcomes.LEAST_SEEDS
-        verdict = {"verdict": FAILED if size not in whole else ALONE if alone else FEW_SEEDS}
-        found.append(Size(**{**own, **verdict, **compared.get(size, {})}))
+        verdict = FEW_SEEDS
+        if size not in compared_sizes:
+            verdict = FAILED if failed[size] else NO_VALUE
+        elif len(compared_sizes) == 1 and own["seeds"] >= outcomes.LEAST_SEEDS:
+            verdict = ALONE
+        found.append(Size(**{**own, "verdict": verdict, **compared.get(size, {})}))
     return found
 
 

@@ -43,10 +43,9 @@ from batchscope.catalogue.budget_kinds import TAKEN, TARGET
 from batchscope.catalogue.decision_columns import BUDGETS
 
 LARGER, SMALLER, NONE = "larger", "smaller", "none"
-NO_VALUE = "no_value"  # verdict of a cell whose size has none there, and no run that failed
 # Why a row has no verdict.
 NOT_RESOLVED, MIXED, FEW_SEEDS, EDGE = "not_resolved", "mixed", "few_seeds", "edge"
-BOUNDED = "bounded"
+BOUNDED, FEW_SIZES = "bounded", "few_sizes"
 LEAST_SIZES = 3  # of Page's test
 # What counts as negligible where the experiment states nothing of it.
 MARGINS = {"accuracy": 0.01, "loss": 0.05, "taken": 0.1}
@@ -104,16 +103,16 @@ def compare(
     # What holds before the first update has taken nothing, and no logarithm.
     usable = np.where(np.isfinite(values) & ((values > 0) | (not ratio)), values, np.nan)
     shown = np.log(usable) if ratio else usable
-    table = pandas.DataFrame(shown.T, columns=batch_sizes)
     failed = np.isnan(shown) & ~np.isnan(values)
     whole = largest_within_margin.whole(np.where(failed, math.inf, values), batch_sizes)
     rising = outcome.endswith("accuracy")
-    pairs = table[whole].dropna()
+    pairs = pandas.DataFrame(shown.T, columns=batch_sizes)[whole].dropna()
     means = pairs.mean()
     best = (means.idxmax() if rising else means.idxmin()) if pairs.size else None
     margin = math.log1p(margin) if ratio else margin
     found = []
-    for cell in largest_within_margin.compare(table, whole, margin, rising, differing, bounded):
+    judged = np.where(failed, math.inf, shown), batch_sizes, margin, rising, differing, bounded
+    for cell in largest_within_margin.compare(*judged):
         mean, low, high = math.nan, math.nan, math.nan
         if cell.batch_size == best:
             mean = 0.0
@@ -236,7 +235,7 @@ def _verdict(row: _Row, larger: float, smaller: float, any_: float) -> tuple[str
     known of it is an upper bound.
     """
     if not math.isfinite(larger):
-        return NONE, FEW_SEEDS
+        return NONE, FEW_SIZES if len(row.trend.batch_sizes) < LEAST_SIZES else FEW_SEEDS
     better = LARGER if larger < outcomes.LEVEL else SMALLER if smaller < outcomes.LEVEL else NONE
     winning = {LARGER: row.trend.batch_sizes[-1], SMALLER: row.trend.batch_sizes[0]}
     if {*row.reading.bounded} - {winning.get(better)}:
@@ -259,7 +258,6 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
         there = row.trained.there[index]
         times = np.where(np.isfinite(values), np.abs(values), math.inf)[there]
         values = values[~np.isnan(values)]
-        unread = not len(values) and not equal_budgets.ended_before(row.trained, index, budget)
         own = row.series.frame[row.series.frame["batch_size"] == cell.batch_size].iloc[0]
         line = {
             **{name: own[name] for name in factors},
@@ -275,9 +273,9 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
             **cell.columns(),
             "seeds": int(there.sum()),
         }
-        if unread:
-            line["verdict"] = NO_VALUE
-        elif len(times):
+        if not len(values) and equal_budgets.ended_before(row.trained, index, budget):
+            line["verdict"] = largest_within_margin.FAILED
+        if line["verdict"] != largest_within_margin.NO_VALUE and len(times):
             line["reached"], _, line["reached_low"], line["reached_high"] = budgets.reached(times)
         if len(values) and budget.kind == TARGET:
             line["median"] = budgets.median(values)

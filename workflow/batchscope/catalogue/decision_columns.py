@@ -39,8 +39,9 @@ MARGINS: dict[str, Column] = {
     ),
     "verdict": Text(
         "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs), failed (a run that did not finish) or alone (no other to be "
-        "compared with: every other one failed)."
+        "(fewer than 6 pairs), failed (a run diverged, ran out of memory or missed its "
+        "target_train_loss), alone (no other to be compared with: every other one failed or has no "
+        "value) or no_value (no run yet, or none with a value)."
     ),
     "smallest_batch_size": Integer(
         "Smallest batch size within the margin: the same in all rows of a series; empty without "
@@ -133,9 +134,10 @@ BUDGETS: dict[str, Column] = {
     "no_trend": Text(
         "Why there is none: not_resolved; mixed (p_any below 0.05: they differ, but not in one "
         "direction; or the slope per doubling is against the order, which Page's test sees); "
-        "few_seeds; edge, where the rate of the batch size at the losing end lies on the edge of "
-        "those tried; or bounded, where a training was at the target by its first evaluation, so "
-        "that what it took is an upper bound. Empty where there is one."
+        "few_seeds; few_sizes (fewer than three have a value); edge, where the rate of the batch "
+        "size at the losing end lies on the edge of those tried; or bounded, where a training was"
+        " at the target by its first evaluation, so that what it took is an upper bound. Empty "
+        "where there is one."
     ),
     "p_larger": Column(
         "p of Page's trend test that larger is better, with seeds as blocks; where rates are "
@@ -315,8 +317,8 @@ ADVICE_SIZES: dict[str, Column] = {
     "verdict": Text(
         "within (one-sided paired t-tests at 5 %: every other size is better by less than the "
         "limit's margin), beyond (some other one is better by more), not_resolved, few_seeds, "
-        "failed, alone (every other one failed), or not_measured. Of memory: within or beyond what "
-        "fits."
+        "failed, alone (every other one failed or has no value), no_value (no run, or none with "
+        "a value), or not_measured. Of memory: within or beyond what fits."
     ),
     "against": Integer("The other batch size that decides the verdict."),
     "difference": Column("Mean paired difference to it; of seconds, relative."),

@@ -34,6 +34,7 @@ _VERDICTS = {
     largest_within_margin.FAILED: "a run failed or never got there",
     largest_within_margin.FEW_SEEDS: "fewer than 6 seeds: no verdict",
     largest_within_margin.ALONE: "no other to compare it with",
+    largest_within_margin.NO_VALUE: "no run, or no value",
 }
 _MACHINE, _FITTED = canvas.COLOURS[1], canvas.COLOURS[3]
 _RECOMMENDED = canvas.COLOURS[2]

@@ -36,6 +36,7 @@ _VERDICTS = {
     largest_within_margin.FAILED: "a run did not finish",
     largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
     largest_within_margin.ALONE: "no other to compare it with",
+    largest_within_margin.NO_VALUE: "no run, or no value",
 }
 # Verdicts of which one suffices to show that no batch size is within the margin.
 _WITHOUT = (largest_within_margin.NOT_RESOLVED, largest_within_margin.BEYOND)
@@ -184,6 +185,7 @@ def _reach(series: run_series.Series) -> str:
         words_ = {
             largest_within_margin.BEYOND: "is beyond it",
             largest_within_margin.FAILED: "has a failed run",
+            largest_within_margin.NO_VALUE: "has no run, or no value",
         }
         why = f"{int(first['batch_size'])} {words_.get(first['verdict'], 'is not resolved')}"
         if pandas.notna(first["difference"]):

@@ -35,9 +35,13 @@ _LOOKS: dict[str, dict[str, Any]] = {
     largest_within_margin.FAILED: {"facecolor": "#DDDDDD", "hatch": "xxxx"},
     largest_within_margin.FEW_SEEDS: {"facecolor": "#F7F7F7"},
     largest_within_margin.ALONE: {"facecolor": "#EDEDED"},
-    matrix.NO_VALUE: {"facecolor": "#EDEDED", "hatch": "...."},
+    largest_within_margin.NO_VALUE: {"facecolor": "#EDEDED", "hatch": "...."},
 }
-_UNMARKED = (largest_within_margin.FAILED, largest_within_margin.FEW_SEEDS, matrix.NO_VALUE)
+_UNMARKED = (
+    largest_within_margin.FAILED,
+    largest_within_margin.FEW_SEEDS,
+    largest_within_margin.NO_VALUE,
+)
 _WORDS = {
     largest_within_margin.WITHIN: "no other is better by the margin",
     largest_within_margin.BEYOND: "another is better by more than the margin",
@@ -45,11 +49,12 @@ _WORDS = {
     largest_within_margin.FAILED: "a run failed, or never got there",
     largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
     largest_within_margin.ALONE: "no other to compare it with",
-    matrix.NO_VALUE: "no run, none evaluated by then, or not timed",
+    largest_within_margin.NO_VALUE: "no run, none evaluated by then, or not timed",
 }
 _NONE_WORDS = {
     matrix.EDGE: f"no verdict ({_EDGE} decides)",
     matrix.FEW_SEEDS: "no verdict (few seeds)",
+    matrix.FEW_SIZES: "no verdict (few sizes)",
     matrix.MIXED: "no verdict (not monotone)",
     matrix.BOUNDED: "no verdict (first evaluation)",
 }
@@ -254,7 +259,7 @@ def _draw_cell(
 
 def _cell_words(cell: dict[str, Any], write: Callable[[float], str]) -> list[str]:
     """Returns the lines of a cell: its difference from the best, and its interval."""
-    if cell["verdict"] == matrix.NO_VALUE:
+    if cell["verdict"] == largest_within_margin.NO_VALUE:
         return ["no value"]
     if cell["verdict"] == largest_within_margin.FAILED:
         what = "got there" if cell["budget"] == TARGET else "finished"

@@ -19,6 +19,7 @@ _MARKERS = {
     largest_within_margin.FAILED: ("x", True),
     largest_within_margin.FEW_SEEDS: (".", True),
     largest_within_margin.ALONE: ("s", False),
+    largest_within_margin.NO_VALUE: ("_", True),
 }
 
 
