@@ -388,9 +388,7 @@ def make(
         return GraphRunner(model, optimizer, examples, batches)
     if batches.method.name != "plain" or batches.augment:
         raise ValueError(f"Expected method plain and no augmentation with loop {loop}.")
-    stream = pipelines.examples(
-        pipeline, examples.images, examples.labels, examples.scale, source.folder
-    )
+    stream = pipelines.examples(pipeline, examples, source.folder)
     given = (stream, batches, replace(source, pipeline=pipeline))
     if loop in ("eager", "function"):
         return StepRunner(model, optimizer, loop == "function", *given)
