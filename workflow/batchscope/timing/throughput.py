@@ -124,28 +124,38 @@ def time_blocks(
         for turn in order:
             if turn not in found:
                 continue
-            for repeats in range(MOST_REPEATS + 1):
-                clock = foreign() if foreign else None
-                try:
-                    with around(turn) if around else contextlib.nullcontext():
-                        seconds = run_steps[turn](steps[turn])
-                except tuple(results) as error:
-                    status[turn] = fates.word(error, results)
-                    del found[turn]
-                    break
-                others = clock() if clock else 0.0
-                block = {
-                    "seconds": seconds,
-                    "seconds_per_step": seconds / steps[turn],
-                    "foreign_cores": others,
-                    "disturbed": others > DISTURBED_CORES,
-                    "repeats": repeats,
-                }
-                if not block["disturbed"]:
-                    break
-            if turn in found:
-                found[turn].append(block)
+            given = run_steps[turn], steps[turn], foreign, around
+            try:
+                found[turn].append(_block(turn, *given))
+            except tuple(results) as error:
+                status[turn] = fates.word(error, results)
+                del found[turn]
     return found
+
+
+def _block(
+    turn: Turn,
+    run_steps: RunSteps,
+    steps: int,
+    foreign: Callable[[], Callable[[], float]] | None,
+    around: Callable[[Turn], Any] | None,
+) -> dict[str, Any]:
+    """Times one block of steps, again where other processes disturbed it."""
+    for repeats in range(MOST_REPEATS + 1):
+        clock = foreign() if foreign else None
+        with around(turn) if around else contextlib.nullcontext():
+            seconds = run_steps(steps)
+        others = clock() if clock else 0.0
+        block = {
+            "seconds": seconds,
+            "seconds_per_step": seconds / steps,
+            "foreign_cores": others,
+            "disturbed": others > DISTURBED_CORES,
+            "repeats": repeats,
+        }
+        if not block["disturbed"]:
+            break
+    return block
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
