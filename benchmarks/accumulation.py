@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
+from batchscope.datasets import Examples
 from batchscope.host import tensorflow_start
 from training import CPU_HELP, interleave, ratio
 
@@ -30,7 +31,7 @@ RATE, EPOCHS = 0.001, 4
 def built(data):
     from batchscope.training import models
 
-    return models.build("small_cnn", data.input_shape, data.classes, seed=0)
+    return models.build("small_cnn", data.look, seed=0)
 
 
 def whole(data, batch_size: int) -> int:
@@ -48,7 +49,7 @@ def ours(data, batch_size: int, piece: int) -> Callable[[], None]:
     steps = step_loop.StepLoop(
         built(data),
         keras.optimizers.Adam(RATE),
-        step_loop.Examples(images, labels, data.scale),
+        Examples(images, labels, data.scale),
         step_loop.Batches(batch_size, piece=piece),
     )
     steps.compile()

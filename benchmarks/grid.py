@@ -60,7 +60,7 @@ def train_and_measure(job):
     from batchscope.training import trainer
 
     run, wanted = job
-    trainer.train(run, RESULTS)
+    trainer.train(trainer.Run(RESULTS, run))
     for path, measure in wanted.items():
         measures.write(measure, [measures.FinishedRun(RESULTS, run)], path.stem, path)
 
@@ -88,7 +88,8 @@ def main(path, cores):
     start()
     for path, job in times.items():
         subject = run_names.configuration(run_names.timing_name(study.runs[job.runs[0]].factors))
-        timing.write(job.measure, RESULTS, study.machine, subject, path.stem, path)
+        timed = timing.TimingJob(RESULTS, subject, output=path)
+        timing.write(job.measure, timed, study.machine, path.stem)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ import tensorflow as tf
 
 from batchscope.analysis import intervals
 from batchscope.catalogue import measure_settings
+from batchscope.datasets import Examples, looks
 from batchscope.measures import landscape, sharpness
 from batchscope.training import losses, models
 
@@ -87,9 +88,9 @@ def report(network: str, points: int) -> None:
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (count, *shape), np.uint8)
     labels = random.integers(0, classes, count)
-    model = models.build(network, shape, classes, seed=0)
+    model = models.build(network, looks.Look(shape, classes), seed=0)
     chunk = sharpness.even_chunk(count, losses.chunk_size(shape))
-    objective = losses.Objective(model, images, labels, 1 / 255, chunk)
+    objective = losses.Objective(model, Examples(images, labels, 1 / 255), chunk)
     weights, _ = models.weights(model)
     plane = landscape.plane_of(objective)
     still = {key: np.zeros_like(array) for key, array in weights.items()}

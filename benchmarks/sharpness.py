@@ -31,6 +31,7 @@ import tensorflow as tf
 
 from batchscope import datasets
 from batchscope.catalogue import measure_settings
+from batchscope.datasets import Examples, looks
 from batchscope.measures import sharpness
 from batchscope.training import losses, models
 
@@ -95,9 +96,11 @@ def report(network: str, repeats: int) -> None:
     """Prints a network's row."""
     shape, classes, count, changed = NETWORKS[network]
     images, labels, scale, source = examples(shape, classes, count)
-    model = models.build(network.removesuffix("_128").removesuffix("_all"), shape, classes, seed=0)
+    model = models.build(
+        network.removesuffix("_128").removesuffix("_all"), looks.Look(shape, classes), seed=0
+    )
     chunk = sharpness.even_chunk(len(images), losses.chunk_size(shape))
-    objective = losses.Objective(model, images, labels, scale, chunk)
+    objective = losses.Objective(model, Examples(images, labels, scale), chunk)
     x = objective.weights()
     for _ in range(2):  # tracing and first touches
         objective.loss_and_gradient(x)

@@ -27,6 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
+from batchscope.datasets import Examples
 from batchscope.host import tensorflow_start
 
 BLOCK_SECONDS = 1.0
@@ -42,8 +43,7 @@ def built(network: str, data):
     from batchscope.training import models
 
     name, rate = OPTIMIZERS[network]
-    shape = (data.input_shape, data.classes)
-    return models.build(network, *shape, seed=0), getattr(keras.optimizers, name)(rate)
+    return models.build(network, data.look, seed=0), getattr(keras.optimizers, name)(rate)
 
 
 def ours(network: str, data, batch_size: int, count: int) -> Callable[[], None]:
@@ -57,7 +57,7 @@ def ours(network: str, data, batch_size: int, count: int) -> Callable[[], None]:
     steps = step_loop.StepLoop(
         built(network, data)[0],
         optimizers.make_optimizer(births | given),
-        step_loop.Examples(inputs, labels, data.scale),
+        Examples(inputs, labels, data.scale),
         step_loop.Batches(batch_size),
     )
     steps.compile()

@@ -38,7 +38,7 @@ def taken(run: str, results: Path) -> tuple[float, float]:
 
     shutil.rmtree(records.run_folder(results, run), ignore_errors=True)
     begun = time.process_time()
-    training = trainer.Training(run, results)
+    training = trainer.Training(trainer.Run(results, run))
     training._place()
     placed = time.process_time()
     status, reason, message = training._train_epochs(training.factors["epochs"])

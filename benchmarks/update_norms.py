@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
+from batchscope.datasets import Examples, looks
 from batchscope.host import tensorflow_start
 from training import interleave, ratio, seconds
 
@@ -33,13 +34,13 @@ def block(
 
     from batchscope.training import models, step_loop
 
-    model = models.build("chang_vgg", shape, 2, seed=0)
+    model = models.build("chang_vgg", looks.Look(shape, 2), seed=0)
     generator = np.random.default_rng(0)
     count = steps * batch_size
     images = generator.integers(0, 256, (count, *shape), np.uint8)
     labels = generator.integers(0, 2, count)
     optimizer = keras.optimizers.SGD(RATE)
-    examples = step_loop.Examples(images, labels, 1 / 255)
+    examples = Examples(images, labels, 1 / 255)
     batches = step_loop.Batches(batch_size)
     steps_loop = step_loop.StepLoop(model, optimizer, examples, batches, norms)
     steps_loop.compile()

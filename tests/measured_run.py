@@ -10,6 +10,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings, run_names
+from batchscope.datasets.looks import Look
 from batchscope.store import records
 
 DATASET = "tiny-0123abcd"
@@ -81,7 +82,7 @@ def write_run(results: Path, status: str = "finished", with_weights: bool = True
         return None
     from batchscope.training import models
 
-    model = models.build("small_cnn", (8, 8, 1), 3, 3)
+    model = models.build("small_cnn", Look((8, 8, 1), 3), 3)
     trainable, state = models.weights(model)
     records.write_weights(folder / "initial.npz", trainable, state)
     random = np.random.default_rng(6)

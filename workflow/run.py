@@ -70,11 +70,7 @@ def check_models(arguments: argparse.Namespace) -> None:
         try:
             look = datasets.look(arguments.results, dataset, study.datasets[dataset])
             if look is not None:
-                models.build(
-                    *(model, look.input_shape, look.classes, 0, study.models[model]),
-                    kind=look.kind,
-                    largest=look.largest,
-                )
+                models.build(model, look, 0, study.models[model])
         except UserError as error:
             problems.append(str(error))
     if problems:
@@ -83,25 +79,25 @@ def check_models(arguments: argparse.Namespace) -> None:
 
 def train(arguments: argparse.Namespace) -> None:
     _start(run_names.parse_run(arguments.run))
-    from batchscope.store import memory_kills, records
-    from batchscope.training import trainer
+    from batchscope.store import memory_kills
+    from batchscope.training import runs, trainer
 
-    folder = records.run_folder(arguments.results, arguments.run)
-    killed = memory_kills.record_or_retry(folder, arguments.killed_at_mb)
+    run = runs.Run(arguments.results, arguments.run, arguments.model_file)
+    killed = memory_kills.record_or_retry(run.folder, arguments.killed_at_mb)
     if killed:
-        status = trainer.record_kill(arguments.run, arguments.results, killed, arguments.model_file)
-        print(f"{arguments.run}: {status}. {killed}")
+        status = trainer.record_kill(run, killed)
+        print(f"{run.name}: {status}. {killed}")
         return
     chunk = (arguments.chunk_seconds, arguments.chunk_steps)
-    limits = trainer.Limits(*chunk, arguments.checkpoint_seconds)
-    status = trainer.train(arguments.run, arguments.results, arguments.model_file, limits)
-    print(f"{arguments.run}: {status}")
+    status = trainer.train(run, trainer.Limits(*chunk, arguments.checkpoint_seconds))
+    print(f"{run.name}: {status}")
 
 
 def snapshot(arguments: argparse.Namespace) -> None:
-    from batchscope.training import early_weights
+    from batchscope.training import early_weights, runs
 
-    early_weights.write(arguments.run, arguments.epoch, arguments.results, arguments.model_file)
+    run = runs.Run(arguments.results, arguments.run, arguments.model_file)
+    early_weights.write(run, arguments.epoch)
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -132,18 +128,18 @@ def timing(arguments: argparse.Namespace) -> None:
         _start(factors)
     from batchscope import timing as timings
 
-    given = (arguments.results, arguments.machine, subject, arguments.settings, arguments.output)
-    timings.write(arguments.step, *given, arguments.model_file)
+    timed = timings.TimingJob(arguments.results, subject, arguments.model_file, arguments.output)
+    timings.write(arguments.step, timed, arguments.machine, arguments.settings)
 
 
 def try_batch(arguments: argparse.Namespace) -> None:
     job.collect_as_usual()
+    from batchscope.timing import TimingJob
     from batchscope.timing.largest import attempt_child
 
-    factors = sweep_names.parse(arguments.sweep).factors
-    attempt_child.run(
-        arguments.results, factors, arguments.batch_size, arguments.memory_mb, arguments.model_file
-    )
+    sweep = sweep_names.parse(arguments.sweep)
+    tried = TimingJob(arguments.results, sweep, arguments.model_file)
+    attempt_child.run(tried, arguments.batch_size, arguments.memory_mb)
 
 
 def install_framework(arguments: argparse.Namespace) -> None:

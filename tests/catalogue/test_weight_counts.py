@@ -9,6 +9,7 @@ from batchscope.host import tensorflow_start
 from batchscope.study import model_files
 
 tensorflow_start.start()
+from batchscope.datasets.looks import Look
 from batchscope.training import models
 from costs import first
 
@@ -18,7 +19,7 @@ OF_TOKENS = [name for name, kinds in incompatible_factors.MODEL_KINDS.items() if
 
 @functools.cache
 def built(model, shape, classes, **options):
-    return models.build(model, shape, classes, 0, **options)
+    return models.build(model, Look(shape, classes, **options), 0)
 
 
 def stored(model):

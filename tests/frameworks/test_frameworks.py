@@ -30,8 +30,9 @@ tensorflow_start.start()
 
 import tensorflow as tf
 
-from batchscope import datasets
+from batchscope import datasets, timing
 from batchscope.catalogue import dataset_definitions
+from batchscope.datasets.looks import Look
 from batchscope.timing.largest import fates
 from batchscope.timing.steps import parts, subjects
 from batchscope.training import losses, models
@@ -95,7 +96,7 @@ def batch(request, tmp_path_factory):
 
 
 def keras_model(name: str, shape: tuple[int, ...], classes: int, seed: int = 3):
-    model = models.build(name, shape, classes, seed)
+    model = models.build(name, Look(shape, classes), seed)
     weights = {variable.path: variable.numpy() for variable in model.trainable_variables}
     return model, weights
 
@@ -204,8 +205,8 @@ class Recorded:
 
     loss = 1.0
 
-    def __init__(self, network, weights, optimizer, rate, images, labels, scale, device) -> None:
-        self.examples, self.calls, self.restarts = len(labels), [], 0
+    def __init__(self, network, weights, optimizer, rate, examples, device) -> None:
+        self.calls, self.restarts = [], 0
 
     def run(self, starts, batch_size) -> float:
         self.calls.append((list(starts), batch_size))
@@ -228,7 +229,7 @@ def subject(tmp_path, monkeypatch):
     started, module = [], SimpleNamespace(Training=Recorded)
     monkeypatch.setattr(frameworks, "start", lambda *given: started.append(given) or module)
     sweep = sweep_names.parse(f"{token}+campbell_cnn+bs=16_32+opt=sgd+dev=cpu+th=1+fw=jax")
-    with subjects.open_subject(tmp_path, sweep) as found:
+    with subjects.open_subject(timing.TimingJob(tmp_path, sweep)) as found:
         assert started == [("jax", 1, "cpu")]
         yield found
 
@@ -258,7 +259,8 @@ def test_a_loss_that_is_not_finite_is_a_result_of_its_batch_size(subject):
 
 
 def test_a_batch_above_the_training_set_is_refused(subject, tmp_path):
+    sweep = sweep_names.Sweep(subject.sweep.factors, (16, 101))
     with pytest.raises(UserError) as raised:
-        subjects.open_subject(tmp_path, sweep_names.Sweep(subject.sweep.factors, (16, 101)))
+        subjects.open_subject(timing.TimingJob(tmp_path, sweep))
     text = "received 101; at most 100 is expected, the training examples of some."
     assert str(raised.value) == f"batch_size: {text}"

@@ -10,10 +10,12 @@ from __future__ import annotations
 import functools
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 
 from batchscope import frameworks
+from batchscope.datasets import Examples
 from batchscope.frameworks import layers
 
 start = functools.cache(frameworks.start)
@@ -26,9 +28,9 @@ def two_updates(framework, model, optimizer, learning_rate, epsilon, given, outp
     images, labels = arrays.pop("images"), arrays.pop("labels")
     classes, scale = int(arrays.pop("classes")), float(arrays.pop("scale"))
     network = layers.build(model, images.shape[1:], classes)
-    rule = optimizer, learning_rate
-    module = start(framework, 1, "cpu")
-    training = module.Training(network, arrays, *rule, images, labels, scale, dropout=False)
+    network = replace(network, layers=tuple(replace(each, rate=0.0) for each in network.layers))
+    module, examples = start(framework, 1, "cpu"), Examples(images, labels, scale)
+    training = module.Training(network, arrays, optimizer, learning_rate, examples, "cpu")
     before = training.run([0], len(labels))
     np.savez(output, **training.weights())
     return {"before": before, "after": training.run([0], len(labels))}

@@ -10,6 +10,7 @@ import pytest
 
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
+from batchscope.datasets import Examples
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment, sharpness
 from batchscope.measures.finished_run import FinishedRun
@@ -161,7 +162,7 @@ def test_logistic_regression_by_hand():
     random = np.random.default_rng(5)
     images = random.integers(0, 17, (16, 2, 2, 1), np.uint8)
     labels = random.integers(0, 2, 16)
-    objective = Objective(model, images, labels, 1 / 16, chunk=1)
+    objective = Objective(model, Examples(images, labels, 1 / 16), chunk=1)
     gram = gradient_alignment.gram_matrix(objective.chunk_gradient, 16, 5, 1)
     gradients = logistic_gradients(images.reshape(16, 4) / 16, labels, objective.weights())
     np.testing.assert_allclose(gram, gradients @ gradients.T, rtol=1e-5, atol=1e-7)

@@ -20,6 +20,7 @@ tensorflow_start.start()
 import keras
 import tensorflow as tf
 
+from batchscope.datasets import Examples
 from batchscope.training.losses import Objective
 
 SETTINGS = measure_settings.parse_settings("hessian", "default")
@@ -182,7 +183,7 @@ def columns_of(objective):
 def test_logistic_regression_by_formula():
     images, labels = examples(classes=2)
     model = built(keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid"))
-    objective = Objective(model, images, labels, 1 / 16, chunk=13)
+    objective = Objective(model, Examples(images, labels, 1 / 16), chunk=13)
     weights = objective.weights()
     inputs = with_ones(images)
     probability = 1 / (1 + np.exp(-inputs @ weights))
@@ -198,7 +199,7 @@ def test_logistic_regression_by_formula():
 def test_softmax_regression_by_formula():
     images, labels = examples()
     model = built(keras.layers.Flatten(), keras.layers.Dense(3, activation="softmax"))
-    objective = Objective(model, images, labels, 1 / 16)
+    objective = Objective(model, Examples(images, labels, 1 / 16))
     kernel, bias = (np.asarray(variable, np.float64) for variable in model.weights)
     inputs = with_ones(images)
     numbers = np.exp(inputs[:, :-1] @ kernel + bias)
@@ -214,8 +215,8 @@ def test_softmax_regression_by_formula():
 def test_symmetric_whatever_the_chunks(activation):
     images, labels = examples()
     model = convolutional(activation, keras.layers.MaxPooling2D)
-    whole = Objective(model, images, labels, 1 / 16, chunk=40)
-    chunks = Objective(model, images, labels, 1 / 16, chunk=11)
+    whole = Objective(model, Examples(images, labels, 1 / 16), chunk=40)
+    chunks = Objective(model, Examples(images, labels, 1 / 16), chunk=11)
     random = np.random.default_rng(1)
     one, two = random.standard_normal((2, whole.size))
     product = whole.hessian_times(one)
@@ -228,7 +229,7 @@ def test_symmetric_whatever_the_chunks(activation):
 
 def test_product_is_the_change_of_the_gradient():
     images, labels = examples()
-    objective = Objective(convolutional(), images, labels, 1 / 16)
+    objective = Objective(convolutional(), Examples(images, labels, 1 / 16))
     start = objective.weights()
     random = np.random.default_rng(2)
     for _ in range(3):
@@ -247,7 +248,7 @@ def test_neither_weights_nor_moving_statistics_change():
     images, labels = examples()
     model = convolutional()
     before = [variable.numpy() for variable in model.variables]
-    objective = Objective(model, images, labels, 1 / 16)
+    objective = Objective(model, Examples(images, labels, 1 / 16))
     objective.hessian_times(np.ones(objective.size))
     for old, variable in zip(before, model.variables, strict=True):
         assert np.array_equal(old, variable.numpy())
@@ -256,10 +257,10 @@ def test_neither_weights_nor_moving_statistics_change():
 def test_chunk_gradients_average_to_the_gradient():
     images, labels = examples(n=20)
     model = convolutional("relu", keras.layers.MaxPooling2D)
-    whole = Objective(model, images, labels, 1 / 16)
+    whole = Objective(model, Examples(images, labels, 1 / 16))
     _, expected = whole.loss_and_gradient(whole.weights())
     for chunk in (1, 5):
-        parts = Objective(model, images, labels, 1 / 16, chunk=chunk)
+        parts = Objective(model, Examples(images, labels, 1 / 16), chunk=chunk)
         found = [parts.chunk_gradient(index) for index in range(20 // chunk)]
         assert found[0].dtype == np.float32
         np.testing.assert_allclose(np.mean(found, 0), expected, rtol=1e-3, atol=1e-6)
@@ -277,7 +278,7 @@ def test_operation_without_a_second_derivative():
     model = built(
         *(keras.layers.Conv2D(2, 3), Normalised(), keras.layers.Flatten(), keras.layers.Dense(3))
     )
-    objective = Objective(model, images, labels, 1 / 16)
+    objective = Objective(model, Examples(images, labels, 1 / 16))
     with pytest.raises(LookupError):
         objective.hessian_times(np.ones(objective.size))
 

@@ -9,6 +9,7 @@ import pytest
 import measured_run
 from batchscope import datasets, disk
 from batchscope.catalogue import measure_settings
+from batchscope.datasets import Examples, looks
 from batchscope.errors import UserError
 from batchscope.measures import landscape
 from batchscope.measures.finished_run import FinishedRun
@@ -240,9 +241,7 @@ def test_points_are_losses_of_the_moved_weights(results, tmp_path):
     dataset = datasets.load(results, DATASET)
     w, state = models.weights(model)
     first, second = (landscape.direction(w, (0, i)) for i in (0, 1))
-    objective = losses.Objective(
-        model, dataset.images("train"), dataset.labels("train"), dataset.scale
-    )
+    objective = losses.Objective(model, dataset.examples("train"))
     for row, column in ((0, 0), (1, 4), (4, 2)):
         a, b = arrays["axis"][[column, row]]
         moved = {
@@ -324,8 +323,10 @@ def test_rows_of_anything_else_are_not_used(results, tmp_path, monkeypatch, dama
 def test_centre_is_the_loss_in_several_chunks():
     random = np.random.default_rng(0)
     images = random.integers(0, 17, (100, 8, 8, 1), np.uint8)
-    model = models.build("small_cnn", (8, 8, 1), 3, 0)
-    objective = losses.Objective(model, images, random.integers(0, 3, 100), 1 / 16, chunk=17)
+    model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
+    objective = losses.Objective(
+        model, Examples(images, random.integers(0, 3, 100), 1 / 16), chunk=17
+    )
     w, _ = models.weights(model)
     loss = objective.loss_and_accuracy()[0]
     plane = landscape.plane_of(objective)(*(landscape.direction(w, i) for i in (0, 1)))
@@ -340,7 +341,7 @@ def test_batch_normalisation_keeps_its_statistics(tmp_path):
     model = keras.Sequential([keras.Input((4, 4, 1)), ends[0], *hidden, ends[1]])
     random = np.random.default_rng(0)
     images = random.integers(0, 255, (50, 4, 4, 1), np.uint8)
-    objective = Objective(model, images, random.integers(0, 3, 50), 1 / 255)
+    objective = Objective(model, Examples(images, random.integers(0, 3, 50), 1 / 255))
     before = [variable.numpy() for variable in model.non_trainable_variables]
     w = {variable.path: variable.numpy() for variable in model.trainable_variables}
     at_w = objective.loss_and_accuracy()[0]

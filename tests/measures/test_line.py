@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from batchscope import datasets, disk, measures
 from batchscope.catalogue import measure_settings, run_names
+from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.measures import batch_norm, evaluate, line
 from batchscope.measures.finished_run import FinishedRun
@@ -55,7 +56,7 @@ def write_run(results, run, seed, model_file=None, status="finished", initial="o
     if status != "finished":
         return
     token = run_names.parse_run(run)["model"]
-    trainable, state = models.weights(models.build(token, (8, 8, 1), 3, 3, model_file))
+    trainable, state = models.weights(models.build(token, Look((8, 8, 1), 3), 3, model_file))
     random = np.random.default_rng(seed)
     # A zero of either sign is a weight whose bits a sum would not keep.
     moved = {

@@ -66,16 +66,16 @@ def trained(request, tmp_path_factory):
     runs = [run_name(token, batch_size=size) for size in (16, 32)]
     disk.write_json(results / "epochs_read.json", {run: [kept_epochs.MIDDLE] for run in runs})
     for run in runs:
-        assert trainer.train(run, results) == records.FINISHED
+        assert trainer.train(trainer.Run(results, run)) == records.FINISHED
     return token, results
 
 
 def test_a_training_is_repeated_to_the_bit_and_goes_on_after_a_stop(trained, tmp_path):
     token, results = trained
     (tmp_path / "data").symlink_to(results / "data")
-    run = run_name(token)
+    run = trainer.Run(tmp_path, run_name(token))
     limits = trainer.Limits(chunk_steps=1, checkpoint_seconds=0.0)
-    stopped = trainer.Training(run, tmp_path, limits=limits)
+    stopped = trainer.Training(run, limits)
     reporter, reports = stopped.reporter.report, []
 
     def record(*progress):
@@ -87,8 +87,8 @@ def test_a_training_is_repeated_to_the_bit_and_goes_on_after_a_stop(trained, tmp
     with pytest.raises(trainer.Interrupted):
         stopped.fit()
     assert stopped.checkpoint.exists()
-    assert trainer.train(run, tmp_path, limits=limits) == records.FINISHED
-    one, other = (records.run_folder(folder, run) for folder in (results, tmp_path))
+    assert trainer.train(run, limits) == records.FINISHED
+    one, other = records.run_folder(results, run.name), run.folder
     assert disk.read_json(records.run_record(other))["resumed"] == 1
     for name in ("initial.npz", "final.npz", "best.npz", "updates.npz"):
         left, right = (disk.read_arrays(folder / name) for folder in (one, other))

@@ -11,6 +11,7 @@ from scipy import optimize
 
 from batchscope.catalogue import measure_settings, parameters
 from batchscope.catalogue.measures import MEASURES
+from batchscope.datasets import Examples
 from batchscope.errors import UserError
 from batchscope.measures import maximiser, sharpness, subspace
 from batchscope.training.losses import Objective
@@ -365,7 +366,7 @@ def test_keras_model_against_all_corners():
     model.add(keras.layers.Dense(1, activation="sigmoid"))
     random = np.random.default_rng(0)
     images = random.integers(0, 255, (64, 2, 2, 1), np.uint8)
-    objective = Objective(model, images, random.integers(0, 2, 64), 1 / 255, chunk=40)
+    objective = Objective(model, Examples(images, random.integers(0, 2, 64), 1 / 255), chunk=40)
     x = objective.weights()
     assert len(x) == 5
     values, _ = full(objective.loss_and_gradient, x)

@@ -250,9 +250,10 @@ def large(tmp_path_factory) -> Path:
 def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float = 1024, **factors):
     code = (
         f"import sys; sys.path.insert(0, {str(LIBRARY)!r})\n"
-        "from batchscope.timing.largest import attempt_child\n"
-        f"attempt_child.run({str(results)!r}, {FACTORS | factors!r}, {size}, {memory_mb!r}, None,"
-        f" {slack_mb!r})"
+        "from batchscope.catalogue.sweep_names import Sweep\n"
+        "from batchscope.timing.largest import attempt_child as child\n"
+        f"job = child.TimingJob({str(results)!r}, Sweep({FACTORS | factors!r}))\n"
+        f"child.run(job, {size}, {memory_mb!r}, {slack_mb!r})"
     )
     return script(code)
 

@@ -17,6 +17,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
+from batchscope.datasets.looks import Look
 from batchscope.timing.instruments import flops, peak
 from batchscope.training import models, networks
 from costs import first
@@ -197,8 +198,8 @@ def test_benchmark_cnn_by_hand():
 @pytest.mark.parametrize("name", first(networks.BUILDERS))
 def test_every_network_is_counted_whole_and_nothing_changes(name):
     of_tokens = name == "tiny_transformer"
-    look = ((16,), 20) if of_tokens else ((32, 32, 3), 2)
-    model = models.build(name, *look, 0, kind="tokens" if of_tokens else "images")
+    look = Look((16,), 20, "tokens") if of_tokens else Look((32, 32, 3), 2)
+    model = models.build(name, look, 0)
     before = [variable.numpy() for variable in model.variables]
     forward, training = products(model)
     assert 2 < training / forward < 3 or of_tokens  # what is before its first product is trained
@@ -270,7 +271,7 @@ def test_attention_has_its_kernels_and_the_products_of_all_pairs():
 
 
 def test_the_transformer_is_counted_whole():
-    model = models.build("tiny_transformer", (32,), 93, 0, kind="tokens")
+    model = models.build("tiny_transformer", Look((32,), 93, "tokens"), 0)
     found = flops.per_image(model)
     weights = 2 * (4 * 96 * 96 + 2 * 96 * 384) + 96 * 93  # of the products; 2 layers
     pairs = 2 * 2 * 32 * 32 * 96 * 2

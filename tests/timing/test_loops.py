@@ -11,18 +11,22 @@ import numpy as np
 import pytest
 
 from batchscope.catalogue import run_factors
+from batchscope.host import tensorflow_start
 from costs import first
+
+tensorflow_start.quiet()
+
+import keras
+import tensorflow as tf
+
+from batchscope.datasets import Examples, looks
+from batchscope.timing.largest.fates import NotFinite
+from batchscope.timing.steps import lead_in, loops, pipelines
+from batchscope.training import models, step_loop
 
 SCALE = 1 / 16
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tensorflow():
-    from batchscope.host import tensorflow_start
-
-    tensorflow_start.quiet()
 
 
 def digits(count: int, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -32,15 +36,11 @@ def digits(count: int, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
 
 
 def small_cnn(classes: int = 3):
-    from batchscope.training import models
-
-    return models.build("small_cnn", (8, 8, 1), classes, 0)
+    return models.build("small_cnn", looks.Look((8, 8, 1), classes), 0)
 
 
 def linear(classes: int):
     """A network of one layer, cheap to trace."""
-    import keras
-
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1))
     flat = keras.layers.Flatten()(inputs)
@@ -48,8 +48,6 @@ def linear(classes: int):
 
 
 def sgd(rate: float = 0.1):
-    import keras
-
     return keras.optimizers.SGD(rate)
 
 
@@ -57,19 +55,14 @@ def made_loop(
     name, model, optimizer, images, labels, batch_size: int, scale=SCALE, whole=False, **source
 ):
     """A loop's runner over arrays."""
-    from batchscope.timing.steps import loops
-    from batchscope.training.step_loop import Batches, Examples
-
-    examples, batches = Examples(images, labels, scale), Batches(batch_size, whole)
+    examples, batches = Examples(images, labels, scale), step_loop.Batches(batch_size, whole)
     return loops.make(name, model, optimizer, examples, batches, loops.Source(**source))
 
 
 def by_step_loop(model, optimizer, images, labels, batch_size: int, steps: int) -> None:
     """The training's own loop, one call per epoch."""
-    from batchscope.training import step_loop
-
     order = np.arange(len(images), dtype=np.int32)
-    examples, batches = step_loop.Examples(images, labels, SCALE), step_loop.Batches(batch_size)
+    examples, batches = Examples(images, labels, SCALE), step_loop.Batches(batch_size)
     reference = step_loop.StepLoop(model, optimizer, examples, batches)
     per_epoch = step_loop.steps_per_epoch(len(images), batch_size)
     while steps:
@@ -80,8 +73,6 @@ def by_step_loop(model, optimizer, images, labels, batch_size: int, steps: int) 
 
 def endless(images, labels, batch_size: int):
     """What every pipeline has to yield, by slicing."""
-    import tensorflow as tf
-
     while True:
         for start in range(0, len(images), batch_size):
             part = slice(start, start + batch_size)
@@ -96,8 +87,6 @@ def weights(model) -> np.ndarray:
 
 
 def test_the_loops_and_pipelines_are_those_that_names_know():
-    from batchscope.timing.steps import loops, pipelines
-
     factors = run_factors.TIMING_ONLY_FACTORS
     assert factors["loop"].choices == loops.LOOPS == LOOPS
     assert pipelines.PIPELINES == PIPELINES
@@ -130,8 +119,6 @@ def test_every_loop_reaches_the_weights_of_the_trainings_loop(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["function", "fit", "fit_steps"])
 def test_one_sigmoid_unit_and_penalties_are_trained_alike(name):
-    import keras
-
     def made():
         inputs = keras.Input((8, 8, 1))
         penalty = keras.regularizers.L2(0.1)
@@ -147,14 +134,12 @@ def test_one_sigmoid_unit_and_penalties_are_trained_alike(name):
 
 
 def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
-    from batchscope.training import step_loop
-
     images, labels = digits(50)
     order = step_loop.epoch_order(0, 0, 50)
     found = []
     for parts in (((0, 9),), ((0, 4), (0, 4), (0, 1))):
         model = small_cnn()
-        examples, batches = step_loop.Examples(images, labels, SCALE), step_loop.Batches(16)
+        examples, batches = Examples(images, labels, SCALE), step_loop.Batches(16)
         steps = step_loop.StepLoop(model, sgd(), examples, batches)
         totals = step_loop.Totals()
         for part in parts:
@@ -166,8 +151,6 @@ def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
 
 @pytest.mark.parametrize("name", first(["graph", "function", "fit"]))
 def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypatch):
-    from batchscope.timing.steps import lead_in
-
     images, labels = digits(50)
     traced = 0
     expected, model = linear(3), linear(3)
@@ -199,7 +182,6 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypat
 
 def test_a_lead_in_is_of_whole_calls_into_the_graph():
     """Single steps would trace a function of their own, and leave the timed one cold."""
-    from batchscope.timing.steps import loops
 
     class Recorded(loops.Runner):
         steps_per_call = loops.STEPS_PER_EXECUTION
@@ -282,8 +264,6 @@ class Clock:
     ],
 )
 def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, sleeps, monkeypatch):
-    from batchscope.timing.steps import loops
-
     runner = made_loop(name, linear(3), sgd(), *digits(20), size, delay_seconds=0.25)
     monkeypatch.setattr(loops, "time", clock := Clock())
     taken = runner.run(epochs * runner.steps_per_epoch)
@@ -294,8 +274,6 @@ def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, slee
 
 @pytest.mark.parametrize("name", first(["function", "eager", "fit", "fit_steps"]))
 def test_turns_without_the_delay_sleep_nothing(name, monkeypatch):
-    from batchscope.timing.steps import lead_in, loops
-
     runner = made_loop(name, linear(3), sgd(), *digits(20), 8, delay_seconds=0.25)
     monkeypatch.setattr(loops, "time", clock := Clock())
     with_delay = runner.at(8)(runner.steps_per_call)
@@ -330,8 +308,6 @@ def test_an_injected_delay_comes_back_as_the_fixed_cost_of_a_step():
 @pytest.mark.slow
 def test_the_documents_first_example_runs():
     """One pass over its 1,000 images in eager steps, at the batch sizes 16 and 128."""
-    import keras
-
     random = np.random.default_rng(0)
     images = random.standard_normal((1000, 28, 28, 1)).astype(np.float32)
     labels = random.integers(0, 10, 1000)
@@ -350,8 +326,6 @@ def test_the_documents_first_example_runs():
 
 @pytest.mark.parametrize("name", first(["graph", "function", "fit"]))
 def test_a_loss_that_is_not_finite_is_not_timed(name):
-    from batchscope.timing.largest.fates import NotFinite
-
     images, labels = np.full((20, 8, 8, 1), np.nan, np.float32), np.zeros(20, int)
     runner = made_loop(name, linear(3), sgd(), images, labels, 8, 1.0)
     with pytest.raises(NotFinite, match="within 3 steps"):

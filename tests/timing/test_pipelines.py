@@ -7,24 +7,20 @@ import time
 
 import numpy as np
 import pytest
-from test_loops import PIPELINES, SCALE, _tensorflow, digits, endless
+from test_loops import PIPELINES, SCALE, digits, endless, tf
 
+from batchscope.datasets import Examples
 from batchscope.errors import UserError
-
-__all__ = ["_tensorflow"]  # a fixture
+from batchscope.timing.steps import pipelines
 
 
 def made(pipeline: str, images, labels, batch_size: int, folder=None):
-    from batchscope.timing.steps import pipelines
-
-    examples = pipelines.examples(pipeline, images, labels, SCALE, folder)
+    examples = pipelines.examples(pipeline, Examples(images, labels, SCALE), folder)
     return pipelines.batches(pipeline, examples, batch_size)
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_every_pipeline_yields_the_batches_of_plain_slicing(pipeline, tmp_path):
-    import tensorflow as tf
-
     count, size = 300, 128  # enough for parallel maps to overtake each other
     images, labels = digits(count, 10)
     if pipeline == "jpeg":  # smooth images: of noise, JPEG keeps little
@@ -43,10 +39,6 @@ def test_every_pipeline_yields_the_batches_of_plain_slicing(pipeline, tmp_path):
 
 def read_ahead(pipeline: str, monkeypatch, wanted: int = 0) -> tuple[int, int, int]:
     """Images mapped before the first batch of 8 of 64, a while after it, and after 3 epochs."""
-    import tensorflow as tf
-
-    from batchscope.timing.steps import pipelines
-
     mapped = [0]
     scaled = pipelines.losses.scaled
 
@@ -91,8 +83,6 @@ def test_a_cache_is_full_at_once_and_maps_nothing_twice(monkeypatch):
 
 
 def test_jpeg_files_are_written_once_and_never_half(tmp_path):
-    from batchscope.timing.steps import pipelines
-
     images, _ = digits(5)
     folder = tmp_path / "some" / "jpeg"
     files = pipelines.encode(images, SCALE, folder)
@@ -118,8 +108,6 @@ def test_jpeg_files_are_written_once_and_never_half(tmp_path):
     ],
 )
 def test_images_that_are_no_jpeg_files_are_refused(images, message, tmp_path):
-    from batchscope.timing.steps import pipelines
-
     with pytest.raises(UserError, match=message):
         pipelines.encode(images, SCALE, tmp_path / "jpeg")
     assert not list(tmp_path.iterdir())

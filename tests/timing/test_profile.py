@@ -9,6 +9,7 @@ import pytest
 import measured_run
 from batchscope import private_interfaces
 from batchscope.catalogue import run_factors, sweep_names
+from batchscope.datasets import Examples, looks
 from batchscope.errors import UserError
 from batchscope.timing import profile
 from batchscope.timing.instruments import trace
@@ -21,9 +22,9 @@ from handmade_trace import Space, check_shares
 def timed(run):
     """Makes steps return the seconds that they took."""
 
-    def run_steps(start, stop):
+    def run_steps(count):
         begun = time.perf_counter()
-        run(start, stop)
+        run(count)
         return time.perf_counter() - begun
 
     return run_steps
@@ -57,16 +58,16 @@ def arrays():
 def graph(arrays, tmp_path_factory):
     """Rates and summary of the loop in the graph, batch 1."""
     folder = tmp_path_factory.mktemp("graph")
-    model = models.build("small_cnn", (16, 16, 1), 10, 0)
+    model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
     factors = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
     factors |= {"optimizer": "sgd", "learning_rate": 1e-6, "batch_size": 1}
-    examples, batches = step_loop.Examples(*arrays, 1 / 255), step_loop.Batches(1)
+    examples, batches = Examples(*arrays, 1 / 255), step_loop.Batches(1)
     steps = step_loop.StepLoop(model, optimizers.make_optimizer(factors), examples, batches)
     order = step_loop.epoch_order(0, 0, steps.examples)
 
     @timed
-    def run_steps(start, stop):
-        return steps.run(order, start, stop, step_loop.Totals())[2]
+    def run_steps(count):
+        return steps.run(order, 0, count, step_loop.Totals())[2]
 
     rates = profile.record(run_steps, folder, 5 * STEPS)
     return folder, rates, profile.read(folder)
@@ -79,14 +80,14 @@ def eager(arrays, tmp_path_factory):
     import tensorflow as tf
 
     folder = tmp_path_factory.mktemp("eager")
-    model = models.build("small_cnn", (16, 16, 1), 10, 0)
+    model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
     optimizer = keras.optimizers.SGD(1e-6)
     loss = keras.losses.SparseCategoricalCrossentropy()
     images, labels = tf.constant(arrays[0], tf.float32), tf.constant(arrays[1])
 
     @timed
-    def run_steps(start, stop):
-        for step in range(start, stop):
+    def run_steps(count):
+        for step in range(count):
             with tf.GradientTape() as tape:
                 batch = slice(step, step + 1)
                 value = loss(labels[batch], model(images[batch], training=True))
@@ -171,12 +172,12 @@ def test_training_that_waits_for_a_slow_pipeline(place, tmp_path):
             step(next(iterator))
 
     @timed
-    def run_steps(start, stop):
+    def run_steps(count):
         iterator = iter(data)
         if place == "graph":
-            steps(iterator, tf.constant(stop - start))
+            steps(iterator, tf.constant(count))
         else:
-            for _ in range(start, stop):
+            for _ in range(count):
                 step(next(iterator))
         return float(weight)
 
@@ -193,8 +194,8 @@ def test_steps_that_fail_leave_no_profile_and_no_running_profiler(tmp_path):
     calls = []
 
     @timed
-    def run_steps(start, stop):
-        calls.append((start, stop))
+    def run_steps(count):
+        calls.append(count)
         if len(calls) == 3:  # the profiled run
             raise ArithmeticError("not finite")
         time.sleep(0.001)
@@ -203,7 +204,7 @@ def test_steps_that_fail_leave_no_profile_and_no_running_profiler(tmp_path):
         profile.record(run_steps, tmp_path, 2)
     assert not list(tmp_path.rglob("*.pb"))
     rates = profile.record(run_steps, tmp_path, 2)
-    assert calls[3:] == [(0, 2)] * 4
+    assert calls[3:] == [2] * 4
     assert rates["steps_per_second"] < 2 / 0.001
     assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
 
@@ -217,8 +218,8 @@ def test_the_steps_that_count_are_surrounded_each_by_its_name(tmp_path):
         yield
         seen.append("end")
 
-    def run_steps(start, stop):
-        seen.append(stop - start)
+    def run_steps(count):
+        seen.append(count)
         return 0.001
 
     profile.record(run_steps, tmp_path, 3, prelude=lambda: seen.append("prelude"), around=around)
@@ -228,7 +229,7 @@ def test_the_steps_that_count_are_surrounded_each_by_its_name(tmp_path):
 
 def test_no_steps(tmp_path):
     with pytest.raises(ValueError, match="steps: received 0; a number of at least 1 is expected"):
-        profile.record(lambda start, stop: 0.0, tmp_path, 0)
+        profile.record(lambda count: 0.0, tmp_path, 0)
 
 
 @pytest.mark.parametrize("kind", first([MemoryError, fates.NotFinite, None]))
@@ -246,7 +247,8 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind, where):
 
     monkeypatch.setattr(profile, "record", record)
     sweep = sweep_names.parse(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
-    timed = profile.measure(results, sweep, {"steps": 3}, tmp_path / "st=3.json")
+    job = profile.TimingJob(results, sweep, output=tmp_path / "st=3.json")
+    timed = profile.measure(job, {"steps": 3})
     status, found = timed.status, timed.details
     json.dumps(found)
     assert found["samples"]["seconds"] and found["foreign_cores"] is not None

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from batchscope.datasets import Examples
 from batchscope.training import accumulation, step_loop
 from batchscope.training.update_methods import Method
 from costs import first
@@ -31,7 +32,7 @@ def trained(piece, optimizer="SGD", augment=None, batch=10, update_norms=False, 
     steps = step_loop.StepLoop(
         made,
         getattr(keras.optimizers, optimizer)(0.05),
-        step_loop.Examples(images, labels, 1.0),
+        Examples(images, labels, 1.0),
         step_loop.Batches(batch, augment=augment, piece=piece),
         update_norms,
     )
@@ -99,6 +100,6 @@ def test_only_the_plain_method_takes_pieces():
         step_loop.StepLoop(
             None,
             None,
-            step_loop.Examples(np.zeros((2, 1)), np.zeros(2), 1.0),
+            Examples(np.zeros((2, 1)), np.zeros(2), 1.0),
             step_loop.Batches(2, method=Method("robust"), piece=1),
         )

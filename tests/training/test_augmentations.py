@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 from batchscope.catalogue import run_names
+from batchscope.datasets import Examples
 from batchscope.training import augmentations, models
-from batchscope.training.trainer import Interrupted, Limits, Training
+from batchscope.training.trainer import Interrupted, Limits, Run, Training
 from costs import first
 from measured_run import DATASET
 
@@ -44,14 +45,13 @@ def test_floats_stay_floats():
 
 def test_crop_doubles_the_set_and_nothing_else_does():
     images, labels = photographs(), np.arange(5)
-    both, twice = augmentations.extended("crop", images, labels)
-    np.testing.assert_array_equal(both[:5], images)
-    np.testing.assert_array_equal(both[5:], augmentations.stretched(images))
-    assert twice.tolist() == [*range(5), *range(5)]
+    given = Examples(images, labels, 1 / 255)
+    twice = augmentations.extended("crop", given)
+    np.testing.assert_array_equal(twice.images[:5], images)
+    np.testing.assert_array_equal(twice.images[5:], augmentations.stretched(images))
+    assert twice.labels.tolist() == [*range(5), *range(5)] and twice.scale == 1 / 255
     for other in ("none", "random"):
-        found = augmentations.extended(other, images, labels)
-        assert found[0] is images
-        assert found[1] is labels
+        assert augmentations.extended(other, given) is given
 
 
 @pytest.mark.slow
@@ -82,13 +82,13 @@ def test_the_generators_are_variables_that_a_checkpoint_can_keep():
 def training(results, augmentation, **limits):
     factors = {"dataset": DATASET, "model": "small_cnn", "batch_size": 8, "learning_rate": 0.1}
     factors |= {"optimizer": "sgd", "epochs": 2, "seed": 0, "augmentation": augmentation}
-    return Training(run_names.run_name(factors), results, limits=Limits(**limits))
+    return Training(Run(results, run_names.run_name(factors)), Limits(**limits))
 
 
 @pytest.mark.parametrize("augmentation", first(["crop", "random"]))
 def test_an_epoch_has_the_updates_of_its_examples(results, augmentation):
     one = training(results, augmentation)
-    examples = len(one.data.labels("train"))
+    examples = len(one.run.data.labels("train"))
     expected = 2 * examples if augmentation == "crop" else examples
     assert one.examples == expected
     assert one.steps == -(-expected // 8)

@@ -14,9 +14,14 @@ from types import SimpleNamespace
 import keras
 import tensorflow as tf
 
+from batchscope.datasets import Examples
 from batchscope.training import losses, trajectory
 
 SHAPE = (2, 2, 1)
+
+
+def objective_of(model, images, labels, **options):
+    return losses.Objective(model, Examples(images, labels, 1 / 16), **options)
 
 
 def examples(n=23, classes=3, seed=0):
@@ -52,10 +57,10 @@ def by_hand(weights, images, labels, classes):
 def test_the_same_graphs_over_other_examples():
     images, labels = examples(40)
     model = softmax_regression()
-    objective = losses.Objective(model, images[:23], labels[:23], 1 / 16, chunk=9)
-    alone = losses.Objective(model, images[23:], labels[23:], 1 / 16, chunk=9)
+    objective = objective_of(model, images[:23], labels[:23], chunk=9)
+    alone = objective_of(model, images[23:], labels[23:], chunk=9)
     before = objective.loss_and_accuracy()
-    other = objective.over(images[23:], labels[23:])
+    other = objective.over(Examples(images[23:], labels[23:], 1 / 16))
     assert other.examples == 17
     assert other.loss_and_accuracy() == alone.loss_and_accuracy() != before
     assert objective.loss_and_accuracy() == before
@@ -64,9 +69,9 @@ def test_the_same_graphs_over_other_examples():
 def test_several_sets_of_examples_in_one_call_have_the_same_bits():
     layer = keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2")
     model = chain(keras.layers.Dropout(0.5), layer)
-    sets = [examples(n, seed=n) for n in (23, 5, 40)]
-    first = losses.Objective(model, *sets[0], 1 / 16, chunk=7, whole=True)
-    objectives = [first, *(first.over(*each) for each in sets[1:])]
+    sets = [Examples(*examples(n, seed=n), 1 / 16) for n in (23, 5, 40)]
+    first = losses.Objective(model, sets[0], chunk=7, whole=True)
+    objectives = [first, *(first.over(each) for each in sets[1:])]
     evaluate = losses.together(objectives)
     for _ in range(2):
         assert evaluate() == [each.loss_and_accuracy() for each in objectives]
@@ -79,9 +84,9 @@ def test_a_row_of_a_trajectory_is_of_the_fixed_subset_and_the_other_splits():
         "validation": examples(31, seed=2),
         "test": examples(37, seed=3),
     }
-    data = SimpleNamespace(images=lambda split: sets[split][0], labels=lambda split: sets[split][1])
+    data = SimpleNamespace(examples=lambda split: Examples(*sets[split], 1 / 16))
     model = softmax_regression()
-    validation = losses.Objective(model, *sets["validation"], 1 / 16)
+    validation = losses.Objective(model, data.examples("validation"))
     row = trajectory.Evaluator(validation, data).evaluate()
     images, labels = sets["train"]
     chosen = trajectory.fixed_subset(len(labels))
@@ -95,7 +100,7 @@ def test_a_row_of_a_trajectory_is_of_the_fixed_subset_and_the_other_splits():
 @pytest.mark.parametrize("chunk", [1, 5, 22, 23, 512])
 def test_softmax_regression_by_hand_whatever_the_chunks(chunk):
     images, labels = examples()
-    objective = losses.Objective(softmax_regression(), images, labels, 1 / 16, chunk=chunk)
+    objective = objective_of(softmax_regression(), images, labels, chunk=chunk)
     weights = np.random.default_rng(1).standard_normal(objective.size)
     rounded = weights.astype(np.float32).astype(np.float64)
     expected, accuracy, gradient = by_hand(rounded, images, labels, 3)
@@ -111,7 +116,7 @@ def test_softmax_regression_by_hand_whatever_the_chunks(chunk):
 def test_logistic_regression_by_hand():
     images, labels = examples(classes=2)
     model = chain(keras.layers.Dense(1, activation="sigmoid"))
-    objective = losses.Objective(model, images, labels, 1 / 16, chunk=7)
+    objective = objective_of(model, images, labels, chunk=7)
     weights = np.random.default_rng(1).standard_normal(5).astype(np.float32).astype(np.float64)
     inputs = images.reshape(len(images), -1) / 16
     numbers = inputs @ weights[:4] + weights[4]
@@ -135,8 +140,8 @@ def convolutional():
 @pytest.mark.parametrize("batch_statistics", [False, True])
 def test_gradient_is_that_of_finite_differences(batch_statistics):
     images, labels = examples(n=64)
-    objective = losses.Objective(
-        convolutional(), images, labels, 1 / 16, chunk=64, batch_statistics=batch_statistics
+    objective = objective_of(
+        convolutional(), images, labels, chunk=64, batch_statistics=batch_statistics
     )
     start = objective.weights()
     loss, gradient = objective.loss_and_gradient(start)
@@ -152,11 +157,9 @@ def test_gradient_is_that_of_finite_differences(batch_statistics):
 
 def test_batch_statistics_normalise_by_the_chunk():
     images, labels = examples(n=64)
-    moving = losses.Objective(convolutional(), images, labels, 1 / 16)
-    batch = losses.Objective(convolutional(), images, labels, 1 / 16, batch_statistics=True)
-    halves = losses.Objective(
-        convolutional(), images, labels, 1 / 16, chunk=32, batch_statistics=True
-    )
+    moving = objective_of(convolutional(), images, labels)
+    batch = objective_of(convolutional(), images, labels, batch_statistics=True)
+    halves = objective_of(convolutional(), images, labels, chunk=32, batch_statistics=True)
     values = [objective.loss_and_accuracy()[0] for objective in (moving, batch, halves)]
     assert len({round(value, 5) for value in values}) == 3
     # What the layer does with the statistics of all 64, worked out by hand.
@@ -174,7 +177,7 @@ def test_moving_statistics_stay_without_batch_statistics():
     images, labels = examples()
     model = convolutional()
     before = [variable.numpy() for variable in model.non_trainable_variables]
-    objective = losses.Objective(model, images, labels, 1 / 16)
+    objective = objective_of(model, images, labels)
     objective.loss_and_gradient(objective.weights())
     after = [variable.numpy() for variable in model.non_trainable_variables]
     assert all((old == new).all() for old, new in zip(before, after, strict=True))
@@ -182,7 +185,7 @@ def test_moving_statistics_stay_without_batch_statistics():
 
 def test_a_flat_vector_goes_round():
     images, labels = examples()
-    objective = losses.Objective(convolutional(), images, labels, 1 / 16)
+    objective = objective_of(convolutional(), images, labels)
     flat = np.random.default_rng(0).standard_normal(objective.size).astype(np.float32)
     objective.set_weights(flat.astype(np.float64))
     assert objective.weights().dtype == np.float64
@@ -192,9 +195,9 @@ def test_a_flat_vector_goes_round():
 
 def test_penalties_are_part_of_the_loss_once():
     images, labels = examples()
-    plain = losses.Objective(softmax_regression(), images, labels, 1 / 16, chunk=5)
+    plain = objective_of(softmax_regression(), images, labels, chunk=5)
     model = softmax_regression(kernel_regularizer=keras.regularizers.L2(0.3))
-    penalised = losses.Objective(model, images, labels, 1 / 16, chunk=5)
+    penalised = objective_of(model, images, labels, chunk=5)
     weights = np.random.default_rng(2).standard_normal(15).astype(np.float32).astype(np.float64)
     loss, gradient = plain.loss_and_gradient(weights)
     more, steeper = penalised.loss_and_gradient(weights)
@@ -207,10 +210,10 @@ def test_penalties_are_part_of_the_loss_once():
 def test_activity_penalties_are_a_mean_over_the_examples():
     images, labels = examples()
     weights = np.random.default_rng(2).standard_normal(15).astype(np.float32).astype(np.float64)
-    plain = losses.Objective(softmax_regression(), images, labels, 1 / 16)
+    plain = objective_of(softmax_regression(), images, labels)
     layer = {"activation": None, "activity_regularizer": keras.regularizers.L2(0.2)}
     model = chain(keras.layers.Dense(3, **layer), keras.layers.Softmax())
-    penalised = losses.Objective(model, images, labels, 1 / 16, chunk=5)
+    penalised = objective_of(model, images, labels, chunk=5)
     inputs = images.reshape(len(images), -1) / 16
     numbers = inputs @ weights[:12].reshape(4, 3) + weights[12:]
     more = penalised.loss(weights) - plain.loss(weights)

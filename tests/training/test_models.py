@@ -18,7 +18,10 @@ tensorflow_start.start()
 import keras
 import tensorflow as tf
 
+from batchscope.datasets.looks import Look
 from batchscope.training import losses, models
+
+LOOK = Look((8, 8, 1), 3)
 
 
 def assert_same(weights, others):
@@ -86,7 +89,7 @@ def keskar(flat, classes):
 )
 def test_parameter_counts(network):
     name, shape, classes, expected, by_hand = network
-    model = models.build(name, shape, classes, seed=0)
+    model = models.build(name, Look(shape, classes), seed=0)
     count = sum(math.prod(variable.shape) for variable in model.trainable_variables)
     assert count == expected == by_hand
     outputs = model(np.zeros((2, *shape), np.float32))
@@ -101,7 +104,7 @@ def test_the_document_of_lheureux_has_forty_million_parameters():
 
 
 def test_moving_statistics_are_state_and_no_parameters():
-    model = models.build("benchmark_cnn", (16, 16, 3), 3, seed=0)
+    model = models.build("benchmark_cnn", Look((16, 16, 3), 3), seed=0)
     trainable, state = models.weights(model)
     moving = [path for path in state if "moving" in path]
     assert len(moving) == 8 and not any("moving" in path for path in trainable)
@@ -118,7 +121,7 @@ def test_variables_keep_their_paths_within_a_process(name):
 
 
 def test_campbell_draws_every_kernel_and_bias_from_a_normal():
-    model = models.build("campbell_cnn", (28, 28, 1), 10, seed=1000)
+    model = models.build("campbell_cnn", Look((28, 28, 1), 10), seed=1000)
     for path, values in models.weights(model)[0].items():
         assert values.std() > 0, path
         if values.size > 1000:
@@ -129,13 +132,13 @@ def test_campbell_draws_every_kernel_and_bias_from_a_normal():
 
 
 def test_the_generators_of_dropout_are_no_weights():
-    model = models.build("campbell_cnn", (28, 28, 1), 10, seed=0)
+    model = models.build("campbell_cnn", Look((28, 28, 1), 10), seed=0)
     assert models.weights(model)[1] == {}
     assert len(model.non_trainable_variables) == 2
 
 
 def test_chang_starts_with_glorot_and_zero_biases():
-    model = models.build("chang_vgg", (64, 64, 3), 2, seed=0)
+    model = models.build("chang_vgg", Look((64, 64, 3), 2), seed=0)
     arrays = models.weights(model)[0]
     limit = math.sqrt(6 / (256 + 256))
     assert 0.95 * limit < np.abs(arrays["dense_2/kernel"]).max() <= limit
@@ -143,11 +146,11 @@ def test_chang_starts_with_glorot_and_zero_biases():
 
 
 def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
-    first = models.weights(models.build("campbell_cnn", (28, 28, 1), 10, seed=5))
+    first = models.weights(models.build("campbell_cnn", Look((28, 28, 1), 10), seed=5))
     keras.Sequential([keras.layers.Dropout(0.5), keras.layers.Dense(2)])
-    models.build("small_cnn", (28, 28, 1), 10, seed=1)
-    again = models.weights(models.build("campbell_cnn", (28, 28, 1), 10, seed=5))
-    other = models.weights(models.build("campbell_cnn", (28, 28, 1), 10, seed=6))
+    models.build("small_cnn", Look((28, 28, 1), 10), seed=1)
+    again = models.weights(models.build("campbell_cnn", Look((28, 28, 1), 10), seed=5))
+    other = models.weights(models.build("campbell_cnn", Look((28, 28, 1), 10), seed=6))
     assert_same(first, again)
     assert all((first[0][path] != other[0][path]).any() for path in first[0])
 
@@ -155,22 +158,22 @@ def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
 @pytest.mark.parametrize("name", first(models.BUILDERS))
 def test_the_least_side_that_the_plan_knows_is_the_networks_own(name):
     least = incompatible_factors.LEAST_SIDES.get(name, 1)
-    assert models.build(name, (least, least, 1), 10, seed=0).count_params()
+    assert models.build(name, Look((least, least, 1), 10), seed=0).count_params()
     if least > 1:
         side = least - 1
         with pytest.raises(UserError, match=rf"model {name}: cannot be built .*\({side}, {side}"):
-            models.build(name, (side, side, 1), 10, seed=0)
+            models.build(name, Look((side, side, 1), 10), seed=0)
 
 
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(UserError, match="received 'smal'; expected one of small_cnn, campbell"):
-        models.build("smal", (8, 8, 1), 10, seed=0)
+        models.build("smal", Look((8, 8, 1), 10), seed=0)
 
 
 def test_weights_go_round():
-    model = models.build("keskar_f1", (4, 4, 1), 3, seed=0)
+    model = models.build("keskar_f1", Look((4, 4, 1), 3), seed=0)
     trainable, state = models.weights(model)
-    other = models.build("keskar_f1", (4, 4, 1), 3, seed=1)
+    other = models.build("keskar_f1", Look((4, 4, 1), 3), seed=1)
     state["norm_1/moving_mean"] = state["norm_1/moving_mean"] + 3
     models.set_weights(other, trainable, state)
     images = np.random.default_rng(0).random((5, 4, 4, 1), np.float32)
@@ -181,8 +184,8 @@ def test_weights_go_round():
 
 
 def test_weights_of_another_network_are_refused():
-    trainable, state = models.weights(models.build("small_cnn", (8, 8, 1), 10, seed=0))
-    model = models.build("small_cnn", (8, 8, 1), 3, seed=0)
+    trainable, state = models.weights(models.build("small_cnn", Look((8, 8, 1), 10), seed=0))
+    model = models.build("small_cnn", LOOK, seed=0)
     with pytest.raises(UserError, match="output/kernel; expected"):
         models.set_weights(model, trainable, state)
     with pytest.raises(UserError, match="received None for conv_1/kernel"):
@@ -209,9 +212,9 @@ def own(tmp_path, text):
 
 def test_the_users_own_model(tmp_path):
     path, token = own(tmp_path, OWN)
-    first = models.build(token, (8, 8, 1), 3, 0, path)
+    first = models.build(token, LOOK, 0, path)
     assert list(models.weights(first)[0]) == ["only/kernel", "only/bias"]
-    again = models.build(token, (8, 8, 1), 3, 0, path)
+    again = models.build(token, LOOK, 0, path)
     assert (models.weights(first)[0]["only/kernel"] == again.weights[0].numpy()).all()
     flat, only = models.layers(first)
     assert flat[1:] == ((64,), 0) and only == ("only (Dense)", (3,), 195)
@@ -298,7 +301,7 @@ def of(layers):
 def test_faults_of_a_users_file_name_the_file(tmp_path, text, message):
     path, token = own(tmp_path, text)
     with pytest.raises(UserError, match=message) as caught:
-        models.build(token, (8, 8, 1), 3, 0, path)
+        models.build(token, LOOK, 0, path)
     assert "\n" not in str(caught.value)
 
 
@@ -306,9 +309,9 @@ def test_a_users_file_that_changed_or_is_gone_is_refused(tmp_path):
     path, token = own(tmp_path, OWN)
     path.write_text(OWN + "# more\n")
     with pytest.raises(UserError, match="own.py: changed since the runs of own-"):
-        models.build(token, (8, 8, 1), 3, 0, path)
+        models.build(token, LOOK, 0, path)
     with pytest.raises(UserError, match=r"models.own: received None; expected an existing .py"):
-        models.build(token, (8, 8, 1), 3, 0, None)
+        models.build(token, LOOK, 0, None)
 
 
 NO_INPUT = OWN.replace("keras.Input(input_shape),", "")
@@ -317,12 +320,12 @@ NO_INPUT = OWN.replace("keras.Input(input_shape),", "")
 @pytest.mark.parametrize("text", [SUBCLASSED, NO_INPUT])
 def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, text):
     path, token = own(tmp_path, text)
-    first = models.build(token, (8, 8, 1), 3, 0, path)
+    first = models.build(token, LOOK, 0, path)
     assert first.input_shape == (None, 8, 8, 1) and first.output_shape == (None, 3)
     trainable, state = models.weights(first)
     kernel = next(key for key in trainable if key.endswith("kernel"))
     assert trainable[kernel].shape == (64, 3)
-    assert_same((trainable, state), models.weights(models.build(token, (8, 8, 1), 3, 0, path)))
+    assert_same((trainable, state), models.weights(models.build(token, LOOK, 0, path)))
     images = np.random.default_rng(0).random((5, 8, 8, 1), np.float32)
     outputs = first(images)
     assert np.allclose(keras.ops.softmax(losses.logits(outputs)), outputs)
@@ -342,7 +345,7 @@ def test_every_variable_is_made_in_the_given_scope(tmp_path, text):
         return made[-1]
 
     path, token = own(tmp_path, text)
-    model = models.build(token, (8, 8, 1), 3, 0, path, tf.variable_creator_scope(create))
+    model = models.build(token, LOOK, 0, path, tf.variable_creator_scope(create))
     assert len(made) == len(model.variables) > 0
 
 
@@ -357,7 +360,7 @@ def test_every_variable_is_made_in_the_given_scope(tmp_path, text):
 def test_units_that_are_not_those_of_two_classes_are_refused(tmp_path, last, message):
     path, token = own(tmp_path, OWN.replace('Dense(classes, activation="softmax"', last))
     with pytest.raises(UserError, match=f"own.py: received {message}"):
-        models.build(token, (8, 8, 1), 2, 0, path)
+        models.build(token, Look((8, 8, 1), 2), 0, path)
 
 
 BESIDE = """
@@ -378,29 +381,29 @@ def test_a_model_file_imports_its_neighbours(tmp_path, module):
         (tmp_path / name).write_text(LAST)
     (tmp_path / "nets" / "__init__.py").write_text("from .blocks import UNITS, last\n")
     path, token = own(tmp_path, BESIDE.format(module=module))
-    assert models.build(token, (8, 8, 1), 3, 0, path).count_params() == 64 * 5 + 5 + 5 * 3 + 3
+    assert models.build(token, LOOK, 0, path).count_params() == 64 * 5 + 5 + 5 * 3 + 3
     file = tmp_path / ("nets/blocks.py" if module == "nets" else f"{module.replace('.', '/')}.py")
     file.write_text(LAST.replace("5", "7"))
     with pytest.raises(UserError, match="own.py: changed since .* or a module that it imports"):
-        models.build(token, (8, 8, 1), 3, 0, path)
+        models.build(token, LOOK, 0, path)
     path, token = own(tmp_path, BESIDE.format(module=module))
-    assert models.build(token, (8, 8, 1), 3, 0, path).count_params() == 64 * 7 + 7 + 7 * 3 + 3
+    assert models.build(token, LOOK, 0, path).count_params() == 64 * 7 + 7 + 7 * 3 + 3
 
 
 def test_what_the_digest_does_not_cover_cannot_be_imported(tmp_path):
     (tmp_path / "blocks.py").write_text(LAST)
     path, token = own(tmp_path, "import importlib\nimportlib.import_module('blocks')\n" + OWN)
     with pytest.raises(UserError, match="own.py:2: cannot be imported: ModuleNotFoundError"):
-        models.build(token, (8, 8, 1), 3, 0, path)
+        models.build(token, LOOK, 0, path)
 
 
 def test_an_error_in_a_neighbour_names_its_line(tmp_path):
     (tmp_path / "blocks.py").write_text(LAST.replace("return ", "return 1 / 0 + "))
     path, token = own(tmp_path, BESIDE.format(module="blocks"))
     with pytest.raises(UserError, match="blocks.py:4: cannot be built .*: ZeroDivisionError"):
-        models.build(token, (8, 8, 1), 3, 0, path)
+        models.build(token, LOOK, 0, path)
 
 
 def test_one_unit_is_enough_for_two_classes(tmp_path):
     path, token = own(tmp_path, OWN.replace('Dense(classes, activation="softmax"', "Dense(1"))
-    assert models.build(token, (8, 8, 1), 2, 0, path).output_shape == (None, 1)
+    assert models.build(token, Look((8, 8, 1), 2), 0, path).output_shape == (None, 1)

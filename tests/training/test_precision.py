@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope.catalogue import run_names
+from batchscope.datasets import Examples, looks
 from batchscope.training import losses, models, optimizers, step_loop
 from costs import first
 from digit_runs import run_name
@@ -19,14 +20,14 @@ def images_and_labels():
 
 
 def updated(model, optimizer, steps, piece=0):
-    examples = step_loop.Examples(*images_and_labels(), 1 / 16)
+    examples = Examples(*images_and_labels(), 1 / 16)
     loop = step_loop.StepLoop(model, optimizer, examples, step_loop.Batches(10, piece=piece))
     return loop.run(np.arange(40, dtype=np.int32), 0, steps, step_loop.Totals())[1]
 
 
 def trained(precision, piece=0, steps=8):
     factors = run_names.parse_run(run_name(precision=precision, momentum=0.9))
-    model = models.build("small_cnn", (8, 8, 1), 10, 3, precision=precision)
+    model = models.build("small_cnn", looks.Look((8, 8, 1), 10), 3, precision=precision)
     optimizer = optimizers.make_optimizer(factors)
     return model, optimizer, updated(model, optimizer, steps, piece)
 
@@ -37,8 +38,8 @@ def test_layers_compute_in_half_the_width_and_weights_keep_theirs(precision):
     assert {layer.compute_dtype for layer in model.layers} == {MIXED[precision]}
     assert {str(weight.dtype) for weight in model.trainable_variables} == {"float32"}
     assert keras.config.dtype_policy().name == "float32"  # of what is built next
-    same = models.build("small_cnn", (8, 8, 1), 10, 3)
-    fresh = models.build("small_cnn", (8, 8, 1), 10, 3, precision=precision)
+    same = models.build("small_cnn", looks.Look((8, 8, 1), 10), 3)
+    fresh = models.build("small_cnn", looks.Look((8, 8, 1), 10), 3, precision=precision)
     assert all(map(np.array_equal, same.get_weights(), fresh.get_weights()))
 
 
@@ -47,7 +48,7 @@ def test_layers_compute_in_half_the_width_and_weights_keep_theirs(precision):
 @pytest.mark.slow
 def test_it_trains_nearly_as_float32_does(precision, piece):
     plain, mixed = trained("float32"), trained(precision, piece)
-    start = models.build("small_cnn", (8, 8, 1), 10, 3).get_weights()
+    start = models.build("small_cnn", looks.Look((8, 8, 1), 10), 3).get_weights()
     moved, apart = (
         np.concatenate([(one - other).ravel() for one, other in zip(*pair, strict=True)])
         for pair in (
@@ -62,7 +63,7 @@ def test_it_trains_nearly_as_float32_does(precision, piece):
 @pytest.mark.parametrize("precision", MIXED)
 def test_the_loss_is_of_float32_logits(precision):
     """Beyond what a probability of half the width reaches, and in steps that it has no bits for."""
-    model = models.build("small_cnn", (8, 8, 1), 10, 3, precision=precision)
+    model = models.build("small_cnn", looks.Look((8, 8, 1), 10), 3, precision=precision)
     outputs = model(losses.scaled(images_and_labels()[0], 1 / 16))
     found = losses.logits(outputs)
     assert found.dtype == tf.float32

@@ -26,6 +26,7 @@ tensorflow_start.start(replicas=4)
 import keras
 import numpy as np
 from batchscope.catalogue import run_factors
+from batchscope.datasets import Examples, looks
 from batchscope.training import checkpoint, models, optimizers, replicas, step_loop
 from keras import layers
 
@@ -48,7 +49,7 @@ def made(count, build=None, images=IMAGES, labels=LABELS, scale=1 / 16, **more):
     given = factors(count, **more)
     scope = replicas.scope(given)
     if build is None:
-        model = models.build("small_cnn", (8, 8, 1), 3, 3, scope=scope)
+        model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 3, scope=scope)
     else:
         keras.utils.clear_session(free_memory=False)
         keras.utils.set_random_seed(3)
@@ -56,7 +57,7 @@ def made(count, build=None, images=IMAGES, labels=LABELS, scale=1 / 16, **more):
             model = build()
     with replicas.scope(given):
         optimizer = optimizers.make_optimizer(given)
-    examples = step_loop.Examples(images, labels, scale)
+    examples = Examples(images, labels, scale)
     batches = step_loop.Batches(given["batch_size"])
     steps = replicas.make_loop(given, model, optimizer, examples, batches, update_norms=True)
     return model, optimizer, steps

@@ -39,7 +39,7 @@ class Killed(BaseException):
 def trained(results, folder, run, chunk_steps=None, killed_after=None):
     """Trains in a folder, or goes on there; dies after so many calls into the graph."""
     limits = trainer.Limits(chunk_steps=chunk_steps, checkpoint_seconds=0 if chunk_steps else 1e9)
-    training = trainer.Training(run, results, limits=limits, folder=folder)
+    training = trainer.Training(trainer.Run(results, run), limits, folder)
     make = training._place
 
     def place():

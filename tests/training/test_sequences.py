@@ -17,6 +17,7 @@ tensorflow_start.start()
 import keras
 import tensorflow as tf
 
+from batchscope.datasets import Examples, looks
 from batchscope.measures import evaluate
 from batchscope.study import model_files
 from batchscope.timing.steps import loops
@@ -29,8 +30,8 @@ LABELS = RANDOM.integers(0, CLASSES, (20, LENGTH)).astype(np.int32)
 
 
 def transformer():
-    kind = dataset_definitions.TOKENS
-    return models.build("tiny_transformer", (LENGTH,), CLASSES, 0, kind=kind)
+    look = looks.Look((LENGTH,), CLASSES, dataset_definitions.TOKENS)
+    return models.build("tiny_transformer", look, 0)
 
 
 def test_a_position_sees_no_later_one():
@@ -50,7 +51,7 @@ def test_loss_is_the_mean_over_positions_and_accuracy_their_share():
     probabilities = model(INPUTS).numpy().astype(np.float64)
     of_labels = np.take_along_axis(probabilities, LABELS[..., None], -1)[..., 0]
     expected = -np.log(of_labels).mean(), (probabilities.argmax(-1) == LABELS).mean()
-    objective = losses.Objective(model, INPUTS, LABELS, 1.0, chunk=7)
+    objective = losses.Objective(model, Examples(INPUTS, LABELS, 1.0), chunk=7)
     assert np.allclose(objective.loss_and_accuracy(), expected, rtol=1e-5)
     (together,) = losses.together([objective])()
     assert np.allclose(together, expected, rtol=1e-5)
@@ -62,11 +63,11 @@ def test_loss_is_the_mean_over_positions_and_accuracy_their_share():
 def test_a_batch_counts_sequences():
     """One update with 20 of 20 sequences is a step along the gradient of the mean loss."""
     model = transformer()
-    objective = losses.Objective(model, INPUTS, LABELS, 1.0)
+    objective = losses.Objective(model, Examples(INPUTS, LABELS, 1.0))
     start = objective.weights()
     loss, gradient = objective.loss_and_gradient(start)
     optimizer = keras.optimizers.SGD(0.5)
-    examples = step_loop.Examples(INPUTS, LABELS, 1.0)
+    examples = Examples(INPUTS, LABELS, 1.0)
     loop = step_loop.StepLoop(model, optimizer, examples, step_loop.Batches(20))
     order = np.arange(20, dtype=np.int32)
     steps, totals, _, _ = loop.run(order, 0, 1, step_loop.Totals())
@@ -92,13 +93,13 @@ def own_model(tmp_path, body, classes=CLASSES, kind=dataset_definitions.TOKENS, 
         f"    return keras.Sequential([{body}])\n"
     )
     token = model_files.token("own", str(path))
-    return models.build(token, (LENGTH,), classes, 0, path, kind=kind, **more)
+    return models.build(token, looks.Look((LENGTH,), classes, kind, **more), 0, path)
 
 
 def test_a_users_model_predicts_each_position(tmp_path):
     model = own_model(tmp_path, "layers.Embedding(classes, 4), layers.Dense(classes)")
     assert model.input_shape == (None, LENGTH)
-    objective = losses.Objective(model, INPUTS, LABELS, 1.0)
+    objective = losses.Objective(model, Examples(INPUTS, LABELS, 1.0))
     assert np.isfinite(objective.loss_and_gradient(objective.weights())[1]).all()
 
 
@@ -116,9 +117,9 @@ def test_a_users_model_of_sequences_with_one_class_each_is_trained(tmp_path):
     model = own_model(tmp_path, body, 2, dataset_definitions.SEQUENCES)
     assert losses.label_shape(model) == ()
     labels = (INPUTS == 3).any(axis=1).astype(np.int32)
-    objective = losses.Objective(model, INPUTS, labels, 1.0)
+    objective = losses.Objective(model, Examples(INPUTS, labels, 1.0))
     before = objective.loss_and_accuracy()[0]
-    examples = step_loop.Examples(INPUTS, labels, 1.0)
+    examples = Examples(INPUTS, labels, 1.0)
     loop = step_loop.StepLoop(model, keras.optimizers.Adam(0.1), examples, step_loop.Batches(5))
     order = np.arange(20, dtype=np.int32)
     for _ in range(20):
@@ -158,7 +159,7 @@ def test_every_loop_makes_the_same_updates_of_sequences(loop, optimizer):
                 keras.layers.Dense(CLASSES, activation="softmax"),
             ]
         )
-        examples = step_loop.Examples(tf.constant(INPUTS), LABELS, 1.0)
+        examples = Examples(tf.constant(INPUTS), LABELS, 1.0)
         batches = step_loop.Batches(5, whole=True)
         runner = loops.make(name, model, made(), examples, batches)
         order = np.arange(20, dtype=np.int32)

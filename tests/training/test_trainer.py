@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from batchscope import disk
 from batchscope.catalogue import run_factors, run_names
+from batchscope.datasets import Examples, looks
 from batchscope.host import locks
 from batchscope.store import records
 from batchscope.study import model_files
@@ -148,7 +149,7 @@ def test_a_target_loss_is_reached_by_the_epoch_and_by_its_last_weights(mean, at_
     trained = trainer.Training.__new__(trainer.Training)
     trained.factors = {"target_train_loss": 0.5}
     trained.progress = trainer.Progress(epoch=7, history=[{"train_loss": mean}])
-    trained._training_set = SimpleNamespace(loss_and_accuracy=lambda: (at_the_end, 0.5))
+    trained._training_loss = SimpleNamespace(loss_and_accuracy=lambda: (at_the_end, 0.5))
     assert trained._target_loss() == (at_the_end if reached else None)
 
 
@@ -247,7 +248,7 @@ def test_one_step_of_sgd_against_the_update_by_hand():
     model.set_weights([kernel, np.array([0.2], np.float32)])
     images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
     labels = np.array([1, 0])
-    examples, batches = step_loop.Examples(images, labels, 1.0), step_loop.Batches(2)
+    examples, batches = Examples(images, labels, 1.0), step_loop.Batches(2)
     steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.5), examples, batches)
     done, totals, _, norms = steps.run(np.array([0, 1], np.int32), 0, 1, step_loop.Totals())
     x = images.reshape(2, 2)
@@ -271,7 +272,7 @@ def test_every_update_of_a_warm_up_against_its_rate_by_hand():
     x, labels = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]), np.array([1, 0, 0])
     images = x.reshape(3, 1, 1, 2).astype(np.float32)
     optimizer = optimizers.make_optimizer(factors, optimizers.schedule(factors, 3))
-    examples, batches = step_loop.Examples(images, labels, 1.0), step_loop.Batches(1)
+    examples, batches = Examples(images, labels, 1.0), step_loop.Batches(1)
     steps = step_loop.StepLoop(model, optimizer, examples, batches, update_norms=True)
     moves = []
     for rate, example in ((0.1, 0), (0.2, 1), (0.3, 2), (0.4, 0)):
@@ -295,8 +296,8 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer)
     factors = run_names.parse_run(run_name(optimizer=optimizer, learning_rate=0.01))
 
     def made(update_norms: bool) -> tuple:
-        model = models.build("small_cnn", (8, 8, 1), 3, 0)
-        given = (step_loop.Examples(images, labels, 1 / 255), step_loop.Batches(4), update_norms)
+        model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
+        given = (Examples(images, labels, 1 / 255), step_loop.Batches(4), update_norms)
         return model, step_loop.StepLoop(model, optimizers.make_optimizer(factors), *given)
 
     order = step_loop.epoch_order(0, 0, 44)
@@ -319,8 +320,8 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer)
 def test_a_loop_keeps_no_array_of_its_caller():
     """Else the memory that a batch takes would be measured with the caller's copy."""
     images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), np.uint8)
-    given, kept = step_loop.Examples(images, np.zeros(8, int), 1 / 255), weakref.ref(images)
-    model = models.build("small_cnn", (8, 8, 1), 3, 0)
+    given, kept = Examples(images, np.zeros(8, int), 1 / 255), weakref.ref(images)
+    model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
     steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), given, step_loop.Batches(4))
     steps.compile()
     del images, given
@@ -333,7 +334,7 @@ def test_norms_end_with_the_update_whose_loss_is_not_finite():
     images = np.full((6, 1, 1, 2), 0.5, np.float32)
     images[2:4] = np.nan
     optimizer = optimizers.make_optimizer(run_names.parse_run(run_name()))
-    examples, batches = step_loop.Examples(images, np.zeros(6, int), 1.0), step_loop.Batches(2)
+    examples, batches = Examples(images, np.zeros(6, int), 1.0), step_loop.Batches(2)
     steps = step_loop.StepLoop(model, optimizer, examples, batches, update_norms=True)
     done, _, _, norms = steps.run(np.arange(6, dtype=np.int32), 0, 3, step_loop.Totals())
     assert done == 2
@@ -349,7 +350,7 @@ def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
     monkeypatch.setattr(step_loop.StepLoop, "run", refuse)
     handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
     try:
-        assert trainer.train(run, results) == "out_of_memory"
+        assert trainer.train(trainer.Run(results, run)) == "out_of_memory"
     finally:
         for signum, handler in handlers.items():
             signal.signal(signum, handler)
@@ -362,7 +363,7 @@ def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
 def test_layers_of_a_users_model_lie_beside_its_initial_weights(results):
     model = str(ROOT / "tests" / "data" / "noisy_model.py")
     run = run_name(model=model_files.token("noisy", model), epochs=1)
-    assert trainer.train(run, results, model) == "finished"
+    assert trainer.train(trainer.Run(results, run, model)) == "finished"
     (stored,) = (results / "initial").glob("noisy-*.json")
     layers = disk.read_json(stored)["layers"]
     weights = arrays(results / "runs" / run / "initial.npz")

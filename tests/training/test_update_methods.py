@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope.catalogue import run_factors
+from batchscope.datasets import Examples
 from batchscope.training import replicas, step_loop
 from batchscope.training.update_methods import Method
 from costs import first
@@ -109,7 +110,7 @@ def trained(method, updates=3):
     rng = np.random.default_rng(1)
     images, labels = rng.normal(size=(12, 4, 4, 1)).astype(np.float32), np.arange(12) % 3
     model = network()
-    examples, batches = step_loop.Examples(images, labels, 1.0), step_loop.Batches(6, method=method)
+    examples, batches = Examples(images, labels, 1.0), step_loop.Batches(6, method=method)
     steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.2), examples, batches)
     totals = steps.run(np.arange(12, dtype=np.int32), 0, updates, step_loop.Totals())[1]
     return [variable.numpy() for variable in model.variables], totals

@@ -59,6 +59,19 @@ _ROWS = 1024  # images copied at once
 _STALE = 24 * 3600.0  # seconds after which a killed process's scratch folder is removed
 
 
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What is trained on, or evaluated: arrays, in memory or mapped from disk, or tensors."""
+
+    images: Any  # shape (n, *input_shape), any dtype; tokens are int32
+    labels: Any  # classes, shape (n,), or (n, length) where each position has one
+    scale: float  # factor that turns the images into what a network sees
+
+    def rows(self, chosen: np.ndarray) -> Examples:
+        """Returns copies of the chosen examples, by their indices."""
+        return Examples(self.images[chosen], self.labels[chosen], self.scale)
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A prepared data set; its arrays are mapped from disk when they are asked for."""
@@ -87,9 +100,18 @@ class Dataset:
         return self.record.get("kind", dataset_definitions.IMAGES)
 
     @property
+    def look(self) -> looks.Look:
+        """What a model is built for; the largest token of sequences is not looked up."""
+        return looks.Look(self.input_shape, self.classes, self.kind)
+
+    @property
     def label_shape(self) -> tuple[int, ...]:
         """Shape of the labels of an example: () for one, (length,) for one of each position."""
         return self.input_shape if self.kind == dataset_definitions.TOKENS else ()
+
+    def examples(self, split: str) -> Examples:
+        """Returns a split as it is trained on."""
+        return Examples(self.images(split), self.labels(split), self.scale)
 
     def images(self, split: str) -> np.ndarray:
         """Returns the examples of a split, shape (n, *input_shape), read-only."""
@@ -127,10 +149,10 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.L
     if records.data_record(results, token) is None:
         return looks.known(definition)
     dataset = load(results, token)
-    found = looks.Look(dataset.input_shape, dataset.classes, dataset.kind)
-    if found.kind != dataset_definitions.SEQUENCES:
-        return found
-    return found._replace(largest=max(int(dataset.images(one).max()) for one in records.SPLITS))
+    if dataset.kind != dataset_definitions.SEQUENCES:
+        return dataset.look
+    largest = max(int(dataset.images(split).max()) for split in records.SPLITS)
+    return dataset.look._replace(largest=largest)
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from batchscope.datasets import Examples
 from batchscope.errors import UserError
 from batchscope.frameworks.layers import Arrays, Network
 from batchscope.host import tensorflow_start
@@ -44,8 +45,6 @@ class Training(abc.ABC):
 
     Args:
         optimizer: `sgd` or `adam`.
-        images: Shape (n, height, width, channels), any dtype.
-        scale: Factor that turns the images into what the network is trained on.
     """
 
     # The framework's error, and what its text says where an allocator refused memory.
@@ -58,18 +57,15 @@ class Training(abc.ABC):
         weights: Arrays,
         optimizer: str,
         learning_rate: float,
-        images: np.ndarray,
-        labels: np.ndarray,
-        scale: float,
-        device: str = "cpu",
-        dropout: bool = True,
+        examples: Examples,
+        device: str,
     ) -> None:
         self.network, self.initial = network, weights
         self.optimizer, self.learning_rate = optimizer, learning_rate
-        self.scale, self.device, self.dropout = scale, device, dropout
-        self.examples = len(labels)
+        self.scale, self.device = examples.scale, device
+        self.examples = len(examples.labels)
         with self._memory():
-            self._load(images, labels)
+            self._load(examples.images, examples.labels)
         self.restart()
 
     def run(self, starts: Sequence[int], batch_size: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -38,9 +38,9 @@ def start(threads: int, device: str) -> None:
 
 
 def logits(
-    network: layers.Network, weights: Weights, images: jax.Array, key: Any = None
+    network: layers.Network, weights: Weights, images: jax.Array, key: jax.Array
 ) -> jax.Array:
-    """Returns the logits of NHWC images; dropout drops nothing where there is no key."""
+    """Returns the logits of NHWC images, with dropout by a random key."""
     values = images
     for index, layer in enumerate(network.layers):
         if layer.kind == "conv":
@@ -56,10 +56,9 @@ def logits(
         elif layer.kind == "flatten":
             values = values.reshape(len(values), -1)
         elif layer.kind == "dropout":
-            if key is not None:
-                share = 1 - layer.rate
-                keep = jax.random.bernoulli(jax.random.fold_in(key, index), share, values.shape)
-                values = jnp.where(keep, values / share, 0.0)
+            share = 1 - layer.rate
+            keep = jax.random.bernoulli(jax.random.fold_in(key, index), share, values.shape)
+            values = jnp.where(keep, values / share, 0.0)
         else:
             values = values @ weights[f"{layer.name}/kernel"] + weights[f"{layer.name}/bias"]
         if layer.relu:
@@ -127,7 +126,7 @@ class Training(frameworks.Training):
         key = jax.random.fold_in(jax.random.key(frameworks.SEED), state.step)
 
         def loss_of(weights: Weights) -> jax.Array:
-            outputs = logits(self.network, weights, batch_images, key if self.dropout else None)
+            outputs = logits(self.network, weights, batch_images, key)
             return mean_loss(self.network, outputs, batch_labels)
 
         loss, gradients = jax.value_and_grad(loss_of)(state.weights)

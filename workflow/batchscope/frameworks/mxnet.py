@@ -26,7 +26,7 @@ def start(threads: int, device: str) -> None:
         )
 
 
-def build(network: layers.Network, dropout: bool = True) -> gluon.nn.HybridSequential:
+def build(network: layers.Network) -> gluon.nn.HybridSequential:
     """Returns the network as a block that gives logits, for NCHW images."""
     parts: list[gluon.Block] = []
     for layer, shape in network.inputs():
@@ -47,7 +47,7 @@ def build(network: layers.Network, dropout: bool = True) -> gluon.nn.HybridSeque
         elif layer.kind == "flatten":
             parts.append(gluon.nn.Flatten())
         elif layer.kind == "dropout":
-            parts.append(gluon.nn.Dropout(layer.rate if dropout else 0.0))
+            parts.append(gluon.nn.Dropout(layer.rate))
         else:
             parts.append(gluon.nn.Dense(layer.units, activation=relu, in_units=shape[-1]))
     model = gluon.nn.HybridSequential()
@@ -75,7 +75,7 @@ class Training(frameworks.Training):
     def restart(self) -> None:
         """Begins anew from the initial weights."""
         mxnet.random.seed(frameworks.SEED)
-        self._model = build(self.network, self.dropout)
+        self._model = build(self.network)
         self._model.initialize(ctx=self._context)
         weights = layers.channels_first(self.network, self.initial)
         for path, parameter in self._parameters().items():

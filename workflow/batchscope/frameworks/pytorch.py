@@ -21,7 +21,7 @@ def start(threads: int, device: str) -> None:
         raise frameworks.no_gpu("PyTorch")
 
 
-def build(network: layers.Network, dropout: bool = True) -> torch.nn.Sequential:
+def build(network: layers.Network) -> torch.nn.Sequential:
     """Returns the network as a module that gives logits, for NCHW images."""
     parts: dict[str, torch.nn.Module] = {}
     for layer, shape in network.inputs():
@@ -33,7 +33,7 @@ def build(network: layers.Network, dropout: bool = True) -> torch.nn.Sequential:
         elif layer.kind == "flatten":
             parts[layer.name] = torch.nn.Flatten()
         elif layer.kind == "dropout":
-            parts[layer.name] = torch.nn.Dropout(layer.rate if dropout else 0.0)
+            parts[layer.name] = torch.nn.Dropout(layer.rate)
         else:
             parts[layer.name] = torch.nn.Linear(shape[-1], layer.units)
         if layer.relu:
@@ -58,7 +58,7 @@ class Training(frameworks.Training):
     def restart(self) -> None:
         """Begins anew from the initial weights."""
         torch.manual_seed(frameworks.SEED)
-        self._model = build(self.network, self.dropout)
+        self._model = build(self.network)
         weights = layers.channels_first(self.network, self.initial)
         with torch.no_grad():
             for name, parameter in self._model.named_parameters():

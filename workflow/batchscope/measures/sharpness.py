@@ -178,18 +178,17 @@ def objective(
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.training import losses
 
-    images, labels = run.data.images("train"), run.data.labels("train")
-    indices = subset(len(labels), settings["examples"])
-    chunk = chunk or even_chunk(len(indices), losses.chunk_size(run.data.input_shape, images.dtype))
+    train = run.data.examples("train")
+    indices = subset(len(train.labels), settings["examples"])
+    most = losses.chunk_size(run.data.input_shape, train.images.dtype)
+    chunk = chunk or even_chunk(len(indices), most)
     found = losses.Objective(
         run.model(settings.get("weights", "final")),
-        images[indices],
-        labels[indices],
-        run.data.scale,
+        train.rows(indices),
         chunk,
         batch_statistics=settings.get("batch_norm") == "batch",
     )
-    return found, {"subset": describe_subset(indices, len(labels)), "chunk": chunk}
+    return found, {"subset": describe_subset(indices, len(train.labels)), "chunk": chunk}
 
 
 def even_chunk(examples: int, most: int) -> int:

@@ -5,10 +5,10 @@ Nothing is trained to its end here, and nothing is fitted over jobs: batchscope.
 What a timing is called, takes and fills stands in its entry in batchscope.catalogue.timings. Its
 module, of the same name, has the function::
 
-    measure(results, subject, settings, output, model_file=None) -> Timed
+    measure(job: TimingJob, settings: dict) -> Timed
 
-It gets every setting by full name, the user's model file where the model is not built in, and
-writes no record: `write` does. What else it writes lies beside `output`, the record's file.
+It gets every setting by full name, and writes no record: `write` does. What else it writes lies
+beside `job.output`, the record's file.
 """
 
 from __future__ import annotations
@@ -26,6 +26,26 @@ from batchscope.catalogue.sweep_names import Sweep
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import description
 from batchscope.store import records
+from batchscope.training.runs import Setup
+
+
+@dataclass(frozen=True)
+class TimingJob(Setup):
+    """What one job times: a sweep, or a training's configuration.
+
+    Attributes:
+        output: The record's file; None where none is written, as of one try of a batch size.
+    """
+
+    results: Path | str
+    subject: Sweep | Configuration
+    model_file: Path | str | None = None
+    output: Path | str | None = None
+
+    @property
+    def factors(self) -> dict[str, Any]:
+        """Every factor, by full name; of a sweep all but the batch size."""
+        return self.subject.factors
 
 
 @dataclass(frozen=True)
@@ -49,16 +69,8 @@ def module(timing: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{timing}")
 
 
-def write(
-    timing: str,
-    results: Path | str,
-    machine_name: str,
-    subject: Sweep | Configuration,
-    settings: str,
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> None:
-    """Times a sweep, or a training's configuration, and writes the record.
+def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
+    """Times what a job is of, and writes the record.
 
     Raises:
         UserError: If the data are missing, or the timing cannot be done here.
@@ -66,17 +78,17 @@ def write(
     parsed = measure_settings.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
     before, described = description.load(), description.describe()
-    found = module(timing).measure(results, subject, parsed, output, model_file)
+    found = module(timing).measure(job, parsed)
     record = records.measure_record(
         timing,
-        subject.name,
+        job.subject.name,
         parsed,
         found.status,
         {**dict.fromkeys(TIMINGS[timing].columns), **found.values},
-        factors=subject.factors,
+        factors=job.factors,
         **found.details,
         load={"before": before, "after": description.load()},
         versions=description.versions(),
         machine={"name": machine_name, **described},
     )
-    disk.write_json(output, record)
+    disk.write_json(job.output, record)

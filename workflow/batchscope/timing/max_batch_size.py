@@ -5,41 +5,33 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from batchscope import project_files
-from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.store import records
-from batchscope.timing import Timed
+from batchscope.timing import Timed, TimingJob
 from batchscope.timing.largest import attempts, memory_limits, search
 
 
-def measure(
-    results: Path | str,
-    sweep: Sweep,
-    settings: dict[str, Any],
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> Timed:
+def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Searches for the largest batch size; every try is in the record.
 
     Raises:
         UserError: If a try failed for another reason than memory.
     """
-    device = sweep.factors["device"]
+    factors = job.factors
+    device, replicas = factors["device"], factors["replicas"]
     limits = memory_limits.now(device, settings["limit_mb"])
-    replicas = sweep.factors["replicas"]
-    cores = tensorflow_start.threads_of(sweep.factors["threads"])
+    cores = tensorflow_start.threads_of(factors["threads"])
 
-    command = [sys.executable, str(project_files.DOOR), "try_batch", "--results", str(results)]
-    command += ["--sweep", sweep.name]
+    command = [sys.executable, str(project_files.DOOR), "try_batch", "--results", str(job.results)]
+    command += ["--sweep", job.subject.name]
     if limits.memory_mb is not None:
         command += ["--memory-mb", json.dumps(limits.memory_mb)]
-    if model_file:
-        command += ["--model-file", str(model_file)]
+    if job.model_file:
+        command += ["--model-file", str(job.model_file)]
 
     def fits(size: int) -> search.Try:
         return attempts.attempt([*command, "--batch-size", str(size)], size, limits, cores)
@@ -50,7 +42,7 @@ def measure(
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
     details = {
         "device": device,
-        "threads": sweep.factors["threads"],
+        "threads": factors["threads"],
         "largest": found.largest,
         "refused": found.refused,
         "bound": found.stopped,

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from batchscope import private_interfaces
-from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.store import records
-from batchscope.timing import Timed
+from batchscope.timing import Timed, TimingJob
 from batchscope.timing.instruments import samples, trace
 from batchscope.timing.instruments.peak_memory import peak_memory
 from batchscope.timing.instruments.sampler import as_lists
 from batchscope.timing.largest import fates
 from batchscope.timing.steps import lead_in
 from batchscope.timing.steps.subjects import open_subject
-from batchscope.timing.throughput import whole
-from batchscope.timing.time_epoch import RunSteps
+from batchscope.timing.throughput import RunSteps, whole
 
 # What the samples of the steps are called, without the profiler and with it.
 PLAIN, PROFILED = "plain", "profiled"
@@ -54,6 +52,34 @@ def read(folder: Path | str) -> dict[str, Any]:
     return trace.summarise(private_interfaces.profile(newest(folder).read_bytes()))
 
 
+@contextlib.contextmanager
+def _profiled(folder: Path | str, save: bool) -> Iterator[None]:
+    """Profiles what runs inside; keeps the profile of what came to its end."""
+    import tensorflow as tf
+
+    finished = False
+    tf.profiler.experimental.start(str(folder))
+    try:
+        yield
+        finished = True
+    finally:
+        tf.profiler.experimental.stop(save=save and finished)
+
+
+def _traced(run_steps: RunSteps, steps: int, per_step: bool) -> float:
+    """Runs steps inside the window of a trace; returns their seconds."""
+    import tensorflow as tf
+
+    with tf.profiler.experimental.Trace(trace.WINDOW):
+        if not per_step:
+            return run_steps(steps)
+        seconds = 0.0
+        for step in range(steps):
+            with tf.profiler.experimental.Trace("train", step_num=step, _r=1):
+                seconds += run_steps(1)
+        return seconds
+
+
 def record(
     run_steps: RunSteps,
     folder: Path | str,
@@ -75,7 +101,7 @@ def record(
     (20 kB); a hundred steps or so are enough.
 
     Args:
-        run_steps: Waits for the end of the steps that it runs.
+        run_steps: Waits for the end of so many steps; returns their seconds.
         folder: Gets plugins/profile/<time>/<host>.xplane.pb, which TensorBoard's profile plug-in
             shows.
         per_step: Whether to call `run_steps` for every step by itself, as a step of the trace;
@@ -91,38 +117,20 @@ def record(
     Raises:
         ValueError: If steps is below 1.
     """
-    import tensorflow as tf
-
     if steps < 1:
         raise ValueError(f"steps: received {steps}; a number of at least 1 is expected.")
-    profiler = tf.profiler.experimental
 
     def run(name: str | None) -> float:
         if prelude:
             prelude()
-        surroundings = around(name) if around and name else contextlib.nullcontext()
-        with surroundings, profiler.Trace(trace.WINDOW):
-            if not per_step:
-                return run_steps(0, steps)
-            seconds = 0.0
-            for step in range(steps):
-                with profiler.Trace("train", step_num=step, _r=1):
-                    seconds += run_steps(step, step + 1)
-            return seconds
+        with around(name) if around and name else contextlib.nullcontext():
+            return _traced(run_steps, steps, per_step)
 
-    def run_profiled(save: bool) -> float:
-        finished = False
-        profiler.start(str(folder))
-        try:
-            seconds = run(PROFILED if save else None)
-            finished = True
-        finally:
-            profiler.stop(save=save and finished)
-        return seconds
-
-    run_profiled(save=False)
+    with _profiled(folder, save=False):
+        run(None)
     before = run(PLAIN)
-    profiled = run_profiled(save=True)
+    with _profiled(folder, save=True):
+        profiled = run(PROFILED)
     plain = (before + run(PLAIN)) / 2
     return {
         "steps": steps,
@@ -132,29 +140,23 @@ def record(
     }
 
 
-def measure(
-    results: Path | str,
-    sweep: Sweep,
-    settings: dict[str, Any],
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> Timed:
+def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Profiles a configuration, and keeps the trace for TensorBoard.
 
     It lies in the folder that is named as the record, without its suffix.
     """
-    folder = Path(output).with_suffix("")
+    folder = Path(job.output).with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (batch_size,) = sweep.batch_sizes
-    per_step = sweep.factors["loop"] in ("eager", "function")
+    (batch_size,) = job.subject.batch_sizes
+    per_step = job.factors["loop"] in ("eager", "function")
     status, found = records.FINISHED, {}
-    with open_subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
+    with open_subject(job) as subject, subject.sampler() as sampler:
         counted = subject.reset_peak()
         try:
             run = subject.runner(batch_size)
             found = record(
-                lambda start, stop: run(stop - start),
+                run,
                 folder,
                 whole(settings["steps"], subject.unit),
                 per_step,
@@ -174,7 +176,7 @@ def measure(
     if status == records.FINISHED:
         found["utilisation"] = samples.summary(series, sampler.phases.index(plain))
     details = {
-        "device": sweep.factors["device"],
+        "device": job.factors["device"],
         "threads": subject.threads,
         **found,
         "samples": as_lists(sampler, "phase"),

@@ -14,7 +14,6 @@ import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy as np
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.catalogue.timing_columns import DISTURBED_CORES
 from batchscope.store import records
-from batchscope.timing import Timed
+from batchscope.timing import Timed, TimingJob
 from batchscope.timing.instruments.clocks import cpu_times, foreign_cores
 from batchscope.timing.instruments.sampler import Sampler, as_lists
 from batchscope.timing.instruments.samples import summary
@@ -125,44 +124,48 @@ def time_blocks(
         for turn in order:
             if turn not in found:
                 continue
-            for repeats in range(MOST_REPEATS + 1):
-                clock = foreign() if foreign else None
-                try:
-                    with around(turn) if around else contextlib.nullcontext():
-                        seconds = run_steps[turn](steps[turn])
-                except tuple(results) as error:
-                    status[turn] = fates.word(error, results)
-                    del found[turn]
-                    break
-                others = clock() if clock else 0.0
-                block = {
-                    "seconds": seconds,
-                    "seconds_per_step": seconds / steps[turn],
-                    "foreign_cores": others,
-                    "disturbed": others > DISTURBED_CORES,
-                    "repeats": repeats,
-                }
-                if not block["disturbed"]:
-                    break
-            if turn in found:
-                found[turn].append(block)
+            given = run_steps[turn], steps[turn], foreign, around
+            try:
+                found[turn].append(_block(turn, *given))
+            except tuple(results) as error:
+                status[turn] = fates.word(error, results)
+                del found[turn]
     return found
 
 
-def measure(
-    results: Path | str,
-    sweep: Sweep,
-    settings: dict[str, Any],
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> Timed:
+def _block(
+    turn: Turn,
+    run_steps: RunSteps,
+    steps: int,
+    foreign: Callable[[], Callable[[], float]] | None,
+    around: Callable[[Turn], Any] | None,
+) -> dict[str, Any]:
+    """Times one block of steps, again where other processes disturbed it."""
+    for repeats in range(MOST_REPEATS + 1):
+        clock = foreign() if foreign else None
+        with around(turn) if around else contextlib.nullcontext():
+            seconds = run_steps(steps)
+        others = clock() if clock else 0.0
+        block = {
+            "seconds": seconds,
+            "seconds_per_step": seconds / steps,
+            "foreign_cores": others,
+            "disturbed": others > DISTURBED_CORES,
+            "repeats": repeats,
+        }
+        if not block["disturbed"]:
+            break
+    return block
+
+
+def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Times a sweep's batch sizes.
 
     Validation, checkpoints and tracing are no part of it. The ceiling is measured in the same
     process, where that is TensorFlow's: the peak of a matrix product, and the operations that
     the model takes per example. A sweep with a delay has the blocks without it as well.
     """
-    with open_subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
+    with open_subject(job) as subject, subject.sampler() as sampler:
         ceiling, counted = subject.ceiling(), subject.counted()
         runners, steps, status = _prepare(subject, settings)
         found = time_blocks(
@@ -177,7 +180,7 @@ def measure(
     series = sampler.series()
     phases = {size: index for index, (_, size) in enumerate(sampler.phases)}
     sizes = []
-    for size in sweep.batch_sizes:
+    for size in job.subject.batch_sizes:
         turn, without = Turn(size), Turn(size, delayed=False)
         entry = {
             "batch_size": size,
@@ -190,7 +193,7 @@ def measure(
             entry["blocks_without_delay"] = found.get(without, [])
         sizes.append(entry)
     details = {
-        "device": sweep.factors["device"],
+        "device": job.factors["device"],
         "threads": subject.threads,
         "train_examples": subject.examples,
         "sizes": sizes,

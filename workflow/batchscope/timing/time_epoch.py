@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchscope.catalogue import incompatible_factors
-from batchscope.catalogue.run_names import Configuration
 from batchscope.store import records
-from batchscope.timing import Timed
+from batchscope.timing import Timed, TimingJob
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.sampler import Sampler, as_lists
 from batchscope.timing.largest import fates
@@ -20,7 +18,7 @@ from batchscope.timing.largest import fates
 if TYPE_CHECKING:
     import keras
 
-    from batchscope.training import step_loop
+    from batchscope.datasets import Examples
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
@@ -96,13 +94,7 @@ def summary(blocks: list[dict[str, float]], examples: int) -> dict[str, float]:
     }
 
 
-def measure(
-    results: Path | str,
-    configuration: Configuration,
-    settings: dict[str, Any],
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> Timed:
+def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Times a configuration's epochs.
 
     Validation, checkpoints and tracing are no part of it. The details name the devices that
@@ -111,24 +103,18 @@ def measure(
     Raises:
         UserError: If the data are missing, or are fewer than a batch.
     """
-    from batchscope import datasets
-    from batchscope.timing.steps import parts
-    from batchscope.training import augmentations, replicas, step_loop
+    from batchscope.training import augmentations, replicas
 
-    factors = configuration.factors
-    data = datasets.load(results, factors["dataset"])
-    model = parts.make_model(factors, data, model_file)
-    images, labels = augmentations.extended(
-        factors["augmentation"], data.images("train"), data.labels("train")
-    )
-    examples = len(labels)
+    factors = job.factors
+    model = job.network()
+    given = augmentations.extended(factors["augmentation"], job.data.examples("train"))
+    examples = len(given.labels)
     incompatible_factors.check_batch_size(factors, factors["batch_size"], examples)
     blocks, values, status = [], {}, records.FINISHED
     gpu = 0 if factors["device"] == "gpu" else None
     sampler = Sampler(cores=factors["threads"], gpu=gpu)
     try:
         with sampler, sampler.phase("batch_size", factors["batch_size"]):
-            given = step_loop.Examples(images, labels, data.scale)
             blocks = _blocks(factors, settings, given, model)
         values = summary(blocks, examples)
     except tuple(kinds := fates.known()) as error:
@@ -149,7 +135,7 @@ def measure(
 def _blocks(
     factors: dict[str, Any],
     settings: dict[str, Any],
-    data: step_loop.Examples,
+    data: Examples,
     model: keras.Model,
 ) -> list[dict[str, float]]:
     from batchscope.timing.steps import parts

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue.sweep_names import Sweep
 from batchscope.catalogue.timing_columns import DISTURBED_CORES
 from batchscope.store import records
-from batchscope.timing import Timed
+from batchscope.timing import Timed, TimingJob
 from batchscope.timing.instruments.peak_memory import peak_memory, reset_peak_memory
 from batchscope.timing.instruments.sampler import Sampler, as_lists
 from batchscope.timing.instruments.samples import summary
@@ -23,19 +21,13 @@ TRAINING, LEAD_IN, REPEATED = "batch_size", "lead_in", "repeated"
 CALL_SECONDS = 0.5
 
 
-def measure(
-    results: Path | str,
-    sweep: Sweep,
-    settings: dict[str, Any],
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> Timed:
+def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Trains at every batch size in ascending order, with a rest before each.
 
     A training during which other processes took a part of the machine is repeated, and flagged
     where that helps not.
     """
-    with open_subject(results, sweep, model_file) as subject:
+    with open_subject(job) as subject:
         prepared = _prepare(subject)
         with subject.sampler(settings["interval"]) as sampler:
             trained = {
@@ -55,7 +47,7 @@ def measure(
             entry["joules_per_epoch"] = joules_per_epoch(joules, images, subject.examples)
         sizes.append(entry)
     details = {
-        "device": sweep.factors["device"],
+        "device": job.factors["device"],
         "threads": subject.threads,
         "train_examples": subject.examples,
         "sizes": sizes,

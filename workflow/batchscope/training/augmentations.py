@@ -17,19 +17,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from batchscope.datasets import Examples
+
 STRETCH = 1.25
 # Shares of the image's size; of a full turn for the rotation: 18 degrees to either side.
 SHIFT, ZOOM, ROTATION, SHEAR = 0.1, 0.1, 0.05, 0.1
 _ROWS = 256  # images stretched at once
 
 
-def extended(
-    augmentation: str, images: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def extended(augmentation: str, examples: Examples) -> Examples:
     """Returns the training set: with its copies, in order, behind it for `crop`, else as it is."""
     if augmentation != "crop":
-        return images, labels
-    return np.concatenate([images, stretched(images)]), np.concatenate([labels, labels])
+        return examples
+    images = np.concatenate([examples.images, stretched(examples.images)])
+    return Examples(images, np.concatenate(2 * [examples.labels]), examples.scale)
 
 
 def stretched(images: np.ndarray) -> np.ndarray:

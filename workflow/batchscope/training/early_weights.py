@@ -7,25 +7,17 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from batchscope import disk
 from batchscope.catalogue import run_names
 from batchscope.errors import UserError
 from batchscope.store import job_files, records
-
-if TYPE_CHECKING:
-    from batchscope.training.trainer import Limits
+from batchscope.training.runs import Run
 
 
-def write(
-    run: str,
-    epoch: int | str,
-    results: Path,
-    model_file: str | None = None,
-    limits: Limits | None = None,
-) -> None:
+def write(run: Run, epoch: int | str) -> None:
     """Writes the weights of a run after an epoch, for what declares them as its input.
 
     What the training kept stays as it is; what it did not keep is trained again, to that epoch.
@@ -36,42 +28,41 @@ def write(
         UserError: If the run's record or data are missing, or it trains otherwise here.
         Interrupted: If a signal stopped the training.
     """
-    path = job_files.snapshot_path(results, run, epoch)
-    number = job_files.snapshot_epoch(results, run, epoch)
+    path = job_files.snapshot_path(run.results, run.name, epoch)
+    number = job_files.snapshot_epoch(run.results, run.name, epoch)
     if number is None:
         records.write_weights(path, {}, {})
-    elif not path.exists() and (kept := job_files.snapshot_path(results, run, number)).exists():
-        disk.copy(kept, path)
     elif not path.exists():
-        _train_again(run, number, results, model_file, limits, path)
+        kept = job_files.snapshot_path(run.results, run.name, number)
+        if kept.exists():
+            disk.copy(kept, path)
+        else:
+            _train_again(run, number, path)
     os.utime(path)  # newer than the run's record, of which it is made
 
 
-def _train_again(
-    run: str, epoch: int, results: Path, model_file: str | None, limits: Limits | None, path: Path
-) -> None:
+def _train_again(run: Run, epoch: int, path: Path) -> None:
     # Started and imported here: most weights are there, and need no TensorFlow.
     from batchscope.host import tensorflow_start
 
-    factors = run_names.parse_run(run)
+    factors = run.factors
     tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
     from batchscope.training import models, trainer
 
     plain = run_names.run_name({**factors, "evaluate_every": 0})
     scratch = path.with_suffix(".training")  # with its checkpoint
-    again = trainer.Training(plain, results, model_file, limits, scratch)
+    again = trainer.Training(replace(run, name=plain), folder=scratch)
     again.stop_on_signals()
     again.fit(epoch)
-    _check_same(run, epoch, results, again.progress.history)
+    _check_same(run, epoch, again.progress.history)
     records.write_weights(path, *models.weights(again.model))
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _check_same(run: str, epoch: int, results: Path, history: list[dict]) -> None:
+def _check_same(run: Run, epoch: int, history: list[dict]) -> None:
     """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
-    folder = records.run_folder(results, run)
-    path = folder / "history.csv"
-    rows = disk.read_rows(path, delete=records.run_record(folder))
+    path = run.folder / "history.csv"
+    rows = disk.read_rows(path, delete=records.run_record(run.folder))
     numbers = [column for column in records.HISTORY_COLUMNS if column != "seconds"]
     found = [[str(row[column]) for column in numbers] for row in history[:epoch]]
     expected = [[row.get(column) for column in numbers] for row in rows[:epoch]]

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces
+from batchscope.datasets import Examples
 
 # Numbers of input per forward pass outside training, and the limits of its examples: large
 # enough that a chunk's fixed cost does not count, small enough that the activations of a
@@ -143,8 +144,6 @@ class Objective:
     model's layers add (`model.losses`) are part of f.
 
     Args:
-        images: Examples, shape (n, *input_shape), any dtype; times `scale` as trained on.
-        labels: Integer classes, shape (n,), or (n, length) where each position has one.
         chunk: Examples per forward pass; by the examples' size where None.
         batch_statistics: Normalise by the statistics of each chunk in place of the moving
             ones. The model's dropout layers are switched off for good, and its moving
@@ -156,9 +155,7 @@ class Objective:
     def __init__(
         self,
         model: keras.Model,
-        images: np.ndarray,
-        labels: np.ndarray,
-        scale: float,
+        examples: Examples,
         chunk: int | None = None,
         batch_statistics: bool = False,
         whole: bool = False,
@@ -168,26 +165,28 @@ class Objective:
         self.shapes = [tuple(variable.shape) for variable in self.variables]
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
-        self._scale, self._batch_statistics = scale, batch_statistics
+        self._scale, self._batch_statistics = examples.scale, batch_statistics
         self._example_losses = example_losses(model)
         if batch_statistics:
             switch_off_dropout(model)
-        self._chunk = chunk or chunk_size(images.shape[1:], images.dtype)
-        self.place(images, labels)
+        shape = examples.images.shape[1:]
+        self._chunk = chunk or chunk_size(shape, examples.images.dtype)
+        self.place(examples)
         # One trace for all chunks, the last and smaller one too.
-        examples = [
-            tf.TensorSpec([None, *images.shape[1:]], self._chunks[0][0].dtype),
-            tf.TensorSpec([None, *np.shape(labels)[1:]], tf.int32),
+        chunks = [
+            tf.TensorSpec([None, *shape], self._chunks[0][0].dtype),
+            tf.TensorSpec([None, *np.shape(examples.labels)[1:]], tf.int32),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
         attributes = {"_noinline": True} if whole else None
-        self._sums = _graph(self._sums_in_graph, *examples, attributes=attributes)
-        self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *examples)
-        self._hessian_times = _graph(self._hessian_times_in_graph, *examples, vector)
+        self._sums = _graph(self._sums_in_graph, *chunks, attributes=attributes)
+        self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *chunks)
+        self._hessian_times = _graph(self._hessian_times_in_graph, *chunks, vector)
         self._assign = _graph(self._assign_in_graph, vector)
 
-    def place(self, images: np.ndarray, labels: np.ndarray) -> None:
+    def place(self, examples: Examples) -> None:
         """Puts examples of the same shape and dtype on the device; later calls only compute."""
+        images, labels = examples.images, examples.labels
         self.examples = len(images)
         self.predictions = np.size(labels)
         self.evaluations = 0  # of loss and gradient
@@ -199,10 +198,10 @@ class Objective:
             for start in range(0, len(images), self._chunk)
         ]
 
-    def over(self, images: np.ndarray, labels: np.ndarray) -> Objective:
+    def over(self, examples: Examples) -> Objective:
         """Returns the same function over other examples, by the same graphs: nothing is traced."""
         other = copy.copy(self)
-        other.place(images, labels)
+        other.place(examples)
         return other
 
     # What becomes a graph: operations on one chunk, or on a vector of all weights.

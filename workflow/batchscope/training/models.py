@@ -9,24 +9,22 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from batchscope.catalogue import dataset_definitions, run_names, weight_counts
+from batchscope.catalogue import run_names, weight_counts
+from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.training import user_models
-from batchscope.training.networks import BUILDERS, Shape
+from batchscope.training.networks import BUILDERS
 
 Arrays = dict[str, np.ndarray]
 
 
 def build(
     token: str,
-    input_shape: Shape,
-    classes: int,
+    look: Look,
     seed: int,
     model_file: Path | str | None = None,
     scope: AbstractContextManager | None = None,
     precision: str = "float32",
-    kind: str = dataset_definitions.IMAGES,
-    largest: int = 1,
 ) -> keras.Model:
     """Returns a freshly initialised network; the same one for the same arguments.
 
@@ -36,13 +34,11 @@ def build(
 
     Args:
         token: A built-in's name, or `name-1f0a93c2` for a user's file.
-        input_shape: As of a `datasets.Dataset`.
+        look: What its examples look like.
         model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
         precision: Keras's policy for layers that state none: `float32`, or `mixed_bfloat16` or
             `mixed_float16`, whose weights are float32 all the same.
-        kind: What the examples are, of `dataset_definitions.KINDS`.
-        largest: Largest token that a user's model must take; 1 where nobody looked.
 
     Raises:
         UserError: If the network is unknown or does not fit the data, or the file is not the
@@ -51,20 +47,19 @@ def build(
     name, digest = run_names.split_token(token)
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(seed)
-    shape = tuple(int(size) for size in input_shape)
     with _policy(precision):
         if digest is not None:
-            return user_models.build(name, digest, model_file, shape, classes, scope, kind, largest)
+            return user_models.build(name, digest, model_file, look, scope or nullcontext())
         if name not in BUILDERS:
             known = ", ".join(BUILDERS)
             raise UserError(f"model: received {name!r}; expected one of {known}, or a file.")
         try:
             with scope or nullcontext():
-                return BUILDERS[name](shape, classes)
+                return BUILDERS[name](look.input_shape, look.classes)
         except Exception as error:  # Keras raises nearly anything for images that are too small
             what = user_models.error_message(error)
             raise UserError(
-                f"model {name}: cannot be built for examples {shape}: {what}"
+                f"model {name}: cannot be built for examples {look.input_shape}: {what}"
             ) from error
 
 

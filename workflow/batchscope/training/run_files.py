@@ -48,7 +48,7 @@ def write(training: Training, status: str, reason: str, message: str) -> None:
     disk.write_json(
         records.run_record(training.folder),
         {
-            "run": training.run,
+            "run": training.run.name,
             "version": VERSIONS["train"],
             "factors": training.factors,
             "status": status,
@@ -103,11 +103,12 @@ def _write_initial(training: Training) -> Path:
     """
     own = training.folder / "initial.npz"
     records.write_weights(own, *training.initial)
-    look = training.factors["model"], training.data.input_shape, training.data.classes
-    name = f"{records.initial_name(*look)}+seed={training.factors['seed']}"
-    shared = training.results / "initial" / f"{name}.npz"
-    layers = records.layers_path(training.results, *look)
-    if weight_counts.layers(*look) is None and not layers.exists():
+    results, data = training.run.results, training.run.data
+    built = training.factors["model"], data.input_shape, data.classes
+    name = f"{records.initial_name(*built)}+seed={training.factors['seed']}"
+    shared = Path(results) / "initial" / f"{name}.npz"
+    layers = records.layers_path(results, *built)
+    if weight_counts.layers(*built) is None and not layers.exists():
         disk.write_json(layers, {"layers": models.layers(training.model)})
     if not shared.exists():
         disk.link(own, shared)

@@ -12,21 +12,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from batchscope.datasets import Examples
 from batchscope.training import accumulation, losses, optimizers
 from batchscope.training.update_methods import Evaluate, Method
 
 # From a batch's examples, int32 of shape (b,), to the sum of its losses, float64, its hits, int64,
 # and the norm of the update, float32, where that is asked for.
 Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """What is trained on."""
-
-    images: np.ndarray | tf.Tensor  # shape (n, *input_shape), any dtype; tokens are int32
-    labels: np.ndarray  # classes, shape (n,), or (n, length) where each position has one
-    scale: float  # factor that turns the images into what the model is trained on
 
 
 @dataclass(frozen=True, eq=False)

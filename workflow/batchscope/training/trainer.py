@@ -19,8 +19,7 @@ from types import FrameType
 import numpy as np
 import tensorflow as tf
 
-from batchscope import datasets
-from batchscope.catalogue import incompatible_factors, run_names
+from batchscope.catalogue import incompatible_factors
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import Interrupted
 from batchscope.host import locks
@@ -38,7 +37,8 @@ from batchscope.training import (
     trajectory,
 )
 from batchscope.training.resumption import Carried, Progress
-from batchscope.training.step_loop import Batches, Examples, Totals, epoch_order, steps_per_epoch
+from batchscope.training.runs import Run
+from batchscope.training.step_loop import Batches, Totals, epoch_order, steps_per_epoch
 from batchscope.training.update_methods import Method
 
 
@@ -55,35 +55,22 @@ class Training:
     """A run's model, optimizer, data and progress.
 
     Args:
-        folder: Where its files lie; the run's own folder if left out.
+        folder: Where its files lie, where that is not the run's own folder.
 
     Raises:
         UserError: If the data are missing, or are fewer than a batch.
     """
 
-    def __init__(
-        self,
-        run: str,
-        results: Path,
-        model_file: str | None = None,
-        limits: Limits | None = None,
-        folder: Path | None = None,
-    ) -> None:
-        self.run = run
-        self.results = results
-        self.folder = folder or records.run_folder(results, run)
-        self.read = () if folder else job_files.noted_epochs(results, run)
-        factors = self.factors = run_names.parse_run(run)
-        self.limits = limits or Limits()
-        data = self.data = datasets.load(results, factors["dataset"])
-        given = factors["model"], data.input_shape, data.classes, factors["seed"], model_file
-        scope = replicas.scope(factors)
-        self.model = models.build(*given, scope, factors["precision"], kind=data.kind)
+    def __init__(self, run: Run, limits: Limits = Limits(), folder: Path | None = None) -> None:
+        self.run, self.limits = run, limits
+        self.folder = folder or run.folder
+        self.read = () if folder else job_files.noted_epochs(run.results, run.name)
+        factors = self.factors = run.factors
+        self.model = run.network()
         self.initial = models.weights(self.model)
-        self.images, self.labels = augmentations.extended(
-            factors["augmentation"], data.images("train"), data.labels("train")
-        )
-        self.examples = len(self.labels)
+        train = run.data.examples("train")
+        self.training_set = augmentations.extended(factors["augmentation"], train)
+        self.examples = len(self.training_set.labels)
         incompatible_factors.check_batch_size(factors, factors["batch_size"], self.examples)
         self.steps = steps_per_epoch(self.examples, factors["batch_size"])
         self.progress = Progress()
@@ -94,25 +81,23 @@ class Training:
         self._chunk = 1  # steps per call, until it is known how long they take
         self.checkpoint = self.folder / "checkpoint.npz"
         self.epochs = self.folder / "epochs"  # weights after epochs before the last
-        self._key = f"{VERSIONS['train']} {run}"
+        self._key = f"{VERSIONS['train']} {run.name}"
         self._checkpointed = time.monotonic()
 
     def _place(self) -> None:
         """Puts the data on the device and builds the graphs: here memory may be refused."""
-        factors, data = self.factors, self.data
+        factors, data = self.factors, self.run.data
         self.schedule = optimizers.schedule(factors, self.steps)
         with replicas.scope(factors):
             self.optimizer = optimizers.make_optimizer(factors, self.schedule)
         augment = augmentations.layer(factors["augmentation"], factors["seed"])
         method, piece = Method.of(factors), factors["micro_batch_size"]
-        examples = Examples(self.images, self.labels, data.scale)
         batches = Batches(factors["batch_size"], augment=augment, method=method, piece=piece)
-        self.loop = replicas.make_loop(
-            factors, self.model, self.optimizer, examples, batches, factors["update_norms"]
-        )
+        given = self.model, self.optimizer, self.training_set, batches, factors["update_norms"]
+        self.loop = replicas.make_loop(factors, *given)
         evaluated = bool(factors["evaluate_every"])
-        split = data.images("validation"), data.labels("validation")
-        self.validation = losses.Objective(self.model, *split, data.scale, whole=evaluated)
+        validation = data.examples("validation")
+        self.validation = losses.Objective(self.model, validation, whole=evaluated)
         self.evaluator = trajectory.Evaluator(self.validation, data) if evaluated else None
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
@@ -168,14 +153,13 @@ class Training:
         target = self.factors["target_train_loss"]
         if not target or self.progress.history[-1]["train_loss"] > target:
             return None
-        loss = self._training_set.loss_and_accuracy()[0]
+        loss = self._training_loss.loss_and_accuracy()[0]
         return loss if loss <= target else None
 
     @functools.cached_property
-    def _training_set(self) -> losses.Objective:
+    def _training_loss(self) -> losses.Objective:
         """The loss over the training set as it is; built where a target asks for it."""
-        split = (self.data.images("train"), self.data.labels("train"))
-        return losses.Objective(self.model, *split, self.data.scale)
+        return losses.Objective(self.model, self.run.data.examples("train"))
 
     def _resume(self) -> None:
         loaded = self.carried.load(self.checkpoint, self._key, self.model, self.variables)
@@ -230,7 +214,7 @@ class Training:
             "step": steps,
             "learning_rate": self._learning_rate(steps - 1),
             "train_loss": progress.loss / self.examples,
-            "train_accuracy": progress.hits / self.labels.size,
+            "train_accuracy": progress.hits / self.training_set.labels.size,
             "validation_loss": loss,
             "validation_accuracy": accuracy,
             "seconds": progress.epoch_seconds,
@@ -290,9 +274,7 @@ class Training:
             raise Interrupted
 
 
-def train(
-    run: str, results: Path, model_file: str | None = None, limits: Limits | None = None
-) -> str:
+def train(run: Run, limits: Limits = Limits()) -> str:
     """Trains one run and writes its folder; returns its status.
 
     A loss that is not finite and an allocator's refusal are results: they are recorded and
@@ -303,11 +285,10 @@ def train(
             when it is started again.
         UserError: If another process is training the run.
     """
-    with _alone(run, results):
-        folder = records.run_folder(results, run)
-        for left in (*folder.glob(".*.tmp"), *folder.glob("epochs/.*.tmp")):
+    with _alone(run):
+        for left in (*run.folder.glob(".*.tmp"), *run.folder.glob("epochs/.*.tmp")):
             left.unlink(missing_ok=True)  # half a file, of a training that was killed
-        training = Training(run, results, model_file, limits)
+        training = Training(run, limits)
         training.stop_on_signals()
         try:
             with training.reporter.running():
@@ -318,18 +299,18 @@ def train(
     return status
 
 
-def record_kill(run: str, results: Path, message: str, model_file: str | None = None) -> str:
+def record_kill(run: Run, message: str) -> str:
     """Records a run whose training the kernel killed for memory; returns its status."""
-    with _alone(run, results):
-        training = Training(run, results, model_file)
+    with _alone(run):
+        training = Training(run)
         with training.reporter.running():  # takes over what the killed one reported of its progress
             training.resume_progress()
             run_files.write(training, records.OUT_OF_MEMORY, "out_of_memory", message)
     return records.OUT_OF_MEMORY
 
 
-def _alone(run: str, results: Path) -> contextlib.AbstractContextManager[None]:
-    return locks.held(records.run_folder(results, run) / "training.lock", "train this run")
+def _alone(run: Run) -> contextlib.AbstractContextManager[None]:
+    return locks.held(run.folder / "training.lock", "train this run")
 
 
 def _refusal(error: Exception) -> str:

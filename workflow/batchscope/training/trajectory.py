@@ -49,13 +49,12 @@ class Evaluator:
     """
 
     def __init__(self, validation: Objective, data: Dataset) -> None:
-        labels = data.labels("train")
-        chosen = fixed_subset(len(labels))
+        train = data.examples("train")
         self._evaluate = together(
             [
                 validation,
-                validation.over(data.images("train")[chosen], labels[chosen]),
-                validation.over(data.images("test"), data.labels("test")),
+                validation.over(train.rows(fixed_subset(len(train.labels)))),
+                validation.over(data.examples("test")),
             ]
         )
 

@@ -9,8 +9,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from batchscope import private_interfaces, wording
 from batchscope.catalogue import dataset_definitions
+from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.study import model_files
 from batchscope.training.networks import Shape
@@ -30,11 +31,8 @@ def build(
     name: str,
     digest: str,
     model_file: Path | str | None,
-    input_shape: Shape,
-    classes: int,
-    scope: AbstractContextManager | None = None,
-    kind: str = dataset_definitions.IMAGES,
-    largest: int = 1,
+    look: Look,
+    scope: AbstractContextManager,
 ) -> keras.Model:
     """Returns the model of a user's file; a functional one of what has no input of its own.
 
@@ -44,6 +42,20 @@ def build(
         UserError: If the file is not there, is not the one that was planned with, fails, or its
             model is no classifier of such examples.
     """
+    builder, shape = _builder(name, digest, model_file), look.input_shape
+    dtype = "int32" if look.kind in dataset_definitions.OF_TOKENS else "float32"
+    with _as_user_error(model_file, f"cannot be built for examples {shape}"), scope:
+        model = _with_input(builder(shape, look.classes), shape, dtype)
+    _check(model, str(model_file), look)
+    with _as_user_error(model_file, f"cannot be called on examples {shape}"):
+        wrong = _wrong_outputs(model, tf.fill((2, *shape), tf.constant(look.largest, dtype)))
+    if wrong:
+        raise UserError(f"{model_file}: {wrong}")
+    return model
+
+
+def _builder(name: str, digest: str, model_file: Path | str | None) -> Callable[..., object]:
+    """Returns the function of a user's file that builds its model."""
     if model_file is None or not Path(model_file).is_file():
         raise UserError(f"models.{name}: received {model_file}; expected an existing .py file.")
     if model_files.digest(model_file) != digest:
@@ -54,16 +66,7 @@ def build(
     builder = getattr(_import(Path(model_file)), "build", None)
     if not callable(builder):
         raise UserError(f"{model_file}: expected a function build(input_shape, classes).")
-    dtype = "int32" if kind in dataset_definitions.OF_TOKENS else "float32"
-    doing = f"cannot be built for examples {input_shape}"
-    with _as_user_error(model_file, doing), scope or nullcontext():
-        model = _with_input(builder(input_shape, classes), input_shape, dtype)
-    _check(model, str(model_file), input_shape, classes, kind)
-    with _as_user_error(model_file, f"cannot be called on examples {input_shape}"):
-        wrong = _wrong_outputs(model, tf.fill((2, *input_shape), tf.constant(largest, dtype)))
-    if wrong:
-        raise UserError(f"{model_file}: {wrong}")
-    return model
+    return builder
 
 
 class _Source(importlib.machinery.SourceFileLoader):
@@ -162,18 +165,19 @@ def _with_input(model: object, input_shape: Shape, dtype: str) -> object:
     return keras.Model(inputs, model(inputs), name=model.name)
 
 
-def _check(model: object, where: str, input_shape: Shape, classes: int, kind: str) -> None:
+def _check(model: object, where: str, look: Look) -> None:
     if not isinstance(model, keras.Model):
         raise UserError(
             f"{where}: received {type(model).__name__}; build must return a keras.Model."
         )
+    input_shape, classes = look.input_shape, look.classes
     if not _fits(model.input_shape, input_shape):
         raise UserError(
             f"{where}: takes input {model.input_shape}; expected one input {(None, *input_shape)}."
         )
     units = (classes, 1) if classes == 2 else (classes,)
     expected = [(None, number) for number in units]
-    if kind == dataset_definitions.TOKENS:  # one output for each position
+    if look.kind == dataset_definitions.TOKENS:  # one output for each position
         expected = [(None, *input_shape, classes)]
     if model.output_shape not in expected:
         wanted = wording.listed(map(str, expected), "or")

@@ -15,29 +15,22 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from batchscope.timing import TimingJob
 from batchscope.timing.instruments.peak_memory import peak_memory, status_mb
 from batchscope.timing.instruments.units import MEGABYTE
 from batchscope.timing.largest import fates
 from batchscope.timing.largest.search import FITS, OUT_OF_MEMORY
-
-if TYPE_CHECKING:
-    from batchscope.datasets import Dataset
 
 STEPS = 2  # the second holds what the first left behind
 SLACK_MB = 1000.0  # of the fence above the limit: what is reserved is not all touched
 
 
 def run(
-    results: Path | str,
-    factors: dict[str, Any],
-    batch_size: int,
-    memory_mb: float | None = None,
-    model_file: Path | str | None = None,
-    slack_mb: float = SLACK_MB,
+    job: TimingJob, batch_size: int, memory_mb: float | None = None, slack_mb: float = SLACK_MB
 ) -> None:
     """Tries one batch size in this process, and prints what came of it as one line of JSON.
 
@@ -54,8 +47,8 @@ def run(
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
     from batchscope.host import tensorflow_start
 
-    threads = tensorflow_start.threads_of(factors["threads"])
-    tensorflow_start.start(threads, factors["device"], factors["replicas"])
+    factors = job.factors
+    tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
     import tensorflow as tf
 
     on_gpu = factors["device"] == "gpu"
@@ -65,7 +58,7 @@ def run(
             tf.config.set_logical_device_configuration(gpu, [limit])
     reply: dict[str, Any] = {"outcome": FITS, "baseline_mb": None, "message": ""}
     try:
-        train = _prepared(results, factors, model_file)
+        train = _prepared(job)
         reply["baseline_mb"] = _peak_mb(on_gpu)
         if memory_mb and not on_gpu:
             _fence(memory_mb, slack_mb)
@@ -89,38 +82,28 @@ def _give_way() -> None:
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
-def _prepared(
-    results: Path | str, factors: dict[str, Any], model_file: Path | str | None
-) -> Callable[[int], None]:
+def _prepared(job: TimingJob) -> Callable[[int], None]:
     """Builds the model; returns what trains it on one batch of a size."""
-    from batchscope import datasets
     from batchscope.timing.steps import parts
     from batchscope.training import replicas, step_loop
 
-    data = datasets.load(results, factors["dataset"])
-    model = parts.make_model(factors, data, model_file)
+    factors, data, model = job.factors, job.data, job.network()
 
-    def train(batch_size: int) -> None:
+    def train_on(batch_size: int) -> None:
         optimizer = parts.make_optimizer(factors)
+        train = data.examples("train")
+        order = np.arange(batch_size, dtype=np.int32)
         steps = replicas.make_loop(
             factors,
             model,
             optimizer,
-            step_loop.Examples(*_batch(data, batch_size), data.scale),
+            train.rows(order % len(train.labels)),  # not kept here: the loop has its copy
             parts.make_batches(factors, batch_size),
         )
-        order = np.arange(batch_size, dtype=np.int32)
         for _ in range(STEPS):
             steps.run(order, 0, 1, step_loop.Totals())
 
-    return train
-
-
-def _batch(data: Dataset, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns images and labels of one batch, with the training examples repeated as needed."""
-    labels = data.labels("train")
-    rows = np.arange(batch_size) % len(labels)
-    return data.images("train")[rows], labels[rows]
+    return train_on
 
 
 def _peak_mb(on_gpu: bool) -> float:

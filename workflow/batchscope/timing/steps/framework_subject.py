@@ -6,14 +6,13 @@ import functools
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from batchscope import datasets, frameworks
+from batchscope import frameworks
 from batchscope.catalogue import incompatible_factors
-from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.frameworks import layers
 from batchscope.store import records
+from batchscope.timing import TimingJob
 from batchscope.timing.instruments.units import MEGABYTE
 from batchscope.timing.largest.fates import NotFinite
 from batchscope.timing.steps import lead_in
@@ -37,28 +36,25 @@ class FrameworkSubject(Subject):
 
     fates = {MemoryError: records.OUT_OF_MEMORY, NotFinite: records.DIVERGED}
 
-    def __init__(self, results: Path | str, sweep: Sweep) -> None:
-        super().__init__(sweep)
-        factors = sweep.factors
-        data = datasets.load(results, factors["dataset"])
-        labels = data.labels("train")
-        incompatible_factors.check_batch_size(factors, max(sweep.batch_sizes), len(labels))
+    def __init__(self, job: TimingJob) -> None:
+        super().__init__(job)
+        factors, look = job.factors, job.data.look
+        train = job.data.examples("train")
+        self.examples = len(train.labels)
+        incompatible_factors.check_batch_size(factors, max(self.sweep.batch_sizes), self.examples)
         try:
-            network = layers.build(factors["model"], data.input_shape, data.classes)
+            network = layers.build(factors["model"], look.input_shape, look.classes)
         except ValueError as error:
-            raise UserError(f"{sweep.name}: {error}") from None
+            raise UserError(f"{self.sweep.name}: {error}") from None
         module = frameworks.start(factors["framework"], self.threads, factors["device"])
         self.training: frameworks.Training = module.Training(
             network,
             layers.initial_weights(network, 0),
             factors["optimizer"],
             LEARNING_RATE,
-            data.images("train"),
-            labels,
-            data.scale,
+            train,
             factors["device"],
         )
-        self.examples = self.training.examples
         self._positions: dict[int, int] = {}
         self._current: int | None = None
 

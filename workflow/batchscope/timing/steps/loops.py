@@ -63,6 +63,22 @@ class Source:
     delay_seconds: float = 0.0
     folder: Path | str | None = None  # of the files of the pipeline `jpeg`
 
+    def of(self, loop: str) -> Source:
+        """Returns it with a loop's own pipeline; raises `ValueError` if they do not go together."""
+        pipeline = self.pipeline or (MEMORY if loop == "graph" else "dataset")
+        if (pipeline == MEMORY) != (loop == "graph"):
+            expected = MEMORY if loop == "graph" else f"one of {', '.join(pipelines.PIPELINES)}"
+            raise ValueError(
+                f"input_pipeline: received {pipeline!r} with loop {loop}; {expected} is expected."
+            )
+        delay = self.delay_seconds
+        if not 0 <= delay < math.inf or (loop == "graph" and delay):
+            expected = "0" if loop == "graph" else "0 or more"
+            raise ValueError(
+                f"delay_seconds: received {delay} with loop {loop}; {expected} is expected."
+            )
+        return replace(self, pipeline=pipeline)
+
 
 class Runner(abc.ABC):
     """Runs and times consecutive updates, at any batch size B.
@@ -372,26 +388,12 @@ def make(
     """
     if loop not in LOOPS:
         raise ValueError(f"loop: received {loop!r}; one of {', '.join(LOOPS)} is expected.")
-    pipeline = source.pipeline or (MEMORY if loop == "graph" else "dataset")
-    if (pipeline == MEMORY) != (loop == "graph"):
-        expected = MEMORY if loop == "graph" else f"one of {', '.join(pipelines.PIPELINES)}"
-        raise ValueError(
-            f"input_pipeline: received {pipeline!r} with loop {loop}; {expected} is expected."
-        )
-    delay_seconds = source.delay_seconds
-    if not 0 <= delay_seconds < math.inf or (loop == "graph" and delay_seconds):
-        expected = "0" if loop == "graph" else "0 or more"
-        raise ValueError(
-            f"delay_seconds: received {delay_seconds} with loop {loop}; {expected} is expected."
-        )
+    source = source.of(loop)
     if loop == "graph":
         return GraphRunner(model, optimizer, examples, batches)
     if batches.method.name != "plain" or batches.augment:
         raise ValueError(f"Expected method plain and no augmentation with loop {loop}.")
-    stream = pipelines.examples(
-        pipeline, examples.images, examples.labels, examples.scale, source.folder
-    )
-    given = (stream, batches, replace(source, pipeline=pipeline))
+    given = pipelines.examples(source.pipeline, examples, source.folder), batches, source
     if loop in ("eager", "function"):
         return StepRunner(model, optimizer, loop == "function", *given)
     steps = STEPS_PER_EXECUTION if loop == "fit_steps" else 1

@@ -1,27 +1,16 @@
-"""Model, optimizer and batches of what is timed in TensorFlow, from its factors."""
+"""Optimizer and batches of what is timed in TensorFlow, from its factors."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import keras
 
 from batchscope.catalogue import run_factors
-from batchscope.datasets import Dataset
 from batchscope.timing.time_epoch import LEARNING_RATE
-from batchscope.training import augmentations, models, optimizers, replicas
+from batchscope.training import augmentations, optimizers, replicas
 from batchscope.training.step_loop import Batches
 from batchscope.training.update_methods import Method
-
-
-def make_model(
-    factors: dict[str, Any], data: Dataset, model_file: Path | str | None
-) -> keras.Model:
-    """Returns the model, on the devices that its batches are divided among."""
-    scope = replicas.scope(factors)
-    given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
-    return models.build(*given, factors["precision"], kind=data.kind)
 
 
 def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:

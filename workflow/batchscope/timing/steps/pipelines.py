@@ -29,6 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import disk
+from batchscope.datasets import Examples
 from batchscope.errors import UserError
 from batchscope.training import losses
 
@@ -43,22 +44,14 @@ _MODES = {1: "L", 3: "RGB"}
 _ROWS = 1024  # images checked at once
 
 
-def examples(
-    pipeline: str,
-    images: np.ndarray | tf.Tensor,
-    labels: np.ndarray | tf.Tensor,
-    scale: float,
-    folder: Path | str | None = None,
-) -> tf.data.Dataset:
+def examples(pipeline: str, given: Examples, folder: Path | str | None = None) -> tf.data.Dataset:
     """Returns a pipeline's mapped examples, one epoch of them.
 
     What depends on no batch size: several batch sizes can share the images, the cache (which
     is full on return) and the JPEG files.
 
     Args:
-        images: Shape (n, height, width, channels), any dtype. A tensor is shared, an array is
-            copied.
-        scale: Factor that turns the images into what the model is trained on.
+        given: Their images may be a tensor, which is shared; an array is copied.
         folder: Where `jpeg` keeps its files; see `encode`.
 
     Raises:
@@ -69,7 +62,7 @@ def examples(
         raise ValueError(
             f"input_pipeline: received {pipeline!r}; one of {', '.join(PIPELINES)} is expected."
         )
-    labels = tf.cast(labels, tf.int32)
+    images, labels, scale = given.images, tf.cast(given.labels, tf.int32), given.scale
     if pipeline == "jpeg":
         if folder is None:
             raise ValueError("folder: received None; a folder for the JPEG files is expected.")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from batchscope import datasets
 from batchscope.catalogue import incompatible_factors
-from batchscope.catalogue.sweep_names import Sweep
+from batchscope.timing import TimingJob
 from batchscope.timing.instruments import flops, peak, peak_memory
 from batchscope.timing.largest import fates
 from batchscope.timing.steps import loops, parts
@@ -31,25 +30,19 @@ class TensorFlowSubject(Subject):
         UserError: If the data are missing, or are fewer than the largest batch.
     """
 
-    def __init__(
-        self, results: Path | str, sweep: Sweep, model_file: Path | str | None = None
-    ) -> None:
-        super().__init__(sweep)
-        factors = sweep.factors
+    def __init__(self, job: TimingJob) -> None:
+        super().__init__(job)
+        factors = job.factors
         # Of a call into the graph.
         self.unit = loops.STEPS_PER_EXECUTION if factors["loop"] == "fit_steps" else 1
         self.fates = fates.known()
-        data = datasets.load(results, factors["dataset"])
-        self._scale = data.scale
-        self.model = parts.make_model(factors, data, model_file)
+        self.model = job.network()
         self._optimizer = parts.make_optimizer(factors)
-        self._arrays = augmentations.extended(
-            factors["augmentation"], data.images("train"), data.labels("train")
-        )
-        self.examples = len(self._arrays[1])
-        incompatible_factors.check_batch_size(factors, max(sweep.batch_sizes), self.examples)
+        self._train = augmentations.extended(factors["augmentation"], job.data.examples("train"))
+        self.examples = len(self._train.labels)
+        incompatible_factors.check_batch_size(factors, max(self.sweep.batch_sizes), self.examples)
         # One copy for whatever loop; on a GPU it is in the GPU's memory.
-        self._images = tf.constant(self._arrays[0])
+        self._placed = replace(self._train, images=tf.constant(self._train.images))
         self._folder = tempfile.TemporaryDirectory(prefix="batchscope-")
         self._shared: loops.Runner | None = None
         self._replicated = functools.cache(self._make_replicated)
@@ -73,7 +66,7 @@ class TensorFlowSubject(Subject):
             factors["loop"],
             self.model,
             self._optimizer,
-            step_loop.Examples(self._images, self._arrays[1], self._scale),
+            self._placed,
             parts.make_batches(factors, batch_size, whole=True),
             loops.Source(
                 None if pipeline == "plain" else pipeline,
@@ -88,7 +81,7 @@ class TensorFlowSubject(Subject):
             self.sweep.factors,
             self.model,
             self._optimizer,
-            step_loop.Examples(*self._arrays, self._scale),
+            self._train,
             parts.make_batches(self.sweep.factors, batch_size),
         )
         steps.compile()

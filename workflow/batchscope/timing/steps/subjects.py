@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import framework_names
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.host import tensorflow_start
+from batchscope.timing import TimingJob
 from batchscope.timing.instruments.sampler import Sampler
 
 
@@ -27,10 +27,10 @@ class Subject(abc.ABC):
     fates: dict[type[BaseException], str]
     unit = 1
 
-    def __init__(self, sweep: Sweep) -> None:
-        self.sweep = sweep
+    def __init__(self, job: TimingJob) -> None:
+        self.sweep: Sweep = job.subject
         # Before a framework is started, which may leave this process fewer cores.
-        self.threads = tensorflow_start.threads_of(sweep.factors["threads"])
+        self.threads = tensorflow_start.threads_of(job.factors["threads"])
 
     def __enter__(self) -> Subject:
         """Returns itself."""
@@ -74,19 +74,17 @@ class Subject(abc.ABC):
         """Returns the most that the allocator gave out at once since, 10^6 bytes; or None."""
 
 
-def open_subject(
-    results: Path | str, sweep: Sweep, model_file: Path | str | None = None
-) -> Subject:
+def open_subject(job: TimingJob) -> Subject:
     """Returns what computes a sweep's steps; TensorFlow, where it is that, must be started.
 
     Raises:
         UserError: If the data are missing or fewer than the largest batch, or the framework finds
             no GPU that is asked for.
     """
-    if sweep.factors["framework"] == framework_names.OWN:
+    if job.factors["framework"] == framework_names.OWN:
         from batchscope.timing.steps.subject import TensorFlowSubject
 
-        return TensorFlowSubject(results, sweep, model_file)
+        return TensorFlowSubject(job)
     from batchscope.timing.steps.framework_subject import FrameworkSubject
 
-    return FrameworkSubject(results, sweep)
+    return FrameworkSubject(job)

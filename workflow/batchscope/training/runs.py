@@ -1,0 +1,64 @@
+"""What is trained or timed as one object: its factors, data set and network.
+
+TensorFlow is imported where a network is asked for, and not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchscope import datasets
+from batchscope.catalogue import run_names
+from batchscope.store import records
+
+if TYPE_CHECKING:
+    import keras
+
+
+class Setup:
+    """What is trained or timed; each part is read when it is asked for.
+
+    Attributes:
+        factors: Every factor, by full name; data set and model are tokens.
+        model_file: The user's model file, where the model is not built in.
+    """
+
+    results: Path | str
+    factors: dict[str, Any]
+    model_file: Path | str | None
+
+    @cached_property
+    def data(self) -> datasets.Dataset:
+        """Its data set; raises as `datasets.load` does."""
+        return datasets.load(self.results, self.factors["dataset"])
+
+    def network(self) -> keras.Model:
+        """Returns its network as it begins, on the devices that its batches are divided among."""
+        from batchscope.training import models, replicas
+
+        factors = self.factors
+        seed = factors.get("seed", 0)  # on which no step's time depends
+        given = factors["model"], self.data.look, seed, self.model_file
+        return models.build(*given, replicas.scope(factors), factors["precision"])
+
+
+@dataclass(frozen=True)
+class Run(Setup):
+    """A training run, by its name in paths."""
+
+    results: Path | str
+    name: str
+    model_file: Path | str | None = None
+
+    @cached_property
+    def factors(self) -> dict[str, Any]:
+        """Every factor, by full name; raises `ValueError` if the name is no run's."""
+        return run_names.parse_run(self.name)
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of its files."""
+        return records.run_folder(self.results, self.name)
