@@ -14,7 +14,7 @@ from batchscope.analysis import intervals, run_series
 from batchscope.figures.drawing import against_batch_size, canvas
 from batchscope.tables import csv_tables
 from drawing import texts
-from made_figures import NAMES, RATES, drawing_of, frame_of, tables_of
+from made_figures import RATES, drawing_of, frame_of, tables_of
 
 
 def runs_of(folder, runs):
@@ -164,33 +164,10 @@ def test_what_was_found_holds_the_means(two_rates):
     assert f"{mean:.2f} at 256 (6 of 6 and 5 of 6 seeds)" in figure.found(frame)
 
 
-def test_figures_follow_from_measures():
-    assert figures.available([]) == ["loss_curves", "best_losses"]
-    stated = {"test_accuracy": 0.03}
-    everything = (synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS, stated, True)
-    unasked = [name for name in NAMES if not figures.FIGURES[name].entry.along]
-    assert figures.available(*everything, batch_sizes=3, timed=True) == unasked
-    untimed = figures.available([], batch_sizes=3)
-    assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
-    assert "critical_batch_size" not in figures.available([], batch_sizes=2)
-    assert not {"batch_size_limits", "progress"} & {*figures.available(synthetic.MEASURES)}
-    assert "progress" in figures.available([], evaluated=True)
-    assert "verdict_matrix" not in figures.available([], batch_sizes=2)
-    assert "verdict_matrix" in figures.available([], batch_sizes=3)
-    assert "verdict_matrix" not in figures.available(["throughput"], batch_sizes=0)
-    assert "training_time" not in figures.available(synthetic.MEASURES, ["learning_rate"])
-    assert "training_time" not in figures.available(["evaluate"], [], [1, 5])
-    assert "learning_rate" not in figures.available(synthetic.MEASURES, ["momentum"])
-    assert "sharpness" not in figures.available(["evaluate", "weight_distance"])
-    # Where nothing is trained there is no loss to draw.
-    assert figures.available(["throughput"]) == ["throughput", "step_time"]
-    assert "training_time" in figures.available(["throughput"], [], [1, 5])
-
-
 @pytest.mark.slow
 def test_an_experiment_without_measures(tmp_path):
     folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
-    figures.write(folder, figures.available([]), tmp_path / "figures")
+    figures.write(folder, ["loss_curves", "best_losses"], tmp_path / "figures")
     assert (tmp_path / "figures" / "loss_curves.svg").exists()
 
 
