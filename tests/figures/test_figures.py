@@ -13,7 +13,7 @@ from batchscope import errors, figures
 from batchscope.analysis import intervals, run_series
 from batchscope.figures.drawing import against_batch_size, canvas
 from batchscope.tables import csv_tables
-from drawing import texts
+from drawing import bars, legend, texts
 from made_figures import RATES, drawing_of, frame_of, tables_of
 
 
@@ -34,7 +34,7 @@ def test_points_means_and_intervals(two_rates):
     assert len(points.get_xdata()) == len(chosen)
     at_32 = intervals.t_interval(chosen.loc[chosen["batch_size"] == 32, "weight_distance"])
     assert mean.lines[0].get_ydata()[1] == pytest.approx(at_32.mean)
-    assert mean.lines[2][0].get_segments()[1][:, 1] == pytest.approx([at_32.low, at_32.high])
+    assert bars(mean)[1, :, 1] == pytest.approx([at_32.low, at_32.high])
 
 
 def test_failures_are_marked(two_rates):
@@ -62,17 +62,15 @@ def test_the_binomial_error_is_drawn(two_rates):
     rows = frame[(frame["batch_size"] == 16) & (frame["learning_rate"] == 0.05)]
     mean = rows["test_accuracy"].mean()
     half = intervals.binomial_half_width(mean, 360)
-    bars = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 7]
-    assert bars[0] == pytest.approx([mean - half, min(mean + half, 1)])
+    errors = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 7]
+    assert errors[0] == pytest.approx([mean - half, min(mean + half, 1)])
     assert axes.get_ylim()[1] < 1.01
     assert axes.get_title("left") == "Test (360\N{NO-BREAK SPACE}examples)"
 
 
 def test_a_legend_only_where_there_is_something_to_distinguish(two_rates, tmp_path):
     drawing, _ = drawing_of("best_losses", two_rates)
-    (legend,) = drawing.legends
-    labels = [text.get_text() for text in legend.get_texts()]
-    assert labels == ["learning rate 0.05", "learning rate 0.1"]
+    assert legend(drawing) == ["learning rate 0.05", "learning rate 0.1"]
     folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={}, only=["runs"])
     drawing, _ = drawing_of("best_losses", folder)
     assert drawing.legends == []
@@ -88,15 +86,14 @@ def test_no_interval_of_a_logarithmic_axis_ends_below_zero(name):
     frame = frame.assign(best_train_loss=losses, best_validation_loss=losses)
     axes = figures.FIGURES[name].draw(frame).axes[0]
     assert axes.get_yscale() == "log"
-    bars = [bar for each in axes.containers for bar in each.lines[2][0].get_segments()]
-    lows, highs = (np.array([bar[end, 1] for bar in bars]) for end in (0, 1))
+    lows, highs = np.concatenate([bars(each)[:, :, 1] for each in axes.containers]).T
     means = np.array([y for each in axes.containers for y in each.lines[0].get_ydata()])
     assert (lows > 0).all() and (highs / means) == pytest.approx(means / lows)
     linear = frame.assign(best_train_loss=1.0 + frame["best_train_loss"] / 100)
     linear = linear.assign(best_validation_loss=linear["best_train_loss"])
     axes = figures.FIGURES[name].draw(linear).axes[0]
-    bars = axes.containers[0].lines
-    mean, (low, high) = bars[0].get_ydata()[0], bars[2][0].get_segments()[0][:, 1]
+    (bar, *_) = axes.containers
+    mean, (low, high) = bar.lines[0].get_ydata()[0], bars(bar)[0, :, 1]
     assert axes.get_yscale() == "linear" and high - mean == pytest.approx(mean - low)
 
 
@@ -115,8 +112,7 @@ def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
     folder = tables_of(tmp_path, synthetic.grid(seeds=[0]), only=["runs"])
     drawing, _ = drawing_of("weight_distance", folder)
-    for segment in drawing.axes[0].containers[0].lines[2][0].get_segments():
-        assert segment[0, 1] == segment[1, 1]
+    assert not np.diff(bars(drawing.axes[0].containers[0])[:, :, 1]).any()
 
 
 def test_the_parts_of_the_distance_add_up(two_rates):
@@ -151,9 +147,8 @@ def test_a_single_seed_shows_the_errors_of_the_curvature_itself(tmp_path):
     tables = tables_of(tmp_path, synthetic.grid(seeds=[0]), only=["runs"])
     figure, frame = frame_of("hessian", tables)
     axes = figure.draw(frame).axes[1]
-    segments = axes.containers[0].lines[2][0].get_segments()
-    halves = [(segment[1, 1] - segment[0, 1]) / 2 for segment in segments]
-    assert halves == pytest.approx(frame["hessian_trace_error"].tolist())
+    halves = np.diff(bars(axes.containers[0])[:, :, 1]).ravel() / 2
+    assert halves == pytest.approx(frame["hessian_trace_error"].to_numpy())
     assert figure.found(frame).count("1 of 1 seed)") == 2
 
 
@@ -227,7 +222,7 @@ def test_the_styles_differ_in_grey():
     assert len({(style["color"], style["marker"]) for style in styles}) == len(styles)
     greys = [
         np.dot([int(style["color"][i : i + 2], 16) for i in (1, 3, 5)], [0.299, 0.587, 0.114])
-        for style in canvas.ordered_styles(5)
+        for style in canvas.ordered_styles(range(5)).values()
     ]
     assert all(later - earlier > 15 for earlier, later in itertools.pairwise(greys))
 
@@ -299,10 +294,8 @@ def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
     drawing, _ = drawing_of("accuracy", folder)
     titles = [axes.get_title("left").split(", ")[-1] for axes in drawing.axes]
     assert titles == ["SGD"] * 3 + ["Adam"] * 3
-    labels = [text.get_text() for text in drawing.legends[0].get_texts()]
-    assert labels == ["plain updates", "robust updates", "conservative updates"]
-    drawn = [len(axes.containers) for axes in drawing.axes]
-    assert drawn == [3] * 6
+    assert legend(drawing) == ["plain updates", "robust updates", "conservative updates"]
+    assert [len(axes.containers) for axes in drawing.axes] == [3] * 6
     assert len({axes.get_ylim() for axes in drawing.axes}) == 1
 
 
@@ -355,8 +348,7 @@ def test_intervals_of_panels_made_logarithmic_are_of_logarithms_and_whole(tmp_pa
     values[columns[0]] = [1.0, 2.0, 3.0, 30.0, 40.0, 30.0]
     runs = runs.sort_values(["batch_size", "seed"]).assign(**values)
     drawing = drawing_of_runs("sharpness", runs)
-    bars = drawing.axes[1].containers[0][2][0].get_segments()
-    (_, low), (_, high) = bars[0]
+    (_, low), (_, high) = bars(drawing.axes[1].containers[0])[0]
     expected = intervals.t_interval([1.0, 2.0, 1.1], logarithmic=True)
     np.testing.assert_allclose([low, high], [expected.low, expected.high])
     assert drawing.axes[1].get_ylim()[0] < low

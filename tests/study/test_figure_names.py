@@ -4,18 +4,14 @@ import synthetic
 from batchscope.catalogue.entries import Need
 from batchscope.catalogue.figure_names import Given, available
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.study import planner
+from made_figures import NAMES
 from small_study import config, problems
 
 
 def test_figures_follow_from_measures():
     assert available(Given()) == ["loss_curves", "best_losses"]
-    unasked = [
-        name
-        for name, figure in FIGURES.items()
-        if not (figure.along or {*figure.measures} & {*OF_SWEEPS})
-    ]
+    unasked = [name for name in NAMES if not FIGURES[name].along]
     assert available(Given(synthetic.MEASURES, ["learning_rate"], Need)) == unasked
     untimed = available(Given(needs={*Need} - {Need.SECONDS}))
     assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
@@ -34,9 +30,6 @@ def test_figures_follow_from_measures():
     # Where nothing is trained there is no loss to draw.
     assert available(Given(["throughput"])) == ["throughput", "step_time"]
     assert "training_time" in available(Given(["throughput"], needs=[Need.AT_EPOCHS]))
-
-
-def test_that_of_frameworks_is_drawn_where_they_are_varied():
     asked = ["utilisation", "throughput"]
     assert "frameworks" in available(Given(asked, ["framework"]))
     assert "frameworks" not in available(Given(asked, ["threads"]))

@@ -1,6 +1,7 @@
 """The figures of an experiment: tidy tables in, SVG, PNG and CSV out.
 
-No figure fits, tests, pairs seeds or makes an interval: batchscope.analysis does.
+No figure fits, tests, pairs seeds or makes an interval: batchscope.analysis does. That of a mean
+follows the axis that the mean is drawn on (`drawing.canvas.mean_intervals`).
 
 What a figure is called, needs and shows stands in the catalogue; this module imports no more than
 the standard library, so that the workflow can list figures without paying for matplotlib. A figure
