@@ -9,10 +9,9 @@ from batchscope.analysis import intervals, seed_means
 
 
 def _means(small, large, **columns):
-    """Returns the means at batch sizes 8 and 16, of three seeds each."""
     rows = {"batch_size": [8] * 3 + [16] * 3, "seed": [0, 1, 2] * 2, "status": "finished"}
-    frame = pandas.DataFrame({**rows, "x": [*small, *large], **columns})
-    return seed_means.by_batch_size(frame, "x")
+    rows |= {"x": [*small, *large], **columns}
+    return seed_means.by_batch_size(pandas.DataFrame(rows), "x")
 
 
 def test_a_mean_is_of_what_finished_among_all_seeds():
@@ -33,6 +32,6 @@ def test_two_means_are_apart_by_the_ratios_of_the_same_seeds():
 
 def test_seeds_at_different_rates_have_wider_intervals():
     found = _means((1.5, 2.0, 1.6), (3, 3, 3), chosen_learning_rate=[0.1, 0.2, 0.1, *[0.2] * 3])
-    expected = intervals.ratio_interval([3, 3, 3], [1.5, 2.0, 1.6], differ=True)
+    expected = intervals.ratio_interval(3, [1.5, 2.0, 1.6], differ=True)
     assert seed_means.apart(found[16], found[8])[0] == pytest.approx(expected)
     assert found[8].rates == (0.1, 0.2) and found[16].rates == (0.2,)

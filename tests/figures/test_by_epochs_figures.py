@@ -113,8 +113,7 @@ def test_what_a_training_did_not_reach_is_no_point_and_counts_as_a_seed():
     made.loc[stopped, ["test_accuracy", "train_seconds"]] = np.nan
     text = "after 5 epochs was 98.0 % at batch size 100 and 95.0 % at 400 (3 of 3 and 2 of 3 seeds)"
     assert text in accuracy_by_epochs.found(made)
-    axes = draw("accuracy_by_epochs", made).axes[0]
-    assert counts(axes) == [9, 9, 8]
+    assert counts(draw("accuracy_by_epochs", made).axes[0]) == [9, 9, 8]
 
 
 def test_times_are_epochs_times_the_timed_epoch_and_its_quartiles():
@@ -165,8 +164,7 @@ def test_several_timing_jobs_have_their_own_quartiles():
     for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
         seconds = np.array([epoch * SECONDS["gpu"][size] for size in SIZES])
         assert bar.lines[0].get_ydata() == pytest.approx(1.2 * seconds)
-        expected = np.array([1.1 * seconds, 1.3 * seconds])
-        assert pytest.approx(expected) == bars(bar)[:, :, 1].T
+        assert pytest.approx(np.array([1.1 * seconds, 1.3 * seconds])) == bars(bar)[:, :, 1].T
 
 
 def test_one_panel_per_device_on_one_scale():

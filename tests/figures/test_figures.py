@@ -13,7 +13,7 @@ from batchscope import errors, figures
 from batchscope.analysis import intervals, run_series
 from batchscope.figures.drawing import against_batch_size, canvas
 from batchscope.tables import csv_tables
-from drawing import bars, legend, texts
+from drawing import bars, legend, texts, titles
 from made_figures import RATES, drawing_of, frame_of, tables_of
 
 
@@ -280,8 +280,7 @@ def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
             assert least - 0.03 <= bottom < top <= largest + 0.04
         assert "An interval is cut" in drawing.get_supxlabel()
     signed = runs.assign(generalisation_gap=[-1.0, 3.0] * 2)
-    axes = drawing_of_runs("generalisation_gap", signed).axes[0]
-    assert axes.get_ylim()[0] < -1
+    assert drawing_of_runs("generalisation_gap", signed).axes[0].get_ylim()[0] < -1
 
 
 def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
@@ -292,8 +291,7 @@ def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
     ]
     folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases), only=["runs", "published"])
     drawing, _ = drawing_of("accuracy", folder)
-    titles = [axes.get_title("left").split(", ")[-1] for axes in drawing.axes]
-    assert titles == ["SGD"] * 3 + ["Adam"] * 3
+    assert [title.split(", ")[-1] for title in titles(drawing)] == ["SGD"] * 3 + ["Adam"] * 3
     assert legend(drawing) == ["plain updates", "robust updates", "conservative updates"]
     assert [len(axes.containers) for axes in drawing.axes] == [3] * 6
     assert len({axes.get_ylim() for axes in drawing.axes}) == 1
@@ -310,8 +308,7 @@ def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
     drawing = figure.draw(frame)
     assert not drawing.legends
     assert "4 left out (no GPU)" in drawing.get_supxlabel()
-    alone = figure.draw(frame[waiting])
-    assert "no GPU" in texts(alone)
+    assert "no GPU" in texts(figure.draw(frame[waiting]))
 
 
 @pytest.mark.slow

@@ -102,5 +102,4 @@ def test_batch_sizes_are_compared_where_all_their_seeds_have_a_value(small, expe
         for epoch, seconds in enumerate(run, 1)
     ]
     named = ["batch_size", "seed", "status", "epoch", "seconds", "train_loss", "validation_loss"]
-    found = figures.FIGURES["loss_curves"].found(pandas.DataFrame(rows, columns=named))
-    assert expected in found
+    assert expected in figures.FIGURES["loss_curves"].found(pandas.DataFrame(rows, columns=named))

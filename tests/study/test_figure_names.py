@@ -22,7 +22,6 @@ def test_figures_follow_from_measures():
     assert "progress" in available(Given(needs=[Need.PREFIXES, Need.EVALUATIONS]))
     assert "verdict_matrix" not in available(Given(needs=[Need.MARGINS]))
     assert "verdict_matrix" in available(Given(needs=[Need.BATCH_SIZES]))
-    assert "verdict_matrix" not in available(Given(["throughput"]))
     assert "training_time" not in available(Given(synthetic.MEASURES, ["learning_rate"]))
     assert "training_time" not in available(Given(["evaluate"], needs=[Need.AT_EPOCHS]))
     assert "learning_rate" not in available(Given(synthetic.MEASURES, ["momentum"]))
