@@ -49,12 +49,7 @@ def points(rows: pandas.DataFrame, size: int) -> list[Point]:
     # Trainings that stopped by patience end at epochs of their own.
     place = chosen["place"].where(chosen["place"] != EARLY, chosen["epoch"].map("{:08.0f}".format))
     return [
-        Point(
-            group["place"].iloc[0],
-            float(group["epoch"].mean()),
-            _of(group),
-            group,
-        )
+        Point(group["place"].iloc[0], float(group["epoch"].mean()), _of(group), group)
         for _, group in chosen.groupby(place, sort=False)
     ]
 
