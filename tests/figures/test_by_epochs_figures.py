@@ -9,6 +9,7 @@ from batchscope.analysis import intervals, run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import accuracy_by_epochs, training_time
 from batchscope.figures.drawing import against_epoch, by_epochs, canvas
+from drawing import bars, legend
 
 EPOCHS = (1, 2, 5)
 SIZES = (100, 200, 400)
@@ -53,15 +54,6 @@ def counts(axes):
     return [len(line.get_ydata()) for line in axes.lines if line.get_alpha() == 0.45]
 
 
-def ends(bar):
-    return [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
-
-
-def legend(drawing):
-    (found,) = drawing.legends
-    return [text.get_text() for text in found.get_texts()]
-
-
 def test_accuracies_are_means_with_intervals_and_a_point_for_every_seed():
     made = frame()
     drawing = draw("accuracy_by_epochs", made, rendered=True)
@@ -72,7 +64,9 @@ def test_accuracies_are_means_with_intervals_and_a_point_for_every_seed():
         by_size = made[made["at_epoch"] == epoch].groupby("batch_size")["test_accuracy"]
         expected = [intervals.t_interval(values) for _, values in by_size]
         assert bar.lines[0].get_ydata() == pytest.approx([found.mean for found in expected])
-        assert ends(bar) == [pytest.approx([found.low, found.high]) for found in expected]
+        assert bars(bar)[:, :, 1].tolist() == [
+            pytest.approx([found.low, found.high]) for found in expected
+        ]
     assert counts(axes) == [len(SIZES) * 3] * len(EPOCHS)
     assert axes.get_ylabel() == "test accuracy (%)"
 
@@ -119,8 +113,7 @@ def test_what_a_training_did_not_reach_is_no_point_and_counts_as_a_seed():
     made.loc[stopped, ["test_accuracy", "train_seconds"]] = np.nan
     text = "after 5 epochs was 98.0 % at batch size 100 and 95.0 % at 400 (3 of 3 and 2 of 3 seeds)"
     assert text in accuracy_by_epochs.found(made)
-    axes = draw("accuracy_by_epochs", made).axes[0]
-    assert counts(axes) == [9, 9, 8]
+    assert counts(draw("accuracy_by_epochs", made).axes[0]) == [9, 9, 8]
 
 
 def test_times_are_epochs_times_the_timed_epoch_and_its_quartiles():
@@ -131,7 +124,9 @@ def test_times_are_epochs_times_the_timed_epoch_and_its_quartiles():
     for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
         seconds = [epoch * SECONDS["gpu"][size] for size in SIZES]
         assert bar.lines[0].get_ydata() == pytest.approx(seconds)
-        assert ends(bar) == [pytest.approx([0.9 * value, 1.1 * value]) for value in seconds]
+        assert bars(bar)[:, :, 1].tolist() == [
+            pytest.approx([0.9 * value, 1.1 * value]) for value in seconds
+        ]
     reference = axes.lines[0]
     assert reference.get_ydata()[0] == 4.0 and reference.get_linestyle() == ":"
     assert axes.get_ylabel() == "training time (s)"
@@ -169,8 +164,7 @@ def test_several_timing_jobs_have_their_own_quartiles():
     for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
         seconds = np.array([epoch * SECONDS["gpu"][size] for size in SIZES])
         assert bar.lines[0].get_ydata() == pytest.approx(1.2 * seconds)
-        expected = np.array([1.1 * seconds, 1.3 * seconds])
-        assert pytest.approx(expected) == np.array(ends(bar)).T
+        assert pytest.approx(np.array([1.1 * seconds, 1.3 * seconds])) == bars(bar)[:, :, 1].T
 
 
 def test_one_panel_per_device_on_one_scale():

@@ -13,8 +13,8 @@ from batchscope import errors, figures
 from batchscope.analysis import intervals, run_series
 from batchscope.figures.drawing import against_batch_size, canvas
 from batchscope.tables import csv_tables
-from drawing import texts
-from made_figures import NAMES, RATES, drawing_of, frame_of, tables_of
+from drawing import bars, legend, texts, titles
+from made_figures import RATES, drawing_of, frame_of, tables_of
 
 
 def runs_of(folder, runs):
@@ -34,7 +34,7 @@ def test_points_means_and_intervals(two_rates):
     assert len(points.get_xdata()) == len(chosen)
     at_32 = intervals.t_interval(chosen.loc[chosen["batch_size"] == 32, "weight_distance"])
     assert mean.lines[0].get_ydata()[1] == pytest.approx(at_32.mean)
-    assert mean.lines[2][0].get_segments()[1][:, 1] == pytest.approx([at_32.low, at_32.high])
+    assert bars(mean)[1, :, 1] == pytest.approx([at_32.low, at_32.high])
 
 
 def test_failures_are_marked(two_rates):
@@ -62,17 +62,15 @@ def test_the_binomial_error_is_drawn(two_rates):
     rows = frame[(frame["batch_size"] == 16) & (frame["learning_rate"] == 0.05)]
     mean = rows["test_accuracy"].mean()
     half = intervals.binomial_half_width(mean, 360)
-    bars = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 7]
-    assert bars[0] == pytest.approx([mean - half, min(mean + half, 1)])
+    errors = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 7]
+    assert errors[0] == pytest.approx([mean - half, min(mean + half, 1)])
     assert axes.get_ylim()[1] < 1.01
     assert axes.get_title("left") == "Test (360\N{NO-BREAK SPACE}examples)"
 
 
 def test_a_legend_only_where_there_is_something_to_distinguish(two_rates, tmp_path):
     drawing, _ = drawing_of("best_losses", two_rates)
-    (legend,) = drawing.legends
-    labels = [text.get_text() for text in legend.get_texts()]
-    assert labels == ["learning rate 0.05", "learning rate 0.1"]
+    assert legend(drawing) == ["learning rate 0.05", "learning rate 0.1"]
     folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={}, only=["runs"])
     drawing, _ = drawing_of("best_losses", folder)
     assert drawing.legends == []
@@ -88,15 +86,14 @@ def test_no_interval_of_a_logarithmic_axis_ends_below_zero(name):
     frame = frame.assign(best_train_loss=losses, best_validation_loss=losses)
     axes = figures.FIGURES[name].draw(frame).axes[0]
     assert axes.get_yscale() == "log"
-    bars = [bar for each in axes.containers for bar in each.lines[2][0].get_segments()]
-    lows, highs = (np.array([bar[end, 1] for bar in bars]) for end in (0, 1))
+    lows, highs = np.concatenate([bars(each)[:, :, 1] for each in axes.containers]).T
     means = np.array([y for each in axes.containers for y in each.lines[0].get_ydata()])
     assert (lows > 0).all() and (highs / means) == pytest.approx(means / lows)
     linear = frame.assign(best_train_loss=1.0 + frame["best_train_loss"] / 100)
     linear = linear.assign(best_validation_loss=linear["best_train_loss"])
     axes = figures.FIGURES[name].draw(linear).axes[0]
-    bars = axes.containers[0].lines
-    mean, (low, high) = bars[0].get_ydata()[0], bars[2][0].get_segments()[0][:, 1]
+    (bar, *_) = axes.containers
+    mean, (low, high) = bar.lines[0].get_ydata()[0], bars(bar)[0, :, 1]
     assert axes.get_yscale() == "linear" and high - mean == pytest.approx(mean - low)
 
 
@@ -115,8 +112,7 @@ def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
     folder = tables_of(tmp_path, synthetic.grid(seeds=[0]), only=["runs"])
     drawing, _ = drawing_of("weight_distance", folder)
-    for segment in drawing.axes[0].containers[0].lines[2][0].get_segments():
-        assert segment[0, 1] == segment[1, 1]
+    assert not np.diff(bars(drawing.axes[0].containers[0])[:, :, 1]).any()
 
 
 def test_the_parts_of_the_distance_add_up(two_rates):
@@ -151,9 +147,8 @@ def test_a_single_seed_shows_the_errors_of_the_curvature_itself(tmp_path):
     tables = tables_of(tmp_path, synthetic.grid(seeds=[0]), only=["runs"])
     figure, frame = frame_of("hessian", tables)
     axes = figure.draw(frame).axes[1]
-    segments = axes.containers[0].lines[2][0].get_segments()
-    halves = [(segment[1, 1] - segment[0, 1]) / 2 for segment in segments]
-    assert halves == pytest.approx(frame["hessian_trace_error"].tolist())
+    halves = np.diff(bars(axes.containers[0])[:, :, 1]).ravel() / 2
+    assert halves == pytest.approx(frame["hessian_trace_error"].to_numpy())
     assert figure.found(frame).count("1 of 1 seed)") == 2
 
 
@@ -164,33 +159,10 @@ def test_what_was_found_holds_the_means(two_rates):
     assert f"{mean:.2f} at 256 (6 of 6 and 5 of 6 seeds)" in figure.found(frame)
 
 
-def test_figures_follow_from_measures():
-    assert figures.available([]) == ["loss_curves", "best_losses"]
-    stated = {"test_accuracy": 0.03}
-    everything = (synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS, stated, True)
-    unasked = [name for name in NAMES if not figures.FIGURES[name].entry.along]
-    assert figures.available(*everything, batch_sizes=3, timed=True) == unasked
-    untimed = figures.available([], batch_sizes=3)
-    assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
-    assert "critical_batch_size" not in figures.available([], batch_sizes=2)
-    assert not {"batch_size_limits", "progress"} & {*figures.available(synthetic.MEASURES)}
-    assert "progress" in figures.available([], evaluated=True)
-    assert "verdict_matrix" not in figures.available([], batch_sizes=2)
-    assert "verdict_matrix" in figures.available([], batch_sizes=3)
-    assert "verdict_matrix" not in figures.available(["throughput"], batch_sizes=0)
-    assert "training_time" not in figures.available(synthetic.MEASURES, ["learning_rate"])
-    assert "training_time" not in figures.available(["evaluate"], [], [1, 5])
-    assert "learning_rate" not in figures.available(synthetic.MEASURES, ["momentum"])
-    assert "sharpness" not in figures.available(["evaluate", "weight_distance"])
-    # Where nothing is trained there is no loss to draw.
-    assert figures.available(["throughput"]) == ["throughput", "step_time"]
-    assert "training_time" in figures.available(["throughput"], [], [1, 5])
-
-
 @pytest.mark.slow
 def test_an_experiment_without_measures(tmp_path):
     folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
-    figures.write(folder, figures.available([]), tmp_path / "figures")
+    figures.write(folder, ["loss_curves", "best_losses"], tmp_path / "figures")
     assert (tmp_path / "figures" / "loss_curves.svg").exists()
 
 
@@ -250,7 +222,7 @@ def test_the_styles_differ_in_grey():
     assert len({(style["color"], style["marker"]) for style in styles}) == len(styles)
     greys = [
         np.dot([int(style["color"][i : i + 2], 16) for i in (1, 3, 5)], [0.299, 0.587, 0.114])
-        for style in canvas.ordered_styles(5)
+        for style in canvas.ordered_styles(range(5)).values()
     ]
     assert all(later - earlier > 15 for earlier, later in itertools.pairwise(greys))
 
@@ -308,8 +280,7 @@ def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
             assert least - 0.03 <= bottom < top <= largest + 0.04
         assert "An interval is cut" in drawing.get_supxlabel()
     signed = runs.assign(generalisation_gap=[-1.0, 3.0] * 2)
-    axes = drawing_of_runs("generalisation_gap", signed).axes[0]
-    assert axes.get_ylim()[0] < -1
+    assert drawing_of_runs("generalisation_gap", signed).axes[0].get_ylim()[0] < -1
 
 
 def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
@@ -320,12 +291,9 @@ def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
     ]
     folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases), only=["runs", "published"])
     drawing, _ = drawing_of("accuracy", folder)
-    titles = [axes.get_title("left").split(", ")[-1] for axes in drawing.axes]
-    assert titles == ["SGD"] * 3 + ["Adam"] * 3
-    labels = [text.get_text() for text in drawing.legends[0].get_texts()]
-    assert labels == ["plain updates", "robust updates", "conservative updates"]
-    drawn = [len(axes.containers) for axes in drawing.axes]
-    assert drawn == [3] * 6
+    assert [title.split(", ")[-1] for title in titles(drawing)] == ["SGD"] * 3 + ["Adam"] * 3
+    assert legend(drawing) == ["plain updates", "robust updates", "conservative updates"]
+    assert [len(axes.containers) for axes in drawing.axes] == [3] * 6
     assert len({axes.get_ylim() for axes in drawing.axes}) == 1
 
 
@@ -340,8 +308,7 @@ def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
     drawing = figure.draw(frame)
     assert not drawing.legends
     assert "4 left out (no GPU)" in drawing.get_supxlabel()
-    alone = figure.draw(frame[waiting])
-    assert "no GPU" in texts(alone)
+    assert "no GPU" in texts(figure.draw(frame[waiting]))
 
 
 @pytest.mark.slow
@@ -378,8 +345,7 @@ def test_intervals_of_panels_made_logarithmic_are_of_logarithms_and_whole(tmp_pa
     values[columns[0]] = [1.0, 2.0, 3.0, 30.0, 40.0, 30.0]
     runs = runs.sort_values(["batch_size", "seed"]).assign(**values)
     drawing = drawing_of_runs("sharpness", runs)
-    bars = drawing.axes[1].containers[0][2][0].get_segments()
-    (_, low), (_, high) = bars[0]
+    (_, low), (_, high) = bars(drawing.axes[1].containers[0])[0]
     expected = intervals.t_interval([1.0, 2.0, 1.1], logarithmic=True)
     np.testing.assert_allclose([low, high], [expected.low, expected.high])
     assert drawing.axes[1].get_ylim()[0] < low

@@ -267,13 +267,6 @@ def test_nothing_timed(numbers):
     assert found == "" and timings.EMPTY in texts(drawing)
 
 
-def test_it_is_drawn_where_frameworks_are_varied():
-    asked = ["utilisation", "throughput"]
-    assert "frameworks" in figures.available(asked, ["framework"])
-    assert "frameworks" not in figures.available(asked, ["threads"])
-    assert "frameworks" not in figures.available(asked[:1], ["framework"])
-
-
 @pytest.mark.slow
 def test_the_same_bytes_for_the_same_data():
     figure = figures.FIGURES["frameworks"]

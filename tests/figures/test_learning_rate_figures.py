@@ -19,8 +19,7 @@ def test_one_line_per_batch_size_against_learning_rate():
     rows = frame[(frame["batch_size"] == 64) & (frame["learning_rate"] == 0.04)]
     at_64 = axes.containers[1].lines[0].get_ydata()[2]
     assert at_64 == pytest.approx(rows["best_validation_loss"].mean())
-    rings = [item for item in axes.lines if item.get_markersize() == 10]
-    assert len(rings) == 4
+    assert len([item for item in axes.lines if item.get_markersize() == 10]) == 4
     assert any("×: a run diverged there" in text for text in texts(drawing))
     assert "at learning rate 0.02 for batch size 32" in learning_rate.found(frame)
 
@@ -51,8 +50,7 @@ def test_the_best_rate_is_chosen_on_validation_and_reported_on_test():
     rates = chosen.groupby("batch_size")["learning_rate"].unique()
     assert rates.map(list).to_dict() == {32: [0.02], 64: [0.04], 128: [0.08], 256: [0.08]}
     at_32 = chosen.loc[chosen["batch_size"] == 32, "test_accuracy"]
-    means = drawing.axes[2].containers[0].lines[0].get_ydata()
-    assert means[0] == pytest.approx(at_32.mean())
+    assert drawing.axes[2].containers[0].lines[0].get_ydata()[0] == pytest.approx(at_32.mean())
     found = best_learning_rate.found(frame)
     assert f"0.02 at batch size 32 (mean test accuracy {wording.percent(at_32.mean())}" in found
     assert "to the power 0.70 (95 % interval 0" in found

@@ -72,8 +72,7 @@ def test_the_noise_scale_of_adam_and_without_epochs_between(tmp_path):
     figure = figures.FIGURES["noise_scale"]
     frame = figure.select(figures.Tables(runs=tables.runs, at_epochs=tables.at_epochs[:0]))
     assert set(frame["place"]) == {"start", "end"}
-    drawing = figure.draw(frame)
-    assert any("Adam: of the raw gradients" in text for text in texts(drawing))
+    assert any("Adam: of the raw gradients" in text for text in texts(figure.draw(frame)))
     assert "(Adam) the gradient noise scale was" in figure.found(frame)
 
 

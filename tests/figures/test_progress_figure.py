@@ -113,8 +113,7 @@ def test_at_the_best_rates_no_survivor_stands_for_the_others():
 
 
 def test_there_is_no_target_where_a_run_failed():
-    drawing = FIGURE.draw(made_up("diverged"))
-    assert "Dotted" not in "\n".join(texts(drawing))
+    assert "Dotted" not in "\n".join(texts(FIGURE.draw(made_up("diverged"))))
     assert "dotted" not in FIGURE.found(made_up("diverged"))
 
 

@@ -5,7 +5,6 @@ import itertools
 import pandas
 
 from batchscope import figures, wording
-from batchscope.analysis import intervals
 from batchscope.figures.drawing import words
 
 SIZES = (32, 64, 128, 256)
@@ -57,10 +56,6 @@ def test_series_are_described_by_their_contrast_over_paired_seeds():
     )
     text = words.sentence(frame, "accuracy", "Mean accuracy", wording.PERCENT)
     assert "at batch size 16, a difference of 25 points (2 pairs, 95 % interval" in text
-    # One seed makes the mean of ratios point against the means: their difference is reported.
-    outlier = frame.assign(time=[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 3.0])
-    text = words.sentence(outlier, "time", "Mean time", wording.Unit(" s"))
-    assert "between 1 s (SGD) and 2 s (Adam) at batch size 16, a difference of 1 s (2 pairs" in text
 
 
 def test_a_ratio_is_paired_by_seed():
@@ -177,11 +172,9 @@ def test_rates_are_chosen_on_validation_data_where_the_sentence_is_on_test_data(
     assert "(rate 0.4) (1 of 2 seeds)" in text
 
 
-def test_seeds_at_different_rates_have_wider_intervals():
+def test_seeds_at_different_rates_have_a_range_of_them():
     losses = {8: {0.1: (1.0, 2.0, 1.2), 0.2: (1.5, 1.1, 1.6)}, 16: {0.1: (4, 4, 4), 0.2: (3, 3, 3)}}
     text = words.sentence(_tuned("test_loss", losses), "test_loss", "Mean test loss")
-    found = intervals.ratio_interval([3, 3, 3], [1.5, 2.0, 1.6], differ=True)
-    assert f"95 % interval {found.low:.2f} to {found.high:.2f}" in text
     assert "at batch size 8 (rates 0.1 to 0.2)" in text
 
 

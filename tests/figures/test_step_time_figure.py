@@ -100,8 +100,7 @@ def test_an_interval_ends_at_zero_and_its_label_has_its_digits():
     assert (value, low, high) == pytest.approx((2.123, 0, 2.5 * 2.123))
     assert "2.1 [0.0, 5.3] ms (loop in the graph) and 2.123 [2.102, 2.144] ms (eager)" in found
     assert frame["fixed_seconds_low"].min() < 0  # the table has what was fitted
-    written = [text.get_text() for text in drawing.axes[1].texts]
-    assert written == ["2.1", "2.123"]
+    assert [text.get_text() for text in drawing.axes[1].texts] == ["2.1", "2.123"]
     assert "Costs are not negative" in note(drawing)
 
 

@@ -15,7 +15,7 @@ from batchscope.analysis import intervals
 from batchscope.catalogue import run_factors
 from batchscope.figures import landscape, landscape_lines, line
 from batchscope.figures.drawing import words
-from drawing import drawn, reread, texts
+from drawing import drawn, reread, texts, titles
 
 SIZES = (32, 64, 128, 256)
 FACTORS = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
@@ -146,8 +146,7 @@ def test_a_line_has_its_seeds_its_mean_and_its_band():
     axes = drawing.axes[0]
     rows = frame[(frame["split"] == "train") & (frame["alpha"] == 1.0)]
     mean = next(line for line in axes.lines if line.get_zorder() == 3)
-    at = list(mean.get_xdata()).index(1.0)
-    assert mean.get_ydata()[at] == pytest.approx(rows["loss"].mean())
+    assert mean.get_ydata()[list(mean.get_xdata()).index(1.0)] == pytest.approx(rows["loss"].mean())
     assert len([line for line in axes.lines if line.get_linewidth() == 0.5]) == 3 * 3
     interval = intervals.t_interval(rows["loss"], logarithmic=True)
     (band, *_) = axes.collections
@@ -180,8 +179,7 @@ def test_lines_between_learning_rates_have_a_row_for_every_batch_size():
     between = {"small": 0.01, "large": 0.08, "factor": "learning_rate"}
     table = runs(sizes=(32, 64), rates=(0.01, 0.08))
     drawing, frame = drawn("line", Tables(table, between=between))
-    titles = [axes.get_title("left") for axes in drawing.axes]
-    assert titles[::2] == ["Loss, batch size 32", "Loss, batch size 64"]
+    assert titles(drawing)[::2] == ["Loss, batch size 32", "Loss, batch size 64"]
     assert {"learning rate 0.01", "learning rate 0.08"} <= texts(drawing)
     assert line.found(frame).startswith("Along the line (batch size 32) the mean training loss was")
 
@@ -199,8 +197,7 @@ def test_what_was_found_on_a_line():
         f"Beyond its ends it went from {at[0]} to {at[-1]} past batch size 32 "
         f"(α = \N{MINUS SIGN}1) and from {at[1]} to {at[2]} past batch size 256 (α = 2)."
     )
-    within = frame[frame["alpha"].between(0, 1)]
-    assert "Beyond" not in line.found(within)
+    assert "Beyond" not in line.found(frame[frame["alpha"].between(0, 1)])
 
 
 def test_levels_are_round_and_enclose_every_loss():
@@ -288,9 +285,9 @@ def test_every_plane_of_a_run_is_shown_where_there_is_room():
 
     drawing, frame = drawn_with(2)
     assert set(frame["seed"]) == {0}  # two seeds of two planes each are too many
-    titles = [axes.get_title("left") for axes in drawing.axes[:-1]]
-    assert titles[::2] == ["Plane 1\nBatch size 32", "Plane 2\nBatch size 32"]
-    assert titles[1::2] == ["Batch size 256"] * 2
+    found = titles(drawing)[:-1]
+    assert found[::2] == ["Plane 1\nBatch size 32", "Plane 2\nBatch size 32"]
+    assert found[1::2] == ["Batch size 256"] * 2
     assert "Seed 0 of 2 seeds; landscapes.csv holds every surface." in texts(drawing)
     drawing, frame = drawn_with(5)
     expected = "Seed 0 of 2 seeds, 3 of 5 planes of each run; landscapes.csv holds every surface."
@@ -378,5 +375,4 @@ def test_what_is_not_finite_leaves_a_gap():
     made.lines.loc[lost, "loss"] = math.nan
     drawing, _ = drawn("line", made)
     line = max(drawing.axes[0].lines, key=lambda line: len(line.get_xdata()))
-    at = list(line.get_xdata()).index(0.5)
-    assert math.isnan(line.get_ydata()[at])
+    assert math.isnan(line.get_ydata()[list(line.get_xdata()).index(0.5)])

@@ -55,7 +55,8 @@ def test_means_of_seeds_with_times_of_their_own_are_of_equal_updates(counted):
         }
     )
     axes = matplotlib.figure.Figure().subplots()
-    against_epoch.draw_panel(axes, frame, "loss", {16: {"color": "k"}}, 9, 9, "seconds", False)
+    lines = against_epoch.Lines("seconds", {16: {"color": "k"}}, 9, 9, singles=False)
+    lines.draw(axes, frame, "loss")
     (mean,) = axes.lines
     assert mean.get_xdata() == pytest.approx([1.1, 2.2, 3.3])
     assert mean.get_ydata() == pytest.approx([5, 4, 3])
@@ -70,7 +71,7 @@ def test_means_of_seeds_with_times_of_their_own_are_of_equal_updates(counted):
 def test_many_runs_have_lines_of_their_own_over_epochs_alone(axis, seeds, alone):
     frame = pandas.DataFrame({"batch_size": 16, "seed": range(seeds), "status": "finished"})
     frame["epoch"] = frame[axis] = 1
-    assert against_epoch.singles(frame) == alone
+    assert against_epoch.Lines.of(frame, 1, 1).singles == alone
     drawing = figures.FIGURES["loss_curves"].draw(frame.assign(train_loss=1.0, validation_loss=1.0))
     assert (len(drawing.axes[0].lines) > seeds) == alone
     assert ("Thin: every run" in drawing.get_supxlabel().replace("\n", " ")) == alone
@@ -101,5 +102,4 @@ def test_batch_sizes_are_compared_where_all_their_seeds_have_a_value(small, expe
         for epoch, seconds in enumerate(run, 1)
     ]
     named = ["batch_size", "seed", "status", "epoch", "seconds", "train_loss", "validation_loss"]
-    found = figures.FIGURES["loss_curves"].found(pandas.DataFrame(rows, columns=named))
-    assert expected in found
+    assert expected in figures.FIGURES["loss_curves"].found(pandas.DataFrame(rows, columns=named))

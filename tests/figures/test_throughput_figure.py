@@ -85,8 +85,7 @@ def test_a_ceiling_far_above_is_reported_and_does_not_squash_the_data():
     # The ceiling lies on the upper edge, in the axes' own coordinates.
     assert levels(axes) == pytest.approx([1, 0.9 * 1900])
     assert {"ceiling, above the panel", "\N{UPWARDS ARROW} 90000 examples/s"} <= texts(drawing)
-    highest = points(axes)[0][1].max()
-    assert axes.get_ylim()[1] < 1.2 * highest
+    assert axes.get_ylim()[1] < 1.2 * points(axes)[0][1].max()
     assert "Ceiling far above the panel: 90000 examples/s (2.1 % of it reached)." in note(drawing)
     assert "2.1 % of the ceiling of 90000 examples/s" in found
 

@@ -5,7 +5,7 @@ import itertools
 import pandas
 
 from batchscope import figures
-from drawing import hollow, note
+from drawing import hollow, legend, note
 
 
 def _runs(**columns):
@@ -91,8 +91,7 @@ def test_a_time_that_no_learning_rate_changes_is_drawn_once():
     # Where trainings stop by themselves, their epochs are of their rates.
     stopped = time.draw(frame.assign(epochs=100, patience=5))
     assert _series(stopped) == [1, 2, 2]
-    labels = [text.get_text() for text in stopped.legends[0].get_texts()]
-    assert labels == ["learning rate 0.05", "learning rate 0.1", "all runs"]
+    assert legend(stopped) == ["learning rate 0.05", "learning rate 0.1", "all runs"]
     colours = [axes.containers[0].lines[0].get_color() for axes in stopped.axes]
     assert colours[0] not in colours[1:]
 

@@ -14,7 +14,7 @@ from batchscope.analysis import ratio_intervals, to_target_tables
 from batchscope.analysis.updates_to_target import Target
 from batchscope.figures import critical_batch_size
 from batchscope.figures.drawing import canvas, to_target
-from drawing import note, reread, texts
+from drawing import note, reread, texts, titles
 from made_trainings import EXACT, SIZES
 
 CRITICAL = figures.FIGURES["critical_batch_size"]
@@ -227,8 +227,7 @@ def test_nothing_to_draw_is_reported(figure):
 
 
 def test_without_timing_jobs_there_are_no_seconds():
-    frame = FASTEST.select(tables(timed=False))
-    assert FASTEST.found(frame) == ""
+    assert FASTEST.found(FASTEST.select(tables(timed=False))) == ""
     assert CRITICAL.found(CRITICAL.select(tables(timed=False))) != ""
 
 
@@ -250,9 +249,8 @@ def test_of_many_series_each_has_one_target():
     made = written(*map(pandas.concat, zip(*parts, strict=True)), targets=())
     assert len(made.critical_batch_size) == 9
     drawing = CRITICAL.draw(CRITICAL.select(made))
-    titles = [axes.get_title("left") for axes in drawing.axes]
     lowest = made.critical_batch_size["target_value"].min()
-    assert titles[::2] == [
+    assert titles(drawing)[::2] == [
         f"{name}, validation loss {lowest:.3g}" for name in ("SGD", "Adam", "RMSprop")
     ]
     assert any("Of each series the lowest target" in text for text in texts(drawing))

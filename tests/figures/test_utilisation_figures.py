@@ -310,8 +310,7 @@ def test_a_training_that_begins_with_a_sample_is_named_once():
     labels = [text.get_text() for text in drawing.axes[0].texts if text.get_text().isdigit()]
     assert labels == ["8", "16"]
     assert len(drawing.axes[0].patches) == 2
-    found = utilisation_over_time.found(frame)
-    assert "50.0 % while training and 2.0 % while resting" in found
+    assert "50.0 % while training and 2.0 % while resting" in utilisation_over_time.found(frame)
 
 
 def test_many_trainings_are_named_upright_and_not_all():

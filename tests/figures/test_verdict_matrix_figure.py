@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from batchscope import figures, wording
 from batchscope.catalogue import decision_columns
 from batchscope.figures.verdict_matrix import _LOOKS
-from drawing import note, texts
+from drawing import note, texts, titles
 
 FIGURE = figures.FIGURES["verdict_matrix"]
 SIZES = (16, 32, 64)
@@ -132,8 +132,7 @@ def test_validation_data_are_named():
     frame = frame_of(given)
     said = note(FIGURE.draw(frame))
     assert said.startswith("Margins:") and "along a training are of validation data." in said
-    sentence = "At equal epochs (40) smaller is better on validation data."
-    assert FIGURE.found(frame) == sentence
+    assert FIGURE.found(frame) == "At equal epochs (40) smaller is better on validation data."
 
 
 def test_the_sentence_states_every_budget():
@@ -167,8 +166,7 @@ def test_one_matrix_per_series():
     names = ("sgd", "adam", "rmsprop", "adagrad")
     frame = frame_of([{**one, "optimizer": name} for name in names for one in CROSSING])
     drawing = FIGURE.draw(frame)
-    shown = [axes.get_title("left") for axes in drawing.axes]
-    assert shown == ["SGD", "Adam", "RMSprop", "Adagrad"]
+    assert titles(drawing) == ["SGD", "Adam", "RMSprop", "Adagrad"]
     # No wider than one: the page would make the texts of a wider figure smaller.
     assert drawing.get_figwidth() == FIGURE.draw(frame_of(CROSSING)).get_figwidth()
     finding = FIGURE.found(frame_of(CROSSING))

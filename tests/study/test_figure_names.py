@@ -1,7 +1,38 @@
-"""The figures that an experiment may name."""
+"""The figures that an experiment draws unasked, and those that it may name."""
 
+import synthetic
+from batchscope.catalogue.entries import Need
+from batchscope.catalogue.figure_names import Given, available
+from batchscope.catalogue.figures import FIGURES
 from batchscope.study import planner
+from made_figures import NAMES
 from small_study import config, problems
+
+
+def test_figures_follow_from_measures():
+    assert available(Given()) == ["loss_curves", "best_losses"]
+    unasked = [name for name in NAMES if not FIGURES[name].along]
+    assert available(Given(synthetic.MEASURES, ["learning_rate"], Need)) == unasked
+    untimed = available(Given(needs={*Need} - {Need.SECONDS}))
+    assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
+    assert "critical_batch_size" not in available(Given(needs={*Need} - {Need.BATCH_SIZES}))
+    assert "critical_batch_size" not in available(Given(needs={*Need} - {Need.PREFIXES}))
+    unstated = available(Given(synthetic.MEASURES, needs=[Need.PREFIXES]))
+    assert not {"batch_size_limits", "progress"} & {*unstated}
+    assert "progress" in available(Given(needs=[Need.PREFIXES, Need.EVALUATIONS]))
+    assert "verdict_matrix" not in available(Given(needs=[Need.MARGINS]))
+    assert "verdict_matrix" in available(Given(needs=[Need.BATCH_SIZES]))
+    assert "training_time" not in available(Given(synthetic.MEASURES, ["learning_rate"]))
+    assert "training_time" not in available(Given(["evaluate"], needs=[Need.AT_EPOCHS]))
+    assert "learning_rate" not in available(Given(synthetic.MEASURES, ["momentum"]))
+    assert "sharpness" not in available(Given(["evaluate", "weight_distance"]))
+    # Where nothing is trained there is no loss to draw.
+    assert available(Given(["throughput"])) == ["throughput", "step_time"]
+    assert "training_time" in available(Given(["throughput"], needs=[Need.AT_EPOCHS]))
+    asked = ["utilisation", "throughput"]
+    assert "frameworks" in available(Given(asked, ["framework"]))
+    assert "frameworks" not in available(Given(asked, ["threads"]))
+    assert "frameworks" not in available(Given(asked[:1], ["framework"]))
 
 
 def test_a_figure_by_number_of_epochs_needs_them():

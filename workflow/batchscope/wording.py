@@ -222,6 +222,16 @@ def every(number: int, noun: str) -> str:
     return f"both {noun}" if number == 2 else f"all {number} {noun}"
 
 
+def aside(text: str) -> str:
+    """Returns ` (eager)`, what stands in brackets behind something; nothing of an empty text."""
+    return f" ({text})" if text else ""
+
+
+def titled(title: str, label: str) -> str:
+    """Returns `Loss, Adam`, a title with a label where there is one."""
+    return f"{title}, {label}" if label else title
+
+
 def listed(words: Iterable[object], last: str = "and") -> str:
     """Returns words as a sentence has them: `set, cases and vary`."""
     *first, end = [str(word) for word in words] or [""]

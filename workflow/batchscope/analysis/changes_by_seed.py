@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas
 
+from batchscope.analysis import intervals
 from batchscope.store import records
 
 
@@ -41,3 +42,19 @@ def ratio_of_extremes(rows: pandas.DataFrame, column: str) -> tuple[list[int], p
         for size in ends
     )
     return ends, (small / large).astype(float)
+
+
+def means(changes: pandas.DataFrame, part: str) -> pandas.DataFrame:
+    """Returns the mean of a part of `doublings` by batch size: its `mean`, and the ends."""
+    return _over_seeds(changes.pivot_table(part, "batch_size", "seed"))
+
+
+def geometric_means(ratios: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the geometric mean of every row of a table of epochs by seeds, as `means` does."""
+    return np.exp(_over_seeds(np.log(ratios)))
+
+
+def _over_seeds(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the mean of every row, with the ends of its 95 % t-interval, `low` and `high`."""
+    found = intervals.t_intervals(table.to_numpy(float))[:3]
+    return pandas.DataFrame(dict(zip(("mean", "low", "high"), found, strict=True)), table.index)

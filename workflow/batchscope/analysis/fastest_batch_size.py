@@ -83,21 +83,28 @@ def misfit(
 ) -> list[intervals.Interval]:
     """Returns the ratio of measured times to the closed form, one per batch size.
 
-    Of several seeds their geometric mean with its 95 % t-interval; NaN where one never got there.
+    Takes seconds and rates that differ as `geometric_means` does, and S_min, E_min, a and b.
+    """
+    return geometric_means(seconds, differ, seconds_to_target(batch_sizes, *constants))
+
+
+def geometric_means(taken: Any, differ: Any = False, to: Any = 1.0) -> list[intervals.Interval]:
+    """Returns the mean of each batch size over its seeds, with its 95 % t-interval.
+
+    NaN where one never got there.
 
     Args:
-        seconds: Measured seconds to the target, shape (sizes, seeds), infinite where a training
-            never got there, NaN where there is none.
-        constants: S_min, E_min, a and b.
+        taken: To the target, shape (sizes, seeds): infinite where a training never got there, NaN
+            where there is none.
         differ: Whether seeds of a size are read at different rates (`intervals.correction`),
             shape (sizes,).
+        to: What it is a ratio to, shape (sizes,).
     """
-    closed = seconds_to_target(batch_sizes, *constants)
+    taken = np.asarray(taken, float)
+    rows = zip(taken, *(np.broadcast_to(each, len(taken)) for each in (to, differ)), strict=True)
     return [
-        intervals.ratio_interval([] if np.isinf(times).any() else times, expected, own)
-        for times, expected, own in zip(
-            np.asarray(seconds, float), closed, np.broadcast_to(differ, len(closed)), strict=True
-        )
+        intervals.ratio_interval([] if np.isinf(values).any() else values, *each)
+        for values, *each in rows
     ]
 
 
@@ -119,7 +126,7 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Int
 
     The geometric mean of the ratios, which are paired by seed, to `measured_fastest`, by the same
     seeds, with its 95 % t-interval; NaN where the size is not `usable`. Takes seconds and rates
-    that differ as `misfit` does.
+    that differ as `geometric_means` does.
     """
     known = _paired(seconds)
     least = measured_fastest(range(len(known)), seconds)

@@ -117,15 +117,19 @@ def restored(frame: pandas.DataFrame) -> list[Scaling]:
     """Returns the scalings that a table of `joined` was made of, but for the fit of the step."""
     if frame.empty:
         return []
-    names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
-    keys = [*names, "target_column", "target_value"]
-    found = []
-    for key, rows in frame.groupby(keys, sort=False, dropna=False):
-        values = dict(zip(keys, key, strict=True))
+    found, names = [], distinguishing(frame)
+    for key, rows in frame.groupby(names, sort=False, dropna=False):
+        values = dict(zip(names, key, strict=True))
         column, value = values.pop("target_column"), float(values.pop("target_value"))
         target = Target("" if pandas.isna(column) else column, value)
         found.append(_restored(values, target, rows))
     return found
+
+
+def distinguishing(frame: pandas.DataFrame) -> list[str]:
+    """Returns the columns of a table of `joined` that distinguish its series and targets."""
+    names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
+    return [*names, "target_column", "target_value"]
 
 
 def of_target(frame: pandas.DataFrame, target: Target) -> pandas.DataFrame:

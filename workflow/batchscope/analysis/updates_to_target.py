@@ -152,6 +152,10 @@ class Scaling:
         """Whether a size is usable for the fit, shape (sizes,)."""
         return fastest_batch_size.usable(self.measured["updates"])
 
+    def means(self, axis: str) -> list[intervals.Interval]:
+        """Returns the geometric mean of each size; NaN where a seed never got there."""
+        return fastest_batch_size.geometric_means(self.measured[axis], self.differ(axis))
+
     def ratios(self) -> list[intervals.Interval]:
         """Returns each size's measured seconds over those of the fastest, paired by seed."""
         seconds = self.measured["seconds"]

@@ -6,6 +6,7 @@ the module of the same name in batchscope.measures, timing or figures does the w
 
 from __future__ import annotations
 
+import enum
 import functools
 import importlib
 import itertools
@@ -118,6 +119,20 @@ class Topic:
     elsewhere: bool = False
 
 
+class Need(enum.Enum):
+    """What a figure may need of an experiment, beside measures and factors.
+
+    None is drawn without what the first three say; without the others, one that is named is.
+    """
+
+    AT_EPOCHS = "at_epochs"  # several numbers of epochs that it reads from each training
+    MARGINS = "margins"  # a margin that it states
+    PREFIXES = "prefixes"  # a training before its end is a shorter one: no rate that falls to it
+    EVALUATIONS = "evaluations"  # all runs have `evaluate_every`
+    SECONDS = "seconds"  # the time of its steps is known
+    BATCH_SIZES = "batch_sizes"  # it trains at three batch sizes
+
+
 @dataclass(frozen=True)
 class Figure:
     """A figure that can be drawn of every experiment with the right measures.
@@ -129,13 +144,7 @@ class Figure:
         measures: Measures or timings that the experiment must have asked for, `a|b` is either;
             of an entry's figure the entry where empty.
         varied: Factors of which it must have several values.
-        at_epochs: Whether it must read several numbers of epochs from each training.
-        margins: Whether the experiment must state a margin.
-        trajectories: Whether it is drawn unasked only where all runs have `evaluate_every`.
-        batch_sizes: At how many batch sizes it must train to be drawn unasked.
-        timed: Whether it is drawn unasked only where the time of its steps is known.
-        prefixes: Whether it reads a training before its end as a shorter one, which it is not where
-            the rate depends on the horizon.
+        needs: What else it needs.
         columns: Columns of runs.csv to draw against batch size, each with its heading and the
             label of its axis; a figure that has them needs no module.
         over: Caption of the same figure over updates, examples or time in place of epochs, where
@@ -154,12 +163,7 @@ class Figure:
     caption: str
     measures: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
-    at_epochs: bool = False
-    margins: bool = False
-    trajectories: bool = False
-    batch_sizes: int = 0
-    timed: bool = False
-    prefixes: bool = False
+    needs: tuple[Need, ...] = ()
     columns: dict[str, tuple[str, str]] = field(default_factory=dict)
     over: str = ""
     along: str = ""

@@ -1,18 +1,21 @@
-"""What is wrong with the figures that an experiment names in `figures` and `published`."""
+"""The figures of an experiment: those that it draws unasked, and what is wrong with those it names.
+
+It names them in `figures` and `published`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import coercion
+from batchscope.catalogue.entries import Figure, Need
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received
 
-MARGIN_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.margins)
-EPOCH_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.at_epochs)
 # What gives trainings their seconds, in a message.
 TIMED = wording.listed(
     (
@@ -21,6 +24,39 @@ TIMED = wording.listed(
     ),
     "or",
 )
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an experiment gives its figures.
+
+    Attributes:
+        measures: Its measures and timings.
+        varied: Factors of which it crosses several values with all else.
+        needs: What it has of what a figure may need.
+        own: Columns of a table of trainings that were made elsewhere; None for trainings here.
+    """
+
+    measures: Collection[str] = ()
+    varied: Collection[str] = ()
+    needs: Collection[Need] = ()
+    own: Collection[str] | None = None
+
+    def suffices(self, figure: Figure) -> bool:
+        """Returns whether a figure is drawn of it unasked."""
+        if figure.along or not (
+            {*figure.varied} <= {*self.varied} and {*figure.needs} <= {*self.needs}
+        ):
+            return False
+        if self.own is not None:
+            return not of_own_runs(figure, {*self.own, *self.varied})
+        trained = not self.measures or not {*self.measures} <= {*OF_SWEEPS}
+        return bool(trained or figure.measures) and not _lacking(figure.measures, self.measures)
+
+
+def available(given: Given) -> list[str]:
+    """Returns the figures that an experiment draws unasked, in the registry's order."""
+    return [name for name, figure in FIGURES.items() if given.suffices(figure)]
 
 
 def problems(
@@ -37,10 +73,9 @@ def problems(
             yield Problem(at, f"received '{name}' again; every figure once is expected.")
         drawn.append(name)
         yield from _problems_of(at, name, measures)
-    for at, name in named(place, body):
-        known = FIGURES.get(name) if isinstance(name, str) else None
-        if known and known.along == "seconds" and not timed:
-            yield _without(at, name, TIMED)
+    for at, figure in named(place, body):
+        if figure.along == "seconds" and not timed:
+            yield _without(at, figure, TIMED)
     for name in coercion.as_map(body.get("published")):
         at = (*place, "published", name)
         yield from _problems_of(at, name, measures)
@@ -49,35 +84,33 @@ def problems(
             yield Problem(at, text)
 
 
-def named(place: Place, body: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
-    """Yields place and name of every figure that an experiment names."""
-    yield from coercion.items((*place, "figures"), body.get("figures"))
-    for name in coercion.as_map(body.get("published")):
-        yield (*place, "published", name), name
+def named(place: Place, body: dict[str, Any]) -> Iterator[tuple[Place, Figure]]:
+    """Yields place and entry of every figure that an experiment names and that there is."""
+    published = coercion.as_map(body.get("published"))
+    names = [
+        *coercion.items((*place, "figures"), body.get("figures")),
+        *(((*place, "published", name), name) for name in published),
+    ]
+    yield from ((at, FIGURES[name]) for at, name in names if _known(name))
 
 
-def lacking(
-    place: Place, body: dict[str, Any], figures: tuple[str, ...], key: str
-) -> Iterator[Problem]:
+def without(place: Place, body: dict[str, Any], need: Need) -> Iterator[Problem]:
     """Yields the problems of an experiment that names figures without the key that they need."""
-    for at, name in named(place, body):
-        if name in figures:
-            yield _without(at, name, f"{key} in the experiment")
+    for at, figure in named(place, body):
+        if need in figure.needs:
+            yield _without(at, figure, f"{need.value} in the experiment")
 
 
-def of_own_runs(name: str, columns: Collection[str]) -> str:
+def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
     """Returns why a figure cannot be drawn of trainings that were made elsewhere; empty if it can.
 
     Args:
         columns: Columns of our tables that theirs fills, and factors that are varied.
     """
-    figure = FIGURES.get(name)
-    if figure is None:
-        return ""  # reported as unknown
     measured = figure.own == () and not {*figure.measures} <= {"evaluate"}
-    if figure.own is None or figure.at_epochs or measured:
+    if figure.own is None or Need.AT_EPOCHS in figure.needs or measured:
         return "it shows what a training here leaves behind"
-    found = [one for one in figure.own if not {*one.split("|")} & {*columns}]
+    found = _lacking(figure.own, columns)
     found += [f"several values of {one}" for one in figure.varied if one not in columns]
     return f"it needs {wording.listed(one.replace('|', ' or ') for one in found)}" if found else ""
 
@@ -87,13 +120,20 @@ def drawn(body: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for _, name in coercion.items((), body.get("figures")))
 
 
+def _known(name: Any) -> bool:
+    return isinstance(name, str) and name in FIGURES
+
+
 def _problems_of(place: Place, name: Any, measures: dict[str, Any]) -> Iterator[Problem]:
-    if not isinstance(name, str) or name not in FIGURES:
+    if not _known(name):
         yield received(place, name, "the name of a figure", FIGURES)
-        return
-    needed = [one for one in FIGURES[name].measures if not {*one.split("|")} & {*measures}]
-    if needed:
-        yield _without(place, name, wording.listed(map(_home, needed)))
+    elif needed := _lacking(FIGURES[name].measures, measures):
+        yield _without(place, FIGURES[name], wording.listed(map(_home, needed)))
+
+
+def _lacking(wanted: Iterable[str], there: Collection[str]) -> list[str]:
+    """Returns what is wanted and not there; either will do of `a|b`."""
+    return [one for one in wanted if not {*one.split("|")} & {*there}]
 
 
 def _home(measures: str) -> str:
@@ -102,5 +142,6 @@ def _home(measures: str) -> str:
     return wording.listed((f"{name} in {home}" for name, home in homes), "or")
 
 
-def _without(place: Place, name: str, expected: str) -> Problem:
-    return Problem(place, f"received '{name}' without its requirements; {expected} is expected.")
+def _without(place: Place, figure: Figure, expected: str) -> Problem:
+    text = f"received '{figure.name}' without its requirements; {expected} is expected."
+    return Problem(place, text)

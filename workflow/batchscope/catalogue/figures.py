@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from batchscope.catalogue.entries import Figure, Topic
+from batchscope.catalogue.entries import Figure, Need, Topic
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
@@ -44,9 +44,8 @@ _OF_SEVERAL = (
             "elsewhere what they state; means stand at the mean time of their seeds. A cross marks "
             "where a run diverged. " + _OF_LOGARITHMS
         ),
-        trajectories=True,
+        needs=(Need.EVALUATIONS, Need.PREFIXES),
         own=("validation_loss",),
-        prefixes=True,
     ),
     Figure(
         "best_losses",
@@ -118,7 +117,7 @@ _OF_SEVERAL = (
             "epoch has no point there."
         ),
         measures=("evaluate",),
-        at_epochs=True,
+        needs=(Need.AT_EPOCHS,),
     ),
     Figure(
         "verdict_matrix",
@@ -137,8 +136,8 @@ _OF_SEVERAL = (
             "in both directions, adjusted for all rows of the figure). There is no verdict where "
             "the rate at the losing end lies on the edge of those tried."
         ),
+        needs=(Need.BATCH_SIZES,),
         own=("validation_loss",),
-        batch_sizes=3,
     ),
     Figure(
         "batch_size_limits",
@@ -157,7 +156,7 @@ _OF_SEVERAL = (
             "noisy to tell."
         ),
         measures=("evaluate",),
-        margins=True,
+        needs=(Need.MARGINS,),
         topics=(Topic(r"accuracy stays? within"),),
     ),
     Figure(
@@ -179,8 +178,7 @@ _OF_SEVERAL = (
             "every seed, or where the best of several learning rates lies on the edge of those "
             "tried."
         ),
-        batch_sizes=3,
-        prefixes=True,
+        needs=(Need.BATCH_SIZES, Need.PREFIXES),
     ),
     Figure(
         "critical_batch_size",
@@ -201,8 +199,7 @@ _OF_SEVERAL = (
             "and not fitted. Crossings are interpolated in the logarithm of the loss between two "
             "evaluations."
         ),
-        batch_sizes=3,
-        prefixes=True,
+        needs=(Need.BATCH_SIZES, Need.PREFIXES),
         topics=(
             Topic(r"critical batch|save few updates", "critical batch size is", elsewhere=True),
         ),
@@ -220,10 +217,8 @@ _OF_SEVERAL = (
             "the foot with 95 % intervals, where an arrow is an open end, or one beyond the panel. "
             "Within the shade the closed form takes at most 10 % longer than at its best."
         ),
+        needs=(Need.BATCH_SIZES, Need.SECONDS, Need.PREFIXES),
         own=("seconds",),
-        batch_sizes=3,
-        timed=True,
-        prefixes=True,
     ),
     Figure(
         "training_time",
@@ -239,7 +234,7 @@ _OF_SEVERAL = (
             "takes longer for have a panel each."
         ),
         measures=("time_epoch|throughput",),
-        at_epochs=True,
+        needs=(Need.AT_EPOCHS,),
         topics=(Topic(r"training time"),),
     ),
     Figure(

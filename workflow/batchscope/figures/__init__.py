@@ -1,6 +1,7 @@
 """The figures of an experiment: tidy tables in, SVG, PNG and CSV out.
 
-No figure fits, tests, pairs seeds or makes an interval: batchscope.analysis does.
+No figure fits, tests, pairs seeds or makes an interval: batchscope.analysis does. That of a mean
+follows the axis that the mean is drawn on (`drawing.canvas.mean_intervals`).
 
 What a figure is called, needs and shows stands in the catalogue; this module imports no more than
 the standard library, so that the workflow can list figures without paying for matplotlib. A figure
@@ -19,7 +20,7 @@ import contextlib
 import functools
 import importlib
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from batchscope.catalogue import entries, figure_names, horizons, run_names
 from batchscope.catalogue import figures as figure_entries
 from batchscope.catalogue import tables as table_entries
-from batchscope.catalogue.timings import OF_SWEEPS
+from batchscope.catalogue.entries import Need
 
 if TYPE_CHECKING:
     import pandas
@@ -102,70 +103,35 @@ class Tables:
 FIGURES: dict[str, Figure] = {name: Figure(entry) for name, entry in figure_entries.FIGURES.items()}
 
 
-def available(
-    measures: Iterable[str],
-    varied: Iterable[str] = (),
-    at_epochs: Iterable[int] = (),
-    margins: Iterable[str] = (),
-    evaluated: bool = False,
-    batch_sizes: int = 0,
-    timed: bool = False,
-    falling: bool = False,
-    own: Collection[str] | None = None,
-) -> list[str]:
-    """Returns the figures of an experiment, in the registry's order.
-
-    Args:
-        varied: Factors of which it crosses several values with all else.
-        at_epochs: Numbers of epochs that it reads from each training.
-        evaluated: Whether all its trainings have `evaluate_every`.
-        own: Columns of a table of trainings that were made elsewhere; None for trainings here.
-    """
-    measures, varied = set(measures), set(varied)
-    read_early, bounded = bool(list(at_epochs)), bool(list(margins))
-    trained = not measures or not measures <= set(OF_SWEEPS)
-    return [
-        name
-        for name, figure in figure_entries.FIGURES.items()
-        if (trained or figure.measures)
-        and not figure.along
-        and (own is not None or all(measures & set(one.split("|")) for one in figure.measures))
-        and varied.issuperset(figure.varied)
-        and (read_early or not figure.at_epochs)
-        and (bounded or not figure.margins)
-        and (evaluated or not figure.trajectories)
-        and batch_sizes >= figure.batch_sizes
-        and (timed or not figure.timed)
-        and not (falling and figure.prefixes)
-        and (own is None or not figure_names.of_own_runs(name, {*own, *varied}))
-    ]
-
-
 def drawn(experiment: Experiment) -> list[str]:
     """Returns the figures of an experiment: those that it names, or all that it allows.
 
     With one over epochs comes the same over the other budgets at which batch sizes are compared:
     the report switches between them.
     """
-    varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
-    if experiment.own.path and not experiment.figures:
-        own, sizes = experiment.own, len(experiment.vary["batch_size"])
-        known = {"evaluated": own.evaluated, "falling": own.falling, "own": own.columns}
-        known |= {"batch_sizes": sizes, "timed": experiment.trainings.timed}
-        return available((), varied, (), experiment.trainings.margins, **known)
-    measured = {**experiment.trainings.measures, **experiment.times.timings}
-    runs = [run_names.parse_run(run) for run in experiment.trainings.runs]
-    batch_sizes = len({run["batch_size"] for run in runs})
-    timed = experiment.trainings.timed
-    read = (measured, varied, experiment.at_epochs, experiment.trainings.margins)
-    known = {"batch_sizes": batch_sizes, "timed": timed}
-    known["evaluated"] = all(run["evaluate_every"] for run in runs)
-    known["falling"] = any(map(horizons.falling, runs))
-    names = experiment.figures or available(*read, **known)
+    trainings, own = experiment.trainings, experiment.own
+    runs = [run_names.parse_run(run) for run in trainings.runs]
+    batch_sizes = (
+        {*experiment.vary["batch_size"]} if own.path else {run["batch_size"] for run in runs}
+    )
+    met = {
+        Need.AT_EPOCHS: experiment.at_epochs,
+        Need.MARGINS: trainings.margins,
+        Need.PREFIXES: not (own.falling or any(map(horizons.falling, runs))),
+        Need.EVALUATIONS: own.evaluated if own.path else all(run["evaluate_every"] for run in runs),
+        Need.SECONDS: trainings.timed,
+        Need.BATCH_SIZES: len(batch_sizes) >= 3,
+    }
+    given = figure_names.Given(
+        measures={**trainings.measures, **experiment.times.timings},
+        varied=[factor for factor, values in experiment.vary.items() if len(values) > 1],
+        needs=[need for need, found in met.items() if found],
+        own=own.columns if own.path else None,
+    )
     # One batch size makes as many updates in every epoch.
-    axes = ("updates", *(["seconds"] if timed else [])) if batch_sizes > 1 else ()
+    axes = ("updates", *(["seconds"] if trainings.timed else [])) if len(batch_sizes) > 1 else ()
     found: list[str] = []
-    for name in names:
+    for name in experiment.figures or figure_names.available(given):
         variants = figure_entries.FIGURES[name].variants()
         found += [name, *(each.name for each in variants if each.along in axes)]
     return list(dict.fromkeys(found))

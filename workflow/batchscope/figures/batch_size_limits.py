@@ -224,7 +224,7 @@ def _machine_rows(frame: pandas.DataFrame) -> list[_Row]:
                 entry = chosen.loc[[index]]
                 memory = entry["memory_mb"].iloc[0] if limit == FITS else None
                 name = what.replace("memory", f"{wording.number(memory)} MB") if memory else what
-                found.append(_Row(name + timings.of(series.label), entry, True))
+                found.append(_Row(name + wording.aside(series.label), entry, True))
     return found
 
 

@@ -88,7 +88,7 @@ def _found(group: run_series.Series, best: list[Choice]) -> str:
         edge = f", the {choice.edge} tried," if choice.edge else ""
         where = f"{edge} at batch size {choice.batch_size}{_test(choice.rows(group.frame))}"
         parts.append(f"{wording.number(choice.rate)}{where}")
-    of = f" ({group.label})" if group.label else ""
+    of = wording.aside(group.label)
     text = f"Chosen on validation data, the best learning rate{of} was {wording.listed(parts)}"
     if fit := best_learning_rates.exponent(best):
         text += f". Fitted per seed, the rate goes as batch size to the power {_exponent(fit)}"
@@ -218,8 +218,8 @@ def _notes(groups: list[run_series.Series], best: list[list[Choice]]) -> list[st
     fits, edges = [], []
     for group, choices in zip(groups, best, strict=True):
         if fit := best_learning_rates.exponent(choices):
-            of = f", {group.label}" if group.label else ""
-            fits.append(f"Fit of rate = c · (batch size)^k{of}: k = {_exponent(fit)}.")
+            law = wording.titled("rate = c · (batch size)^k", group.label)
+            fits.append(f"Fit of {law}: k = {_exponent(fit)}.")
         at = [
             f"{choice.batch_size} ({choice.edge}, {wording.number(choice.rate)})"
             for choice in choices

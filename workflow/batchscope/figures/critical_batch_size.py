@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import chain, compress
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis import (
-    chosen_rates,
-    critical_batch_size,
-    ratio_intervals,
-    run_series,
-    to_target_tables,
-)
+from batchscope.analysis import critical_batch_size, noise_scales, run_series, to_target_tables
 from batchscope.analysis.updates_to_target import Scaling
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, target_words, to_target
@@ -28,25 +22,12 @@ _MOST_SERIES = 12
 _MOST_SHOWN = 3  # series described in words
 NOTHING = "No target was reached at three batch sizes."
 MORE_TARGETS = "Of each series the lowest target; all others are in critical_batch_size.csv."
-_NOISE = {"start": "_start", "end": ""}  # place in the training -> how its columns end
-_NOISE_ENDS = {
-    place: [f"noise_scale_{place}{end}" for end in ("", "_low", "_high")] for place in _NOISE
-}
 
 
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns one row per series, target, batch size and seed, beside what was fitted to them.
-
-    `noise_scale_start` and `noise_scale_end` are those of the finished runs at the batch size
-    nearest to the critical one, at its learning rate; an end that is open is infinite.
-    """
+    """Returns one row per series, target, batch size and seed, beside what was fitted to them."""
     frame = to_target_tables.joined(tables.critical_batch_size, tables.to_target)
-    noise = [_noise(scaling, tables.runs) for scaling in to_target_tables.restored(frame)]
-    distinguishing = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
-    keys = ["target_column", "target_value", *distinguishing]
-    groups = frame.groupby(keys, sort=False, dropna=False).ngroup() if len(frame) else []
-    columns = ["noise_batch_size", *chain(*_NOISE_ENDS.values())]
-    return frame.assign(**{name: [noise[group][name] for group in groups] for name in columns})
+    return noise_scales.beside(frame, tables.runs)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -121,8 +102,7 @@ def title(scaling: Scaling) -> str:
 
 def whose(scaling: Scaling) -> str:
     """Returns the series in brackets, where there are several."""
-    words = run_series.describe(scaling.factors)
-    return f" ({words})" if words else ""
+    return wording.aside(run_series.describe(scaling.factors))
 
 
 def edge_sentence(scaling: Scaling, axis: str) -> Iterator[str]:
@@ -163,33 +143,9 @@ def first_row(frame: pandas.DataFrame, scaling: Scaling) -> pandas.Series:
     return found.iloc[0]
 
 
-def _noise(scaling: Scaling, runs: pandas.DataFrame) -> dict[str, float]:
-    """Returns the noise scale beside a critical batch size; NaN where it is not measured."""
-    values = dict.fromkeys(["noise_batch_size", *chain(*_NOISE_ENDS.values())], math.nan)
-    if scaling.fit is None or "gradient_variance" not in runs:
-        return values
-    sizes = np.array(scaling.batch_sizes)[scaling.fitted]
-    centre = scaling.fit.critical_batch_size
-    centre = centre if math.isfinite(centre) else float(np.median(sizes))
-    size = int(sizes[np.abs(np.log(sizes / centre)).argmin()])
-    own = runs[(runs["batch_size"] == size) & (runs["status"] == canvas.FINISHED)]
-    for name, value in scaling.factors.items():
-        own = own[own[name] == value]
-    if scaling.rates:
-        rate = scaling.rates.chosen[scaling.batch_sizes.index(size)]
-        own = own[own[chosen_rates.RATE] == rate]
-    for place, end in _NOISE.items():
-        parts = (own[f"gradient_{name}{end}"] for name in ("variance", "norm_squared"))
-        ratio = ratio_intervals.fieller(*parts)
-        if ratio.resolved:
-            found = (math.nan if ratio.open else ratio.ratio, ratio.low, ratio.high)
-            values |= dict(zip(_NOISE_ENDS[place], found, strict=True), noise_batch_size=size)
-    return values
-
-
 def _marks(row: pandas.Series) -> Iterator[to_target.Mark]:
     looks = zip(canvas.COLOURS[3:], ("o", "s"), strict=False)
-    for (place, columns), look in zip(_NOISE_ENDS.items(), looks, strict=True):
+    for (place, columns), look in zip(noise_scales.BESIDE.items(), looks, strict=True):
         value, low, high = row[columns].astype(float)
         if np.isfinite([value, low]).any():
             known = (low if low > 0 else math.nan, high if math.isfinite(high) else math.nan)
@@ -234,7 +190,7 @@ def _regimes(scaling: Scaling, fit: critical_batch_size.CriticalBatchSize) -> It
 
 def _noise_sentence(row: pandas.Series) -> Iterator[str]:
     parts = []
-    for place, columns in _NOISE_ENDS.items():
+    for place, columns in noise_scales.BESIDE.items():
         value, low, high = row[columns].astype(float)
         if math.isfinite(value):
             parts.append(f"{wording.estimated(value, low, high)} at the {place}")

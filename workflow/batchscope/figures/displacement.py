@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from batchscope import wording
-from batchscope.analysis import changes_by_seed, intervals, run_series
+from batchscope.analysis import changes_by_seed, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, marks, words
 
@@ -54,7 +54,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
                 canvas.empty(axes, alone if len(changes) else "no finished run")
             axes.set_ylabel(label)
             canvas.batch_size_axis(axes, sorted(group.frame["batch_size"].unique().tolist()))
-            axes.set_title(f"{title}, {group.label}" if group.label else title)
+            axes.set_title(wording.titled(title, group.label))
             canvas.mark_failures(axes, group.frame)
     patches = [Patch(**_bar_style(index)) for index in range(len(_PARTS))]
     handles = [*patches, Line2D([], [], **_style(_WHOLE))]
@@ -71,10 +71,13 @@ def found(frame: pandas.DataFrame) -> str:
         sizes = sorted(changes["batch_size"].unique().tolist())
         if len(sizes) < 2:
             continue
-        last = changes[changes["batch_size"] == sizes[-1]]
-        factors = {name: wording.number(2 ** last[name].mean()) for name in (*_PARTS, _WHOLE)}
-        of = f" ({group.label})" if group.label else ""
-        seeds = words.seeds((len(last), group.frame["seed"].nunique()))
+        factors = {
+            name: wording.number(2 ** changes_by_seed.means(changes, name)["mean"].iloc[-1])
+            for name in (*_PARTS, _WHOLE)
+        }
+        of = wording.aside(group.label)
+        pairs = int((changes["batch_size"] == sizes[-1]).sum())
+        seeds = words.seeds((pairs, group.frame["seed"].nunique()))
         sentences.append(
             f"From batch size {sizes[0]} to {sizes[-1]}{of} the distance changed by a factor of "
             f"{factors[_WHOLE]}: the number of updates by {factors['updates']}, their mean norm "
@@ -98,13 +101,12 @@ def _bar_style(index: int) -> dict[str, Any]:
 
 def _draw_sums(axes: Axes, changes: pandas.DataFrame) -> None:
     """Stacks the parts, rises above zero and falls below it, with the distance as their sum."""
-    means = changes.groupby("batch_size")[[*_PARTS, _WHOLE]].mean()
-    sizes = means.index.tolist()
+    sizes = sorted(changes["batch_size"].unique().tolist())
     at = np.log2(np.array(sizes, float))
     width = 0.6 * canvas.spacing(sizes)
     tops, bottoms = np.zeros(len(sizes)), np.zeros(len(sizes))
     for index, part in enumerate(_PARTS):
-        heights = means[part].to_numpy(float)
+        heights = changes_by_seed.means(changes, part)["mean"].to_numpy()
         base = np.where(heights >= 0, tops, bottoms)
         axes.bar(at, heights, width, bottom=base, **_bar_style(index))
         tops, bottoms = tops + np.maximum(heights, 0), bottoms + np.minimum(heights, 0)
@@ -136,10 +138,9 @@ def _draw_mean(
     axes: Axes, changes: pandas.DataFrame, name: str, shown: np.ufunc, offset: float = 0.0
 ) -> None:
     """Draws means with their t-intervals, which are those of the logarithms."""
-    table = changes.pivot_table(name, "batch_size", "seed")
-    mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
-    low, high = (np.where(np.isfinite(end), end, mean) for end in (low, high))
-    mean, low, high = shown((mean, low, high))
-    at, bars = np.log2(table.index.to_numpy(float)) + offset, [mean - low, high - mean]
+    means = changes_by_seed.means(changes, name)
+    mean, low, high = shown(means.to_numpy().T)
+    at = np.log2(means.index.to_numpy(float)) + offset
+    bars = np.nan_to_num([mean - low, high - mean])  # without an interval: 0
     look = {"markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 1.2, "zorder": 3}
     axes.errorbar(at, mean, yerr=bars, **look, **_style(name))

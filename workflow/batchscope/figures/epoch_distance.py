@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis import changes_by_seed, intervals, run_series
+from batchscope.analysis import changes_by_seed, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_epoch, canvas, marks, words
 
@@ -25,17 +27,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
     Over another axis than epochs the rows of both batch sizes lie apart, and there is no ratio.
     """
-    along, singles = against_epoch.along(frame), against_epoch.singles(frame)
-    by_epoch = along == "epoch"
-    groups = run_series.series(frame)
+    groups, runs = run_series.series(frame), against_epoch.runs(frame)
+    lines = against_epoch.Lines.of(frame, 1, len(groups))
+    by_epoch = lines.along == "epoch"
+    # The means of the ratios have lines too.
+    lines = replace(lines, points=against_epoch.points(len(runs) + len(groups)))
     height = 2.75 if len(groups) < 4 else 2.4
     figure, grid = canvas.panels(
         len(groups), 1 + by_epoch, width=4.2 if by_epoch else 6.5, height=height, sharex=True
     )
-    styles, runs = against_epoch.styles(frame), against_epoch.runs(frame)
-    points = against_epoch.points(len(runs) + len(groups))
-    mean_points = against_epoch.points(len(groups) * len(styles))
-    look = (styles, points, mean_points, along, singles)
     if by_epoch:
         ratios = [changes_by_seed.ratio_of_extremes(group.frame, _COLUMN)[1] for group in groups]
         canvas.alike_scales(grid[:, 1], [np.append(each.to_numpy(float), 1.0) for each in ratios])
@@ -47,15 +47,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
             span = values.max() / values.min()
             canvas.few_log_labels(left.yaxis, span)
             left.set_ylim(values.min() / span**0.06 / 1.05, values.max() * span**0.06 * 1.05)
-        against_epoch.draw_panel(left, group.frame, _COLUMN, *look)
-        left.set_title(f"Distance, {group.label}" if group.label else "Distance")
+        lines.draw(left, group.frame, _COLUMN)
+        left.set_title(wording.titled("Distance", group.label))
         left.set_ylabel("distance within an epoch")
         for axes in right:
-            _draw_ratio(axes, group.frame, points)
+            _draw_ratio(axes, group.frame, lines.points)
     for axes in grid[-1]:
         against_epoch.horizontal_axis(axes, frame)
-    against_epoch.legend(figure, styles)
-    canvas.notes(figure, runs, against_epoch.band_note(frame, singles))
+    against_epoch.legend(figure, lines.styles)
+    canvas.notes(figure, runs, against_epoch.band_note(frame, lines.singles))
     return figure
 
 
@@ -74,13 +74,12 @@ def found(frame: pandas.DataFrame) -> str:
         ratios = ratios.dropna(axis=1, how="all").dropna()
         if ratios.empty:
             continue
-        values = []
+        values, means = [], changes_by_seed.geometric_means(ratios)
         for epoch in dict.fromkeys(ratios.index[[0, -1]]):
-            interval = intervals.ratio_interval(ratios.loc[epoch], 1.0)
-            seeds = words.seeds((interval.n, group.frame["seed"].nunique()))
-            values.append(f"{wording.bracketed(*interval[:3])} in epoch {int(epoch)} ({seeds})")
+            seeds = words.seeds((int(ratios.loc[epoch].count()), group.frame["seed"].nunique()))
+            values.append(f"{wording.bracketed(*means.loc[epoch])} in epoch {int(epoch)} ({seeds})")
+        of = wording.aside(group.label)
         shared = ", the last that all pairs share" if len(ratios) > 1 else ""
-        of = f" ({group.label})" if group.label else ""
         sentences.append(
             f"The distance within an epoch at batch size {sizes[0]} over that at {sizes[1]}{of} "
             "was, as geometric mean of pairs of a seed with its 95 % interval, "
@@ -100,15 +99,16 @@ def _draw_ratio(axes: Axes, rows: pandas.DataFrame, points: int) -> None:
         return
     ratios = ratios.iloc[against_epoch.thinned(len(ratios), points)]
     epochs = ratios.index.to_numpy(int)
-    mean, low, high, n = intervals.t_intervals(np.log(ratios.to_numpy(float)))
-    mean, low, high = np.exp((mean, low, high))
+    means = changes_by_seed.geometric_means(ratios)
     colour = canvas.COLOURS[0]
-    if n.max() > 1:
+    if ratios.count(axis=1).max() > 1:
         thin = {"color": colour, "linewidth": 0.5, "alpha": 0.35}
         for seed, drawn in zip(ratios, axes.plot(epochs, ratios, **thin), strict=True):
             marks.line(drawn, rows[rows["seed"] == seed].drop(columns="batch_size"))
-        axes.fill_between(epochs, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.plot(epochs, mean, color=colour)
+        axes.fill_between(
+            epochs, means["low"], means["high"], color=colour, alpha=0.15, linewidth=0
+        )
+    axes.plot(epochs, means["mean"], color=colour)
     axes.axhline(1.0, color="#666666", linewidth=0.8, linestyle=canvas.LINES[2], zorder=1)
     # Scaled by the seeds and 1: intervals of two or three seeds may leave the panel.
     values = np.append(ratios.to_numpy(float), 1.0)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from batchscope import wording
-from batchscope.analysis import fastest_batch_size, intervals, to_target_tables
+from batchscope.analysis import fastest_batch_size, to_target_tables
 from batchscope.analysis.updates_to_target import Scaling
 from batchscope.catalogue import own_columns
 from batchscope.figures import Tables, critical_batch_size
@@ -39,13 +39,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
     if not scalings:
         return critical_batch_size.nothing(["Seconds to the target"])
     columns = min(len(scalings), _COLUMNS)
-    rows = -(-len(scalings) // columns)
     width = 5.2 if columns == 1 else 3.6
-    figure, grid = canvas.panels(rows, columns, width=width, height=3.0)
-    for axes, scaling in zip(grid.flat, scalings, strict=False):
+    figure, grid = canvas.some_panels(len(scalings), columns, width, height=3.0)
+    for axes, scaling in zip(grid, scalings, strict=True):
         _draw_panel(axes, scaling, _half_batch(frame, scaling))
-    for axes in list(grid.flat)[len(scalings) :]:
-        axes.remove()
     canvas.legend(figure, *_handles(scalings))
     more = "" if len(every) == len(scalings) else critical_batch_size.MORE_TARGETS
     timed = "examples used over the examples per second of a timing job, evaluations excluded"
@@ -76,10 +73,9 @@ def _half_batch(frame: pandas.DataFrame, scaling: Scaling) -> tuple[float, float
 def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) -> None:
     axes.set_yscale("log")
     to_target.draw_points(axes, scaling, _SECONDS, mean=False)
-    rows = (scaling.batch_sizes, scaling.measured[_SECONDS], scaling.differ(_SECONDS))
-    for size, values, differ in zip(*rows, strict=True):
-        if np.isfinite(values).any() and not np.isinf(values).any():
-            mean, low, high, _ = intervals.ratio_interval(values, 1.0, bool(differ))
+    means = zip(scaling.batch_sizes, scaling.means(_SECONDS), strict=True)
+    for size, (mean, low, high, _) in means:
+        if math.isfinite(mean):
             bars = np.nan_to_num([[mean - low], [high - mean]])
             axes.errorbar(math.log2(size), mean, yerr=bars, linestyle="none", zorder=4, **_MEAN)
     to_target.draw_closed_form(axes, scaling)
@@ -134,10 +130,7 @@ def _measured(scaling: Scaling) -> Iterator[str]:
         yield f"{wording.capital(to)} was reached by no batch size with every seed."
         return
     best = scaling.batch_sizes.index(scaling.measured_fastest)
-    seconds = scaling.measured[_SECONDS][best]
-    seconds = seconds[~np.isnan(seconds)]
-    taken = wording.number(float(np.exp(np.log(seconds).mean())))
-    of = wording.count(len(seconds), "seed")
+    mean, *_, seeds = scaling.means(_SECONDS)[best]
     parts = []
     for at in (best - 1, best + 1):
         if 0 <= at < len(ratios) and math.isfinite(ratios[at].mean):
@@ -145,8 +138,8 @@ def _measured(scaling: Scaling) -> Iterator[str]:
             parts.append(f"{scaling.batch_sizes[at]} took {times}")
     beside = f"; {wording.listed(parts)}" if parts else ""
     yield (
-        f"Batch size {scaling.batch_sizes[best]} reached {to} soonest, in {taken} s (geometric "
-        f"mean of {of}){beside}."
+        f"Batch size {scaling.batch_sizes[best]} reached {to} soonest, in {wording.number(mean)} s "
+        f"(geometric mean of {wording.count(seeds, 'seed')}){beside}."
     )
 
 

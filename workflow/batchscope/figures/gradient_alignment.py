@@ -43,7 +43,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         for axes, size in zip_longest(row, ends):
             _draw_panel(axes, group.frame, size)
             title = f"Batch size {size}" if size else "Batch size"
-            axes.set_title(f"{title}, {group.label}" if group.label else title)
+            axes.set_title(wording.titled(title, group.label))
         row[0].set_ylabel("‖mean of b‖ / mean ‖single‖")
     for axes in grid[-1]:
         axes.set_xlabel("examples b in a mean gradient")

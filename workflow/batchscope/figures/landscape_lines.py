@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from batchscope import wording
-from batchscope.analysis import intervals, landscape_rises, run_series
+from batchscope.analysis import landscape_rises, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
 
@@ -51,7 +51,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for row, group in zip(grid, shown, strict=True):
         for axes, (column, (title, label)) in zip(row, _PANELS.items(), strict=True):
             _draw_panel(axes, _finished(group.frame), column, styles, points)
-            axes.set_title(f"{title}, {group.label}" if group.label else title)
+            axes.set_title(wording.titled(title, group.label))
             axes.set_ylabel(label)
     for axes in grid[-1]:
         axes.set_xlabel("position a along the direction")
@@ -126,7 +126,7 @@ def _draw_mean(
 ) -> None:
     """Draws the mean and, where its least possible value is given, its interval from there on."""
     positions = table.index.to_numpy(float)
-    mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
+    mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
     if least is not None and np.isfinite(low).any():
         low = np.maximum(low, least)
         axes.fill_between(positions, low, high, color=style["color"], alpha=0.15, linewidth=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -44,13 +43,12 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(len(shown), 2, width=4.2, height=2.9, sharey=True)
     sizes = sorted(frame["batch_size"].unique().tolist())
     rates = sorted(frame[_RATE].unique().tolist())
-    of_sizes, of_rates = _styles(sizes), _styles(rates)
+    of_sizes, of_rates = (canvas.ordered_styles(each, markers=True) for each in (sizes, rates))
     finished = frame.loc[frame["status"] == canvas.FINISHED, CHOSEN_ON].to_numpy(float)
     canvas.value_scale(grid[0, 0], finished)
     for row, group in zip(grid, shown, strict=True):
-        title = f", {group.label}" if group.label else ""
-        row[0].set_title(f"Against the learning rate{title}")
-        row[1].set_title(f"Against the batch size{title}")
+        row[0].set_title(wording.titled("Against the learning rate", group.label))
+        row[1].set_title(wording.titled("Against the batch size", group.label))
         _draw_panel(row[0], group.frame, _RATE, "batch_size", of_sizes)
         _ring_best(row[0], group.frame, of_sizes)
         rate_axis(row[0], rates)
@@ -118,12 +116,6 @@ def _labelled(rates: list[float], room: float = _ROOM) -> list[float]:
     return sorted(kept)
 
 
-def _styles(values: list) -> dict[Any, dict[str, Any]]:
-    styles = zip(canvas.ordered_styles(len(values)), cycle(canvas.MARKERS), strict=False)
-    looks = [{**style, "marker": marker} for style, marker in styles]
-    return dict(zip(values, looks, strict=True))
-
-
 def _draw_panel(
     axes: Axes, rows: pandas.DataFrame, across: str, by: str, styles: dict[Any, dict[str, Any]]
 ) -> None:
@@ -148,13 +140,10 @@ def _draw_line(
     at = np.log2(rows[across].astype(float)) + offset
     (runs,) = axes.plot(at, rows[CHOSEN_ON], **point)
     marks.points(runs, rows, rows[CHOSEN_ON])
-    of_rows = {at: canvas.mean_interval(axes, part) for at, part in rows.groupby(across)[CHOSEN_ON]}
-    at = np.log2(np.array(list(of_rows), float)) + offset
-    means = np.array([interval.mean for interval in of_rows.values()])
-    bars = against_batch_size.interval_bars(list(of_rows.values()))
+    at, means, bars = against_batch_size.means(axes, rows, across, CHOSEN_ON)
     mean = {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5}
     mean |= {"elinewidth": 0.9, "capsize": 2, "linewidth": 1.2, "zorder": 3}
-    axes.errorbar(at, means, yerr=bars, **mean, **style)
+    axes.errorbar(np.log2(at) + offset, means, yerr=bars, **mean, **style)
 
 
 def _mark_diverged(

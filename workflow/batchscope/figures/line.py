@@ -63,7 +63,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for row, (label, rows) in zip(grid, shown, strict=True):
         for axes, (column, title) in zip(row, _OUTCOMES.items(), strict=True):
             _draw_panel(axes, rows, column)
-            axes.set_title(f"{title}, {label}" if label else title, pad=17)
+            axes.set_title(wording.titled(title, label), pad=17)
     for axes in grid[-1]:
         axes.set_xlabel("position α on the line")
     _scale(grid, frame)
@@ -93,8 +93,8 @@ def found(frame: pandas.DataFrame) -> str:
             f"{wording.number(along.iloc[at])} at {_end_name(rows, column)}"
             for at, column in ((0, "small"), (-1, "large"))
         ]
-        of = f" ({label})" if label else ""
         count = words.seeds((finished["seed"].nunique(), rows["seed"].nunique()))
+        of = wording.aside(label)
         at = wording.tick(between.idxmax())
         return (
             f"Along the line{of} the mean training loss was {ends[0]} and {ends[1]}, and at most "
@@ -177,7 +177,6 @@ def _mark_ends(axes: Axes, rows: pandas.DataFrame) -> None:
 def _end_name(rows: pandas.DataFrame, column: str) -> str:
     """Returns the factor and its value at one end: `batch size 32`."""
     value = rows[column].iloc[0]
-    value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return run_series.describe({rows["factor"].iloc[0]: value})

@@ -26,22 +26,19 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(
         len(groups), len(_PANELS), width=4.2, height=height, sharex=True, sharey="col"
     )
-    styles, runs = against_epoch.styles(frame), against_epoch.runs(frame)
-    along, singles = against_epoch.along(frame), against_epoch.singles(frame)
-    lines = (len(_PANELS) * len(runs), len(_PANELS) * len(groups) * len(styles))
-    look = (styles, *map(against_epoch.points, lines), along, singles)
+    lines = against_epoch.Lines.of(frame, len(_PANELS), len(groups))
     canvas.alike_scales(grid[0], [against_epoch.scaled_by(frame, name) for name in _PANELS])
     for row, group in zip(grid, groups, strict=True):
         for axes, (column, title) in zip(row, _PANELS.items(), strict=True):
-            against_epoch.draw_panel(axes, group.frame, column, *look)
-            axes.set_title(f"{title}, {group.label}" if group.label else title)
+            lines.draw(axes, group.frame, column)
+            axes.set_title(wording.titled(title, group.label))
             axes.set_ylabel("loss (nats)")
     for axes in grid[-1]:
         against_epoch.horizontal_axis(axes, frame)
     for column, name in enumerate(_PANELS):
         against_epoch.value_axis(grid[0, column], frame, name)
-    against_epoch.legend(figure, styles)
-    canvas.notes(figure, runs, against_epoch.band_note(frame, singles))
+    against_epoch.legend(figure, lines.styles)
+    canvas.notes(figure, against_epoch.runs(frame), against_epoch.band_note(frame, lines.singles))
     return figure
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas
@@ -14,27 +13,17 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation, Transform
 
 from batchscope import wording
-from batchscope.analysis import ratio_intervals, run_series
+from batchscope.analysis import noise_scales, run_series
+from batchscope.analysis.noise_scales import EARLY, END, START, Point
+from batchscope.analysis.ratio_intervals import Ratio
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
 
-_SCALE, _ERROR = "gradient_noise_scale", "gradient_noise_scale_error"
-_SQUARE, _VARIANCE = "gradient_norm_squared", "gradient_variance"
-_COLUMNS = [_SCALE, _ERROR, _SQUARE, _VARIANCE]
-_START, _EARLY, _END = "start", "epoch", "end"
+_SCALE = "gradient_noise_scale"
+_COLUMNS = [_SCALE, f"{_SCALE}_error", "gradient_norm_squared", "gradient_variance"]
 _STEP, _WIDEST = 5.0, 32.0  # points between two batch sizes' marks at one epoch, and of all
 _LINEAR_TO = 1.0  # epoch up to which a logarithmic axis of epochs is linear
 _MOST_SHOWN = 2  # series described in words
-
-
-class _Point(NamedTuple):
-    """What all seeds of one batch size say of one place in the training."""
-
-    place: str
-    epoch: float
-    found: ratio_intervals.Ratio
-    error: float
-    runs: pandas.DataFrame
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -49,16 +38,16 @@ def select(tables: Tables) -> pandas.DataFrame:
         {name: runs[f"{name}{ending}"] for name in _COLUMNS} for ending in ("_start", "")
     )
     parts = [
-        about.assign(place=_START, epoch=0, **at_start),
-        about.assign(place=_END, epoch=about["epochs_run"], **at_end),
+        about.assign(place=START, epoch=0, **at_start),
+        about.assign(place=END, epoch=about["epochs_run"], **at_end),
     ]
     if len(tables.at_epochs):
         early = tables.at_epochs[[*keys, "at_epoch", *_COLUMNS]]
         early = about.merge(early.rename(columns={"at_epoch": "epoch"}), on=keys)
         # The weights after a training's last epoch are its end.
-        parts.append(early[early["epoch"] < early["epochs_run"]].assign(place=_EARLY))
+        parts.append(early[early["epoch"] < early["epochs_run"]].assign(place=EARLY))
     frame = pandas.concat([part.astype({"epoch": float}) for part in parts])
-    order = frame["place"].map({_START: 0, _EARLY: 1, _END: 2})
+    order = frame["place"].map({START: 0, EARLY: 1, END: 2})
     frame = frame.assign(order=order).sort_values(["order", "epoch"], kind="stable")
     return frame[[*factors, "place", "epoch", *_COLUMNS]].reset_index(drop=True)
 
@@ -67,16 +56,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one panel per series."""
     groups = run_series.series(frame)
     columns = min(len(groups), 2)
-    rows = -(-len(groups) // columns)
-    width, height = 5.6 if columns == 1 else 4.4, 3.6 if rows == 1 else 3.0
-    figure, grid = canvas.panels(rows, columns, width, height, sharex=True, sharey=True)
-    markers, styles = cycle(canvas.MARKERS), against_epoch.styles(frame)
-    styles = {size: {**style, "marker": next(markers)} for size, style in styles.items()}
-    points = [{size: _points(group.frame, size) for size in styles} for group in groups]
+    width, height = 5.6 if columns == 1 else 4.4, 3.6 if len(groups) <= columns else 3.0
+    alike = {"sharex": True, "sharey": True}
+    figure, grid = canvas.some_panels(len(groups), columns, width, height, **alike)
+    styles = canvas.ordered_styles(sorted(frame["batch_size"].unique().tolist()), markers=True)
+    points = [{size: noise_scales.points(group.frame, size) for size in styles} for group in groups]
     every = [point for found in points for each in found.values() for point in each]
     low, high = _limits(every, list(styles))
     epochs = sorted(frame.loc[frame["status"] == canvas.FINISHED, "epoch"].dropna().unique())
-    for axes, group, found in zip(grid.flat, groups, points, strict=False):
+    for axes, group, found in zip(grid, groups, points, strict=True):
         axes.set_yscale("log")
         axes.set_ylim(low, high)
         canvas.few_log_labels(axes.yaxis, high / low)
@@ -84,12 +72,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.set_title(wording.capital(group.label) or "Gradient noise scale")
         own = [size for size in styles if (group.frame["batch_size"] == size).any()]
         _draw_panel(axes, {size: found[size] for size in own}, styles, low)
-    for axes in list(grid.flat)[len(groups) :]:
-        axes.remove()
-    for row in grid:
-        row[0].set_ylabel("noise scale (examples)")
-    for axes in figure.axes:
+    for axes in grid:
         axes.set_xlabel("epoch")
+        if axes.get_subplotspec().is_first_col():
+            axes.set_ylabel("noise scale (examples)")
     against_epoch.legend(figure, styles)
     canvas.notes(figure, against_epoch.runs(frame), *_notes(frame, every))
     return figure
@@ -102,14 +88,14 @@ def found(frame: pandas.DataFrame) -> str:
     """
     sentences = []
     for group in run_series.series(frame)[:_MOST_SHOWN]:
-        of = f" ({group.label})" if group.label else ""
+        of = wording.aside(group.label)
         sizes = sorted(group.frame["batch_size"].unique().tolist())
         for size in dict.fromkeys((sizes[0], sizes[-1])):
-            points = {point.place: point for point in _points(group.frame, size)}
-            ends = {place: points[place].found for place in (_START, _END) if place in points}
+            points = {point.place: point for point in noise_scales.points(group.frame, size)}
+            ends = {place: points[place].found for place in (START, END) if place in points}
             if ends:
                 values = wording.listed(
-                    f"{_scale_words(one, size if at == _END else 0)} at the {at}"
+                    f"{_scale_words(one, size if at == END else 0)} at the {at}"
                     for at, one in ends.items()
                 )
                 all_seeds = group.frame["seed"].nunique()
@@ -121,7 +107,7 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(sentences)
 
 
-def _scale_words(found: ratio_intervals.Ratio, size: int) -> str:
+def _scale_words(found: Ratio, size: int) -> str:
     """Returns a noise scale in words, and as a multiple of a batch size that is not 0."""
     if found.open:
         return f"at least {wording.number(found.low)} examples"
@@ -131,38 +117,13 @@ def _scale_words(found: ratio_intervals.Ratio, size: int) -> str:
     return wording.estimated(*found[:3], of=" examples") + multiple
 
 
-def _points(rows: pandas.DataFrame, size: int) -> list[_Point]:
-    """Returns what the finished runs of a batch size say, in order of their training."""
-    chosen = rows[(rows["batch_size"] == size) & (rows["status"] == canvas.FINISHED)]
-    chosen = chosen[chosen[_VARIANCE].notna()]
-    # Trainings that stopped by patience end at epochs of their own.
-    place = chosen["place"].where(chosen["place"] != _EARLY, chosen["epoch"].map("{:08.0f}".format))
-    return [
-        _Point(
-            group["place"].iloc[0],
-            float(group["epoch"].mean()),
-            ratio_intervals.fieller(group[_VARIANCE], group[_SQUARE]),
-            float(group[_ERROR].iloc[0]) if len(group) == 1 else np.nan,
-            group,
-        )
-        for _, group in chosen.groupby(place, sort=False)
-    ]
-
-
-def _ends(point: _Point) -> tuple[float, float]:
-    """Returns the ends of a point's bar, which may be NaN."""
-    if point.found.n == 1:
-        return point.found.ratio - point.error, point.found.ratio + point.error
-    return point.found.low, point.found.high
-
-
-def _limits(points: list[_Point], sizes: list[int]) -> tuple[float, float]:
+def _limits(points: list[Point], sizes: list[int]) -> tuple[float, float]:
     """Returns the vertical axis's ends: what is drawn, above zero, and the batch sizes."""
     known = [point for point in points if point.found.resolved]
     estimates = [p.found.low if p.found.open else p.found.ratio for p in known]
     centre = np.array([*sizes, *estimates], float)
     centre = centre[centre > 0]
-    ends = np.array([end for point in known for end in _ends(point)], float)
+    ends = np.array([end for point in known for end in point.ends], float)
     shown = np.append(centre, ends[np.isfinite(ends) & (ends > 0)])
     # A lower end close to zero would leave the rest no room.
     low, high = max(shown.min(), centre.min() / 10), shown.max()
@@ -191,7 +152,7 @@ def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
 
 
 def _draw_panel(
-    axes: Axes, points: dict[int, list[_Point]], styles: dict[int, dict[str, Any]], low: float
+    axes: Axes, points: dict[int, list[Point]], styles: dict[int, dict[str, Any]], low: float
 ) -> None:
     if not any(points.values()):
         canvas.empty(axes)
@@ -209,7 +170,7 @@ def _draw_panel(
 
 
 def _draw_points(
-    axes: Axes, points: list[_Point], style: dict[str, Any], shift: float, low: float
+    axes: Axes, points: list[Point], style: dict[str, Any], shift: float, low: float
 ) -> None:
     """Draws one batch size's estimates, lower ends and words, so many points beside the epoch."""
     colour = style["color"]
@@ -234,7 +195,7 @@ def _draw_points(
         elif not found.resolved:
             axes.annotate("not resolved", (at, low), (0, 4), color=colour, **upright, **place)
         else:
-            bottom, top = _ends(point)
+            bottom, top = point.ends
             if np.isfinite(top):
                 bar = {"color": colour, "linewidth": 1, "linestyle": "-"}
                 axes.plot([at] * 2, [max(bottom, low), top], transform=beside, **bar)
@@ -244,7 +205,7 @@ def _draw_points(
                 marks.points(whole, point.runs, point.runs[_SCALE])
 
 
-def _draw_runs(axes: Axes, point: _Point, style: dict[str, Any], beside: Transform) -> None:
+def _draw_runs(axes: Axes, point: Point, style: dict[str, Any], beside: Transform) -> None:
     """Draws what single runs of several say, where it lies in the panel."""
     inside = point.runs[point.runs[_SCALE].astype(float).between(*axes.get_ylim())]
     if point.found.n < 2 or inside.empty:
@@ -255,7 +216,7 @@ def _draw_runs(axes: Axes, point: _Point, style: dict[str, Any], beside: Transfo
     marks.points(drawn, inside, inside[_SCALE])
 
 
-def _notes(frame: pandas.DataFrame, points: list[_Point]) -> Iterator[str]:
+def _notes(frame: pandas.DataFrame, points: list[Point]) -> Iterator[str]:
     """Yields what bars and marks are, where there are any, and of which gradients all is."""
     if any(point.found.n > 1 for point in points):
         yield "Large: ratios of means over seeds; bars: Fieller's 95 % intervals. Small: runs."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas
 from matplotlib.figure import Figure
@@ -54,9 +56,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     groups, drawn = run_series.series(frame), _drawn(frame)
     height = 2.75 if len(groups) < 4 else 2.0
     figure, grid = canvas.panels(len(groups), len(drawn), height=height, sharex="col", sharey=True)
-    styles, runs = against_epoch.styles(frame), against_epoch.runs(frame)
-    lines = (len(drawn) * len(runs), len(drawn) * len(groups) * len(styles))
-    points = [min(against_epoch.points(each), _MOST_POINTS) for each in lines]
+    lines = against_epoch.Lines.of(frame, len(drawn), len(groups))
+    points = [min(each, _MOST_POINTS) for each in (lines.points, lines.mean_points)]
+    lines = replace(lines, points=points[0], mean_points=points[1], singles=False)
     targets = [_target(group.frame) for group in groups]
     canvas.value_scale(grid[0, 0], against_epoch.scaled_by(frame, _LOSS))
     beside = max(len(group.label) for group in groups) <= _LONGEST_BESIDE
@@ -65,15 +67,13 @@ def draw(frame: pandas.DataFrame) -> Figure:
         for axes, column in zip(row, drawn, strict=True):
             rows = evaluated.dropna(subset=column)
             if len(rows):
-                against_epoch.draw_panel(axes, rows, _LOSS, styles, *points, column, singles=False)
+                replace(lines, along=column).draw(axes, rows, _LOSS)
             else:
-                where = {"transform": axes.transAxes, "ha": "center", "va": "center"}
-                why = "not timed" if len(evaluated) else "no run"
-                axes.text(0.5, 0.5, why, color="#555555", **where)
+                canvas.centred(axes, "not timed" if len(evaluated) else "no run")
             if np.isfinite(target):
                 axes.axhline(target, color="#555555", linewidth=0.9, linestyle=canvas.LINES[2])
             title = _AXES[column][0]
-            axes.set_title(f"{title}, {group.label}" if beside and group.label else title)
+            axes.set_title(wording.titled(title, group.label if beside else ""))
         if group.label and not beside:
             row[0].set_title(f"{group.label}\n{_AXES[drawn[0]][0]}")
         row[0].set_ylabel("validation loss (nats)")
@@ -81,9 +81,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
         against_epoch.used_axis(axes, frame[column].dropna().astype(float))
         axes.set_xlabel(_AXES[column][1])
     against_epoch.value_axis(grid[0, 0], frame, _LOSS)
-    against_epoch.legend(figure, styles)
+    against_epoch.legend(figure, lines.styles)
     untimed = "" if "seconds" in drawn or "seconds" not in frame else "No run was timed."
     band = against_epoch.band_note(frame, False)
+    runs = against_epoch.runs(frame)
     canvas.notes(figure, runs, band, _target_note(frame, targets), untimed)
     return figure
 

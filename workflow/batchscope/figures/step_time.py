@@ -159,7 +159,7 @@ def _cost(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
 def _costs(groups: list[run_series.Series]) -> Iterator[str]:
     """Yields a sentence each for both costs and for the batch size at which they are equal."""
     for column, what in _COSTS.items():
-        costs = [(_cost(group.frame, column), timings.of(group.label)) for group in groups]
+        costs = [(_cost(group.frame, column), wording.aside(group.label)) for group in groups]
         if len(groups) == 1 and costs[0][0].value > 0:
             ((cost, whose),) = costs
             yield f"{what} was {_duration(cost)}{whose}."
@@ -168,7 +168,7 @@ def _costs(groups: list[run_series.Series]) -> Iterator[str]:
         yield f"{what} was {wording.listed(values)}{_level(values)}."
     halves = [(timings.one_number(group.frame, "half_batch"), group.label) for group in groups]
     # Below one example none that can be taken is meant: a step is hardly fixed cost at all.
-    known = [wording.batch_size(half) + timings.of(label) for half, label in halves if half >= 1]
+    known = [wording.batch_size(half) + wording.aside(label) for half, label in halves if half >= 1]
     if known:
         yield f"Half of a step is fixed cost at batch size {wording.listed(known)}."
 
@@ -225,7 +225,9 @@ def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Ser
     for index, group in enumerate(groups):
         style = canvas.line_style(index)
         points = {**style, "linestyle": "none"}
-        timings.draw_medians(axes, at, group.frame, _STEP, points, scale=_MS)
+        names = [f"{_STEP}{end}" for end in ("", "_q1", "_q3")]
+        in_ms = group.frame.assign(**{name: _MS * group.frame[name] for name in names})
+        timings.draw_medians(axes, at, in_ms, _STEP, points)
         fit = [timings.one_number(group.frame, name) for name in _COSTS]
         sizes = timings.timed(group.frame, _STEP)["batch_size"].to_numpy(float)
         if not np.isfinite(fit).all() or not len(sizes):

@@ -238,7 +238,7 @@ def _draw_ceilings(
             labels.append("ceiling, above the panel")
             share = timings.one_number(groups[index].frame, _SHARE_OF_CEILING)
             reached = f"{wording.percent(share)} of it reached" if math.isfinite(share) else ""
-            outside[-1] += timings.of(", ".join(filter(None, [groups[index].label, reached])))
+            outside[-1] += wording.aside(", ".join(filter(None, [groups[index].label, reached])))
     line = {"color": _GREY, **_CEILING_LINE}
     entries = [(Line2D([], [], **line), label) for label in dict.fromkeys(labels)]
     if not outside:

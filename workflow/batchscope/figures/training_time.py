@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -11,12 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis import run_series
+from batchscope.analysis import run_series, timing_repeats
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, by_epochs, canvas, timings, words
 
 _TIME = "train_seconds"
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
+_OF_TIME = dict(zip(_QUARTILES, (f"{_TIME}_q1", f"{_TIME}_q3"), strict=True))  # times the epochs
 _MOST_SHOWN = 4  # series in words
 _NOTES = (
     "Epochs × time per epoch (median and quartiles of the timing jobs, or of the blocks of one), "
@@ -53,70 +53,53 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns what a larger batch saves, and whether it saves as much as more epochs take."""
     groups = run_series.series(run_series.timed_factors(frame))
-    timed = [(group.label, times) for group in groups if (times := _times(group.frame))]
+    timed = [(group.label, times) for group in groups if len(times := _times(group.frame))]
     shown = timed[:_MOST_SHOWN]
-    comparisons = [_compared(times, timings.of(label)) for label, times in shown]
+    comparisons = [_compared(times, wording.aside(label)) for label, times in shown]
     more = [f"{text}." for text in words.further(len(timed) - len(shown), "configurations ")]
     return " ".join([*_saved(shown), *comparisons, *more])
 
 
-class _Time(NamedTuple):
-    """A training time in seconds, with the quartiles behind it."""
-
-    batch_size: int
-    epochs: int
-    seconds: float
-    low: float
-    high: float
-
-    @property
-    def words(self) -> str:
-        return f"{wording.count(self.epochs, 'epoch')} at batch size {self.batch_size}"
-
-    @property
-    def duration(self) -> str:
-        return f"{wording.number(self.seconds)} s"
+def _times(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns a configuration's times and quartiles by batch size and epochs, over its jobs."""
+    jobs = rows[(rows["status"] == canvas.FINISHED) & rows[_TIME].notna()]
+    keys = ["batch_size", "at_epoch"]
+    jobs = jobs[[*keys, _TIME, *_QUARTILES]].astype(float).rename(columns=_OF_TIME)
+    jobs[[*_OF_TIME.values()]] = jobs[[*_OF_TIME.values()]].mul(jobs["at_epoch"], axis=0)
+    return timing_repeats.combined(jobs, keys).sort_values(keys)
 
 
-def _times(rows: pandas.DataFrame) -> list[_Time]:
-    """Returns a configuration's times by batch size and epochs, over its timing jobs."""
-    timed = rows[(rows["status"] == canvas.FINISHED) & rows[_TIME].notna()]
-    found = []
-    for (size, epochs), jobs in timed.groupby(["batch_size", "at_epoch"]):
-        low, seconds, high = np.percentile(jobs[_TIME].astype(float), [25, 50, 75])
-        if len(jobs) == 1:
-            low, high = (epochs * float(jobs[name].iloc[0]) for name in _QUARTILES)
-        found.append(_Time(int(size), int(epochs), seconds, low, high))
-    return found
+def _what(time: pandas.Series) -> str:
+    epochs = wording.count(int(time["at_epoch"]), "epoch")
+    return f"{epochs} at batch size {int(time['batch_size'])}"
 
 
-def _compared(times: list[_Time], where: str) -> str:
+def _compared(times: pandas.DataFrame, where: str) -> str:
     """Returns the two extremes in words: the fewest epochs in small batches, the most in large."""
-    fewest, most = min(time.epochs for time in times), max(time.epochs for time in times)
-    first = next(time for time in times if time.epochs == fewest)
-    last = next(time for time in reversed(times) if time.epochs == most)
-    if (first.batch_size, first.epochs) == (last.batch_size, last.epochs):
-        return f"{first.words}{where} took {first.duration}."
-    if last.high < first.low:
+    epochs = times["at_epoch"]
+    first, last = times[epochs == epochs.min()].iloc[0], times[epochs == epochs.max()].iloc[-1]
+    took, beside = (f"{wording.number(time[_TIME])} s" for time in (last, first))
+    if first.name == last.name:
+        return f"{_what(first)}{where} took {took}."
+    low, high = _OF_TIME.values()
+    if last[high] < first[low]:
         verdict = "less time than"
-    elif last.low > first.high:
+    elif last[low] > first[high]:
         verdict = "more time than"
     else:
         verdict = "a time whose quartiles overlap with those of"
-    return f"{last.words}{where} took {last.duration}: {verdict} {first.words} ({first.duration})."
+    return f"{_what(last)}{where} took {took}: {verdict} {_what(first)} ({beside})."
 
 
-def _saved(timed: list[tuple[str, list[_Time]]]) -> Iterator[str]:
+def _saved(timed: list[tuple[str, pandas.DataFrame]]) -> Iterator[str]:
     """Yields how long the largest batch size takes beside the smallest, for the same epochs."""
     by_sizes: dict[tuple[int, int], list[str]] = {}
     for label, times in timed:
-        most = max(time.epochs for time in times)
-        same = [time for time in times if time.epochs == most]
-        first, last = same[0], same[-1]
-        ratio = (last.seconds / first.seconds, last.low / first.high, last.high / first.low)
+        same = times[times["at_epoch"] == times["at_epoch"].max()]
+        first, last = same.iloc[0], same.iloc[-1]
         whose = f"{label}; " if label else ""
-        by_sizes.setdefault((first.batch_size, last.batch_size), []).append(
-            timings.by_quartiles(*ratio, whose=whose)
+        by_sizes.setdefault((int(first["batch_size"]), int(last["batch_size"])), []).append(
+            timings.by_quartiles(*timings.ratio(last, first, _TIME), whose=whose)
         )
     for (small, large), ratios in by_sizes.items():
         if small != large:
@@ -126,14 +109,14 @@ def _saved(timed: list[tuple[str, list[_Time]]]) -> Iterator[str]:
 
 def _draw_panel(axes: Axes, group: run_series.Series, styles: by_epochs.Styles) -> None:
     times = _times(group.frame)
-    if times:
-        axes.axhline(times[0].seconds, **_REFERENCE)
+    if len(times):
+        axes.axhline(times[_TIME].iloc[0], **_REFERENCE)
     for count, style in styles.items():
-        chosen = [time for time in times if time.epochs == count]
-        bars = [(time.seconds - time.low, time.high - time.seconds) for time in chosen]
+        chosen = times[times["at_epoch"] == count]
+        middle, low, high = timings.with_quartiles(chosen, _TIME)
         axes.errorbar(
-            np.log2([time.batch_size for time in chosen]),
-            [time.seconds for time in chosen],
-            yerr=np.nan_to_num(np.reshape(bars, (-1, 2)).T),
+            np.log2(chosen["batch_size"]),
+            middle,
+            yerr=np.nan_to_num([middle - low, high - middle]),
             **{**canvas.EDGED, **style, **by_epochs.BARS},
         )

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
@@ -37,11 +38,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
     styles = against_epoch.styles(frame)
     for (left, right), group in zip(grid, groups, strict=True):
         _draw_distributions(left, group.frame, styles)
-        of = f", {group.label}" if group.label else ""
-        left.set_title(f"Distribution{of}")
+        left.set_title(wording.titled("Distribution", group.label))
         runs = against_epoch.runs(group.frame)
         canvas.lift_title(left, runs)  # beside the other
-        panel = replace(_MEDIAN, title=f"{_MEDIAN.title}{of}")
+        panel = replace(_MEDIAN, title=wording.titled(_MEDIAN.title, group.label))
         against_batch_size.draw_panel(right, runs, panel, [run_series.Series("", {}, runs)])
     against_epoch.legend(figure, styles)
     several = ", means over seeds" if frame["seed"].nunique() > 1 else ""

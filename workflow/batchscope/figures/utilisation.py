@@ -175,7 +175,7 @@ def _draw_line(
 ) -> np.ndarray:
     """Draws a column of a series with its quartiles; returns all that is drawn."""
     rows = timings.timed(rows, line.column)
-    middle, low, high = timings.with_quartiles(rows, line.column, scale)
+    middle, low, high = (scale * each for each in timings.with_quartiles(rows, line.column))
     bars = np.nan_to_num([middle - low, high - middle])
     thin = line.look is _THIN
     axes.errorbar(
@@ -257,6 +257,6 @@ def by_series(
 ) -> str:
     """Returns one sentence about a quantity, with what every series has to say, if anything."""
     described = [(group.label, describe(group.frame)) for group in timings.series(frame)]
-    parts = [text + timings.of(label) for label, text in described if text]
+    parts = [text + wording.aside(label) for label, text in described if text]
     shown = [*parts[:_MOST_SHOWN], *words.further(len(parts) - _MOST_SHOWN)]
     return f"{what} {verb} {'; '.join(shown)}." if shown else ""

@@ -132,7 +132,7 @@ def _means(column: str) -> Callable[[pandas.DataFrame], str]:
 def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
     rows = group.frame
     upper.tick_params(labelbottom=False)
-    title = f"Utilisation, {group.label}" if group.label else "Utilisation"
+    title = wording.titled("Utilisation", group.label)
     upper.set(title=title, ylabel="utilisation (%)")
     lower.set(title="Memory", ylabel="memory (MB)", xlabel="time (s)")
     if rows.empty:

@@ -8,9 +8,9 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis import run_series
+from batchscope.analysis import run_series, seed_means
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas
 from batchscope.figures.drawing.against_batch_size import Panel
 
 _COLUMNS = 4
@@ -31,22 +31,20 @@ def draw(frame: pandas.DataFrame) -> Figure:
     shown = layers[:_MOST]
     count = max(1, len(shown))
     columns = min(_COLUMNS, count)
-    figure, grid = canvas.panels(-(-count // columns), columns, width=2.5, height=2.1)
+    figure, grid = canvas.some_panels(count, columns, width=2.5, height=2.1)
     groups = run_series.series(frame)
     handles: list = []
     finished = frame[frame["status"] == canvas.FINISHED]
     values = [finished.loc[finished["layer"] == layer, "distance"] for layer in shown]
-    canvas.alike_scales(grid.flat, values)
-    for axes, layer in zip(grid.flat, shown, strict=False):
+    canvas.alike_scales(grid, values)
+    for axes, layer in zip(grid, shown, strict=False):
         # Runs that failed have no layers; they are marked in every panel.
         chosen = frame[(frame["layer"] == layer) | frame["layer"].isna()]
         parts = [_of_layer(group, layer) for group in groups]
         panel = Panel("distance", layer, "‖w − w₀‖")
         handles = against_batch_size.draw_panel(axes, chosen, panel, parts)
-    for axes in list(grid.flat)[count:]:
-        axes.remove()
     if not shown:
-        canvas.empty(grid[0, 0])
+        canvas.empty(grid[0])
     for index, axes in enumerate(figure.axes):
         if index % columns:
             axes.set_ylabel("")
@@ -65,9 +63,9 @@ def found(frame: pandas.DataFrame) -> str:
         (layer, group.label): small / large
         for layer in _layers(frame)
         for group in groups
-        if (ends := words.ends(_of_layer(group, layer).frame, "distance"))[1:]
-        and (small := ends[0].mean) > 0
-        and (large := ends[-1].mean) > 0
+        if len(means := seed_means.by_batch_size(_of_layer(group, layer).frame, "distance")) > 1
+        and (small := means[min(means)].interval.mean) > 0
+        and (large := means[max(means)].interval.mean) > 0
     }
     if not ratios:
         return ""

@@ -17,7 +17,7 @@ import pandas
 
 from batchscope import damage, disk, figures, wording
 from batchscope.analysis import (
-    noise_beside_critical,
+    noise_scales,
     outcome_answers,
     parallel_totals,
     series_differences,
@@ -220,7 +220,7 @@ def _noise(
     for name, frame in trained.items():
         others = [rows for other, rows in critical.items() if other != name and len(rows)]
         if others:
-            sentences[name] = noise_beside_critical.sentence(frame, pandas.concat(others))
+            sentences[name] = noise_scales.sentence(frame, pandas.concat(others))
     return {name: text for name, text in sentences.items() if text}
 
 

@@ -10,8 +10,7 @@ from markupsafe import Markup
 
 from batchscope import damage
 from batchscope.analysis.outcome_answers import Answer
-from batchscope.catalogue import figure_names
-from batchscope.catalogue.entries import OVER
+from batchscope.catalogue.entries import OVER, Need
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import answers, claim_rows, experiment_answer, inline_svg, reading
 from batchscope.report.content import Figure, packed
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 # Figures of every epoch, whose measures are of no weights in particular.
 _EVERY_EPOCH = (
     *(name for name, entry in FIGURES.items() if entry.module == "epoch_distance"),
-    *figure_names.EPOCH_FIGURES,
+    *(name for name, entry in FIGURES.items() if Need.AT_EPOCHS in entry.needs),
 )
 _SMALL_TEXTS = ("verdict_matrix",)  # never beside another, where they would be smaller still
 # CSS pixels up to which two stand in a row of a usual screen, and of a wide one.
@@ -117,7 +116,7 @@ def _with_slope(finding: str, figure: Figure, all_answers: list[Answer]) -> str:
     so many epochs of them has none.
     """
     entry = FIGURES.get(figure.name)
-    if "interval" in finding or "[" in finding or (entry and entry.at_epochs):
+    if "interval" in finding or "[" in finding or (entry and Need.AT_EPOCHS in entry.needs):
         return finding
     own = [
         answer

@@ -20,7 +20,7 @@ from batchscope.catalogue import (
     run_factors,
 )
 from batchscope.catalogue.coercion import as_map, items
-from batchscope.catalogue.entries import REPEATS, Entry, Timing
+from batchscope.catalogue.entries import REPEATS, Entry, Need, Timing
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter, aliases
 from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
@@ -133,8 +133,7 @@ def at_epochs(
     """Returns the numbers of epochs that an experiment asks for, as written."""
     at, raw = (*place, "at_epochs"), body.get("at_epochs")
     if raw is None:
-        figures = figure_names.EPOCH_FIGURES
-        reader.findings.report(*figure_names.lacking(place, body, figures, "at_epochs"))
+        reader.findings.report(*figure_names.without(place, body, Need.AT_EPOCHS))
         return ()
     if not isinstance(raw, list) or not raw:
         reader.findings.report(received(at, raw, "a list of at least one number of epochs"))
@@ -168,8 +167,7 @@ def margins(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, flo
     """Returns the margins that an experiment states, by outcome."""
     raw, found, home = body.get("margins"), {}, (*place, "margins")
     if raw is None:
-        figures = figure_names.MARGIN_FIGURES
-        reader.findings.report(*figure_names.lacking(place, body, figures, "margins"))
+        reader.findings.report(*figure_names.without(place, body, Need.MARGINS))
         return {}
     for outcome, value in as_map(raw).items():
         at = (*home, outcome)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from batchscope.catalogue import coercion, figure_names, run_factors
-from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.entries import Need
 from batchscope.catalogue.horizons import CONSTANT, FALLING, REASON, falling
 from batchscope.problems import Place, Problem
 
@@ -47,9 +47,9 @@ def problems(place: Place, body: dict[str, Any], runs: list[dict[str, Any]]) -> 
         text = f"received {why}; {expected}, or a run for each number of epochs."
         yield Problem((*place, "at_epochs"), text)
     yield from of_budgets(place, coercion.as_map(body.get("budgets")), schedule)
-    for at, name in figure_names.named(place, body):
-        if name in FIGURES and FIGURES[name].prefixes:
-            yield Problem(at, f"received '{name}' {why}; {expected}, or another figure.")
+    for at, figure in figure_names.named(place, body):
+        if Need.PREFIXES in figure.needs:
+            yield Problem(at, f"received '{figure.name}' {why}; {expected}, or another figure.")
     horizons: dict[int, set[int]] = {}
     for run in runs:
         horizons.setdefault(run["batch_size"], set()).add(run["epochs"])

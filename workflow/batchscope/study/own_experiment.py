@@ -75,10 +75,10 @@ def problems(
             if not table.filled(column):
                 text = f"received without any {column}; a column {column} of {table.path}"
                 yield Problem((*place, "budgets", key), f"{text} is expected.")
-    for at, name in figure_names.named(place, body):
-        lacking = figure_names.of_own_runs(name, {*filled, *vary(table)})
+    for at, figure in figure_names.named(place, body):
+        lacking = figure_names.of_own_runs(figure, {*filled, *vary(table)})
         if lacking:
-            yield received(at, name, f"a figure for which {table.path} suffices ({lacking})")
+            yield received(at, figure.name, f"a figure for which {table.path} suffices ({lacking})")
 
 
 def columns(table: Table) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.analysis.intervals import Interval
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, marks, words
 
@@ -42,7 +41,7 @@ class Facet(NamedTuple):
 
     def titled(self, panel: Panel) -> Panel:
         """Returns a panel with what its series have in common."""
-        return replace(panel, title=f"{panel.title}, {self.title}") if self.title else panel
+        return replace(panel, title=wording.titled(panel.title, self.title))
 
 
 @dataclass(frozen=True)
@@ -252,28 +251,29 @@ def draw_series(
     look |= {"markersize": 3, "markeredgewidth": 0, "alpha": 0.45}
     (seeds,) = axes.plot(at, finished[column], **look)
     marks.points(seeds, finished, finished[column])
-    by_size = finished.groupby("batch_size")[column]
-    intervals = {size: canvas.mean_interval(axes, values) for size, values in by_size}
-    means = np.array([interval.mean for interval in intervals.values()])
-    bars = interval_bars(list(intervals.values()))
+    sizes, centres, bars = means(axes, finished, "batch_size", column)
     handle = axes.errorbar(
-        np.log2(np.array(list(intervals), float)) + place.offset,
-        means,
+        np.log2(sizes) + place.offset,
+        centres,
         yerr=bars,
         zorder=3,
         **canvas.EDGED,
-        **{"markersize": 5.5 if len(intervals) <= 16 else 3.5, "elinewidth": 1.2, **style},
+        **{"markersize": 5.5 if len(sizes) <= 16 else 3.5, "elinewidth": 1.2, **style},
     )
-    return handle, np.concatenate([means - bars[0], means + bars[1]])
+    return handle, np.concatenate([centres - bars[0], centres + bars[1]])
 
 
-def interval_bars(found: list[Interval]) -> np.ndarray:
-    """Returns how far intervals reach below and above their means, shape (2, intervals).
+def means(
+    axes: Axes, rows: pandas.DataFrame, by: str, column: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the values of `by`, the mean of a column at each, and its bars, shape (2, values).
 
-    0 where one seed gives a mean without an interval.
+    These are those of `canvas.mean_intervals`; 0 where one seed gives a mean without an interval.
     """
-    sides = [(each.mean - each.low, each.high - each.mean) for each in found]
-    return np.nan_to_num(np.array(sides, float).reshape(-1, 2).T)
+    parts = dict(list(rows.groupby(by)[column]))
+    found = [canvas.mean_intervals(axes, part.to_numpy(float)[None]) for part in parts.values()]
+    mean, low, high, _ = np.reshape(found, (-1, 4)).T
+    return np.array([*parts], float), mean, np.nan_to_num([mean - low, high - mean])
 
 
 def positions(rows: pandas.DataFrame, place: Place) -> pandas.Series:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -96,8 +97,7 @@ def last_shared(frame: pandas.DataFrame) -> tuple[int, pandas.DataFrame]:
 
 def styles(frame: pandas.DataFrame) -> dict[int, dict[str, Any]]:
     """Returns batch size -> colour and line style, in order of batch size."""
-    sizes = sorted(frame["batch_size"].unique().tolist())
-    return dict(zip(sizes, canvas.ordered_styles(len(sizes)), strict=True))
+    return canvas.ordered_styles(sorted(frame["batch_size"].unique().tolist()))
 
 
 def legend(figure: Figure, drawn: dict[int, dict[str, Any]]) -> None:
@@ -110,11 +110,6 @@ def legend(figure: Figure, drawn: dict[int, dict[str, Any]]) -> None:
 def points(lines: int) -> int:
     """Returns how many points each of so many lines may have."""
     return int(np.clip(_MOST_POINTS // max(lines, 1), _LEAST_POINTS, _LONGEST_LINE))
-
-
-def singles(frame: pandas.DataFrame) -> bool:
-    """Returns whether finished runs too have a line each."""
-    return along(frame) == "epoch" or len(runs(frame)) <= _MOST_SINGLE
 
 
 def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -165,83 +160,83 @@ def scaled_by(frame: pandas.DataFrame, column: str) -> pandas.Series:
     return finished if finished.notna().any() else frame[column]
 
 
-def draw_panel(
-    axes: Axes,
-    rows: pandas.DataFrame,
-    column: str,
-    styles: dict[int, dict],
-    points: int,
-    mean_points: int,
-    along: str = "epoch",
-    singles: bool = True,
-) -> None:
-    """Draws single runs thin and their mean with a band.
+@dataclass(frozen=True)
+class Lines:
+    """How single runs and their means are drawn.
 
-    Args:
-        styles: Batch size -> colour and line style.
+    Attributes:
         along: The horizontal axis, logarithmic unless it is the epoch: a column whose rows are
             the same for all seeds of a batch size, or seconds, of which each seed has its own.
+        styles: Batch size -> colour and line style.
+        points: How many the line of a run may have, and that of a mean.
+        singles: Whether finished runs too have a line each.
     """
-    if len(rows) and rows[along].isna().all() and rows[column].notna().any():
-        canvas.empty(axes, "not timed" if along == "seconds" else "not known")
-        return
-    for index, (size, style) in enumerate(styles.items()):
-        chosen = rows[rows["batch_size"] == size]
-        with marks.series(axes, index):
-            for _, run in chosen.groupby("seed"):
-                if singles or run["status"].iloc[0] != canvas.FINISHED:
-                    _draw_run(axes, run, column, style["color"], points, along)
-            finished = chosen[chosen["status"] == canvas.FINISHED]
-            if len(finished):
-                band = len(styles) <= _MOST_BANDS
-                _draw_mean(axes, finished, column, style, mean_points, band, along)
-    if rows[column].isna().all():
-        canvas.empty(axes, "no run")
 
+    along: str
+    styles: dict[int, dict[str, Any]]
+    points: int
+    mean_points: int
+    singles: bool
 
-def _draw_run(
-    axes: Axes, run: pandas.DataFrame, column: str, colour: str, points: int, along: str
-) -> None:
-    run = run[np.isfinite(run[column].astype(float))]
-    kept = run.iloc[thinned(len(run), points, along)]
-    look = {"marker": ".", "markersize": 4} if len(kept) == 1 else {}
-    style = {"color": colour, "linewidth": 0.5, "alpha": 0.35, **look}
-    (drawn,) = axes.plot(kept[along], kept[column], **style)
-    if len(kept):
-        marks.line(drawn, kept)
-    if len(run) and run["status"].iloc[0] == "diverged":
-        # At the upper edge: its loss has left the panel.
-        at_edge = {"transform": axes.get_xaxis_transform(), "marker": "x", "color": colour}
-        axes.plot(run[along].iloc[-1], 0.97, **at_edge)
+    @classmethod
+    def of(cls, frame: pandas.DataFrame, panels: int, series: int) -> Lines:
+        """Returns the lines of a figure with so many panels for each of so many series."""
+        axis, looks, count = along(frame), styles(frame), len(runs(frame))
+        most = map(points, (panels * count, panels * series * len(looks)))
+        return cls(axis, looks, *most, singles=axis == "epoch" or count <= _MOST_SINGLE)
 
+    def draw(self, axes: Axes, rows: pandas.DataFrame, column: str) -> None:
+        """Draws single runs thin and their mean with a band."""
+        if len(rows) and rows[self.along].isna().all() and rows[column].notna().any():
+            canvas.empty(axes, "not timed" if self.along == "seconds" else "not known")
+            return
+        for index, (size, style) in enumerate(self.styles.items()):
+            chosen = rows[rows["batch_size"] == size]
+            with marks.series(axes, index):
+                for _, run in chosen.groupby("seed"):
+                    if self.singles or run["status"].iloc[0] != canvas.FINISHED:
+                        self._draw_run(axes, run, column, style["color"])
+                finished = chosen[chosen["status"] == canvas.FINISHED]
+                if len(finished):
+                    self._draw_mean(axes, finished, column, style)
+        if rows[column].isna().all():
+            canvas.empty(axes, "no run")
 
-def _draw_mean(
-    axes: Axes,
-    rows: pandas.DataFrame,
-    column: str,
-    style: dict[str, Any],
-    points: int,
-    band: bool,
-    along: str,
-) -> None:
-    """Draws the mean over the runs that are still training, and as a band its t-interval.
+    def _draw_run(self, axes: Axes, run: pandas.DataFrame, column: str, colour: str) -> None:
+        run = run[np.isfinite(run[column].astype(float))]
+        kept = run.iloc[thinned(len(run), self.points, self.along)]
+        look = {"marker": ".", "markersize": 4} if len(kept) == 1 else {}
+        style = {"color": colour, "linewidth": 0.5, "alpha": 0.35, **look}
+        (drawn,) = axes.plot(kept[self.along], kept[column], **style)
+        if len(kept):
+            marks.line(drawn, kept)
+        if len(run) and run["status"].iloc[0] == "diverged":
+            # At the upper edge: its loss has left the panel.
+            at_edge = {"transform": axes.get_xaxis_transform(), "marker": "x", "color": colour}
+            axes.plot(run[self.along].iloc[-1], 0.97, **at_edge)
 
-    Over seconds it is of rows after as many updates, at the mean of the seeds' times.
-    """
-    alike = along if along != "seconds" else "epoch" if "epoch" in rows else "updates"
-    table = rows.pivot_table(column, alike, "seed")
-    # Where one stopped early between two rows of the others, these have no value.
-    table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
-    table = table.iloc[thinned(len(table), points, along)]
-    at = rows.groupby(alike)[along].mean()[table.index].to_numpy(float)
-    mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
-    if band and np.isfinite(low).any():
-        axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    if len(at) == 1:  # no line: a point, with its interval where that is drawn
-        halves = np.nan_to_num(high - mean) if band else np.zeros(1)
-        axes.errorbar(at, mean, yerr=halves, marker="o", markersize=5, **style)
-        return
-    axes.plot(at, mean, **style)
+    def _draw_mean(
+        self, axes: Axes, rows: pandas.DataFrame, column: str, style: dict[str, Any]
+    ) -> None:
+        """Draws the mean over the runs that are still training, and as a band its t-interval.
+
+        Over seconds it is of rows after as many updates, at the mean of the seeds' times.
+        """
+        along, band = self.along, len(self.styles) <= _MOST_BANDS
+        alike = along if along != "seconds" else "epoch" if "epoch" in rows else "updates"
+        table = rows.pivot_table(column, alike, "seed")
+        # Where one stopped early between two rows of the others, these have no value.
+        table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
+        table = table.iloc[thinned(len(table), self.mean_points, along)]
+        at = rows.groupby(alike)[along].mean()[table.index].to_numpy(float)
+        mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
+        if band and np.isfinite(low).any():
+            axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        if len(at) == 1:  # no line: a point, with its interval where that is drawn
+            halves = np.nan_to_num(high - mean) if band else np.zeros(1)
+            axes.errorbar(at, mean, yerr=halves, marker="o", markersize=5, **style)
+            return
+        axes.plot(at, mean, **style)
 
 
 def thinned(length: int, points: int, along: str = "epoch") -> np.ndarray:

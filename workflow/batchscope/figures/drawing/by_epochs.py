@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -43,12 +42,8 @@ def counts(frame: pandas.DataFrame) -> list[int]:
 
 def styles(frame: pandas.DataFrame) -> Styles:
     """Returns number of epochs -> colour, line style and marker, dark to light."""
-    found = counts(frame)
-    looks = zip(canvas.ordered_styles(len(found)), itertools.cycle(canvas.MARKERS), strict=False)
-    return {
-        count: {**style, "marker": marker, "markersize": 5, "linewidth": 1.1}
-        for count, (style, marker) in zip(found, looks, strict=True)
-    }
+    found = canvas.ordered_styles(counts(frame), markers=True)
+    return {count: {**style, "markersize": 5, "linewidth": 1.1} for count, style in found.items()}
 
 
 def draw(frame: pandas.DataFrame, title: str, draw_panel: DrawPanel, *notes: str) -> Figure:

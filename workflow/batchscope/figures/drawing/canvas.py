@@ -23,15 +23,15 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
-from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import value_ranges
 from batchscope.figures import LOGARITHMIC
 from batchscope.figures.drawing import marks
 from batchscope.host import absence
+from batchscope.store import records
 
 STYLE = project_files.STYLE
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
-FINISHED = "finished"
+FINISHED = records.FINISHED
 # Okabe and Ito's colours, without yellow, which is lost on white. Markers and line styles
 # change along with them and have other periods, so that lines also differ in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -180,13 +180,14 @@ def line_style(index: int) -> dict[str, Any]:
     }
 
 
-def ordered_styles(count: int) -> list[dict[str, Any]]:
-    """Returns colours and line styles for ordered values (batch sizes): dark to light."""
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.82, max(count, 1)))
-    return [
-        {"color": to_hex(colour), "linestyle": LINES[index % len(LINES)]}
-        for index, colour in enumerate(colours[:count])
-    ]
+def ordered_styles(values: Sequence[Any], markers: bool = False) -> dict[Any, dict[str, Any]]:
+    """Returns value -> colour, line style and, if asked for, marker: dark to light, as ordered."""
+    colours = map(to_hex, matplotlib.colormaps["viridis"](np.linspace(0.0, 0.82, len(values))))
+    return {
+        value: {"color": colour, "linestyle": LINES[index % len(LINES)]}
+        | ({"marker": MARKERS[index % len(MARKERS)]} if markers else {})
+        for index, (value, colour) in enumerate(zip(values, colours, strict=True))
+    }
 
 
 def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
@@ -233,7 +234,7 @@ def spacing(batch_sizes: list[int]) -> float:
 def value_scale(axes: Axes, values: Any) -> None:
     """Makes the vertical axis logarithmic where positive values span much, linear elsewhere.
 
-    Before intervals are drawn: what they are depends on it, as `mean_interval` says.
+    Before intervals are drawn: what they are depends on it, as `mean_intervals` says.
     """
     values = np.asarray(values, float)
     values = values[np.isfinite(values)]
@@ -241,17 +242,12 @@ def value_scale(axes: Axes, values: Any) -> None:
         axes.set_yscale("log")
 
 
-def mean_interval(axes: Axes, values: Any) -> Interval:
-    """Returns the mean of values with its 95 % t-interval, on a logarithmic axis of its logarithm.
-
-    Else the lower end of a positive quantity may lie below 0, where a logarithmic axis has no
-    place.
-    """
-    return intervals.t_interval(values, logarithmic=axes.get_yscale() == "log")
-
-
 def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Returns mean, ends and number of each row, as `mean_interval` does of one."""
+    """Returns the mean of each row, the ends of its 95 % t-interval, and how many numbers it is of.
+
+    On a logarithmic axis the ends are of the mean's logarithm: else the lower end of a positive
+    quantity may lie below 0, where such an axis has no place.
+    """
     return intervals.t_intervals(values, logarithmic=axes.get_yscale() == "log")
 
 
@@ -374,7 +370,7 @@ def mark_failures(axes: Axes, frame: pandas.DataFrame) -> None:
     """
     waiting = frame["status"].map(absence.WORDS)
     if len(frame) and waiting.notna().all():
-        _centred(axes, ", ".join(waiting.unique()))
+        centred(axes, ", ".join(waiting.unique()))
     look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
     look |= {"rotation": 90 if _crowded(frame) else 0, "linespacing": 1.0, "annotation_clip": False}
     for size, text in _failure_marks(frame).items():
@@ -470,12 +466,13 @@ def failure_note(frame: pandas.DataFrame) -> str:
 
 def empty(axes: Axes, text: str = "no finished run") -> None:
     """Says in a panel that there is nothing to draw."""
-    _centred(axes, text)
+    centred(axes, text)
     axes.set_yticks([])
     axes.grid(False)
 
 
-def _centred(axes: Axes, text: str) -> None:
+def centred(axes: Axes, text: str) -> None:
+    """Writes a text in the middle of a panel."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
 
 

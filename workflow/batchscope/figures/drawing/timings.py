@@ -133,7 +133,6 @@ def draw_medians(
     rows: pandas.DataFrame,
     column: str,
     style: dict[str, Any],
-    scale: float = 1.0,
     flag: str | None = "disturbed_blocks",
 ) -> Any:
     """Draws medians with their quartiles, where there are some; returns a handle for a legend.
@@ -141,11 +140,10 @@ def draw_medians(
     The axis is widened where a bar would leave it. Columns of quartiles end with _q1 and _q3.
 
     Args:
-        scale: Factor into the axis' unit.
         flag: Column that is above 0 where other processes disturbed: an open marker.
     """
     rows = timed(rows, column)
-    middle, low, high = with_quartiles(rows, column, scale)
+    middle, low, high = with_quartiles(rows, column)
     handle = axes.errorbar(
         at(rows["batch_size"]),
         middle,
@@ -161,11 +159,11 @@ def draw_medians(
     return handle
 
 
-def with_quartiles(rows: pandas.DataFrame, column: str, scale: float) -> Iterator[np.ndarray]:
+def with_quartiles(rows: pandas.DataFrame, column: str) -> Iterator[np.ndarray]:
     """Yields medians and quartiles; where a column has no quartiles, the medians three times."""
     for end in ("", "_q1", "_q3"):
         name = f"{column}{end}"
-        yield scale * rows[name if name in rows else column].to_numpy(float)
+        yield rows[name if name in rows else column].to_numpy(float)
 
 
 def points_look(count: int) -> dict[str, Any]:
@@ -268,7 +266,8 @@ def _sizes_where(frame: pandas.DataFrame, choose: Callable[[pandas.DataFrame], n
             text = sweep_names.format_sizes(sizes).replace("_", ", ").replace("-", " to ")
             found.setdefault(text, []).append(group.label)
     return "; ".join(
-        text + of("; ".join(who) if len(who) < 3 else f"{len(who)} of {len(groups)} series")
+        text
+        + wording.aside("; ".join(who) if len(who) < 3 else f"{len(who)} of {len(groups)} series")
         for text, who in found.items()
     )
 
@@ -314,11 +313,6 @@ def led(label: str, text: str) -> str:
     return f"{wording.capital(label)}: {wording.lower(text)}" if label else text
 
 
-def of(label: str) -> str:
-    """Returns ` (eager)`, a series' label behind its value; empty for one alone."""
-    return f" ({label})" if label else ""
-
-
 def constant_words(rows: pandas.DataFrame, factors: list[str]) -> str:
     """Returns words for those of the factors that have one value in all rows."""
     same = [name for name in factors if rows[name].nunique() == 1]
@@ -342,4 +336,4 @@ def by_quartiles(
     """Returns `80.8 % (JAX; 80.6 to 81.3 by quartiles)`; without quartiles or whose, the rest."""
     rounded = wording.estimate(value, low, high, unit)
     spread = f"{rounded.low} to {rounded.high} by quartiles" if rounded.low else ""
-    return f"{rounded.value}{unit.suffix}{of(f'{whose}{spread}'.removesuffix('; '))}"
+    return f"{rounded.value}{unit.suffix}{wording.aside(f'{whose}{spread}'.removesuffix('; '))}"

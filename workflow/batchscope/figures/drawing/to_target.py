@@ -165,9 +165,8 @@ def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> N
     seeds: list[tuple[float, float]] = []
     means: list[tuple[float, float]] = []
     runs: list[dict[str, Any]] = []
-    for row, (size, values) in enumerate(
-        zip(scaling.batch_sizes, scaling.measured[axis], strict=True)
-    ):
+    every = zip(scaling.batch_sizes, scaling.measured[axis], scaling.means(axis), strict=True)
+    for row, (size, values, found) in enumerate(every):
         there = np.isfinite(values) & (values > 0)
         reached = values[there]
         never = int(np.isinf(values).sum())
@@ -175,8 +174,8 @@ def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> N
         if len(reached) > 1:
             seeds += [(at, value) for value in reached]
             runs += [_run(scaling, axis, row, int(column)) for column in np.flatnonzero(there)]
-        if len(reached) and not never:
-            means.append((at, float(np.exp(np.log(reached).mean()))))
+        if math.isfinite(found.mean):
+            means.append((at, found.mean))
         if never:
             look = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
             look |= {"rotation": 90, "fontsize": 7, "color": canvas.FAILED_COLOUR}

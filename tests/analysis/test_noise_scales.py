@@ -5,7 +5,7 @@ import math
 import pandas
 import pytest
 
-from batchscope.analysis import noise_beside_critical
+from batchscope.analysis import noise_scales
 
 SAME = {"dataset": "digits", "model": "mlp", "optimizer": "sgd"}
 
@@ -34,28 +34,28 @@ def _critical(values=(30.0,), **given):
 
 
 def test_a_noise_scale_is_reported_as_a_multiple_with_the_ends_of_both_intervals():
-    assert noise_beside_critical.sentence(_runs(), _critical()) == (
+    assert noise_scales.sentence(_runs(), _critical()) == (
         "At the end of the training the noise scale is 2.0 times the critical batch size to a "
         "validation loss of 0.5 at batch size 16 (1.0 to 4.0 by the ends of both intervals) and "
         "3.0 times at batch size 256 (1.5 to 6.0)."
     )
     # Of several targets the last one, as the figure of the critical batch size reports it.
     text = "20 times the critical batch size to a validation loss of 0.25 at"
-    assert text in noise_beside_critical.sentence(_runs(), _critical((30.0, 3.0)))
+    assert text in noise_scales.sentence(_runs(), _critical((30.0, 3.0)))
 
 
 def test_a_last_target_whose_critical_batch_size_is_open_is_compared_with_nothing():
     critical = _critical((30.0, math.nan))
-    assert noise_beside_critical.sentence(_runs(), critical) == ""
+    assert noise_scales.sentence(_runs(), critical) == ""
     # One that too few sizes reached is no target.
     critical["points"] = [3, 0]
-    assert "2.0 times the" in noise_beside_critical.sentence(_runs(), critical)
+    assert "2.0 times the" in noise_scales.sentence(_runs(), critical)
 
 
 def test_an_open_end_leaves_the_multiple_without_a_range():
     open_end = _critical(critical_batch_size_high=math.nan)
     text = "2 times the critical batch size to a validation loss of 0.5 at batch size 16 and"
-    assert text in noise_beside_critical.sentence(_runs(), open_end)
+    assert text in noise_scales.sentence(_runs(), open_end)
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_an_open_end_leaves_the_multiple_without_a_range():
     ],
 )
 def test_nothing_is_reported_where_either_is_not_known_or_of_several(runs, critical):
-    assert noise_beside_critical.sentence(runs, critical) == ""
+    assert noise_scales.sentence(runs, critical) == ""
