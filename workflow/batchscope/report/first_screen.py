@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import own_columns, run_names
 from batchscope.host import absence
 from batchscope.report import runs_table
-from batchscope.report.content import Inputs, Rows
+from batchscope.report.content import Inputs
 from batchscope.report.text import is_number
 from batchscope.store import taken
 from batchscope.store.records import FINISHED
 from batchscope.store.status import waiting
 
-if TYPE_CHECKING:
-    from batchscope.study.plan import Study
-
 _MOST_NAMED = 3
 
 
-def scope(study: Study, rows: Rows, inputs: Inputs) -> str:
+def scope(inputs: Inputs) -> str:
     """Returns `small_cnn on digits; Some CPU; 144 training runs, 3 min of training`."""
-    models, data = _named(study, rows, "model"), _named(study, rows, "dataset")
+    models, data = _named(inputs, "model"), _named(inputs, "dataset")
     parts = [f"{models} on {data}" if models and data else models or data, _machine(inputs)]
-    parts.append(_amount(rows, inputs))
+    parts.append(_amount(inputs))
     return f"{'; '.join(filter(None, parts))}."
 
 
-def _named(study: Study, rows: Rows, factor: str) -> str:
-    found = {row[factor] for group in rows.values() for row in group if row.get(factor)}
-    for experiment in study.experiments.values():
-        for sweep in experiment.times.sweeps:
+def _named(inputs: Inputs, factor: str) -> str:
+    found = {row[factor] for row in inputs.rows if row.get(factor)}
+    for each in inputs.experiments.values():
+        for sweep in each.experiment.times.sweeps:
             found.add(run_names.split_token(str(sweep.factors[factor]))[0])
     noun = "model" if factor == "model" else "data set"
     names = sorted(found)
@@ -41,8 +38,9 @@ def _named(study: Study, rows: Rows, factor: str) -> str:
 
 def _machine(inputs: Inputs) -> str:
     """Returns the processors of the machines that trained or timed, GPUs first."""
-    records = [*inputs.runs.values(), *inputs.other_runs, *inputs.timings]
-    machines = [found for record in records if isinstance(found := record.get("machine"), dict)]
+    made = inputs.records
+    every = [*made.runs.values(), *made.other_runs, *made.timings]
+    machines = [found for record in every if isinstance(found := record.get("machine"), dict)]
     names = dict.fromkeys(_processor(machine) for machine in machines)
     return wording.listed(list(filter(None, names))[:_MOST_NAMED])
 
@@ -56,18 +54,18 @@ def _processor(machine: dict[str, Any]) -> str:
     return ", ".join(filter(None, [*dict.fromkeys(map(str, filter(None, gpus))), processor]))
 
 
-def _amount(rows: Rows, inputs: Inputs) -> str:
+def _amount(inputs: Inputs) -> str:
     """Returns how many runs or timing jobs there are, and how long the trainings took in all."""
-    runs = runs_table.distinct(rows)
+    runs = runs_table.distinct(inputs.rows)
     if not runs:
-        return wording.count(len(inputs.timings), "timing job")
+        return wording.count(len(inputs.records.timings), "timing job")
     text = wording.count(len(runs), "training run")
     others = Counter(status for row in runs.values() if (status := row["status"]) != FINISHED)
     words = [absence.counted(status, count) for status, count in others.items()]
     text += f" ({', '.join(words)})" if words else ""
     if all(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()):
         return text
-    taken = [record.get("contended_seconds") for record in inputs.runs.values()]
+    taken = [record.get("contended_seconds") for record in inputs.records.runs.values()]
     seconds = sum(each for each in taken if is_number(each))
     return f"{text}, {wording.duration(seconds)} of training in all" if seconds else text
 
