@@ -18,7 +18,7 @@ from batchscope.catalogue import outcomes, run_names
 from batchscope.catalogue.weight_counts import Summary
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
-from batchscope.report import content, first_screen, gaps, places, runs_table, study_page
+from batchscope.report import content, gaps, places, runs_table, study_page
 from batchscope.store import records
 from batchscope.study import config
 from html_page import Page
@@ -303,7 +303,7 @@ def test_five_times_the_runs_cost_at_most_five_times_as_much(tmp_path):
 
 
 def test_the_scope_names_model_data_machine_runs_and_time(troubled):
-    scope = first_screen.scope(troubled[1])
+    scope = study_page.scope(troubled[1])
     assert scope.startswith("small_cnn on digits; Example CPU <4> @ 2.4 GHz (8 cores); ")
     assert "30 training runs (1 diverged, 1 missing, 1 out of memory), 2 min of training" in scope
 
@@ -314,5 +314,5 @@ def test_many_models_are_counted_and_gpus_come_first(finished):
     found = content.Findings(finished[0].experiments["gap"], rows)
     machine = {"machine": {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}}
     inputs = content.Inputs("c.yaml", "", {"gap": found}, content.Records({"0": machine}))
-    scope = first_screen.scope(inputs)
+    scope = study_page.scope(inputs)
     assert scope == "4 models on d; A GPU, A CPU (8 cores); 4 training runs."

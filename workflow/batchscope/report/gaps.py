@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchscope import wording
+from batchscope import project_files, wording
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.host import absence
@@ -16,7 +16,6 @@ from batchscope.store import records
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
-DEFAULT_CONFIG = "config.yaml"
 _HERE = "--cores 8"  # as in the README's commands
 _MENDING = {
     records.DIVERGED: (
@@ -140,7 +139,7 @@ def _message(row: dict[str, str]) -> str:
 def snakemake(study: Study, config_name: str, target: str = "", how: str = _HERE) -> str:
     """Returns the command that runs a study, or one file of it; `how` says where it runs."""
     parts = ["snakemake", target, how]
-    if config_name != DEFAULT_CONFIG:
+    if config_name != project_files.DEFAULT_CONFIG:
         parts.append(f"--configfile {shlex.quote(config_name)}")
     if study.reduced:
         parts.append("--config scale=reduced")
@@ -150,7 +149,7 @@ def snakemake(study: Study, config_name: str, target: str = "", how: str = _HERE
 def commands(study: Study, config_name: str) -> list[tuple[str, str]]:
     """Returns pairs of words and the command that they announce."""
     plan = "python workflow/run.py plan"
-    if config_name != DEFAULT_CONFIG:
+    if config_name != project_files.DEFAULT_CONFIG:
         plan += f" {shlex.quote(config_name)}"
     found = [
         ("What would run, how long it takes and the disk that it needs:", plan),

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from batchscope import wording
-from batchscope.catalogue import own_columns
+from batchscope.catalogue import own_columns, run_names
 from batchscope.host import absence
 from batchscope.report import (
     advice_card,
     answers,
     claim_rows,
     experiment_view,
-    first_screen,
     gaps,
     page,
     places,
@@ -23,13 +22,16 @@ from batchscope.report import (
     runs_table,
 )
 from batchscope.report.content import Inputs
-from batchscope.report.text import moment
-from batchscope.store import records, status
+from batchscope.report.text import is_number, moment
+from batchscope.store import records
+from batchscope.store.status import waiting
+from batchscope.store.taken import Taken
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 _MATRIX = "verdict_matrix"  # stands beside the advice
+_MOST_NAMED = 3
 
 
 def build(study: Study, inputs: Inputs) -> str:
@@ -52,9 +54,9 @@ def build(study: Study, inputs: Inputs) -> str:
         cards=[card for card in cards if card.found],
         without=[card for card in cards if not card.found],
         matrix=_matrix(cards, experiments),
-        summary=first_screen.scope(inputs),
+        summary=scope(inputs),
         runs=_summary(inputs),
-        took=first_screen.took(inputs.taken),
+        took=took(inputs.taken),
         notes=_notes(study, inputs),
         experiments=experiments,
         ledger=claim_rows.by_document(stated),
@@ -106,10 +108,8 @@ def headline(study: Study, inputs: Inputs) -> str:
             text = " ".join(filter(None, [card.headline, card.budgets]))
         else:
             # Where rates are tuned, single ones are no answer: advice and matrix have the best.
-            title, text = (
-                each.experiment.title,
-                answers.in_short([] if each.tuned else each.answers),
-            )
+            title = each.experiment.title
+            text = answers.in_short([] if each.tuned else each.answers)
         if text:
             led = title if title.endswith(("?", "!", ".")) else f"{title}:"
             return f"{led} {text.removesuffix('.')} ({runs})."
@@ -145,7 +145,7 @@ def _notes(study: Study, inputs: Inputs) -> list[str]:
             "This is the reduced form of the study: smaller than the full one, so its "
             "numbers are a trial of the method and no reproduction."
         )
-    statuses = {row["status"] for row in runs_table.distinct(inputs.rows).values()}
+    statuses = {row["status"] for row in inputs.rows}
     if records.MISSING in statuses or inputs.missing.measures:
         notes.append(
             "This report is partial: it was built from what existed. What is missing is listed "
@@ -155,10 +155,82 @@ def _notes(study: Study, inputs: Inputs) -> list[str]:
         notes.append("A partial report was asked for; nothing turned out to be missing.")
     notes += study.warnings
     for lacking, jobs in inputs.missing.absent.items():
-        notes.append(
-            f"{lacking.title}; left out: {status.waiting(jobs)}. What mends it is listed below."
-        )
+        notes.append(f"{lacking.title}; left out: {waiting(jobs)}. What mends it is listed below.")
     return notes
+
+
+def scope(inputs: Inputs) -> str:
+    """Returns `small_cnn on digits; Some CPU; 144 training runs, 3 min of training`."""
+    models, data = _named(inputs, "model"), _named(inputs, "dataset")
+    parts = [f"{models} on {data}" if models and data else models or data, _machine(inputs)]
+    parts.append(_amount(inputs))
+    return f"{'; '.join(filter(None, parts))}."
+
+
+def _named(inputs: Inputs, factor: str) -> str:
+    found = {row[factor] for row in inputs.rows if row.get(factor)}
+    for each in inputs.experiments.values():
+        for sweep in each.experiment.times.sweeps:
+            found.add(run_names.split_token(str(sweep.factors[factor]))[0])
+    noun = "model" if factor == "model" else "data set"
+    names = sorted(found)
+    return wording.listed(names) if len(names) <= _MOST_NAMED else wording.count(len(names), noun)
+
+
+def _machine(inputs: Inputs) -> str:
+    """Returns the processors of the machines that trained or timed, GPUs first."""
+    made = inputs.records
+    every = [*made.runs.values(), *made.other_runs, *made.timings]
+    machines = [found for record in every if isinstance(found := record.get("machine"), dict)]
+    names = dict.fromkeys(_processor(machine) for machine in machines)
+    return wording.listed(list(filter(None, names))[:_MOST_NAMED])
+
+
+def _processor(machine: dict[str, Any]) -> str:
+    gpus = machine.get("gpu")
+    gpus = [gpus] if isinstance(gpus, str) else gpus or []
+    cores = machine.get("usable_cores") or machine.get("cores")
+    cpu = " ".join(str(machine.get("cpu") or "").split())
+    processor = f"{cpu} ({wording.count(cores, 'core')})" if cpu and isinstance(cores, int) else cpu
+    return ", ".join(filter(None, [*dict.fromkeys(map(str, filter(None, gpus))), processor]))
+
+
+def _amount(inputs: Inputs) -> str:
+    """Returns how many runs or timing jobs there are, and how long the trainings took in all."""
+    runs = runs_table.distinct(inputs.rows)
+    if not runs:
+        return wording.count(len(inputs.records.timings), "timing job")
+    text = wording.count(len(runs), "training run")
+    others = Counter(row["status"] for row in runs.values())
+    del others[records.FINISHED]
+    words = [absence.counted(status, count) for status, count in others.items()]
+    text += f" ({', '.join(words)})" if words else ""
+    if all(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()):
+        return text
+    taken = [record.get("contended_seconds") for record in inputs.records.runs.values()]
+    seconds = sum(each for each in taken if is_number(each))
+    return f"{text}, {wording.duration(seconds)} of training in all" if seconds else text
+
+
+def took(found: Taken) -> str:
+    """Returns `It took 1.2 core-hours of training ...`; empty where nothing is known of it."""
+    alone = found.timings * found.cores
+    kinds = {
+        "training": found.training,
+        "measures": found.measures,
+        f"timings, {wording.duration(found.timings)} alone on the machine": alone,
+    }
+    spent = [f"{_hours(each)} core-hours of {what}" for what, each in kinds.items() if each]
+    parts = [f"It took {wording.listed(spent)}"] if spent else []
+    parts += [f"{_hours(found.gpu)} GPU hours"] if found.gpu else []
+    parts += [f"its runs hold {wording.size(found.run_bytes)}"] if found.run_bytes else []
+    if parts and found.unknown:
+        parts.append(f"what {waiting(found.unknown)} took was not noted")
+    return wording.capital(f"{'; '.join(parts)}.") if parts else ""
+
+
+def _hours(seconds: float) -> str:
+    return wording.number(seconds / 3600, 2)
 
 
 def _beside(

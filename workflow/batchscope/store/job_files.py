@@ -251,13 +251,6 @@ def timing_jobs(
                 yield MeasureJob(path, measure, sweep=sweep, repeat=repeat)
 
 
-def measure_files(
-    study: plan.Study, experiment: plan.Experiment, results: Path | str
-) -> dict[Path, str]:
-    """Returns every file that an experiment's measures write here, with its measure."""
-    return {job.path: job.measure for job in measure_jobs(study, experiment, results)}
-
-
 def needed_data(study: plan.Study) -> list[str]:
     """Returns the data sets of what can be made here, in the study's order."""
     every = chain.from_iterable(one.factors(study.runs) for one in study.experiments.values())
