@@ -272,8 +272,7 @@ def test_studies_plan_a_gpu_beside_the_cpu(
     def made() -> list[bool]:
         paths = [*chosen.trainings.runs] if runs else []
         paths = [run for run in paths if not absence.of(planned.runs[run].factors)]
-        measured = job_files.measure_jobs(planned, chosen, tmp_path)
-        paths += dict.fromkeys(job.path.as_posix() for job in measured)
+        paths += [job.path.as_posix() for job in job_files.measure_jobs(planned, chosen, tmp_path)]
         return [needs_gpu(path) for path in paths]
 
     monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)

@@ -107,8 +107,7 @@ def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(whole, monkeypatc
 
 
 def test_a_timing_on_a_gpu_answers_for_one():
-    experiment = Experiment("e", "", "How fast is a GPU?", vary={}, times=Times(sweeps=(SWEEP,)))
-    timed = content.Findings(experiment, [])
+    timed = content.Findings(Experiment("e", "", "A GPU?", {}, times=Times(sweeps=(SWEEP,))), [])
     record = {"run": SWEEP.name, "device": "gpu"}
     assert experiment_view._no_gpu(timed, [record], []) == []
     for other in ({"device": "cpu"}, {"run": "of another experiment"}):
@@ -165,8 +164,7 @@ def test_the_headline_stands_beside_the_report(example, tmp_path):
 
 
 def test_headlines_state_no_single_rate_where_rates_are_tuned(whole, built, monkeypatch):
-    study, inputs = whole
-    inputs = altered(inputs, advice=pandas.DataFrame())
+    study, inputs = whole[0], altered(whole[1], advice=pandas.DataFrame())
     html = study_page.build(study, inputs)
     assert "As the batch size grows" in Page(html).text
     assert "as the batch size grows" in study_page.headline(study, inputs)
@@ -261,20 +259,18 @@ def test_runs_that_missed_their_target_loss_are_reported():
         {"batch_size": size, "reached_target": reached}
         for size, reached in (("256", "0"), ("32", "1"), ("256", "1"), ("32", "1"))
     ]
-    note = experiment_view._targets(rows)
-    assert experiment_view._targets(rows, "target").startswith(
-        "The target was reached in 2 of 2 at batch"
-    )
+    targets = experiment_view._targets
+    note = targets(rows)
+    assert targets(rows, "target").startswith("The target was reached in 2 of 2 at batch")
     assert "2 of 2 at batch size 32, 1 of 2 at batch size 256; the other runs are left out" in note
-    assert experiment_view._targets(rows[1:2]).endswith("in 1 of 1 at batch size 32.")
-    assert experiment_view._targets([{"batch_size": "32", "reached_target": ""}]) == ""
+    assert targets(rows[1:2]).endswith("in 1 of 1 at batch size 32.")
+    assert targets([{"batch_size": "32", "reached_target": ""}]) == ""
 
 
 def test_a_missed_target_loss_is_a_gap_of_its_own(troubled):
     study, inputs = troubled
     run = list(study.runs)[5]
-    missed = {"status": "off_target"}
-    rows = [row | missed if row["run"] == run else row for row in inputs.rows]
+    rows = [{**row, "status": "off_target"} if row["run"] == run else row for row in inputs.rows]
     found = gaps.find(study, altered(inputs, rows=rows))
     (gap,) = (gap for gap in found if gap.title == "Off target")
     assert [found for found, _ in gap.entries] == [run]
@@ -356,9 +352,8 @@ def test_small_words():
 def test_series_are_distinguished_by_factors_and_their_values():
     runs = [{"optimizer": name, "batch_size": "8", "seed": "0"} for name in ("adam", "sgd")]
     apart = experiment_view._distinguishing(runs)
-    assert sorted(apart) == ["adam", "optimizer", "sgd"] and not experiment_view._distinguishing(
-        runs[:1]
-    )
+    assert sorted(apart) == ["adam", "optimizer", "sgd"]
+    assert not experiment_view._distinguishing(runs[:1])
     question = "Does Adam keep its accuracy?"
     assert experiment_answer.compares(question, apart)
     assert not experiment_answer.compares(question, ["optimizer"])

@@ -28,8 +28,7 @@ experiments:
     seeds: 3
     measure: [evaluate]
 """
-
-
+EARLY = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
 STATUSES = ("finished", "diverged", "out_of_memory", "missing", "no_gpu", "no_cores")
 NONE = dict.fromkeys(STATUSES, 0)
 
@@ -104,15 +103,13 @@ def test_the_size_of_a_users_model_is_not_known(tmp_path):
 
 
 def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):
-    early = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
-    more = status.overview(planned(tmp_path, early), tmp_path / "results").disk_bytes
+    more = status.overview(planned(tmp_path, EARLY), tmp_path / "results").disk_bytes
     less = status.overview(planned(tmp_path, CONFIG), tmp_path / "results").disk_bytes
     assert more - less == 6 * 2 * 4 * 6058  # after 1 and 4: the last are kept anyway
 
 
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
-    early = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
-    study = planned(tmp_path, early)
+    study = planned(tmp_path, EARLY)
     complete(study, tmp_path, VERSIONS["train"])
     runs = study.experiments["a"].trainings.runs
     for run in runs[:2]:  # measured: nothing is read
@@ -276,10 +273,9 @@ def test_measures_of_other_settings_predict_nothing(study, tmp_path):
 
 
 def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
+    planned(tmp_path, CONFIG)
     path = tmp_path / "config.yaml"
-    path.write_text(CONFIG)
-    text = status.main(str(path), "full", tmp_path / "results")
-    lines = text.splitlines()
+    lines = status.main(str(path), "full", tmp_path / "results").splitlines()
     assert lines[0] == f"Study s ({path}): 7 runs in 2 experiments."
     assert lines[2].split()[:3] == ["experiment", "runs", "finished"]
     assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "6"]

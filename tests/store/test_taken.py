@@ -17,14 +17,9 @@ MACHINE = {"usable_cores": 4}
 
 def written(tmp_path, **factors):
     """Returns a plan, its results and its trainings' records: two runs, measured and timed."""
-    experiment = {
-        "set": factors,
-        "vary": {"batch_size": [16, 64]},
-        "seeds": 1,
-        "measure": ["evaluate", "time_epoch"],
-    }
-    config = {"study": "s", "defaults": small_study.DEFAULTS, "experiments": {"gap": experiment}}
-    study = planner.make(config)
+    experiment = {"set": factors, "vary": {"batch_size": [16, 64]}, "seeds": 1}
+    experiment["measure"] = ["evaluate", "time_epoch"]
+    study = planner.make(small_study.config(experiment=experiment))
     trained = {}
     for number, run in enumerate(study.runs, 1):
         trained[run] = {"contended_seconds": 100.0 * number, "machine": MACHINE}

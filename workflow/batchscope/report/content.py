@@ -375,8 +375,8 @@ def _missing_measures(
         finished = {row["run"] for row in own if row["status"] == records.FINISHED}
         for job in job_files.measure_jobs(study, found.experiment, results):
             if finished.issuperset(job.runs) and not job.path.exists():
-                whose = job.sweep.name if job.sweep else job.runs[0]
-                missing.setdefault(job.measure, {})[whose] = _last_words(results, job.path)
+                said = _last_words(results, job.path)
+                missing.setdefault(job.measure, {})[job.subject] = said
     return missing
 
 

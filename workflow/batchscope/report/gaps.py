@@ -100,15 +100,14 @@ def find(study: Study, inputs: Inputs) -> list[Gap]:
     by_status: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     waiting = {run for jobs in inputs.missing.absent.values() for job in jobs for run in job.runs}
     for run, row in distinct(inputs.rows).items():
-        if row["status"] not in absence.WORDS or row["run"] not in waiting:  # listed below
+        listed_below = row["status"] in absence.WORDS and row["run"] in waiting
+        if row["status"] != records.FINISHED and not listed_below:
             message = inputs.missing.runs.get(run) or _message(row)
             made = row.get("machine") == own_columns.ELSEWHERE
             by_status.setdefault((row["status"], made), []).append((run, message))
     order = {status: place for place, status in enumerate(STATUSES)}
     gaps = []
     for status, made in sorted(by_status, key=lambda each: (order.get(each[0], 9), each[1])):
-        if status == records.FINISHED:
-            continue
         word = absence.word(status)
         text = _MENDING.get(status, "The run's record says why.")
         mend = command if status == records.MISSING else ""
@@ -122,7 +121,7 @@ def find(study: Study, inputs: Inputs) -> list[Gap]:
         gaps.append(Gap(f"Missing: {measure}", text, items, command, noun))
     for lacking, jobs in inputs.missing.absent.items():
         mend = f"{lacking.command} && {command}" if lacking.command else command
-        items = [(job.sweep.name if job.sweep else job.runs[0], job.measure) for job in jobs]
+        items = [(job.subject, job.measure) for job in jobs]
         nouns = {job.noun for job in jobs}
         noun = nouns.pop() if len(nouns) == 1 else "job"
         gaps.append(Gap(lacking.title, _LEFT_OUT[lacking.status], items, mend, noun))
