@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 import random
@@ -11,6 +12,7 @@ from typing import Any
 
 from batchscope import figures
 from batchscope.catalogue import measure_settings, run_names
+from batchscope.report import content
 from batchscope.store import job_files, records
 from batchscope.study import config, plan
 from batchscope.tables import claim_table, run_table
@@ -125,6 +127,15 @@ def write_dataset(results: Path, study: plan.Study) -> None:
     """Writes the record of a study's only data set."""
     (dataset,) = study.datasets
     _write_json(records.dataset_folder(results, dataset) / "record.json", _dataset(dataset))
+
+
+def altered(inputs: content.Inputs, advice=None, **given: Any) -> content.Inputs:
+    """Returns the inputs of a report with other findings of its experiment `gap`."""
+    gap = inputs.experiments["gap"]
+    if advice is not None:
+        given["tables"] = figures.Tables(runs=gap.tables.runs, advice=advice)
+    changed = {"gap": dataclasses.replace(gap, **given)}
+    return dataclasses.replace(inputs, experiments=inputs.experiments | changed)
 
 
 def _write_json(path: Path, record: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from batchscope import project_files
 from batchscope.catalogue import (
     coercion,
     framework_names,
@@ -49,14 +50,202 @@ from batchscope.problems import received
 INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote its checkpoint
 
 
+PARSER = argparse.ArgumentParser(prog="python workflow/run.py", description=__doc__)
+STEPS = PARSER.add_subparsers(dest="step", required=True, metavar="STEP")
+Option = tuple[str, dict[str, Any]]  # what argparse's `add_argument` is given
+
+
+def _step(*options: Option, name: str = "", text: str = "") -> Callable:
+    """Returns what makes a function a step, under its name and first line or other ones."""
+
+    def add(call: Callable) -> Callable:
+        words = text or call.__doc__
+        found = STEPS.add_parser(name or call.__name__, help=words, description=words)
+        found.set_defaults(call=call)
+        for option, given in (RESULTS, *options):
+            found.add_argument(option, **given)
+        return call
+
+    return add
+
+
+def _option(name: str, **given: Any) -> Option:
+    return name, given
+
+
+def _word(name: str, read: Callable[[str], Any], expected: str, **given: Any) -> Option:
+    """Returns an option with what reads its word; it must be given if it has no default."""
+    convert = functools.partial(_read, name, read, expected)
+    usual = {"help": expected, "required": "default" not in given}
+    return name, {"type": convert, **usual, **given}
+
+
+def _read(option: str, read: Callable[[str], Any], expected: str, word: str) -> Any:
+    """Returns what an option takes a word for; raises UserError where it takes none."""
+    try:
+        return read(word)
+    except (KeyError, ValueError):
+        raise UserError(received((option,), word, expected).line) from None
+
+
+def _named(parse: Callable[[str], Any]) -> Callable[[str], str]:
+    """Returns what reads a name: it stays a text, which paths have."""
+
+    def read(word: str) -> str:
+        parse(word)
+        return word
+
+    return read
+
+
+def _epoch(word: str) -> int | str:
+    return word if word == kept_epochs.MIDDLE else int(word)
+
+
+def _definition(word: str) -> dict:
+    if not isinstance(found := json.loads(word), dict):
+        raise ValueError
+    return found
+
+
+RESULTS = _option("--results", type=Path, default=Path("results"), help="the results")
+SCALE = _option("--scale", choices=("full", "reduced"), default="full")
+CONFIG = _option("--config", required=True, help="the configuration file")
+OUTPUT = _option("--output", type=Path, required=True)
+OF_STUDY = (SCALE, CONFIG, OUTPUT)  # of what is made of a study, and of one experiment
+OF_EXPERIMENT = (*OF_STUDY, _option("--experiment", required=True))
+PLANNED = (
+    SCALE,
+    _option("config", nargs="?", default=project_files.DEFAULT_CONFIG, help=CONFIG[1]["help"]),
+)
+# The workflow writes the option without a value for a built-in model.
+MODEL_FILE = _option("--model-file", nargs="?", help="the user's model file")
+RUN = _word("--run", _named(run_names.parse_run), "the name of a run in paths")
+OTHER = _word("--other", _named(run_names.parse_run), "the name of a run in paths")
+SWEEP = _word("--sweep", _named(sweep_names.parse), "the name of a sweep in paths")
+TIMING = _word(
+    "--timing", _named(run_names.configuration), "the name of a timing configuration in paths"
+)
+PAUSE = parameters.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
+_pause = functools.partial(coercion.coerce, PAUSE)
+
+
+def _made(step: str) -> tuple[Option, ...]:
+    """Returns the options of every measure and timing."""
+    read = _named(functools.partial(measure_settings.parse_settings, step))
+    settings = _word("--settings", read, "the name of its settings in paths", default="default")
+    return settings, OUTPUT, MODEL_FILE
+
+
+@_step(
+    *PLANNED,
+    _option("--gpus", action="store_true", help="jobs go where GPUs are: to a cluster"),
+    _option("--verify", action="store_true", help="check every recorded SHA-256"),
+)
+def plan(arguments: argparse.Namespace) -> None:
+    """Show what a study would run, what exists, time and disk."""
+    from batchscope.store import status
+
+    _end_with_the_reader()
+    if arguments.gpus:
+        os.environ[absence.VARIABLE] = "true"
+    print(status.main(arguments.config, arguments.scale, arguments.results))
+    if arguments.verify:
+        from batchscope.datasets import verification
+
+        print(verification.verify(_study(arguments), arguments.results))
+
+
+@_step(*PLANNED, _option("--seeds", action="store_true", help="and what more seeds would resolve"))
+def advice(arguments: argparse.Namespace) -> None:
+    """Say which batch sizes to use, from a study's tables."""
+    from batchscope.report import advice_card
+
+    _end_with_the_reader()
+    print(advice_card.text(_study(arguments), arguments.results, arguments.config, arguments.seeds))
+
+
+@_step(
+    _option("--once", action="store_true", help="print it once, as for a pipe"),
+    _word("--seconds", _pause, PAUSE.expected, default=PAUSE.birth, help="between two looks"),
+)
+def watch(arguments: argparse.Namespace) -> None:
+    """Show how far the trainings are that run now; ends with Ctrl-C."""
+    from batchscope.store import progress
+
+    _end_with_the_reader()
+    clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            print(f"{clear}{progress.overview(arguments.results)}", flush=True)
+            if arguments.once:
+                return
+            time.sleep(arguments.seconds)
+
+
+@_step(_option("name", nargs="?", help="of all that a study may choose; all if left out"))
+def explain(arguments: argparse.Namespace) -> None:
+    """Print what a factor, measure, column or figure is."""
+    from batchscope.catalogue import reference
+
+    text = reference.one(arguments.name) if arguments.name else reference.whole()
+    print(text, end="")
+
+
+@_step(
+    _option("file", type=Path, metavar="FILE.csv", help="a row per evaluation"),
+    _option(
+        "--target",
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="such as validation_loss=0.2; may be given again; three of each series if left out",
+    ),
+    _option("--step-seconds", metavar="A,B", help="a step takes A + B * batch size seconds"),
+    _option("--output", type=Path, help="the folder of a table and a figure"),
+)
+def critical_batch_size(arguments: argparse.Namespace) -> None:
+    """Fit the critical batch size to a table of one's own trainings; docs/own_runs.md."""
+    from batchscope.analysis import updates_to_target
+    from batchscope.report import own_runs as words
+    from batchscope.tables import own_runs
+
+    _end_with_the_reader()
+    runs = own_runs.read(arguments.file)
+    targets = [own_runs.target(text, runs) for text in arguments.target]
+    if not targets:
+        own_runs.check_default_targets(runs)
+    step = own_runs.step_seconds(arguments.step_seconds) if arguments.step_seconds else None
+    found = updates_to_target.scalings(runs.frame, runs.factors, targets, step)
+    print(words.text(found))
+    if arguments.output:
+        written = words.write(found, arguments.output)
+        print(f"\nWritten: {', '.join(map(str, written))}")
+
+
+@_step()
+def schema(arguments: argparse.Namespace) -> None:
+    """Print the JSON schema of a study, for editors."""
+    from batchscope.study import editor_schema
+
+    print(editor_schema.text(), end="")
+
+
+@_step(
+    _word("--dataset", _named(run_names.split_token), "the name of a data set in paths"),
+    _word("--definition", _definition, "its definition as JSON"),
+)
 def prepare_data(arguments: argparse.Namespace) -> None:
+    """Prepare a data set."""
     from batchscope import datasets
 
     for warning in datasets.prepare(arguments.dataset, arguments.definition, arguments.results):
         print(f"Warning: {warning}")
 
 
+@_step(SCALE, CONFIG)
 def check_models(arguments: argparse.Namespace) -> None:
+    """Build a study's own models, before their data."""
     from batchscope.store import job_files
 
     study = _study(arguments)
@@ -77,7 +266,33 @@ def check_models(arguments: argparse.Namespace) -> None:
         raise ConfigError(list(dict.fromkeys(problems)))
 
 
+@_step(
+    _option("--framework", required=True, choices=tuple(framework_names.FRAMEWORKS)),
+    _option("--output", type=Path, required=True, help="its record"),
+)
+def install_framework(arguments: argparse.Namespace) -> None:
+    """Install a framework beside TensorFlow."""
+    from batchscope.host import framework_install
+
+    record = framework_environments.record(arguments.framework)
+    if arguments.output.resolve() != record.resolve():
+        raise UserError(
+            f"--output: received {arguments.output}; {record} is expected, as "
+            f"{framework_environments.VARIABLE} has it."
+        )
+    framework_install.install(arguments.framework)
+
+
+@_step(
+    RUN,
+    _option("--chunk-seconds", type=float, default=5.0, help="most in one call"),
+    _option("--chunk-steps", type=int, help="most steps in one call"),
+    _option("--checkpoint-seconds", type=float, default=30.0, help="between two"),
+    _option("--killed-at-mb", type=float, help="the kernel killed it at this limit"),
+    MODEL_FILE,
+)
 def train(arguments: argparse.Namespace) -> None:
+    """Train one run."""
     _start(run_names.parse_run(arguments.run))
     from batchscope.store import memory_kills
     from batchscope.training import runs, trainer
@@ -93,7 +308,9 @@ def train(arguments: argparse.Namespace) -> None:
     print(f"{run.name}: {status}")
 
 
+@_step(RUN, _word("--epoch", _epoch, f"a number of epochs or {kept_epochs.MIDDLE}"), MODEL_FILE)
 def snapshot(arguments: argparse.Namespace) -> None:
+    """Make one run's weights after an epoch before its last."""
     from batchscope.training import early_weights, runs
 
     run = runs.Run(arguments.results, arguments.run, arguments.model_file)
@@ -110,6 +327,11 @@ def measure(arguments: argparse.Namespace) -> None:
     names = (arguments.run, arguments.other) if entry.pairs else (arguments.run,)
     runs = [measures.FinishedRun(arguments.results, name, arguments.model_file) for name in names]
     measures.write(arguments.step, runs, arguments.settings, arguments.output)
+
+
+for _name, _entry in MEASURES.items():
+    _runs = (RUN, OTHER) if _entry.pairs else (RUN,)
+    _step(*_runs, *_made(_name), name=_name, text=_entry.doc)(measure)
 
 
 def timing(arguments: argparse.Namespace) -> None:
@@ -132,7 +354,19 @@ def timing(arguments: argparse.Namespace) -> None:
     timings.write(arguments.step, timed, arguments.machine, arguments.settings)
 
 
+for _name, _entry in TIMINGS.items():
+    _of = (_option("--machine", default="local"), TIMING if _entry.trains else SWEEP)
+    _step(*_of, *_made(_name), name=_name, text=_entry.doc)(timing)
+
+
+@_step(
+    SWEEP,
+    _option("--batch-size", type=int, required=True),
+    _option("--memory-mb", type=float, help="the limit"),
+    MODEL_FILE,
+)
 def try_batch(arguments: argparse.Namespace) -> None:
+    """Try whether one batch fits into memory."""
     job.collect_as_usual()
     from batchscope.timing import TimingJob
     from batchscope.timing.largest import attempt_child
@@ -142,19 +376,9 @@ def try_batch(arguments: argparse.Namespace) -> None:
     attempt_child.run(tried, arguments.batch_size, arguments.memory_mb)
 
 
-def install_framework(arguments: argparse.Namespace) -> None:
-    from batchscope.host import framework_install
-
-    record = framework_environments.record(arguments.framework)
-    if arguments.output.resolve() != record.resolve():
-        raise UserError(
-            f"--output: received {arguments.output}; {record} is expected, as "
-            f"{framework_environments.VARIABLE} has it."
-        )
-    framework_install.install(arguments.framework)
-
-
+@_step(*OF_EXPERIMENT)
 def tabulate(arguments: argparse.Namespace) -> None:
+    """Write the tables of one experiment."""
     from batchscope.store import owners
     from batchscope.tables import run_table
 
@@ -163,20 +387,30 @@ def tabulate(arguments: argparse.Namespace) -> None:
     run_table.write(arguments.results, study, arguments.experiment, arguments.output)
 
 
-def draw(arguments: argparse.Namespace) -> None:
+@_step(
+    *OF_EXPERIMENT,
+    _option("--tables", type=Path, required=True),
+    _option("--processes", type=int, default=1),
+)
+def figures(arguments: argparse.Namespace) -> None:
+    """Draw the figures of one experiment."""
     from batchscope import figures
 
     drawn = figures.drawn(_study(arguments).experiments[arguments.experiment])
     figures.write(arguments.tables, drawn, arguments.output, arguments.processes)
 
 
+@_step(*OF_STUDY)
 def claims(arguments: argparse.Namespace) -> None:
+    """Test what the documents of a study state, by its tables."""
     from batchscope.tables import claim_table
 
     claim_table.write(_study(arguments), arguments.output.parent, arguments.output)
 
 
+@_step(_option("--output", type=Path, help="the page; results/ledger.html if left out"))
 def ledger(arguments: argparse.Namespace) -> None:
+    """Write what held of every study's documents: one page."""
     from batchscope.report import ledger_page
 
     output = arguments.output or arguments.results / "ledger.html"
@@ -184,7 +418,12 @@ def ledger(arguments: argparse.Namespace) -> None:
     print(f"Written: {output}")
 
 
+@_step(
+    _option("--output", type=Path, required=True, help="the index, a Markdown page"),
+    _option("--figures", nargs="*", default=[], help="study/experiment/figure each"),
+)
 def results(arguments: argparse.Namespace) -> None:
+    """Write some figures and what held, a page per study, to read."""
     from batchscope.report import results_page
 
     figures = [results_page.Chosen.of(text) for text in arguments.figures]
@@ -192,83 +431,13 @@ def results(arguments: argparse.Namespace) -> None:
     print(f"Written: {arguments.output}")
 
 
+@_step(*OF_STUDY, _option("--partial", action="store_true", help="from whatever exists"))
 def report(arguments: argparse.Namespace) -> None:
+    """Build the report of a study."""
     from batchscope import report
 
     given = (arguments.results, arguments.config, arguments.output, arguments.partial)
     report.write(_study(arguments), *given)
-
-
-def plan(arguments: argparse.Namespace) -> None:
-    from batchscope.store import status
-
-    _end_with_the_reader()
-    if arguments.gpus:
-        os.environ[absence.VARIABLE] = "true"
-    print(status.main(arguments.config, arguments.scale, arguments.results))
-    if arguments.verify:
-        from batchscope.datasets import verification
-
-        print(verification.verify(_study(arguments), arguments.results))
-
-
-def advice(arguments: argparse.Namespace) -> None:
-    from batchscope.report import advice_card
-
-    _end_with_the_reader()
-    print(advice_card.text(_study(arguments), arguments.results, arguments.config, arguments.seeds))
-
-
-def watch(arguments: argparse.Namespace) -> None:
-    from batchscope.store import progress
-
-    _end_with_the_reader()
-    clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            print(f"{clear}{progress.overview(arguments.results)}", flush=True)
-            if arguments.once:
-                return
-            time.sleep(arguments.seconds)
-
-
-def critical_batch_size(arguments: argparse.Namespace) -> None:
-    from batchscope.analysis import updates_to_target
-    from batchscope.report import own_runs as words
-    from batchscope.tables import own_runs
-
-    _end_with_the_reader()
-    runs = own_runs.read(arguments.file)
-    targets = [own_runs.target(text, runs) for text in arguments.target]
-    if not targets:
-        own_runs.check_default_targets(runs)
-    step = own_runs.step_seconds(arguments.step_seconds) if arguments.step_seconds else None
-    found = updates_to_target.scalings(runs.frame, runs.factors, targets, step)
-    print(words.text(found))
-    if arguments.output:
-        written = words.write(found, arguments.output)
-        print(f"\nWritten: {', '.join(map(str, written))}")
-
-
-def explain(arguments: argparse.Namespace) -> None:
-    from batchscope.catalogue import reference
-
-    text = reference.one(arguments.name) if arguments.name else reference.whole()
-    print(text, end="")
-
-
-def schema(arguments: argparse.Namespace) -> None:
-    from batchscope.study import editor_schema
-
-    print(editor_schema.text(), end="")
-
-
-WARM = ("train", *MEASURES)
-# Measures and timings -> the option that says what they are of.
-OF = {
-    **dict.fromkeys(MEASURES, "run"),
-    **{name: "timing" if entry.trains else "sweep" for name, entry in TIMINGS.items()},
-}
 
 
 def _study(arguments: argparse.Namespace) -> Any:
@@ -281,14 +450,6 @@ def _study(arguments: argparse.Namespace) -> Any:
         expected = f"one of {', '.join(known)}"
         _read("--experiment", known.__getitem__, expected, arguments.experiment)
     return found
-
-
-def _read(option: str, read: Callable[[str], Any], expected: str, word: str) -> Any:
-    """Returns what an option takes a word for; raises UserError where it takes none."""
-    try:
-        return read(word)
-    except (KeyError, ValueError):
-        raise UserError(received((option,), word, expected).line) from None
 
 
 def _start(factors: dict) -> None:
@@ -317,163 +478,11 @@ def _hand_over(framework: str) -> None:
     os.execv(python, [str(python), *sys.argv])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python workflow/run.py", description=__doc__)
-    steps = parser.add_subparsers(dest="step", required=True, metavar="STEP")
-
-    def step(name: str, call: Callable, text: str) -> argparse.ArgumentParser:
-        found = steps.add_parser(name, help=text, description=text)
-        found.set_defaults(call=call)
-        found.add_argument("--results", type=Path, default=Path("results"), help="the results")
-        return found
-
-    def study(name: str, call: Callable, text: str) -> argparse.ArgumentParser:
-        found = step(name, call, text)
-        found.add_argument("--scale", choices=("full", "reduced"), default="full")
-        return found
-
-    def experiment(name: str, call: Callable, text: str) -> argparse.ArgumentParser:
-        found = study(name, call, text)
-        found.add_argument("--config", required=True, help="the configuration file")
-        found.add_argument("--output", type=Path, required=True)
-        return found
-
-    found = study("plan", plan, "Show what a study would run, what exists, time and disk.")
-    found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
-    found.add_argument("--gpus", action="store_true", help="jobs go where GPUs are: to a cluster")
-    found.add_argument("--verify", action="store_true", help="check every recorded SHA-256")
-    found = study("advice", advice, "Say which batch sizes to use, from a study's tables.")
-    found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
-    found.add_argument("--seeds", action="store_true", help="and what more seeds would resolve")
-    found = step("watch", watch, "Show how far the trainings are that run now; ends with Ctrl-C.")
-    found.add_argument("--once", action="store_true", help="print it once, as for a pipe")
-    pause = parameters.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
-    seconds = functools.partial(coercion.coerce, pause)
-    _option(found, "--seconds", seconds, pause.expected, default=5.0, help="between two looks")
-    found = step("explain", explain, "Print what a factor, measure, column or figure is.")
-    found.add_argument("name", nargs="?", help="of all that a study may choose; all if left out")
-    found = step(
-        "critical_batch_size",
-        critical_batch_size,
-        "Fit the critical batch size to a table of one's own trainings; docs/own_runs.md.",
-    )
-    found.add_argument("file", type=Path, metavar="FILE.csv", help="a row per evaluation")
-    found.add_argument(
-        "--target",
-        action="append",
-        default=[],
-        metavar="COLUMN=VALUE",
-        help="such as validation_loss=0.2; may be given again; three of each series if left out",
-    )
-    found.add_argument(
-        "--step-seconds", metavar="A,B", help="a step takes A + B * batch size seconds"
-    )
-    found.add_argument("--output", type=Path, help="the folder of a table and a figure")
-    step("schema", schema, "Print the JSON schema of a study, for editors.")
-    found = step("prepare_data", prepare_data, "Prepare a data set.")
-    token = _named(run_names.split_token)
-    _option(found, "--dataset", token, "the name of a data set in paths")
-    _option(found, "--definition", _definition, "its definition as JSON")
-    found = study("check_models", check_models, "Build a study's own models, before their data.")
-    found.add_argument("--config", required=True, help="the configuration file")
-    found = step("install_framework", install_framework, "Install a framework beside TensorFlow.")
-    found.add_argument("--framework", required=True, choices=tuple(framework_names.FRAMEWORKS))
-    found.add_argument("--output", type=Path, required=True, help="its record")
-    found = step("train", train, "Train one run.")
-    _option(found, "--run", *RUN)
-    found.add_argument("--chunk-seconds", type=float, default=5.0, help="most in one call")
-    found.add_argument("--chunk-steps", type=int, help="most steps in one call")
-    found.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
-    found.add_argument("--killed-at-mb", type=float, help="the kernel killed it at this limit")
-    _model_file(found)
-    found = step("snapshot", snapshot, "Make one run's weights after an epoch before its last.")
-    _option(found, "--run", *RUN)
-    _option(found, "--epoch", _epoch, f"a number of epochs or {kept_epochs.MIDDLE}")
-    _model_file(found)
-    for name, entry in MEASURES.items():
-        found = step(name, measure, entry.doc)
-        _option(found, "--run", *RUN)
-        if entry.pairs:
-            _option(found, "--other", *RUN)
-        _settings(found, name)
-    for name, entry in TIMINGS.items():
-        found = step(name, timing, entry.doc)
-        found.add_argument("--machine", default="local")
-        _option(found, f"--{OF[name]}", *(TIMING if entry.trains else SWEEP))
-        _settings(found, name)
-    found = step("try_batch", try_batch, "Try whether one batch fits into memory.")
-    _option(found, "--sweep", *SWEEP)
-    found.add_argument("--batch-size", type=int, required=True)
-    found.add_argument("--memory-mb", type=float, help="the limit")
-    _model_file(found)
-    found = experiment("tabulate", tabulate, "Write the tables of one experiment.")
-    found.add_argument("--experiment", required=True)
-    found = experiment("figures", draw, "Draw the figures of one experiment.")
-    found.add_argument("--experiment", required=True)
-    found.add_argument("--tables", type=Path, required=True)
-    found.add_argument("--processes", type=int, default=1)
-    experiment("claims", claims, "Test what the documents of a study state, by its tables.")
-    found = step("ledger", ledger, "Write what held of every study's documents: one page.")
-    found.add_argument("--output", type=Path, help="the page; results/ledger.html if left out")
-    found = step("results", results, "Write some figures and what held, a page per study, to read.")
-    found.add_argument("--output", type=Path, required=True, help="the index, a Markdown page")
-    found.add_argument("--figures", nargs="*", default=[], help="study/experiment/figure each")
-    found = experiment("report", report, "Build the report of a study.")
-    found.add_argument("--partial", action="store_true", help="from whatever exists")
-    return parser
-
-
-def _option(
-    parser: argparse.ArgumentParser, name: str, read: Callable, expected: str, **given: Any
-) -> None:
-    """Adds an option, which must be given if it has no default, and what reads its word."""
-    convert = functools.partial(_read, name, read, expected)
-    usual = {"help": expected, "required": "default" not in given}
-    parser.add_argument(name, type=convert, **{**usual, **given})
-
-
-def _named(parse: Callable[[str], Any]) -> Callable[[str], str]:
-    """Returns what reads a name: it stays a text, which paths have."""
-
-    def read(word: str) -> str:
-        parse(word)
-        return word
-
-    return read
-
-
-RUN = _named(run_names.parse_run), "the name of a run in paths"
-SWEEP = _named(sweep_names.parse), "the name of a sweep in paths"
-TIMING = _named(run_names.configuration), "the name of a timing configuration in paths"
-
-
-def _epoch(word: str) -> int | str:
-    return word if word == kept_epochs.MIDDLE else int(word)
-
-
-def _definition(word: str) -> dict:
-    if not isinstance(found := json.loads(word), dict):
-        raise ValueError
-    return found
-
-
-def _settings(parser: argparse.ArgumentParser, step: str) -> None:
-    read = _named(functools.partial(measure_settings.parse_settings, step))
-    _option(parser, "--settings", read, "the name of its settings in paths", default="default")
-    parser.add_argument("--output", type=Path, required=True)
-    _model_file(parser)
-
-
-def _model_file(parser: argparse.ArgumentParser) -> None:
-    # The workflow writes the option without a value for a built-in model.
-    parser.add_argument("--model-file", nargs="?", help="the user's model file")
-
-
 def main(words: list[str]) -> None:
     """Runs one step; a problem that the user can mend ends in its message alone."""
     started = time.monotonic()
     try:
-        arguments = _parser().parse_args(words)
+        arguments = PARSER.parse_args(words)
         arguments.call(arguments)
     except UserError as error:
         sys.exit(str(error))
@@ -484,10 +493,11 @@ def main(words: list[str]) -> None:
     except Interrupted:
         print("Stopped by a signal; goes on from its checkpoint when started again.")
         sys.exit(INTERRUPTED)
-    if arguments.step in OF:
+    if arguments.step in measure_settings.ENTRIES:
         from batchscope.store import estimates
 
-        name = getattr(arguments, OF[arguments.step])
+        given = vars(arguments)
+        (name,) = (given[of] for of in ("run", "timing", "sweep") if of in given)
         seconds = time.monotonic() - started
         estimates.note(arguments.results, arguments.step, name, arguments.output, seconds)
 
@@ -507,7 +517,11 @@ def _alone(words: list[str]) -> bool:
     except ValueError:
         return True
     wide = factors["threads"] > 1 or factors["device"] != "cpu"
-    return words[0] not in WARM or wide or (words[0] == "train" and factors["replicas"] > 1)
+    return (
+        words[0] not in ("train", *MEASURES)
+        or wide
+        or (words[0] == "train" and factors["replicas"] > 1)
+    )
 
 
 def _leaves_nothing(words: list[str]) -> bool:

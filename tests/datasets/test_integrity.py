@@ -21,9 +21,10 @@ from test_mnist import server
 from test_photographs import picture, write_folder
 
 import report_example
-from batchscope import datasets, disk, report
+from batchscope import datasets, disk
 from batchscope.datasets import arrays, download, photographs, verification
 from batchscope.errors import UserError
+from batchscope.report import content, study_page
 from batchscope.store import data_warnings, records, status
 from batchscope.study import config
 from digit_runs import DIGITS
@@ -339,7 +340,7 @@ def test_the_report_shows_them(tmp_path):
     record |= {"class_names": ["rare", "many"]}
     record |= {"class_counts": {"train": [1, 6], "validation": [0, 2], "test": [0, 2]}}
     place.write_text(json.dumps(record))
-    page = report.build(study, report.read(study, results, path))
+    page = study_page.build(study, content.read(study, results, path))
     section = page[page.index('id="data"') : page.index('id="machine"')]
     assert "9 unreadable files were skipped: &lt;0&gt;.jpg (damaged)" in section
     assert "<li>and 7 more</li>" in section

@@ -138,8 +138,8 @@ def test_what_reads_weights_alone_needs_no_gpu(study):
     experiment = dataclasses.replace(experiment, trainings=trainings)
 
     def made():
-        files = job_files.measure_files(study, experiment, "results")
-        return [path for path in files if needs_gpu(path.as_posix())]
+        jobs = job_files.measure_jobs(study, experiment, "results")
+        return [job.path for job in jobs if needs_gpu(job.path.as_posix())]
 
     assert made() == []
     finish(next(filter(needs_gpu, study.runs)))
@@ -272,7 +272,7 @@ def test_studies_plan_a_gpu_beside_the_cpu(
     def made() -> list[bool]:
         paths = [*chosen.trainings.runs] if runs else []
         paths = [run for run in paths if not absence.of(planned.runs[run].factors)]
-        paths += [path.as_posix() for path in job_files.measure_files(planned, chosen, tmp_path)]
+        paths += [job.path.as_posix() for job in job_files.measure_jobs(planned, chosen, tmp_path)]
         return [needs_gpu(path) for path in paths]
 
     monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)

@@ -11,6 +11,7 @@ import pytest
 import project
 import report_example
 from batchscope import figures, report
+from batchscope.report import content, study_page
 from batchscope.study import config
 from html_page import Page
 
@@ -126,7 +127,7 @@ def shown(example):
 def troubled(example):
     """Returns plan and inputs of that study, to read."""
     study, results, path, _ = example
-    return study, report.read(study, results, path, partial=True)
+    return study, content.read(study, results, path, partial=True)
 
 
 @pytest.fixture(scope="session")
@@ -138,10 +139,10 @@ def finished(tmp_path_factory):
 @pytest.fixture(scope="session")
 def whole(finished):
     """Returns plan and inputs of that study, to read."""
-    return finished[0], report.read(*finished)
+    return finished[0], content.read(*finished)
 
 
 @pytest.fixture(scope="session")
 def built(whole):
     """Returns the HTML of its report."""
-    return report.build(*whole)
+    return study_page.build(*whole)

@@ -4,17 +4,16 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import pandas
 import pytest
 
-from batchscope import report
 from batchscope.analysis import advice, advice_tables, advice_words
 from batchscope.errors import UserError
-from batchscope.report import advice_card
+from batchscope.report import advice_card, study_page
 from made_advice import evidence
 from project import ROOT
+from report_example import altered
 
 
 def made(*given):
@@ -37,11 +36,12 @@ def test_what_recommends_comes_first_and_series_are_distinguished(example):
 def test_the_report_begins_with_the_card_and_escapes_it(troubled):
     study, inputs = troubled
     scope = '<script>alert("scope")</script> & digits'
-    inputs = replace(inputs, advice={"gap": made(evidence(scope=scope))})
-    html = report.build(study, inputs)
+    inputs = altered(inputs, advice=made(evidence(scope=scope)))
+    html = study_page.build(study, inputs)
     assert "Use 16 to 256 (&lt;script&gt;alert(" in html and "<script>alert" not in html
     assert html.index('class="summary"') < html.index('id="advice"') < html.index("<main")
-    assert report.headline(study, inputs).split(": ", 1)[1].startswith("Use 16 to 256 (<script>")
+    headline = study_page.headline(study, inputs)
+    assert headline.split(": ", 1)[1].startswith("Use 16 to 256 (<script>")
     decision = html[html.index('class="decision') : html.index("</section>")]
     # The matrix stands beside it, once, and where it stood before is a link.
     assert decision.count("<figure") == 1 and "verdict_matrix" in decision
@@ -52,8 +52,8 @@ def test_the_report_begins_with_the_card_and_escapes_it(troubled):
 
 def test_without_advice_the_answers_stand_first(troubled):
     study, inputs = troubled
-    without = {"gap": advice_tables.summary([], ["machine"])}
-    html = report.build(study, replace(inputs, advice=without))
+    without = altered(inputs, advice=advice_tables.summary([], ["machine"]))
+    html = study_page.build(study, without)
     assert 'id="advice"' not in html
     assert html.index('id="short"') < html.index("<main")
 

@@ -12,6 +12,7 @@ from PIL import Image
 import report_example
 from batchscope import figures, report
 from batchscope.datasets.samples import Sample
+from batchscope.report import study_page
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs the package selenium")
 from selenium.webdriver.common.by import By
@@ -171,7 +172,7 @@ def test_sample_images_are_seen(browser, whole, tmp_path):
     (token,) = study.datasets
     shown = [Sample(label, buffer.getvalue(), small=True) for label in ("cat", "dog")]
     page = tmp_path / "report.html"
-    page.write_text(report.build(study, replace(inputs, samples={token: shown})), "utf-8")
+    page.write_text(study_page.build(study, replace(inputs, samples={token: shown})), "utf-8")
     browsing.visit(browser, page)
     strip = browser.find_element(By.CSS_SELECTOR, "ul.samples")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", strip)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import base64
 import zlib
+from dataclasses import replace
 
 import pytest
 
+import small_study
 import synthetic
 from batchscope import wording
 from batchscope.analysis.advice_words import Card
 from batchscope.report import content, experiment_answer, figure_view
+from batchscope.study import planner
 from batchscope.study.plan import Experiment
 
-EXPERIMENT = Experiment("e", "", "", vary={})
 ROWS = [
     {"run": "a", "batch_size": "8", "learning_rate": "0.1", "seed": "0"},
     {"run": "b", "batch_size": "8", "learning_rate": "0.2", "seed": "0"},
     {"run": "c", "batch_size": "16", "learning_rate": "0.1", "seed": "1"},
 ]
+FINDINGS = content.Findings(Experiment("e", "", "", vary={}), ROWS)
 
 
 def test_runs_are_found_by_what_a_figure_says_of_them():
-    find = figure_view.Finder(ROWS, [4, 5, 6])
+    find = figure_view.Finder(ROWS, {"a": 4, "b": 5, "c": 6})
     assert find("learning_rate=0.2 batch_size=8 seed=0") == (5, "0")
     assert find("batch_size=16 seed=1 unknown_factor=3") == (6, "1")
     assert find("batch_size=8 seed=0") == (None, "0")  # two runs: which is not stated
@@ -51,8 +54,8 @@ def test_the_first_sentence_of_a_finding_stands_alone(text, first, rest):
 def test_an_answer_is_about_what_the_figures_show():
     accuracy = synthetic.answer("not resolved", (0.5, 0.4, 0.6), "Test accuracy")
     loss = synthetic.answer("rises", (0.5, 0.4, 0.6), "Loss", direction="rises")
-    timed = content.Figure("Time", "", found="An epoch takes 2 s.", columns=("seconds",))
-    shown = content.Figure("Loss", "", columns=(loss.outcome.column,))
+    timed = content.Figure("Time", "", found="An epoch takes 2 s.", csv=b"seconds")
+    shown = content.Figure("Loss", "", csv=loss.outcome.column.encode())
     assert experiment_answer.asked([accuracy, loss], [shown]) == [
         each for each in (accuracy, loss) if each.outcome.column == loss.outcome.column
     ]
@@ -83,15 +86,15 @@ def test_what_belongs_to_an_answer_has_its_place_in_it():
 )
 def test_a_slope_stands_beside_its_own_outcome_alone(name, finding, expected):
     answer = synthetic.answer("rises", (0.5, 0.4, 0.6), "Best validation loss")
-    figure = content.Figure("F", "", name=name, found=finding, columns=(answer.outcome.column,))
-    shown = figure_view.build(1, figure, EXPERIMENT, [], ROWS, [answer], str)
+    figure = content.Figure("F", "", name=name, found=finding, csv=answer.outcome.column.encode())
+    shown = figure_view.build(1, figure, replace(FINDINGS, answers=[answer]), [], str)
     assert shown["finding"].endswith(" per doubling.") == expected
 
 
 def test_a_figure_of_small_texts_takes_the_whole_row():
     def span(name, width):
-        figure, experiment = content.Figure("F", "", name=name, width=width), EXPERIMENT
-        return figure_view.build(1, figure, experiment, [], ROWS, [], str)["span"]
+        figure = content.Figure("F", "", name, picture=content.Picture(width=width))
+        return figure_view.build(1, figure, FINDINGS, [], str)["span"]
 
     assert [span("accuracy", width) for width in (558, 700, 900)] == ["narrow", "medium", "wide"]
     assert {span("verdict_matrix", width) for width in (558, 700, 900)} == {"wide"}
@@ -109,14 +112,14 @@ def test_of_all_figures_those_answer_whose_names_stand_in_the_question():
 
 def test_too_few_seeds_are_reported_with_what_was_measured():
     few = synthetic.answer("not enough seeds (2 of 6)")
-    shown = content.Figure("A", "", found="It was 1 at 8.", columns=(few.outcome.column,))
+    shown = content.Figure("A", "", found="It was 1 at 8.", csv=few.outcome.column.encode())
     sentences = experiment_answer.sentences([few], [shown])
     assert sentences == [("", "It was 1 at 8. No verdict: not enough seeds (2 of 6).")]
 
 
 def test_what_is_not_resolved_is_reported_with_its_values():
     found = [synthetic.answer("not resolved")]
-    shown = content.Figure("A", "", found="It was 1 at 8.", columns=("test_accuracy",))
+    shown = content.Figure("A", "", found="It was 1 at 8.", csv=b"test_accuracy")
     sentences = experiment_answer.sentences(found, [shown])
     assert sentences == [
         ("", "It was 1 at 8. The tests, adjusted over all outcomes, do not resolve a trend.")
@@ -138,7 +141,7 @@ def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():
 def test_many_series_are_counted():
     verdicts = {"a": "rises", "b": "rises", "c": "not resolved", "d": "rises"}
     found = [synthetic.answer(verdict, series=name) for name, verdict in verdicts.items()]
-    shown = content.Figure("A", "", found="Long.", columns=("test_accuracy",))
+    shown = content.Figure("A", "", found="Long.", csv=b"test_accuracy")
     sentences = experiment_answer.sentences(found, [shown])
     assert sentences == [("Test accuracy", "rises in 3, not resolved in 1 of 4 series.")]
 
@@ -147,6 +150,22 @@ def test_a_table_travels_packed():
     packed = base64.b64decode(content.packed(b"a,b\n1,2\n" * 50))
     assert zlib.decompress(packed, -zlib.MAX_WBITS) == b"a,b\n1,2\n" * 50
     assert content.packed(b"") == ""
+
+
+def test_a_figure_says_what_was_measured():
+    def measured(figure, rows=({"train_examples": "1087"}, {"train_examples": ""}), **measures):
+        asked = {"vary": {"batch_size": [16]}, "seeds": 1, "measure": measures}
+        experiment = planner.make(small_study.config(experiment=asked)).experiments["a"]
+        return figure_view._measured(figure, content.Findings(experiment, rows))
+
+    few = {"sharpness": {"weights": "best", "examples": 500}, "weight_distance": None}
+    text = measured("sharpness", **few)
+    assert text == "Measured of: best weights, 500 of 1,087 training examples."
+    assert measured("weight_distance", **few) == "Measured of: final weights."
+    assert measured("epoch_distance", **few) == measured("loss_curves", **few) == ""
+    # Usually 2,000, or as many as there are.
+    assert "all 1,087 training examples" in measured("sharpness", sharpness=None)
+    assert "2,000 training examples or all" in measured("sharpness", (), sharpness=None)
 
 
 def stated(verdict, sentence):

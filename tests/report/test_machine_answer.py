@@ -22,11 +22,12 @@ def row(**values: object) -> dict[str, object]:
     return {**dict.fromkeys(names), **given, "loop": "graph", **values}
 
 
-def answer(
-    *rows: dict[str, object], throughput: pandas.DataFrame = NOTHING
-) -> dict[str, list[str]]:
-    found = machine_answer.build(pandas.DataFrame(rows), throughput)
-    return {} if found is None else dict(found["rows"])
+def built(*rows: dict[str, object], throughput: pandas.DataFrame = NOTHING):
+    return machine_answer.build(pandas.DataFrame(rows), throughput)
+
+
+def answer(*rows: dict[str, object], **more: pandas.DataFrame) -> dict[str, list[str]]:
+    return dict((built(*rows, **more) or {"rows": []})["rows"])
 
 
 TIMED = {
@@ -161,33 +162,27 @@ def test_a_ceiling_that_lacks_operations_is_none():
 
 
 def test_configurations_stand_side_by_side():
-    found = machine_answer.build(
-        pandas.DataFrame([row(**TIMED), row(**{**TIMED, "loop": "eager", "noise_floor": None})]),
-        NOTHING,
-    )
+    found = built(row(**TIMED), row(**{**TIMED, "loop": "eager", "noise_floor": None}))
     assert found["titles"] == ["loop in the graph", "eager"]
     assert dict(found["rows"])["Noise floor"] == ["3.1 %", "not measured"]
 
 
 def test_what_waits_has_no_column_and_is_named_below():
     waiting = row(device="gpu", status="no_gpu")
-    found = machine_answer.build(pandas.DataFrame([row(device="cpu", **TIMED), waiting]), NOTHING)
+    found = built(row(device="cpu", **TIMED), waiting)
     assert found["titles"] == ["CPU"]
     assert all(len(cells) == 1 for _, cells in found["rows"])
     assert found["left_out"] == "Left out: GPU (no GPU)."
     # Of what was searched on a GPU, the times alone wait.
     largest = {"max_batch_size": 64, "max_batch_size_bound": "resolved"}
-    found = machine_answer.build(
-        pandas.DataFrame([row(device="cpu", **TIMED), {**waiting, **largest}]), NOTHING
-    )
+    found = built(row(device="cpu", **TIMED), {**waiting, **largest})
     assert found["titles"] == ["CPU", "GPU"] and not found["left_out"]
     assert dict(found["rows"])["Largest batch size"] == ["not measured", "64"]
 
 
 def test_nothing_measured_is_no_answer():
-    assert machine_answer.build(pandas.DataFrame([row()]), NOTHING) is None
-    waiting = row(device="gpu", status="no_gpu")
-    assert machine_answer.build(pandas.DataFrame([waiting]), NOTHING) is None
+    assert built(row()) is None
+    assert built(row(device="gpu", status="no_gpu")) is None
     assert machine_answer.build(pandas.DataFrame(columns=list(row())), NOTHING) is None
 
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 import small_study
-from batchscope import report, wording
-from batchscope.report import content, published_beside
+from batchscope import wording
+from batchscope.report import content, published_beside, study_page
 from batchscope.study import planner
 
 CSV = b"""learning_rate,batch_size,seed,status,test_accuracy,document
@@ -33,9 +33,10 @@ def _study(numbers: list[dict], **more):
     return planner.make(small_study.config(experiment=experiment))
 
 
-def _rows(study, csv: bytes = CSV, figure: str = "accuracy"):
+def _rows(study, csv: bytes = CSV, figure: str = "accuracy", **datasets):
     shown = content.Figure("Accuracy", "", csv=csv, name=figure)
-    return published_beside.build(study, {"a": [shown]}, {})
+    found = content.Findings(study.experiments["a"], [], figures=[shown])
+    return published_beside.build(study, content.Inputs("", "", {"a": found}, datasets=datasets))
 
 
 def test_examples_of_a_document_stand_beside_ours():
@@ -43,20 +44,19 @@ def test_examples_of_a_document_stand_beside_ours():
     (token,) = study.datasets
     study = dataclasses.replace(study, published={token: (23262, "Setup")})
     record = {"counts": {"train": 1087, "validation": 355, "test": 355}}
-    row = published_beside.build(study, {}, {token: record})[0]
+    row = _rows(study, **{token: record})[0]
     assert (row.what, row.where, row.published) == ("Examples of digits", "Setup", "23,262")
     assert row.here == ("1,797", "", "")
     assert row.note == "train 1,087, validation 355, test 355"
-    row = published_beside.build(study, {}, {})[0]
+    row = _rows(study)[0]
     assert row.here is None and row.note == "not prepared here"
 
 
 def test_ours_is_the_mean_of_the_finished_runs_with_its_interval():
     numbers = [{"learning_rate": 0.1, "batch_size": [16, 64, 128], "test_accuracy": [0.55, 1, 0]}]
     first, second, third = _rows(_study(numbers))
-    assert first[:6] == (
-        *("Ours", "Table 4", "accuracy", "Test accuracy (%), learning rate 0.1", 16, "55"),
-    )
+    assert first[:3] == ("Ours", "Table 4", ("a", "accuracy"))
+    assert first[3:6] == ("Test accuracy (%), learning rate 0.1", 16, "55")
     # The mean of .5 and .7; t with one degree of freedom is 12.706, and s / sqrt(2) is .1.
     assert first.here == ("60", "\N{MINUS SIGN}67", "187") and first.note == "n 2"
     assert (second.published, second.here, second.note) == ("100", ("40", "", ""), "n 1")
@@ -90,11 +90,11 @@ def test_what_was_not_measured_is_reported(csv):
 def test_what_has_nothing_here_to_compare_is_folded(finished, monkeypatch):
     study, results, path = finished
     inputs = content.read(study, results, path)
-    here = published_beside.Row("", "Table 1", "", "Loss", 16, "0.5", wording.Estimate("0.4"), "")
+    here = published_beside.Row("", "", ("", ""), "Loss", 16, "0.5", wording.Estimate("0.4"), "")
     absent = here._replace(batch_size=6000, here=None, note="no such batch size here")
     for rows, tables in (([here, absent], 2), ([absent], 1), ([here], 1), ([], 0)):
         monkeypatch.setattr(published_beside, "build", lambda *_, rows=rows: rows)
-        html = report.build(study, inputs)
+        html = study_page.build(study, inputs)
         assert html.count('class="answers beside"') == tables
         folded = "Published numbers with nothing here to compare: 1" in html
         assert folded == (absent in rows)

@@ -13,15 +13,14 @@ import pytest
 
 import costs
 import report_example
-import small_study
 from batchscope import report, wording
 from batchscope.catalogue import outcomes, run_names
 from batchscope.catalogue.weight_counts import Summary
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
-from batchscope.report import content, figure_view, first_screen, gaps, places, runs_table
+from batchscope.report import content, gaps, places, runs_table, study_page
 from batchscope.store import records
-from batchscope.study import config, planner
+from batchscope.study import config
 from html_page import Page
 
 
@@ -51,7 +50,7 @@ def test_many_notes_are_folded_under_the_first(whole):
     reduced = "This is the reduced form of the study: smaller than the full one, so its numbers"
     for many, summary in ((2, ""), (3, " And 3 more notes.</summary>")):
         warned = replace(study, reduced=True, warnings=tuple(f"Warning {n}." for n in range(many)))
-        (box,) = re.findall(r'<div class="note">.*?</div>', report.build(warned, inputs), re.S)
+        (box,) = re.findall(r'<div class="note">.*?</div>', study_page.build(warned, inputs), re.S)
         assert box.count(reduced) == 1 and f"<p>Warning {many - 1}.</p>" in box
         assert ("<details>" in box) == bool(summary) and summary in box
 
@@ -95,9 +94,8 @@ def test_every_run_and_column_is_in_the_table(example, shown):
 
 
 def test_what_every_study_asks_about_is_shown_first(troubled):
-    study, inputs = troubled
-    rows = runs_table.complete(study, inputs.rows)
-    shown = [column.name for column in runs_table.build(rows)[0]["columns"] if column.usual]
+    table, _ = runs_table.build(troubled[1].rows)
+    shown = [column.name for column in table["columns"] if column.usual]
     found = shown[shown.index("status") + 1 : -1]  # the run's name is last
     asked = [name for name in found if outcomes.outcome(name)]
     assert found[: len(asked)] == asked
@@ -107,7 +105,7 @@ def test_what_every_study_asks_about_is_shown_first(troubled):
 
 
 def test_exact_numbers_stand_behind_rounded_ones(example, troubled):
-    finished = [row for row in troubled[1].rows["gap"] if row["status"] == "finished"]
+    finished = [row for row in troubled[1].rows if row["status"] == "finished"]
     for column in ("test_accuracy", "weight_distance", "sharpness_full_0.001"):
         assert f'title="{finished[0][column]}"' in example[3]
 
@@ -129,7 +127,7 @@ def test_examples_and_layers_are_shown(whole):
     (token,) = study.datasets
     given = {token: [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]}
     layers = {("own-0123abcd", (4,), 2): [Summary("mine <i>(Mine)</i>", None, 1234)]}
-    html = report.build(study, replace(inputs, samples=given, models=inputs.models | layers))
+    html = study_page.build(study, replace(inputs, samples=given, models=inputs.models | layers))
     page = Page(html)
     assert page.open == [] and "<b>" not in html and "<i>" not in html
     (picture,) = page.all("img")
@@ -174,7 +172,7 @@ def test_a_machine_with_gpus_says_their_cores_and_clocks():
         "memory_gb": 384.0,
     }
     records = {"a": {"machine": with_gpus}, "b": {"machine": {"name": "local", "gpu": []}}}
-    shown = places.machines(content.Inputs("c.yaml", "", {}, runs=records))
+    shown = places.machines(content.Records(records))
     assert shown["titles"] == ["cluster", "local"]
     absent = wording.ABSENT
     assert shown["rows"][:6] == [
@@ -210,20 +208,20 @@ def test_large_svg_gives_way_to_a_smaller_png(tmp_path):
     (figures / "time.png").write_bytes(b"\x89PNG")
     listing = [{"name": "time", "title": "Time", "caption": ""}]
     (figures / "figures.json").write_text(json.dumps(listing))
-    (figure,) = content.read_figures(figures, tmp_path, partial=False)
-    assert figure.source.startswith("data:image/png;base64,") and figure.svg == b""
-    assert (figure.width, figure.height) == (96, 48)
+    picture = content.read_figures(figures, tmp_path, partial=False)[0].picture
+    assert picture.source.startswith("data:image/png;base64,") and picture.svg == b""
+    assert (picture.width, picture.height) == (96, 48)
 
 
 def test_same_results_give_the_same_page(example):
     study, results, path, html = example
-    assert report.build(study, report.read(study, results, path, partial=True)) == html
+    assert study_page.build(study, content.read(study, results, path, partial=True)) == html
 
 
 @pytest.mark.slow
 def test_tables_of_several_experiments_stand_together(tmp_path):
     study, results, path = report_example.write(tmp_path, 2, ("gap", "second"), troubles=False)
-    html = report.build(study, report.read(study, results, path))
+    html = study_page.build(study, content.read(study, results, path))
     page = Page(html)
     assert "10 training runs in 2 experiments: 10 finished" in page.text
     assert "has a row for each of them: 20 rows of 10 runs." in page.text
@@ -239,7 +237,8 @@ def test_empty_results_give_a_partial_page(tmp_path):
     study = config.study(path)
     with pytest.raises(UserError, match=r"runs\.csv: missing; run snakemake"):
         report.write(study, tmp_path / "results", path, tmp_path / "report.html")
-    page = Page(report.build(study, report.read(study, tmp_path / "results", path, partial=True)))
+    inputs = content.read(study, tmp_path / "results", path, partial=True)
+    page = Page(study_page.build(study, inputs))
     assert "30 training runs in 1 experiment: 30 missing" in page.text
     assert "No answer yet" in page.text and "No data set has been prepared" in page.text
 
@@ -250,13 +249,13 @@ def test_damaged_inputs_are_named(finished, tmp_path):
     place = results / "studies" / "example" / "gap"
     (place / "figures" / "time.svg").unlink()
     with pytest.raises(UserError, match=r"time\.svg: missing; delete .*figures and run"):
-        report.read(study, results, path)
+        content.read(study, results, path)
     (place / "figures" / "figures.json").write_text("[{}]")
     with pytest.raises(UserError, match=r"figures\.json: .*; a list of figures is expected"):
-        report.read(study, results, path)
+        content.read(study, results, path)
     (place / "runs.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match=r"runs\.csv: received a damaged file (.*run.*)"):
-        report.read(study, results, path, partial=True)
+        content.read(study, results, path, partial=True)
 
 
 def test_commands_name_configuration_and_scale(example):
@@ -281,7 +280,7 @@ def test_factors_read_as_in_names(example):
     study = example[0]
     run = next(iter(study.runs))
     row = {"run": run, "status": "finished", "learning_rate": "1e-05", "nesterov": "False"}
-    tidy = runs_table.complete(study, {"gap": [row]})["gap"]
+    tidy = runs_table.complete(study, "gap", [row])
     assert (tidy[0]["learning_rate"], tidy[0]["nesterov"]) == ("1e-5", "false")
     assert tidy[1]["status"] == records.MISSING and tidy[1]["dataset"] == "digits"
     assert tidy[1]["dataset_digest"] == run_names.split_token(next(iter(study.datasets)))[1]
@@ -303,39 +302,17 @@ def test_five_times_the_runs_cost_at_most_five_times_as_much(tmp_path):
     assert (tmp_path / "100" / "report.html").stat().st_size < 2_500_000
 
 
-def test_a_figure_says_what_was_measured():
-    def study(**measures):
-        asked = {"vary": {"batch_size": [16]}, "seeds": 1, "measure": measures}
-        return planner.make(small_study.config(experiment=asked)).experiments["a"]
-
-    few = study(sharpness={"weights": "best", "examples": 500}, weight_distance=None)
-    rows = [{"train_examples": "1087"}, {"train_examples": ""}]
-    text = figure_view._measured("sharpness", few, rows)
-    assert text == "Measured of: best weights, 500 of 1,087 training examples."
-    assert figure_view._measured("weight_distance", few, rows) == "Measured of: final weights."
-    assert figure_view._measured("epoch_distance", few, rows) == ""
-    assert figure_view._measured("loss_curves", few, rows) == ""
-    usual = study(sharpness=None)  # 2,000, or as many as there are
-    assert "all 1,087 training examples" in figure_view._measured("sharpness", usual, rows)
-    assert "2,000 training examples or all" in figure_view._measured("sharpness", usual, [])
-
-
 def test_the_scope_names_model_data_machine_runs_and_time(troubled):
-    study, inputs = troubled
-    scope = first_screen.scope(study, runs_table.complete(study, inputs.rows), inputs)
+    scope = study_page.scope(troubled[1])
     assert scope.startswith("small_cnn on digits; Example CPU <4> @ 2.4 GHz (8 cores); ")
     assert "30 training runs (1 diverged, 1 missing, 1 out of memory), 2 min of training" in scope
 
 
 def test_many_models_are_counted_and_gpus_come_first(finished):
-    study, _, path = finished
-    rows = {
-        "gap": [
-            {"run": str(n), "model": f"m{n}", "dataset": "d", "status": "finished"}
-            for n in range(4)
-        ]
-    }
+    shared = {"dataset": "d", "status": "finished"}
+    rows = [{"run": str(n), "model": f"m{n}", **shared} for n in range(4)]
+    found = content.Findings(finished[0].experiments["gap"], rows)
     machine = {"machine": {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}}
-    inputs = content.Inputs(str(path), "", rows, runs={"0": machine})
-    scope = first_screen.scope(study, rows, inputs)
+    inputs = content.Inputs("c.yaml", "", {"gap": found}, content.Records({"0": machine}))
+    scope = study_page.scope(inputs)
     assert scope == "4 models on d; A GPU, A CPU (8 cores); 4 training runs."

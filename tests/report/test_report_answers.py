@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
+import pandas
 import pytest
 from markupsafe import escape
 
 import synthetic
 from batchscope import report, wording
-from batchscope.analysis import intervals
+from batchscope.analysis import intervals, parallel_totals, series_differences
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.sweep_names import Sweep
@@ -22,19 +22,22 @@ from batchscope.report import (
     claim_rows,
     content,
     experiment_answer,
+    experiment_view,
     gaps,
     ledger_page,
+    study_page,
     text,
 )
-from batchscope.study.plan import Times
+from batchscope.study.plan import Experiment, Times
 from html_page import Page
+from report_example import altered
 
 SWEEP = Sweep({"dataset": "digits", "model": "small_cnn", "optimizer": "sgd"}, batch_sizes=(8, 16))
 FATES = "27 finished, 1 diverged, 1 out of memory, 1 missing"
 
 
 def test_answers_say_what_the_statistics_say(example, shown, troubled):
-    for answer in troubled[1].answers["gap"]:
+    for answer in troubled[1].experiments["gap"].answers:
         assert answer.outcome.label in shown.text and answer.verdict in shown.text
         assert f">{answer.outcome.column}</code>" in example[3]
         assert all(source.strip() in shown.text for source in answer.outcome.source.split(";"))
@@ -82,47 +85,47 @@ def test_the_p_of_a_contrary_is_said_to_be_so():
         assert row["cells"][0]["p"] == p
 
 
-def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(whole):
+def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(whole, monkeypatch):
     study, inputs = whole
-    ((name, experiment),) = study.experiments.items()
+    gap = inputs.experiments["gap"]
     missed = "Nothing ran on a GPU, so what is asked of one stays open."
 
     def page_text(question, **other):
-        asked = {name: replace(experiment, question=question)}
-        return Page(report.build(replace(study, experiments=asked), replace(inputs, **other))).text
+        asked = replace(gap.experiment, question=question)
+        return Page(study_page.build(study, altered(inputs, experiment=asked, **other))).text
 
     question = "Is a large batch faster on one thread and on a GPU?"
     assert missed in page_text(question) and missed not in page_text("Is a large batch faster?")
-    on_gpu = [{**row, "device": "gpu"} for row in inputs.rows[name]]
-    assert missed not in page_text(question, rows={name: on_gpu})
+    on_gpu = [{**row, "device": "gpu"} for row in gap.rows]
+    assert missed not in page_text(question, rows=on_gpu)
     left_out = [{**row, "status": "no_gpu"} for row in on_gpu]
-    assert missed in page_text(question, rows={name: left_out})
+    assert missed in page_text(question, rows=left_out)
     sentence = "What several GPUs save cannot be tested here."
-    twice = page_text(question, parallel={name: sentence})
+    monkeypatch.setattr(parallel_totals, "sentence", lambda *_: sentence)
+    twice = page_text(question)
     assert sentence in twice and missed not in twice
 
 
 def test_a_timing_on_a_gpu_answers_for_one():
-    timed = SimpleNamespace(question="How fast is a GPU?", times=Times(sweeps=(SWEEP,)))
+    timed = content.Findings(Experiment("e", "", "A GPU?", {}, times=Times(sweeps=(SWEEP,))), [])
     record = {"run": SWEEP.name, "device": "gpu"}
-    assert report._no_gpu(timed, [], [record], []) == []
+    assert experiment_view._no_gpu(timed, [record], []) == []
     for other in ({"device": "cpu"}, {"run": "of another experiment"}):
-        assert len(report._no_gpu(timed, [], [{**record, **other}], [])) == 1
+        assert len(experiment_view._no_gpu(timed, [{**record, **other}], [])) == 1
 
 
 def test_whole_batches_are_no_number_in_the_scope(whole):
     study, inputs = whole
-    ((name, rows),) = inputs.rows.items()
-    sizes = {name: [{**row, "micro_batch_size": str(16 * (i % 2))} for i, row in enumerate(rows)]}
-    page = Page(report.build(study, replace(inputs, rows=sizes)))
+    sizes = [{**row, "micro_batch_size": str(16 * (i % 2))} for i, row in enumerate(inputs.rows)]
+    page = Page(study_page.build(study, altered(inputs, rows=sizes)))
     assert "micro batch size none (whole batches), 16" in page.text
     sweeps = [
         Sweep({"micro_batch_size": size, "threads": size}, batch_sizes=(8, 16)) for size in (0, 2)
     ]
-    timed = replace(study.experiments[name], times=Times({"throughput": {}}, tuple(sweeps)))
+    timed = replace(study.experiments["gap"], times=Times({"throughput": {}}, tuple(sweeps)))
     scope = "Timed alone on the machine, nothing trained to an end: throughput; batch size 8, 16; "
     scope += "micro batch size none (whole batches), 2; threads all, 2."
-    assert report._scope(timed, []) == scope
+    assert experiment_view._scope(content.Findings(timed, [])) == scope
 
 
 def test_sources_are_numbered_as_the_table_shows_them():
@@ -156,20 +159,20 @@ def test_the_headline_stands_beside_the_report(example, tmp_path):
     assert troubled.startswith(start)
     assert troubled.endswith("(30 training runs in 1 experiment: " + FATES + ").\n")
     assert troubled.count("\n") == 1
-    empty = report.headline(example[0], content.read(example[0], tmp_path, example[2], True))
+    empty = study_page.headline(example[0], content.read(example[0], tmp_path, example[2], True))
     assert empty == "30 training runs in 1 experiment: 30 missing."
 
 
-def test_headlines_state_no_single_rate_where_rates_are_tuned(whole, built):
-    study, inputs = whole[0], replace(whole[1], advice={})
-    html = report.build(study, inputs)
+def test_headlines_state_no_single_rate_where_rates_are_tuned(whole, built, monkeypatch):
+    study, inputs = whole[0], altered(whole[1], advice=pandas.DataFrame())
+    html = study_page.build(study, inputs)
     assert "As the batch size grows" in Page(html).text
-    assert "as the batch size grows" in report.headline(study, inputs)
+    assert "as the batch size grows" in study_page.headline(study, inputs)
     # Where there is no card, the first screen has the first sentence of every answer.
     assert 'id="short"' in html and 'id="short"' not in built
-    tuned = replace(inputs, tuned=frozenset(["gap"]))
-    assert "As the batch size grows, at" not in Page(report.build(study, tuned)).text
-    assert report.headline(study, tuned).startswith("30 training runs in 1 experiment")
+    monkeypatch.setattr(content, "tuned_factor", lambda runs: "learning_rate")
+    assert "As the batch size grows, at" not in Page(study_page.build(study, inputs)).text
+    assert study_page.headline(study, inputs).startswith("30 training runs in 1 experiment")
 
 
 def test_resolved_answers_are_reported(built):
@@ -210,8 +213,8 @@ def test_a_verdict_stands_with_its_effect_and_interval(finished, whole, built, t
     assert '<tr class="held">' in built and Page(built).open == []
     (results / "studies" / "example" / "claims.csv").unlink()
     with pytest.raises(UserError, match=r"claims\.csv: missing; run snakemake to make it"):
-        report.read(study, results, path)
-    assert report.read(study, results, path, partial=True).claims == []
+        content.read(study, results, path)
+    assert content.read(study, results, path, partial=True).claims == []
 
 
 def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(finished, tmp_path):
@@ -233,12 +236,13 @@ def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(finish
     assert len(links) == 3 and all(f'id="{anchor}"' in own for _, anchor in links)
 
 
-def test_series_stand_beside_the_first_of_them(troubled):
+def test_series_stand_beside_the_first_of_them(troubled, monkeypatch):
     study, inputs = troubled
-    assert inputs.contrasts == {}  # one series
+    assert "Beside " not in Page(study_page.build(study, inputs)).text  # one series
     difference = intervals.Interval(-0.25, -0.5, 0.0, 6)
     given = Contrast(256, "no <scaling>", ("linear",), {"test_accuracy": (difference,)})
-    html = report.build(study, replace(inputs, contrasts={"gap": given}))
+    monkeypatch.setattr(series_differences, "contrast", lambda runs: given)
+    html = study_page.build(study, inputs)
     page = Page(html)
     assert page.open == []
     assert "Beside no <scaling>, at batch size 256" in page.text and "<scaling>" not in html
@@ -255,21 +259,20 @@ def test_runs_that_missed_their_target_loss_are_reported():
         {"batch_size": size, "reached_target": reached}
         for size, reached in (("256", "0"), ("32", "1"), ("256", "1"), ("32", "1"))
     ]
-    note = report._targets(rows)
-    assert report._targets(rows, "target").startswith("The target was reached in 2 of 2 at batch")
+    targets = experiment_view._targets
+    note = targets(rows)
+    assert targets(rows, "target").startswith("The target was reached in 2 of 2 at batch")
     assert "2 of 2 at batch size 32, 1 of 2 at batch size 256; the other runs are left out" in note
-    assert report._targets(rows[1:2]).endswith("in 1 of 1 at batch size 32.")
-    assert report._targets([{"batch_size": "32", "reached_target": ""}]) == ""
+    assert targets(rows[1:2]).endswith("in 1 of 1 at batch size 32.")
+    assert targets([{"batch_size": "32", "reached_target": ""}]) == ""
 
 
 def test_a_missed_target_loss_is_a_gap_of_its_own(troubled):
     study, inputs = troubled
     run = list(study.runs)[5]
-    rows = {
-        name: [row | {"status": "off_target"} if row["run"] == run else row for row in found]
-        for name, found in inputs.rows.items()
-    }
-    (gap,) = (gap for gap in gaps.find(study, rows, inputs) if gap.title == "Off target")
+    rows = [{**row, "status": "off_target"} if row["run"] == run else row for row in inputs.rows]
+    found = gaps.find(study, altered(inputs, rows=rows))
+    (gap,) = (gap for gap in found if gap.title == "Off target")
     assert [found for found, _ in gap.entries] == [run]
     assert "target_train_loss" in gap.text and not gap.command
 
@@ -281,14 +284,14 @@ def test_gaps_are_listed_with_what_mends_them(shown, troubled):
         *("smaller batch_size", "This command runs what is missing"),
     ):
         assert words in shown.text
-    assert inputs.missing_measures == {"sharpness": {list(study.runs)[8]: ""}}
+    assert inputs.missing.measures == {"sharpness": {list(study.runs)[8]: ""}}
 
 
 def test_gaps_quote_the_logs_of_what_failed(example, tmp_path):
     study, given, path, _ = example
     results = shutil.copytree(given, tmp_path / "results")
     lacking = list(study.runs)[8]
-    (missing,) = report.read(study, results, path, partial=True).missing_runs
+    (missing,) = content.read(study, results, path, partial=True).missing.runs
     logs = {
         f"logs/train/{missing}.log": 'Traceback:\n  File "x"\n\nValueError: no <b>model</b>\n\n',
         f"logs/sharpness/{lacking}/default.log": "",
@@ -297,11 +300,11 @@ def test_gaps_quote_the_logs_of_what_failed(example, tmp_path):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(log_text)
     trained, measured = logs
-    inputs = report.read(study, results, path, partial=True)
-    assert inputs.missing_runs == {missing: f"ValueError: no <b>model</b> ({trained})"}
-    assert inputs.missing_measures == {"sharpness": {lacking: f"nothing ({measured})"}}
-    page = Page(report.build(study, inputs))
-    for run, message in {**inputs.missing_runs, **inputs.missing_measures["sharpness"]}.items():
+    inputs = content.read(study, results, path, partial=True)
+    assert inputs.missing.runs == {missing: f"ValueError: no <b>model</b> ({trained})"}
+    assert inputs.missing.measures == {"sharpness": {lacking: f"nothing ({measured})"}}
+    page = Page(study_page.build(study, inputs))
+    for run, message in {**inputs.missing.runs, **inputs.missing.measures["sharpness"]}.items():
         assert f"{run}: {message}" in page.text
     # Where the data are not there, the training never began: their log says why.
     (tmp_path / trained).unlink()
@@ -309,8 +312,8 @@ def test_gaps_quote_the_logs_of_what_failed(example, tmp_path):
     (results / "data" / dataset / "record.json").unlink()
     (tmp_path / "logs" / "prepare_data").mkdir()
     (tmp_path / "logs" / "prepare_data" / f"{dataset}.log").write_text("No disk.\n")
-    inputs = report.read(study, results, path, partial=True)
-    assert inputs.missing_runs == {missing: f"No disk. (logs/prepare_data/{dataset}.log)"}
+    inputs = content.read(study, results, path, partial=True)
+    assert inputs.missing.runs == {missing: f"No disk. (logs/prepare_data/{dataset}.log)"}
 
 
 @pytest.mark.parametrize(
@@ -348,8 +351,9 @@ def test_small_words():
 
 def test_series_are_distinguished_by_factors_and_their_values():
     runs = [{"optimizer": name, "batch_size": "8", "seed": "0"} for name in ("adam", "sgd")]
-    apart = report._distinguishing(runs)
-    assert sorted(apart) == ["adam", "optimizer", "sgd"] and not report._distinguishing(runs[:1])
+    apart = experiment_view._distinguishing(runs)
+    assert sorted(apart) == ["adam", "optimizer", "sgd"]
+    assert not experiment_view._distinguishing(runs[:1])
     question = "Does Adam keep its accuracy?"
     assert experiment_answer.compares(question, apart)
     assert not experiment_answer.compares(question, ["optimizer"])

@@ -28,8 +28,7 @@ experiments:
     seeds: 3
     measure: [evaluate]
 """
-
-
+EARLY = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
 STATUSES = ("finished", "diverged", "out_of_memory", "missing", "no_gpu", "no_cores")
 NONE = dict.fromkeys(STATUSES, 0)
 
@@ -68,11 +67,11 @@ def test_of_an_empty_folder(study, tmp_path):
         {"evaluate": 3},
     ]
     assert found.total.missing_measures == {"evaluate": 7, "time_epoch": 6}
-    assert found.untimed_runs == 7 and found.train_seconds == 0
+    assert len(found.untimed("training")) == 7 and found.seconds("training") == 0
     assert found.missing_data == ("digits-065f9c58",)
     # Final and best of each run, initial weights of each of three seeds; the data.
     assert found.disk_bytes == (7 * 2 + 3) * 4 * 6058 + 1797 * 68
-    assert found.unsized == ()
+    assert found.unsized == []
     assert not found.complete
     assert not (tmp_path / "nothing").exists()
 
@@ -87,10 +86,10 @@ def test_of_a_study_half_done(study, tmp_path):
     found = status.overview(study, tmp_path)
     assert found.total.statuses == {**NONE, "finished": 2, "diverged": 1, "missing": 4}
     assert found.total.missing_measures["evaluate"] == 6
-    assert found.missing_data == () and found.untimed_runs == 0
-    assert found.train_seconds == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
+    assert found.missing_data == () and found.untimed("training") == []
+    assert found.seconds("training") == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
     assert found.disk_bytes == (4 * 2 + 3) * 1000  # as of finished runs
-    assert found.unsized == ()
+    assert found.unsized == []
 
 
 def test_the_size_of_a_users_model_is_not_known(tmp_path):
@@ -99,20 +98,18 @@ def test_the_size_of_a_users_model_is_not_known(tmp_path):
     study = planned(tmp_path, f"{text}\nmodels: {{own: {tmp_path / 'own.py'}}}")
     found, text = described(study, tmp_path / "results")
     (model,) = study.models
-    assert found.unsized == (f"{model} on digits-065f9c58",)
+    assert found.unsized == [f"{model} on digits-065f9c58"]
     assert f"and what is not known yet: {model} on digits-065f9c58." in text
 
 
 def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):
-    early = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
-    more = status.overview(planned(tmp_path, early), tmp_path / "results").disk_bytes
+    more = status.overview(planned(tmp_path, EARLY), tmp_path / "results").disk_bytes
     less = status.overview(planned(tmp_path, CONFIG), tmp_path / "results").disk_bytes
     assert more - less == 6 * 2 * 4 * 6058  # after 1 and 4: the last are kept anyway
 
 
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
-    early = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
-    study = planned(tmp_path, early)
+    study = planned(tmp_path, EARLY)
     complete(study, tmp_path, VERSIONS["train"])
     runs = study.experiments["a"].trainings.runs
     for run in runs[:2]:  # measured: nothing is read
@@ -125,8 +122,8 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     job_files.snapshot_path(tmp_path, runs[1], 4).touch()  # kept by its training
     found, text = described(study, tmp_path)
     assert not found.complete and found.total.statuses["missing"] == 0
-    assert (found.to_epoch, found.trainings) == (1, 1)
-    assert found.train_seconds == pytest.approx(1.0)  # one epoch of eight that took 8 s
+    assert found.to_epoch == 1 and found.jobs[0][0].noun == "training"
+    assert found.seconds("training") == pytest.approx(1.0)  # one epoch of eight that took 8 s
     assert found.disk_bytes == 1000
     assert "measured now: trained 1 time again, to that epoch." in text
 
@@ -135,14 +132,14 @@ def test_runs_of_another_horizon_predict_the_time(study, tmp_path):
     other = run_names.run_name({**next(iter(study.runs.values())).factors, "epochs": 2, "seed": 9})
     finish(tmp_path, other, 1.0)
     found = status.overview(study, tmp_path)
-    assert found.untimed_runs == 0
-    assert found.train_seconds == pytest.approx(7 * 4.0)
+    assert found.untimed("training") == []
+    assert found.seconds("training") == pytest.approx(7 * 4.0)
 
 
 def test_an_update_of_several_gradients_predicts_nothing_of_plain_ones(study, tmp_path):
     factors = {**next(iter(study.runs.values())).factors, "method": "conservative", "seed": 9}
     finish(tmp_path, run_names.run_name(factors), 100.0)
-    assert status.overview(study, tmp_path).untimed_runs == 7
+    assert len(status.overview(study, tmp_path).untimed("training")) == 7
 
 
 def test_a_complete_study(study, tmp_path):
@@ -169,8 +166,9 @@ def test_runs_of_another_version_are_reported_and_counted_in_time(study, tmp_pat
     found, text = described(study, tmp_path)
     assert not found.complete and found.outdated == {("train", "train-v1"): 7}
     assert found.total.statuses["finished"] == 7
-    assert (found.trainings, found.untimed_runs) == (7, 0)
-    assert found.train_seconds == pytest.approx(7 * 8.0)
+    assert [job.noun for job, _ in found.jobs] == ["training"] * 7 + ["measure"] * 7
+    assert found.untimed("training") == []
+    assert found.seconds("training") == pytest.approx(7 * 8.0)
     # Their seven evaluations follow; times of an epoch read no run.
     assert found.start_seconds == pytest.approx((7 + 7) * status.FORK_SECONDS)
     today = VERSIONS["train"]
@@ -181,7 +179,8 @@ def test_runs_of_another_version_are_reported_and_counted_in_time(study, tmp_pat
 def test_measures_of_another_version_are_reported_where_they_hold_one(study, tmp_path):
     complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
     found, text = described(study, tmp_path)
-    assert found.outdated == {("evaluate", "evaluate-v0"): 7} and found.trainings == 0
+    assert found.outdated == {("evaluate", "evaluate-v0"): 7}
+    assert {job.noun for job, _ in found.jobs} == {"measure"}
     assert found.start_seconds == pytest.approx(7 * status.FORK_SECONDS)
     assert "7 records of evaluate were made by another version (evaluate-v0; now " in text
     complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
@@ -242,19 +241,19 @@ def test_measures_and_timings_take_what_finished_ones_of_their_kind_took(study, 
     measured(tmp_path, study, runs[1], "evaluate", 4.0)
     measured(tmp_path, study, runs[2], "evaluate", 0.1, "diverged")  # measured nothing
     found, text = described(study, tmp_path)
-    assert found.measure_seconds == pytest.approx(4 * 3.0)  # of seven runs
-    assert found.timing_seconds == 0 and len(found.untimed_jobs) == 6
+    assert found.seconds("measure") == pytest.approx(4 * 3.0)  # of seven runs
+    assert found.seconds("timing") == 0 and len(found.untimed("timing")) == 6
     assert "about 12 s of measures, unknown for 6 timings (none of that kind" in text
     assert "together" not in text
     measured(tmp_path, study, runs[0], "time_epoch", 5.0)
     found, text = described(study, tmp_path)
-    assert found.timing_seconds == pytest.approx(5 * 5.0) and found.untimed_jobs == ()
+    assert found.seconds("timing") == pytest.approx(5 * 5.0) and found.untimed("timing") == []
     assert "about 25 s of timings, alone on the machine" in text
     # Measures on both cores, timings one after the other; starts are in what was noted.
     assert "about 0 s to start jobs; together 31 s on 2 cores" in text
     with open(tmp_path / "job_seconds.csv", "a") as file:
         file.write("evaluate,default,digits-065f9c58,small_cnn,\nevalu")  # torn by a full disk
-    assert status.overview(study, tmp_path).measure_seconds == pytest.approx(12)
+    assert status.overview(study, tmp_path).seconds("measure") == pytest.approx(12)
 
 
 def test_a_time_that_cannot_be_noted_fails_nothing(study, tmp_path):
@@ -270,14 +269,13 @@ def test_measures_of_other_settings_predict_nothing(study, tmp_path):
     disk.write_json(path, {"status": "finished"})
     estimates.note(tmp_path, "evaluate", run, path, 2.0)
     found = status.overview(study, tmp_path)
-    assert len(found.untimed_jobs) == 7 + 6 and found.measure_seconds == 0
+    assert len(found.untimed("measure", "timing")) == 7 + 6 and found.seconds("measure") == 0
 
 
 def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
+    planned(tmp_path, CONFIG)
     path = tmp_path / "config.yaml"
-    path.write_text(CONFIG)
-    text = status.main(str(path), "full", tmp_path / "results")
-    lines = text.splitlines()
+    lines = status.main(str(path), "full", tmp_path / "results").splitlines()
     assert lines[0] == f"Study s ({path}): 7 runs in 2 experiments."
     assert lines[2].split()[:3] == ["experiment", "runs", "finished"]
     assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "6"]
@@ -292,7 +290,7 @@ def test_records_of_another_version_predict_nothing(study, tmp_path):
     folder = records.run_folder(tmp_path, "digits-065f9c58+small_cnn+old")
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps({"status": "finished"}))
-    assert status.overview(study, tmp_path).untimed_runs == 7
+    assert len(status.overview(study, tmp_path).untimed("training")) == 7
 
 
 def test_plan_imports_the_standard_library_only():
@@ -350,4 +348,4 @@ def test_a_record_without_a_status_is_damaged(study, tmp_path):
 def test_a_damaged_record_of_another_study_predicts_nothing(study, tmp_path):
     other = next(iter(study.runs)).replace("ep=8", "ep=9")
     disk.write_json(records.run_folder(tmp_path, other) / "record.json", {})
-    assert status.overview(study, tmp_path).untimed_runs == 7
+    assert len(status.overview(study, tmp_path).untimed("training")) == 7

@@ -8,7 +8,7 @@ import pytest
 
 import small_study
 from batchscope import disk
-from batchscope.report import first_screen
+from batchscope.report import study_page
 from batchscope.store import job_files, records, taken
 from batchscope.study import planner
 
@@ -17,14 +17,9 @@ MACHINE = {"usable_cores": 4}
 
 def written(tmp_path, **factors):
     """Returns a plan, its results and its trainings' records: two runs, measured and timed."""
-    experiment = {
-        "set": factors,
-        "vary": {"batch_size": [16, 64]},
-        "seeds": 1,
-        "measure": ["evaluate", "time_epoch"],
-    }
-    config = {"study": "s", "defaults": small_study.DEFAULTS, "experiments": {"gap": experiment}}
-    study = planner.make(config)
+    experiment = {"set": factors, "vary": {"batch_size": [16, 64]}, "seeds": 1}
+    experiment["measure"] = ["evaluate", "time_epoch"]
+    study = planner.make(small_study.config(experiment=experiment))
     trained = {}
     for number, run in enumerate(study.runs, 1):
         trained[run] = {"contended_seconds": 100.0 * number, "machine": MACHINE}
@@ -77,10 +72,10 @@ def test_in_words(tmp_path):
     _, _, jobs = written(tmp_path)
     unknown = tuple(job for job in jobs if job.noun == "timing")
     found = taken.Taken(2 * 3600, 180, 600, 4, 5400, 2_000_000)
-    assert first_screen.took(found) == (
+    assert study_page.took(found) == (
         "It took 2 core-hours of training, 0.05 core-hours of measures and 0.67 core-hours of "
         "timings, 10 min alone on the machine; 1.5 GPU hours; its runs hold 2 MB."
     )
     found = taken.Taken(run_bytes=1000, unknown=unknown[:1])
-    assert first_screen.took(found) == "Its runs hold 1 kB; what 1 timing took was not noted."
-    assert first_screen.took(taken.Taken()) == ""
+    assert study_page.took(found) == "Its runs hold 1 kB; what 1 timing took was not noted."
+    assert study_page.took(taken.Taken()) == ""

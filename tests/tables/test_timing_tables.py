@@ -490,7 +490,8 @@ def test_figures_draw_what_is_there(frameworks, own, tmp_path):
 def test_the_plan_and_what_is_to_be_made_leave_out_what_is_not_installed(frameworks):
     experiment = frameworks.experiments["machine"]
     every = list(job_files.timing_jobs(experiment, "results", "desktop"))
-    assert set(job_files.measure_files(frameworks, experiment, "results")) == {
+    made = job_files.measure_jobs(frameworks, experiment, "results")
+    assert {job.path for job in made} == {
         job.path for job in every if job.sweep.factors["framework"] == "tensorflow"
     }
     found = status.overview(frameworks, "results")

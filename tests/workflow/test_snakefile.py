@@ -149,13 +149,12 @@ MEASURED = {"evaluate": None, "time_epoch": None, "landscape": None}
 def every_file(study: snakefile.Jobs) -> list[str]:
     """Every file that a study makes, by what the plan knows of."""
     (experiment,) = study.study.experiments.values()
-    measured = job_files.measure_files(study.study, experiment, "results")
-    also = [
-        str(path.with_suffix(suffix))
-        for path, name in measured.items()
-        for suffix in ENTRIES[name].also_writes
+    measured = [
+        str(job.path.with_suffix(suffix))
+        for job in job_files.measure_jobs(study.study, experiment, "results")
+        for suffix in (".json", *ENTRIES[job.measure].also_writes)
     ]
-    made = [*study.data_records(), *study.run_records(), *map(str, measured), *also]
+    made = [*study.data_records(), *study.run_records(), *dict.fromkeys(measured)]
     return [*made, *study.tables(), *study.figures()]
 
 

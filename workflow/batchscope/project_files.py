@@ -14,6 +14,7 @@ SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 TEMPLATES = WORKFLOW / "templates"
 STYLE = WORKFLOW / "report" / "batchscope.mplstyle"
 LOCKS = WORKFLOW.parent / "envs"
+DEFAULT_CONFIG = "config.yaml"  # of the study that runs where none is named
 
 # `from batchscope.a.b import c, d`, its names perhaps in parentheses over several lines.
 _IMPORT = re.compile(

@@ -27,12 +27,11 @@ from batchscope.catalogue import (
 from batchscope.catalogue.entries import REPEATS, Measure, Timing
 from batchscope.errors import UserError
 from batchscope.host import absence, warm_process
-from batchscope.store import job_files, owners, records, status
+from batchscope.store import job_files, owners, records, status, taken
 from batchscope.study import command_line, plan
 from batchscope.study import config as configuration
 
 RESULTS = "results"
-DEFAULT_CONFIG = "config.yaml"
 TABLES = tables.FILES
 
 FIGURES_OF_ONE = 6  # two processes would import as much each, and keep a core from other jobs
@@ -86,7 +85,8 @@ class Jobs:
             given: What Snakemake made of them and of `--config`.
         """
         try:
-            path = command_line.one_file(list(map(str, configfiles)) or [DEFAULT_CONFIG])
+            files = list(map(str, configfiles)) or [project_files.DEFAULT_CONFIG]
+            path = command_line.one_file(files)
             raw = configuration.read(path)
             options = configuration.check_overrides({**raw, **given}, raw)
             recorded = functools.partial(records.training_images, RESULTS)
@@ -122,8 +122,8 @@ class Jobs:
     @property
     def report(self) -> str:
         """The study's report: the default configuration's lies where anyone finds it."""
-        default = Path(self.config_path).resolve() == Path(DEFAULT_CONFIG).resolve()
-        if default and not self.study.reduced:
+        default = Path(project_files.DEFAULT_CONFIG).resolve()
+        if Path(self.config_path).resolve() == default and not self.study.reduced:
             return f"{RESULTS}/report.html"
         return f"{self.folder}/report.html"
 
@@ -200,10 +200,10 @@ class Jobs:
             for path in (*runs, *(job.path for job in jobs)):
                 if path.exists():
                     yield path.as_posix()
-        for path, measure in job_files.measure_files(self.study, found, RESULTS).items():
-            yield path.as_posix()
-            for suffix in measure_settings.ENTRIES[measure].also_writes:
-                yield path.with_suffix(suffix).as_posix()
+        for job in job_files.measure_jobs(self.study, found, RESULTS):
+            yield job.path.as_posix()
+            for suffix in measure_settings.ENTRIES[job.measure].also_writes:
+                yield job.path.with_suffix(suffix).as_posix()
 
     def _run_record(self, run: str) -> Iterator[str]:
         if not absence.of(self.study.runs[run].factors):
@@ -429,8 +429,8 @@ def growing(memory_mb: int) -> Callable[[Any, int], int]:
 
 
 def gpus(name: str) -> int:
-    """GPUs that a training or a timing configuration needs: one per replica."""
-    return _gpus(_factors(name))
+    """GPUs that a training, a timing configuration or a sweep needs: one per replica."""
+    return taken.gpus(_factors(name))
 
 
 def measure_gpus(name: str) -> int:
@@ -439,24 +439,11 @@ def measure_gpus(name: str) -> int:
 
 
 def threads(name: str) -> int:
-    """Threads of a run or a timing configuration."""
-    return _factors(name)["threads"]
-
-
-def sweep_gpus(name: str) -> int:
-    """GPUs that a timing sweep needs: one per replica."""
-    return _gpus(sweep_names.parse(name).factors)
-
-
-def sweep_threads(name: str) -> int:
-    """Threads that a cluster is asked for; no number of them (-1) where a sweep uses the node's."""
-    return sweep_names.parse(name).factors["threads"] or -1
-
-
-def _gpus(factors: dict[str, Any]) -> int:
-    return factors["replicas"] if factors["device"] == "gpu" else 0
+    """Threads of a run or a timing configuration; of a sweep that uses all cores no number, -1."""
+    return _factors(name)["threads"] or -1
 
 
 @functools.cache
 def _factors(name: str) -> dict[str, Any]:
-    return run_names.parse_run(name) if "+seed=" in name else run_names.parse_timing(name)
+    # A timing configuration has the name of a sweep over its batch size.
+    return run_names.parse_run(name) if "+seed=" in name else sweep_names.parse(name).factors

@@ -37,8 +37,8 @@ TIMING_MODEL = STUDY.shared(STUDY.model_file, "timing")
 TIMING_GPUS = STUDY.shared(jobs.gpus, "timing")
 TIMING_THREADS = STUDY.shared(jobs.threads, "timing")
 SWEEP_MODEL = lambda wildcards: STUDY.model_file(wildcards.sweep)
-SWEEP_GPUS = lambda wildcards: jobs.sweep_gpus(wildcards.sweep)
-SWEEP_THREADS = lambda wildcards: jobs.sweep_threads(wildcards.sweep)
+SWEEP_GPUS = lambda wildcards: jobs.gpus(wildcards.sweep)
+SWEEP_THREADS = lambda wildcards: jobs.threads(wildcards.sweep)
 
 
 # A rule's warning that is of no use to a user.

@@ -124,7 +124,7 @@ def verdict(found: Comparison) -> str:
         return f"Stairs of {sizes} examples are rejected: {line} fits better."
     residual = wording.percent(found.best.residual, 2)
     stairs = f"stairs of {found.best.q} examples (residual {residual})"
-    p = "< 0.001" if found.p_holm < 0.001 else f"= {found.p_holm:.3f}"
+    p = wording.p_value(found.p_holm, "= ")
     chance = f"p {p}, adjusted for all stairs and configurations compared"
     if found.winner == "staircase":
         return f"Time per step fits {stairs} better than {line}: {chance}."

@@ -27,11 +27,14 @@ NO_CORES = "no_cores"
 WORDS = {NOT_INSTALLED: "not installed", NO_GPU: "no GPU", NO_CORES: "too few cores"}
 
 
+def word(status: str) -> str:
+    """Returns a status for people: `no GPU`, `out of memory`."""
+    return WORDS.get(status, status.replace("_", " "))
+
+
 def counted(status: str, count: int) -> str:
     """Returns `18 left out (no GPU)`, or of a status that runs reach `2 diverged`."""
-    if status in WORDS:
-        return f"{count} left out ({WORDS[status]})"
-    return f"{count} {status.replace('_', ' ')}"
+    return f"{count} left out ({WORDS[status]})" if status in WORDS else f"{count} {word(status)}"
 
 
 @dataclass(frozen=True)

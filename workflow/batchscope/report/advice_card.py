@@ -82,7 +82,7 @@ def _titled(
     study: Study, name: str, frame: pandas.DataFrame
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields each row of a table, with the experiment's title and what distinguishes the series."""
-    title = study.experiments[name].title or name
+    title = study.experiments[name].title
     factors = run_series.varying(frame) if len(frame) else []
     for row in frame.to_dict("records"):
         words = run_series.describe({factor: row[factor] for factor in factors})

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+import pandas
+
 from batchscope import wording
-from batchscope.analysis import outcome_answers
+from batchscope.analysis import outcome_answers, series_differences
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.outcome_answers import Answer
-from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes, value_ranges
 from batchscope.catalogue.outcomes import Outcome
 from batchscope.report.text import format_interval, format_p
@@ -154,8 +155,9 @@ def _shared(answer: Answer) -> dict[str, Any]:
     }
 
 
-def contrast(found: Contrast | None) -> dict[str, Any] | None:
+def contrast(runs: pandas.DataFrame) -> dict[str, Any] | None:
     """Returns how series differ from the first, as a table: an outcome per row."""
+    found = series_differences.contrast(runs) if len(runs) else None
     if found is None:
         return None
     rows = []

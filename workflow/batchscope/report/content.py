@@ -8,6 +8,7 @@ import json
 import os
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -15,33 +16,25 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import damage, disk, figures, wording
-from batchscope.analysis import (
-    noise_scales,
-    outcome_answers,
-    parallel_totals,
-    series_differences,
-)
+from batchscope import damage, disk, wording
+from batchscope.analysis import outcome_answers
 from batchscope.analysis.best_learning_rates import tuned_factor
 from batchscope.catalogue import columns, outcomes, weight_counts
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples
 from batchscope.errors import UserError
+from batchscope.figures import LISTING, Tables
 from batchscope.host.absence import Absence
-from batchscope.report import claim_rows
+from batchscope.report import claim_rows, runs_table
 from batchscope.store import job_files, records, taken
-from batchscope.tables import claim_table, csv_tables, run_table
+from batchscope.tables import claim_table, run_table
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Study
+    from batchscope.study.plan import Experiment, Study
 
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
 LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
-Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
 Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
-
-# Tables of experiments that time, and of those that train.
-_TIMED, _TRAINED = ("sweeps", "throughput"), ("advice", "critical_batch_size")
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
 
 
@@ -51,22 +44,67 @@ _list = functools.partial(field, default_factory=list)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One figure of an experiment, ready to embed."""
+class Picture:
+    """A figure as it was drawn, ready to embed."""
 
-    title: str  # without a full stop
-    caption: str  # what is drawn, and how it is to be read
+    path: Path = Path()  # of the SVG
     svg: bytes = b""  # empty where a smaller PNG stands in its place
     source: str = ""  # `data:` address of that PNG
     width: int | None = None  # CSS pixels; None if the image does not say
     height: int | None = None
-    data: str = ""  # path of the CSV that it was drawn from, for people
-    csv: bytes = b""
-    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of an experiment."""
+
+    title: str  # without a full stop
+    caption: str  # what is drawn, and how it is to be read
     name: str = ""  # in the registry
     found: str = ""  # what the runs of this study show in it, in a sentence
     texts: tuple[str, ...] = ()  # the words in it; none where nobody noted them
-    path: Path = Path()  # of the SVG
+    picture: Picture = Picture()
+    data: str = ""  # path of the CSV that it was drawn from, for people
+    csv: bytes = b""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it shows."""
+        return self.csv.partition(b"\n")[0].decode().split(",")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is there of one experiment."""
+
+    experiment: Experiment
+    rows: list[runs_table.Row]  # as `runs_table.complete` returns them
+    tables: Tables = field(default_factory=Tables)  # empty before they are made
+    figures: list[Figure] = _list()
+    answers: list[outcome_answers.Answer] = _list()
+
+    @property
+    def tuned(self) -> bool:
+        """Whether several rates were tried at a batch size."""
+        return bool(tuned_factor(self.tables.runs))
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of trainings and timings; a machine has the name that the study gives it."""
+
+    runs: dict[str, dict[str, Any]] = _map()  # by run, on the study's own machine
+    other_runs: list[dict[str, Any]] = _list()  # of the same runs, on other machines
+    timings: list[dict[str, Any]] = _list()
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What is not there, with what the logs of its jobs say."""
+
+    runs: dict[str, str] = _map()
+    measures: dict[str, dict[str, str]] = _map()  # measure -> finished run, or sweep
+    absent: dict[Absence, list[job_files.MeasureJob]] = _map()  # what waits for what is not here
 
 
 @dataclass(frozen=True)
@@ -75,104 +113,94 @@ class Inputs:
 
     config_name: str
     config_text: str  # as written
-    # By experiment.
-    rows: Rows  # as in runs.csv, empty where there is no value
-    answers: dict[str, list[outcome_answers.Answer]] = _map()
-    contrasts: dict[str, series_differences.Contrast] = _map()  # where there are several series
-    figures: dict[str, list[Figure]] = _map()
-    sweeps: dict[str, pandas.DataFrame] = _map()  # of times, as sweeps.csv
-    throughput: dict[str, pandas.DataFrame] = _map()  # of times, as throughput.csv
-    advice: dict[str, pandas.DataFrame] = _map()  # of trainings, as advice.csv
-    tuned: frozenset[str] = frozenset()  # of which several rates were tried at a batch size
-    noise: dict[str, str] = _map()  # noise scale beside another's critical batch size
-    parallel: dict[str, str] = _map()  # what those with replicas say of total times
-    # Records, by run and by data set's token, and what the logs of jobs without one say.
-    runs: dict[str, dict[str, Any]] = _map()
-    other_runs: list[dict[str, Any]] = _list()  # of the same runs, on other machines
-    timings: list[dict[str, Any]] = _list()
-    datasets: dict[str, dict[str, Any]] = _map()
-    missing_runs: dict[str, str] = _map()
-    missing_measures: dict[str, dict[str, str]] = _map()  # measure -> finished run, or sweep
-    absent: dict[Absence, list[job_files.MeasureJob]] = _map()  # what waits for what is not here
-    claims: list[claim_rows.Row] = _list()  # as in claims.csv
-    files: list[str] = _list()  # paths of the tables, for people
-    partial: bool = False  # asked for with only a part of the results
-    taken: taken.Taken = field(default_factory=taken.Taken)
+    experiments: dict[str, Findings]
+    records: Records = Records()
+    missing: Missing = Missing()
+    datasets: dict[str, dict[str, Any]] = _map()  # token -> record
     samples: dict[str, list[samples.Sample]] = _map()  # by data set's token
     models: dict[Look, list[weight_counts.Summary]] = _map()  # layers, as far as they are known
+    claims: list[claim_rows.Row] = _list()  # as in claims.csv
+    files: list[str] = _list()  # paths of the tables, for people
+    taken: taken.Taken = field(default_factory=taken.Taken)
+    partial: bool = False  # asked for with only a part of the results
+
+    @property
+    def rows(self) -> list[runs_table.Row]:
+        """The rows of all experiments: a run that several share has one in each of them."""
+        return [row for found in self.experiments.values() for row in found.rows]
+
+    @property
+    def advice(self) -> dict[str, pandas.DataFrame]:
+        """The advice of each experiment."""
+        return {name: found.tables.advice for name, found in self.experiments.items()}
 
 
 def read(
     study: Study, results: Path | str, config_path: Path | str, partial: bool = False
 ) -> Inputs:
-    """Reads what a report shows.
+    """Reads what a report shows; tables of experiments are read when they are asked for.
 
     Raises:
         UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
     """
     results = Path(results)
-    rows: Rows = {}
-    drawn, files = {}, []
-    found: dict[str, pandas.DataFrame] = {}
-    tables: dict[str, dict[str, pandas.DataFrame]] = {name: {} for name in (*_TIMED, *_TRAINED)}
-    for name, experiment in study.experiments.items():
-        folder = results / "studies" / study.folder_name / name
-        path = folder / run_table.RUNS
-        if path.exists():
-            rows[name] = disk.read_rows(path, "run", "status")
-            found[name] = csv_tables.read(path)
-            files.append(_shown(path, results))
-            for table in _TIMED if experiment.times.timings else _TRAINED:
-                tables[table][name] = csv_tables.read(folder / f"{table}.csv")
-        elif not partial:
-            raise UserError(f"{path}: missing; run snakemake to make it.")
-        drawn[name] = read_figures(folder / "figures", results, partial)
-    trained = {name: frame for name, frame in found.items() if len(frame)}
-    contrasts = {name: series_differences.contrast(frame) for name, frame in trained.items()}
-    stated = results / "studies" / study.folder_name / claim_table.FILE
-    if study.claims and stated.exists():
-        files.append(_shown(stated, results))
-    elif study.claims and not partial:
-        raise UserError(f"{stated}: missing; run snakemake to make it.")
-    timings = _read_timings(study, results)
+    folder = results / "studies" / study.folder_name
+    stated = [folder / claim_table.FILE] if study.claims else []
+    tables = [*(folder / name / run_table.RUNS for name in study.experiments), *stated]
+    there = [path for path in tables if path.exists()]
+    if not partial and (lacking := [path for path in tables if path not in there]):
+        raise UserError(f"{lacking[0]}: missing; run snakemake to make it.")
+    experiments = _experiments(study, results, partial)
     here, *others = job_files.places(study, results)
-    runs = _read_runs(study, here)
+    runs, timings = _read_runs(study, here), _read_timings(study, results)
     own_timings = [each for each in timings if each["machine"]["name"] == here.machine]
     datasets = {
-        token: disk.read_json(path)
+        token: record
         for token in study.datasets
-        if (path := records.dataset_folder(results, token) / "record.json").exists()
+        if (record := records.data_record(results, token)) is not None
     }
     return Inputs(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
-        rows=rows,
-        answers=answers(study, [*trained.values()]),
-        contrasts={name: contrast for name, contrast in contrasts.items() if contrast},
-        figures=drawn,
-        runs=runs,
-        other_runs=[run for place in others for run in _read_runs(study, place).values()],
-        timings=timings,
-        sweeps=tables["sweeps"],
-        throughput=tables["throughput"],
-        advice=tables["advice"],
-        tuned=frozenset(name for name, frame in trained.items() if tuned_factor(frame)),
-        noise=_noise(trained, tables["critical_batch_size"]),
-        parallel=_parallel(trained),
+        experiments=experiments,
+        records=Records(
+            runs=runs,
+            other_runs=[run for place in others for run in _read_runs(study, place).values()],
+            timings=timings,
+        ),
+        missing=Missing(
+            runs=_missing_runs(study, results),
+            measures=_missing_measures(study, results, experiments.values()),
+            absent=job_files.absent(study, results),
+        ),
         datasets=datasets,
-        missing_runs=_missing_runs(study, results),
-        missing_measures=_missing_measures(study, results, rows),
-        absent=job_files.absent(study, results),
-        claims=claim_rows.read(stated) if study.claims and stated.exists() else [],
-        files=files,
-        partial=partial,
-        taken=taken.find(study, results, runs, own_timings),
         samples={
             token: samples.few(records.dataset_folder(results, token), record)
             for token, record in datasets.items()
         },
         models=_models(study, results, datasets),
+        claims=[row for path in stated if path in there for row in claim_rows.read(path)],
+        files=[_shown(path, results) for path in there],
+        taken=taken.find(study, results, runs, own_timings),
+        partial=partial,
     )
+
+
+def _experiments(study: Study, results: Path, partial: bool) -> dict[str, Findings]:
+    found = {}
+    for name, experiment in study.experiments.items():
+        folder = results / "studies" / study.folder_name / name
+        path = folder / run_table.RUNS
+        there = path.exists()
+        rows = disk.read_rows(path, "run", "status") if there else []
+        found[name] = Findings(
+            experiment,
+            runs_table.complete(study, name, rows),
+            Tables(folder if there else None),
+            read_figures(folder / "figures", results, partial),
+        )
+    answered = answers(study, [each.tables.runs for each in found.values()])
+    return {name: replace(each, answers=answered.get(name, [])) for name, each in found.items()}
 
 
 def _shown(path: Path, results: Path) -> str:
@@ -191,7 +219,7 @@ def _nearest(path: Path | str) -> str:
 def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outcome_answers.Answer]]:
     """Returns every experiment's answers; Holm's adjustment runs over all of the study's."""
     by_experiment: dict[str, list[outcome_answers.Answer]] = {}
-    filled = [frame.dropna(axis="columns", how="all") for frame in found]
+    filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
     if filled:
         rows = pandas.concat(filled, ignore_index=True)
         for answer in outcome_answers.answers(rows, _stated(study)):
@@ -199,29 +227,6 @@ def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outco
             noted = replace(answer, note="; ".join(filter(None, [early, answer.note])))
             by_experiment.setdefault(answer.experiment, []).append(noted)
     return by_experiment
-
-
-def _parallel(trained: dict[str, pandas.DataFrame]) -> dict[str, str]:
-    """Returns what experiments with replicas say of total times, with epochs of all experiments."""
-    ended = [frame for frame in trained.values() if "stop_reason" in frame]
-    sentences = {
-        name: parallel_totals.sentence(frame, pandas.concat(ended))
-        for name, frame in trained.items()
-        if "seconds_per_epoch" in frame
-    }
-    return {name: text for name, text in sentences.items() if text}
-
-
-def _noise(
-    trained: dict[str, pandas.DataFrame], critical: dict[str, pandas.DataFrame]
-) -> dict[str, str]:
-    """Returns what experiments' noise scales are beside critical batch sizes of the others."""
-    sentences = {}
-    for name, frame in trained.items():
-        others = [rows for other, rows in critical.items() if other != name and len(rows)]
-        if others:
-            sentences[name] = noise_scales.sentence(frame, pandas.concat(others))
-    return {name: text for name, text in sentences.items() if text}
 
 
 def _early(study: Study, answer: outcome_answers.Answer) -> str:
@@ -247,7 +252,7 @@ def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:
 
 def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
     """Reads the figures that a folder lists."""
-    listing = folder / figures.LISTING
+    listing = folder / LISTING
     if not listing.exists() and partial:
         return []
     with damage.reading(listing, "a list of figures", folder):
@@ -258,22 +263,15 @@ def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
 def _figure(folder: Path, entry: dict[str, Any], results: Path) -> Figure:
     path = folder / f"{entry['name']}.svg"
     data = path.with_suffix(".csv")
-    table = data.read_bytes() if data.exists() else b""
-    svg, source, width, height = _picture(path)
     return Figure(
         title=entry["title"],
         caption=entry["caption"],
-        svg=svg,
-        source=source,
-        width=width,
-        height=height,
-        data=_shown(data, results) if data.exists() else "",
-        csv=table,
-        columns=tuple(table.partition(b"\n")[0].decode().split(",")) if table else (),
         name=entry["name"],
         found=entry.get("found", ""),
         texts=tuple(entry.get("texts", ())),
-        path=path,
+        picture=_picture(path),
+        data=_shown(data, results) if data.exists() else "",
+        csv=data.read_bytes() if data.exists() else b"",
     )
 
 
@@ -284,8 +282,7 @@ def packed(content: bytes) -> str:
     return base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else ""
 
 
-def _picture(path: Path) -> tuple[bytes, str, int | None, int | None]:
-    """Returns an SVG, or the address of its PNG, and its width and height in CSS pixels."""
+def _picture(path: Path) -> Picture:
     with damage.reading(path, "an SVG image", path.parent):
         content = path.read_bytes()
         if not content.rstrip().endswith(b"</svg>"):
@@ -299,7 +296,7 @@ def _picture(path: Path) -> tuple[bytes, str, int | None, int | None]:
     if len(content) > LARGE_SVG_BYTES and png.exists() and png.stat().st_size < len(content):
         source = f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
         content = b""
-    return content, source, width or None, height or None
+    return Picture(path, content, source, width or None, height or None)
 
 
 def _models(
@@ -365,19 +362,21 @@ def _missing_runs(study: Study, results: Path) -> dict[str, str]:
     return found
 
 
-def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, dict[str, str]]:
+def _missing_measures(
+    study: Study, results: Path, experiments: Iterable[Findings]
+) -> dict[str, dict[str, str]]:
     """Returns measure -> finished run without its record, or sweep -> what the job's log says.
 
     Of a pair the first run stands for both. What waits for what is not here is not among them.
     """
     missing: dict[str, dict[str, str]] = {}
-    for name, experiment in study.experiments.items():
-        own = [row for row in rows.get(name, ()) if row.get("machine") in (None, study.machine)]
+    for found in experiments:
+        own = [row for row in found.rows if row.get("machine") in (None, study.machine)]
         finished = {row["run"] for row in own if row["status"] == records.FINISHED}
-        for job in job_files.measure_jobs(study, experiment, results):
+        for job in job_files.measure_jobs(study, found.experiment, results):
             if finished.issuperset(job.runs) and not job.path.exists():
-                whose = job.sweep.name if job.sweep else job.runs[0]
-                missing.setdefault(job.measure, {})[whose] = _last_words(results, job.path)
+                said = _last_words(results, job.path)
+                missing.setdefault(job.measure, {})[job.subject] = said
     return missing
 
 

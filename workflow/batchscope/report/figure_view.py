@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -13,11 +13,9 @@ from batchscope.analysis.outcome_answers import Answer
 from batchscope.catalogue.entries import OVER, Need
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import answers, claim_rows, experiment_answer, inline_svg, reading
-from batchscope.report.content import Figure, packed
+from batchscope.report.content import Figure, Findings, Picture, packed
+from batchscope.report.runs_table import Row
 from batchscope.report.text import marked
-
-if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment
 
 # Figures of every epoch, whose measures are of no weights in particular.
 _EVERY_EPOCH = (
@@ -28,15 +26,13 @@ _SMALL_TEXTS = ("verdict_matrix",)  # never beside another, where they would be 
 # CSS pixels up to which two stand in a row of a usual screen, and of a wide one.
 _NARROW, _MEDIUM = 560, 760
 
-Row = dict[str, str]
-
 
 class Finder:
     """Finds the number and the seed of a run by the factors that a picture marks it with."""
 
-    def __init__(self, rows: Sequence[Row], numbers: Sequence[int]) -> None:
-        """Takes the rows of an experiment, and the numbers of their runs on the page."""
-        self._rows = list(zip(rows, numbers, strict=True))
+    def __init__(self, rows: Sequence[Row], numbers: Mapping[str, int]) -> None:
+        """Takes the rows of an experiment, and run -> its number on the page."""
+        self._rows = [(row, numbers[row["run"]]) for row in rows]
         self._names = {name for row in rows for name in row}
         self._found: dict[tuple[str, ...], dict[tuple[str, ...], int | None]] = {}
 
@@ -55,25 +51,23 @@ class Finder:
 
 
 def build(
-    position: int,
-    figure: Figure,
-    experiment: Experiment,
-    stated: list[dict[str, Any]],
-    rows: list[Row],
-    all_answers: list[Answer],
-    find: Finder,
+    position: int, figure: Figure, of: Findings, stated: list[dict[str, Any]], find: Finder
 ) -> dict[str, Any]:
-    """Returns what the page shows of a figure; `stated` is from `claim_rows.build`."""
-    place = experiment.name, figure.name
-    claims = [row for row in stated if (row["experiment"], row["figure"]) == place]
+    """Returns what the page shows of a figure.
+
+    Args:
+        stated: What `claim_rows.build` returns of the figure's experiment.
+    """
+    experiment, picture = of.experiment, figure.picture
+    claims = [row for row in stated if row["figure"] == figure.name]
     finding, more = experiment_answer.first(figure.found)
     entry = FIGURES.get(figure.name)
-    width = math.inf if figure.width is None or figure.name in _SMALL_TEXTS else figure.width
+    width = math.inf if picture.width is None or figure.name in _SMALL_TEXTS else picture.width
     span = "wide" if width > _MEDIUM else "medium" if width > _NARROW else "narrow"
     return {
         "anchor": f"{experiment.name}-{figure.name}",
         "published": experiment.published.get(figure.name),
-        "finding": _with_slope(finding, figure, all_answers),
+        "finding": _with_slope(finding, figure, of.answers),
         "more": more,
         "claims": [(row["word"], row["sentence"], claim_rows.in_words(row)) for row in claims],
         "claim_counts": claim_rows.counts(claims),
@@ -81,11 +75,11 @@ def build(
         "name": figure.name,
         "title": figure.title.rstrip("."),
         "caption": marked(reading.caption(figure)),
-        "measured": _measured(figure.name, experiment, rows),
-        "picture": _picture(figure, position, find),
-        "source": figure.source,
-        "width": figure.width,
-        "height": figure.height,
+        "measured": _measured(figure.name, of),
+        "picture": _picture(picture, position, find),
+        "source": picture.source,
+        "width": picture.width,
+        "height": picture.height,
         "span": span,
         "data": figure.data,
         "table": packed(figure.csv),
@@ -102,11 +96,11 @@ def blocks(figures: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return list(together.values())
 
 
-def _picture(figure: Figure, position: int, find: Finder) -> Markup | None:
-    if not figure.svg:
+def _picture(picture: Picture, position: int, find: Finder) -> Markup | None:
+    if not picture.svg:
         return None
-    with damage.reading(figure.path, "an SVG image", figure.path.parent):
-        return inline_svg.read(figure.svg, f"f{position}", find)
+    with damage.reading(picture.path, "an SVG image", picture.path.parent):
+        return inline_svg.read(picture.svg, f"f{position}", find)
 
 
 def _with_slope(finding: str, figure: Figure, all_answers: list[Answer]) -> str:
@@ -128,15 +122,15 @@ def _with_slope(finding: str, figure: Figure, all_answers: list[Answer]) -> str:
     return f"{finding} It changes by {slope}." if slope else finding
 
 
-def _measured(figure: str, experiment: Experiment, rows: list[Row]) -> str:
+def _measured(figure: str, of: Findings) -> str:
     """Returns of which weights, and on how many examples, a figure's measures are."""
     if figure in _EVERY_EPOCH:
         return ""
-    sizes = {row["train_examples"] for row in rows if row.get("train_examples")}
+    sizes = {row["train_examples"] for row in of.rows if row.get("train_examples")}
     size = int(sizes.pop()) if len(sizes) == 1 else None
     parts = []
     for measure in FIGURES[figure].measures if figure in FIGURES else ():
-        settings = experiment.trainings.measures.get(measure, {})
+        settings = of.experiment.trainings.measures.get(measure, {})
         if "weights" in settings:
             parts.append(f"{settings['weights']} weights")
         if "examples" in settings:

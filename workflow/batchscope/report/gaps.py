@@ -5,27 +5,18 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchscope import wording
+from batchscope import project_files, wording
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.host import absence
-from batchscope.report.content import Inputs, Rows
+from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct
 from batchscope.store import records
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
-DEFAULT_CONFIG = "config.yaml"
 _HERE = "--cores 8"  # as in the README's commands
-STATUS_WORDS = {
-    records.FINISHED: "finished",
-    records.DIVERGED: "diverged",
-    records.OUT_OF_MEMORY: "out of memory",
-    records.OFF_TARGET: "off target",
-    records.MISSING: "missing",
-    **absence.WORDS,
-}
 _MENDING = {
     records.DIVERGED: (
         "The loss became NaN or infinite, and the training ended there. This is a result: it "
@@ -49,6 +40,7 @@ _MENDING = {
         "is missing:"
     ),
 }
+STATUSES = (records.FINISHED, *_MENDING, *absence.WORDS)  # in the order of the page
 _ELSEWHERE = {
     records.DIVERGED: (
         "Their last row has no finite loss (or their file says so). This is a result: they stay in "
@@ -102,35 +94,34 @@ class Gap(NamedTuple):
         return wording.count(len(self.entries), self.noun)
 
 
-def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
+def find(study: Study, inputs: Inputs) -> list[Gap]:
     """Returns the gaps of a study: by status, by measure, then by what is not here."""
     command = snakemake(study, inputs.config_name)
     by_status: dict[tuple[str, bool], list[tuple[str, str]]] = {}
-    waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
-    for run, row in distinct(rows).items():
-        if row["status"] not in absence.WORDS or row["run"] not in waiting:  # listed below
-            message = inputs.missing_runs.get(run) or _message(row)
+    waiting = {run for jobs in inputs.missing.absent.values() for job in jobs for run in job.runs}
+    for run, row in distinct(inputs.rows).items():
+        listed_below = row["status"] in absence.WORDS and row["run"] in waiting
+        if row["status"] != records.FINISHED and not listed_below:
+            message = inputs.missing.runs.get(run) or _message(row)
             made = row.get("machine") == own_columns.ELSEWHERE
             by_status.setdefault((row["status"], made), []).append((run, message))
-    order = {status: place for place, status in enumerate(STATUS_WORDS)}
+    order = {status: place for place, status in enumerate(STATUSES)}
     gaps = []
     for status, made in sorted(by_status, key=lambda each: (order.get(each[0], 9), each[1])):
-        if status == records.FINISHED:
-            continue
-        word = STATUS_WORDS.get(status, status)
+        word = absence.word(status)
         text = _MENDING.get(status, "The run's record says why.")
         mend = command if status == records.MISSING else ""
         if made:
             word, text, mend = f"{word}, made elsewhere", _ELSEWHERE.get(status, _AS_STATED), ""
         gaps.append(Gap(wording.capital(word), text, by_status[status, made], mend))
-    for measure, runs in inputs.missing_measures.items():
+    for measure, runs in inputs.missing.measures.items():
         items = list(runs.items())
         timed = measure in OF_SWEEPS
         text, noun = (_MISSING_TIMING, "timing") if timed else (_MISSING_MEASURE, "run")
         gaps.append(Gap(f"Missing: {measure}", text, items, command, noun))
-    for lacking, jobs in inputs.absent.items():
+    for lacking, jobs in inputs.missing.absent.items():
         mend = f"{lacking.command} && {command}" if lacking.command else command
-        items = [(job.sweep.name if job.sweep else job.runs[0], job.measure) for job in jobs]
+        items = [(job.subject, job.measure) for job in jobs]
         nouns = {job.noun for job in jobs}
         noun = nouns.pop() if len(nouns) == 1 else "job"
         gaps.append(Gap(lacking.title, _LEFT_OUT[lacking.status], items, mend, noun))
@@ -147,7 +138,7 @@ def _message(row: dict[str, str]) -> str:
 def snakemake(study: Study, config_name: str, target: str = "", how: str = _HERE) -> str:
     """Returns the command that runs a study, or one file of it; `how` says where it runs."""
     parts = ["snakemake", target, how]
-    if config_name != DEFAULT_CONFIG:
+    if config_name != project_files.DEFAULT_CONFIG:
         parts.append(f"--configfile {shlex.quote(config_name)}")
     if study.reduced:
         parts.append("--config scale=reduced")
@@ -157,7 +148,7 @@ def snakemake(study: Study, config_name: str, target: str = "", how: str = _HERE
 def commands(study: Study, config_name: str) -> list[tuple[str, str]]:
     """Returns pairs of words and the command that they announce."""
     plan = "python workflow/run.py plan"
-    if config_name != DEFAULT_CONFIG:
+    if config_name != project_files.DEFAULT_CONFIG:
         plan += f" {shlex.quote(config_name)}"
     found = [
         ("What would run, how long it takes and the disk that it needs:", plan),

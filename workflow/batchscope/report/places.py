@@ -11,8 +11,9 @@ from typing import Any
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import run_names
+from batchscope.catalogue.weight_counts import Summary
 from batchscope.datasets.samples import Sample
-from batchscope.report.content import Inputs
+from batchscope.report.content import Look, Records
 from batchscope.report.text import is_number, plain
 from batchscope.store import data_warnings
 
@@ -75,7 +76,7 @@ def _address(image: bytes) -> str:
     return f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
 
 
-def models(inputs: Inputs) -> list[dict[str, Any]]:
+def models(found: dict[Look, list[Summary]]) -> list[dict[str, Any]]:
     """Returns what the page shows of each model: its layers, and their weights in all."""
     return [
         {
@@ -84,7 +85,7 @@ def models(inputs: Inputs) -> list[dict[str, Any]]:
             "layers": [(each.layer, _shape(each.shape), f"{each.weights:,}") for each in layers],
             "weights": f"{sum(each.weights for each in layers):,}",
         }
-        for (model, shape, classes), layers in inputs.models.items()
+        for (model, shape, classes), layers in found.items()
     ]
 
 
@@ -116,12 +117,12 @@ def _balance(record: dict[str, Any], splits: list[str]) -> list[tuple[str, list[
     ]
 
 
-def machines(inputs: Inputs) -> dict[str, Any]:
+def machines(made: Records) -> dict[str, Any]:
     """Returns the table of machines with what was made on them: a column per set of versions."""
     columns: dict[str, dict[str, Any]] = {}
     for use, noun, found in (
-        ("Trainings", "run", [*inputs.runs.values(), *inputs.other_runs]),
-        ("Times", "timing job", inputs.timings),
+        ("Trainings", "run", [*made.runs.values(), *made.other_runs]),
+        ("Times", "timing job", made.timings),
     ):
         for record in found:
             machine, versions = record.get("machine"), record.get("versions") or {}

@@ -11,7 +11,7 @@ import pandas
 
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue import columns, run_names
-from batchscope.report.content import Figure
+from batchscope.report.content import Figure, Inputs
 from batchscope.report.text import Estimate, format_interval
 from batchscope.store import records
 from batchscope.study import published_numbers
@@ -32,6 +32,7 @@ class Row(NamedTuple):
 
     Attributes:
         where: What the document calls the place.
+        figure: The names of the experiment and of its figure that shows the number.
         what: What the number is of, with its unit and the series.
         here: Ours; None where there is none.
         note: How many seeds stand behind ours, or why there is none.
@@ -39,7 +40,7 @@ class Row(NamedTuple):
 
     experiment: str
     where: str
-    figure: str
+    figure: tuple[str, str]
     what: str
     batch_size: int | str
     published: str
@@ -47,21 +48,19 @@ class Row(NamedTuple):
     note: str
 
 
-def build(
-    study: Study, figures: dict[str, list[Figure]], datasets: dict[str, dict[str, Any]]
-) -> list[Row]:
+def build(study: Study, inputs: Inputs) -> list[Row]:
     """Returns every number of a study's documents, in their order; examples first.
 
     Ours are read from the tables of the figures and from the records of the data sets.
     """
     used = [
-        _examples(token, *stated, datasets.get(token, {}))
+        _examples(token, *stated, inputs.datasets.get(token, {}))
         for token, stated in study.published.items()
     ]
     return used + [
         row
-        for name, experiment in study.experiments.items()
-        for row in _of_experiment(experiment, {each.name: each for each in figures.get(name, [])})
+        for found in inputs.experiments.values()
+        for row in _of_experiment(found.experiment, {each.name: each for each in found.figures})
     ]
 
 
@@ -71,7 +70,7 @@ def _examples(token: str, published: int, place: str, record: dict[str, Any]) ->
     here = Estimate(f"{sum(counts.values()):,}") if counts else None
     parts = ", ".join(f"{split} {count:,}" for split, count in (counts or {}).items())
     what = f"Examples of {run_names.split_token(token)[0]}"
-    return Row("", place, "", what, "", f"{published:,}", here, parts or "not prepared here")
+    return Row("", place, ("", ""), what, "", f"{published:,}", here, parts or "not prepared here")
 
 
 def _of_experiment(experiment: Experiment, figures: dict[str, Figure]) -> Iterable[Row]:
@@ -90,8 +89,8 @@ def _of_experiment(experiment: Experiment, figures: dict[str, Figure]) -> Iterab
                     here, note = _ours(chosen, column, size, scale)
                     what = ", ".join(filter(None, [_label(column), words]))
                     shown = f"{scale * number:.6g}"
-                    title = experiment.title or experiment.name
-                    yield Row(title, where, name, what, size, shown, here, note)
+                    place = experiment.name, name
+                    yield Row(experiment.title, where, place, what, size, shown, here, note)
 
 
 def _own(figure: Figure) -> pandas.DataFrame:

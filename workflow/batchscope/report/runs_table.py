@@ -12,12 +12,13 @@ from markupsafe import Markup, escape
 from batchscope import wording
 from batchscope.catalogue import columns, outcomes, own_columns, run_factors, run_names
 from batchscope.catalogue.measures import MEASURES
-from batchscope.report.content import Rows
 from batchscope.report.text import common_decimals, marked, parsed, plain
 from batchscope.store import job_files, records
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
+
+Row = dict[str, str]  # column of runs.csv -> text, empty where there is no value
 
 PRINTED_COLUMNS = 11  # what an A4 page holds
 _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
@@ -66,25 +67,22 @@ class Column:
         return marked(self.doc)
 
 
-def complete(study: Study, rows: Rows) -> Rows:
-    """Returns a row for every planned run, its factors as in paths; without a record: `missing`."""
-    found: Rows = {}
-    for name, experiment in study.experiments.items():
-        tidy = [_tidy(row) for row in rows.get(name, ())]
-        own = {row["run"]: row for row in tidy if row.get("machine") in (None, study.machine)}
-        found[name] = [
-            own.get(run) or _missing_row(study, name, run) for run in experiment.trainings.runs
-        ]
-        # Those of other machines, and those that were made elsewhere.
-        found[name] += [
-            row
-            for row in tidy
-            if experiment.own.path or row.get("machine") not in (None, study.machine)
-        ]
-    return found
+def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
+    """Returns a row for every planned run of an experiment; without a record: `missing`.
+
+    Its factors are as in paths. Behind them those of other machines, and those made elsewhere.
+    """
+    experiment, tidy = study.experiments[name], [_tidy(row) for row in rows]
+    own = {row["run"]: row for row in tidy if row.get("machine") in (None, study.machine)}
+    planned = [own.get(run) or _missing_row(study, name, run) for run in experiment.trainings.runs]
+    return planned + [
+        row
+        for row in tidy
+        if experiment.own.path or row.get("machine") not in (None, study.machine)
+    ]
 
 
-def _tidy(row: dict[str, str]) -> dict[str, str]:
+def _tidy(row: Row) -> Row:
     """Returns a row with its factors as they stand in names: 0.1 and 1e-5, true and false."""
     return {**row, **{name: _given(row[name]) for name in row if _is_factor(name)}}
 
@@ -100,7 +98,7 @@ def _given(text: str) -> str:
     return text if value is None or not math.isfinite(value) else wording.shortest(value)
 
 
-def _missing_row(study: Study, experiment: str, run: str) -> dict[str, str]:
+def _missing_row(study: Study, experiment: str, run: str) -> Row:
     row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
     row.update({key: plain(value) for key, value in study.runs[run].factors.items()})
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
@@ -109,57 +107,55 @@ def _missing_row(study: Study, experiment: str, run: str) -> dict[str, str]:
     return {**row, "status": job_files.unrecorded(study.runs[run].factors)}
 
 
-def distinct(rows: Rows) -> dict[str, dict[str, str]]:
+def distinct(rows: list[Row]) -> dict[str, Row]:
     """Returns one row per run and machine: a run may stand in several experiments.
 
     Under the run's name; behind it, for another machine's, the machine's.
     """
-    every = [row for group in rows.values() for row in group]
-    several = len({row.get("machine") for row in every}) > 1
-    return {row["run"] + (f" ({row['machine']})" if several else ""): row for row in every}
+    several = len({row.get("machine") for row in rows}) > 1
+    return {row["run"] + (f" ({row['machine']})" if several else ""): row for row in rows}
 
 
-def numbers(rows: Rows) -> dict[str, int]:
+def numbers(rows: list[Row]) -> dict[str, int]:
     """Returns run -> its number on the page."""
-    runs = dict.fromkeys(row["run"] for group in rows.values() for row in group)
+    runs = dict.fromkeys(row["run"] for row in rows)
     return {run: number for number, run in enumerate(runs)}
 
 
-def build(rows: Rows) -> tuple[dict[str, Any], str]:
+def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
     """Returns the table, and the style rules of its columns: what is aligned, what is printed.
 
     What all runs share is no column: its name and value stand in `shared`, and the names of columns
     without any value in `empty`.
     """
-    everything = [row for group in rows.values() for row in group]
-    shared = _shared(everything)
-    shown = [column for column in _columns(everything) if column.name not in shared]
+    shared = _shared(rows)
+    shown = [column for column in _columns(rows) if column.name not in shared]
     number_of, runs = numbers(rows), len(distinct(rows))
     repeated = "A run that several experiments share has a row for each of them: "
-    repeated += f"{len(everything):,} rows of {wording.count(runs, 'run')}."
+    repeated += f"{len(rows):,} rows of {wording.count(runs, 'run')}."
     table = {
         "columns": shown,
         "rows": [
             (number_of[row["run"]], row.get("seed", ""), [_cell(row, column) for column in shown])
-            for row in everything
+            for row in rows
         ],
-        "same": [(name, value) for name, value in _same(everything) if _informative(name, value)],
-        "selects": _selects(everything, shown),
+        "same": [(name, value) for name, value in _same(rows) if _informative(name, value)],
+        "selects": _selects(rows, shown),
         "shared": [(name, _given(text)) for name, text in shared.items() if text],
         "empty": [name for name, text in shared.items() if not text],
-        "shared_by_experiments": repeated if runs < len(everything) else "",
+        "shared_by_experiments": repeated if runs < len(rows) else "",
     }
     return table, _aligned_rule(shown) + _print_rule(shown)
 
 
-def _shared(rows: list[dict[str, str]]) -> dict[str, str]:
+def _shared(rows: list[Row]) -> dict[str, str]:
     """Returns the columns that have one value, or none, in all of several runs."""
     names = dict.fromkeys(name for row in rows for name in row)
     found = {name: {row.get(name, "") for row in rows} for name in names if name not in _KEPT}
     return {name: values.pop() for name, values in found.items() if len(values) == 1 < len(rows)}
 
 
-def _columns(rows: list[dict[str, str]]) -> list[Column]:
+def _columns(rows: list[Row]) -> list[Column]:
     """Returns the columns: what distinguishes runs, the status, outcomes, the rest, the name."""
     present = list(dict.fromkeys(name for row in rows for name in row))
     filled = {name: {row[name] for row in rows if row.get(name)} for name in present}
@@ -205,7 +201,7 @@ def _column(name: str, filled: set[str], usual: bool) -> Column:
     )
 
 
-def _cell(row: dict[str, str], column: Column) -> Cell:
+def _cell(row: Row, column: Column) -> Cell:
     text = row.get(column.name, "")
     if not text:
         return Cell(wording.ABSENT)
@@ -219,7 +215,7 @@ def _cell(row: dict[str, str], column: Column) -> Cell:
     return Cell(shown, "" if parsed(shown) == value else text)
 
 
-def _same(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
+def _same(rows: list[Row]) -> list[tuple[str, str]]:
     """Returns what was given and has one value in all rows (where there is any)."""
     values = {name: {row.get(name, "") for row in rows} - {""} for name in _GIVEN_COLUMNS}
     return [
@@ -237,7 +233,7 @@ def _informative(name: str, value: str) -> bool:
     return factor is None or factor.core or value != plain(factor.birth)
 
 
-def _selects(rows: list[dict[str, str]], columns: list[Column]) -> list[dict[str, Any]]:
+def _selects(rows: list[Row], columns: list[Column]) -> list[dict[str, Any]]:
     """Returns the drop-down filters: status, and experiment where there are several."""
     selects = []
     for name in ("status", "experiment"):

@@ -52,9 +52,7 @@ def parsed(text: str) -> float | None:
 
 def format_p(value: float | None) -> str:
     """Returns a p-value for reading."""
-    if not is_number(value):
-        return wording.ABSENT
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return wording.p_value(value) if is_number(value) else wording.ABSENT
 
 
 def plain(value: Any) -> str:

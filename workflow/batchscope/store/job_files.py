@@ -58,10 +58,14 @@ class MeasureJob:
         return "timing" if self.measure in TIMINGS else "measure"
 
     @property
+    def subject(self) -> str:
+        """The name of the sweep or the run that it is of; of two runs the first."""
+        return self.sweep.name if self.sweep else self.runs[0]
+
+    @property
     def kind(self) -> tuple[str, ...]:
         """What it shares with measures and timings that take about the same time."""
-        name = self.sweep.name if self.sweep else self.runs[0]
-        return estimates.kind(self.measure, self.path.stem, name)
+        return estimates.kind(self.measure, self.path.stem, self.subject)
 
 
 def training_job(results: Path | str, run: str) -> MeasureJob:
@@ -249,13 +253,6 @@ def timing_jobs(
             for name, sweep in jobs.items():
                 path = records.timing_path(results, machine, name, settings, measure)
                 yield MeasureJob(path, measure, sweep=sweep, repeat=repeat)
-
-
-def measure_files(
-    study: plan.Study, experiment: plan.Experiment, results: Path | str
-) -> dict[Path, str]:
-    """Returns every file that an experiment's measures write here, with its measure."""
-    return {job.path: job.measure for job in measure_jobs(study, experiment, results)}
 
 
 def needed_data(study: plan.Study) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from batchscope import disk, wording
@@ -46,29 +46,46 @@ class ExperimentStatus:
 
 @dataclass(frozen=True)
 class Overview:
-    """Where a study stands; a run that two experiments share counts once here.
-
-    Times are seconds of one core, or for timings of the whole machine, and with the bytes they are
-    sums of what is known.
-    """
+    """Where a study stands; a run that two experiments share counts once here."""
 
     experiments: tuple[ExperimentStatus, ...]  # in the order of the file
     total: ExperimentStatus
     missing_data: tuple[str, ...]  # tokens of data sets that are not prepared
-    train_seconds: float
-    untimed_runs: int  # without a time estimate, as `untimed_jobs`
-    measure_seconds: float
-    timing_seconds: float
-    untimed_jobs: tuple[MeasureJob, ...]
-    start_seconds: float  # of the jobs, where that is not in the other times
-    disk_bytes: float  # what missing data and runs take
-    unsized: tuple[str, ...]  # missing data sets, and models on data sets, of unknown size
-    absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)  # and what waits for it
-    trainings: int = 0  # missing runs, those that another version made, and `to_epoch`
-    to_epoch: int = 0  # trainings of finished runs to an epoch whose weights are missing and read
+    # What is yet to be made, trainings first, and its seconds, or None: of one core, or for
+    # timings of the whole machine.
+    jobs: list[tuple[MeasureJob, float | None]]
+    to_epoch: int  # how many of these train finished runs to an epoch whose weights are read
+    # Missing data sets, and models on data sets of missing runs, and their bytes, or None.
+    sizes: list[tuple[str, float | None]]
+    absent: dict[Absence, list[MeasureJob]]  # and what waits for it
     # Step and version that made records -> how many, where it is not today's.
-    outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
-    data_warnings: tuple[str, ...] = ()  # sentences
+    outdated: Counter[tuple[str, str]]
+    data_warnings: list[str]  # sentences
+
+    def seconds(self, noun: str) -> float:
+        """Returns the seconds of all trainings, measures or timings, as far as they are known."""
+        return sum(seconds or 0 for job, seconds in self.jobs if job.noun == noun)
+
+    def untimed(self, *nouns: str) -> list[MeasureJob]:
+        """Returns the trainings, measures or timings of which they are not known."""
+        return [job for job, seconds in self.jobs if job.noun in nouns and seconds is None]
+
+    @property
+    def start_seconds(self) -> float:
+        """Seconds until the jobs compute, where that is not in the other times."""
+        trainings = sum(job.noun == "training" for job, _ in self.jobs)
+        others = (_STARTS[job.measure] for job in self.untimed("measure", "timing"))
+        return sum(others, trainings * _STARTS["train"])
+
+    @property
+    def disk_bytes(self) -> float:
+        """What missing data and runs take, as far as it is known."""
+        return sum(size or 0 for _, size in self.sizes)
+
+    @property
+    def unsized(self) -> list[str]:
+        """Missing data sets, and models on data sets, of unknown size."""
+        return list(dict.fromkeys(what for what, size in self.sizes if size is None))
 
     @property
     def complete(self) -> bool:
@@ -93,67 +110,52 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         for name, experiment in study.experiments.items()
     }
     every = {path: job for found in files.values() for path, job in found.items()}
-    present = {path: path.exists() for path in every}
-    experiments = tuple(
-        _experiment(name, experiment.trainings.runs, statuses, files[name], present)
-        for name, experiment in study.experiments.items()
-        if not experiment.own.path
-    )
-    total = _experiment("all", study.runs, statuses, every, present)
-    missing = [study.runs[run] for run, status in statuses.items() if status == records.MISSING]
-    trained = [
+    present = {path for path in every if path.exists()}
+    missing = [run for name, run in study.runs.items() if statuses[name] == records.MISSING]
+    made = [
         job_files.training_job(results, name)
         for name, run in study.runs.items()
         if statuses[name] != records.MISSING and not absence.of(run.factors)
     ]
-    measured = [job for path, job in every.items() if present[path]]
-    unmade = [job for path, job in every.items() if not present[path]]
-    old = _other_versions([*trained, *measured])
-    again = [study.runs[job.runs[0]] for job in trained if job.path in old]
+    old = _other_versions([*made, *(job for path, job in every.items() if path in present)])
+    again = [study.runs[job.runs[0]] for job in made if job.path in old]
+    unmade = [job for path, job in every.items() if path not in present]
+    repeated = _measured_again(every, present, {run.name for run in again}, old)
     to_epoch = job_files.trained_again(study, unmade, results)
-    trainings = [run.factors for run in (*missing, *again)]
-    trainings += [{**study.runs[run].factors, "epochs": epoch} for run, epoch in to_epoch]
-    history = estimates.History(results, set(map(estimates.subject, trainings)))
-    seconds = [history.seconds(factors) for factors in trainings]
+    trainings = [(run.name, run.factors) for run in (*missing, *again)]
+    trainings += [(run, {**study.runs[run].factors, "epochs": epoch}) for run, epoch in to_epoch]
+    history = estimates.History(results, {estimates.subject(factors) for _, factors in trainings})
+    took = estimates.MeasureHistory(results)
+    jobs = [
+        (job_files.training_job(results, run), history.seconds(factors))
+        for run, factors in trainings
+    ]
+    jobs += [(job, took.seconds(job.kind)) for job in [*unmade, *repeated]]
     data = tuple(
         token
         for token in job_files.needed_data(study)
         if not (records.dataset_folder(results, token) / "record.json").exists()
     )
-    sizes = {token: estimates.data_bytes(study.datasets[token]) for token in data}
-    weights = _weights(study, missing, every.values(), history)
-    weights += [_weight(study, history, study.runs[run]) for run, _ in to_epoch]
-    unsized = [token for token, size in sizes.items() if size is None]
-    unsized += [f"{model} on {dataset}" for (dataset, model), size in weights if size is None]
-    repeated = _measured_again(every.values(), {run.name for run in again}, old, present)
-    took = estimates.MeasureHistory(results)
-    known, unknown = Counter(), []
-    starts = len(seconds) * _STARTS["train"]
-    for job in [*unmade, *repeated]:
-        taken = took.seconds(job.kind)
-        known[job.noun] += taken or 0
-        if taken is None:
-            unknown.append(job)
-            starts += _STARTS[job.measure]  # in the time where that is known
     return Overview(
-        experiments=experiments,
-        total=total,
-        missing_data=data,
-        train_seconds=sum(value for value in seconds if value is not None),
-        untimed_runs=seconds.count(None),
-        measure_seconds=known["measure"],
-        timing_seconds=known["timing"],
-        untimed_jobs=tuple(unknown),
-        start_seconds=starts,
-        disk_bytes=sum(size or 0 for size in [*sizes.values(), *(size for _, size in weights)]),
-        unsized=tuple(dict.fromkeys(unsized)),
-        absent=job_files.absent(study, results),
-        trainings=len(seconds),
-        to_epoch=len(to_epoch),
-        outdated=Counter(old.values()),
-        data_warnings=tuple(
-            warning for token in study.datasets for warning in data_warnings.read(results, token)
+        experiments=tuple(
+            _experiment(name, experiment.trainings.runs, statuses, files[name], present)
+            for name, experiment in study.experiments.items()
+            if not experiment.own.path
         ),
+        total=_experiment("all", study.runs, statuses, every, present),
+        missing_data=data,
+        jobs=jobs,
+        to_epoch=len(to_epoch),
+        sizes=[
+            *((token, estimates.data_bytes(study.datasets[token])) for token in data),
+            *_weights(study, missing, every.values(), history),
+            *(_weight(study, history, study.runs[run], files=1) for run, _ in to_epoch),
+        ],
+        absent=job_files.absent(study, results),
+        outdated=Counter(old.values()),
+        data_warnings=[
+            warning for token in study.datasets for warning in data_warnings.read(results, token)
+        ],
     )
 
 
@@ -162,28 +164,26 @@ def _weights(
     missing: Iterable[plan.Run],
     jobs: Iterable[MeasureJob],
     history: estimates.History,
-) -> list[tuple[tuple[str, str], float | None]]:
-    """Returns data set and model, and the bytes of its weights, of each missing run.
+) -> Iterator[tuple[str, float | None]]:
+    """Yields model and data set, and the bytes of its weights, of each missing run.
 
     Initial weights are stored once for all runs of a model and a seed.
     """
-    read, initial, found = job_files.epochs_read(study, jobs), set(), []
+    read, initial = job_files.epochs_read(study, jobs), set()
     for run in missing:
-        subject, one = _weight(study, history, run)
-        seed = run.factors["seed"]
-        files = estimates.WEIGHT_FILES + len(read.get(run.name, ()))
-        files += (subject, seed) not in initial
-        initial.add((subject, seed))
-        found.append((subject, None if one is None else files * one))
-    return found
+        shared = (*estimates.subject(run.factors), run.factors["seed"])
+        files = estimates.WEIGHT_FILES + len(read.get(run.name, ())) + (shared not in initial)
+        initial.add(shared)
+        yield _weight(study, history, run, files)
 
 
 def _weight(
-    study: plan.Study, history: estimates.History, run: plan.Run
-) -> tuple[tuple[str, str], float | None]:
-    """Returns data set and model, and the bytes of one file of its weights."""
-    definition = study.datasets[run.factors["dataset"]]
-    return estimates.subject(run.factors), history.weight_bytes(run.factors, definition)
+    study: plan.Study, history: estimates.History, run: plan.Run, files: int
+) -> tuple[str, float | None]:
+    """Returns model and data set, and the bytes of so many files of its weights."""
+    dataset, model = estimates.subject(run.factors)
+    one = history.weight_bytes(run.factors, study.datasets[dataset])
+    return f"{model} on {dataset}", None if one is None else files * one
 
 
 def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
@@ -200,17 +200,17 @@ def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
 
 
 def _measured_again(
-    every: Iterable[MeasureJob],
+    every: dict[Path, MeasureJob],
+    present: set[Path],
     runs: set[str],
     old: dict[Path, tuple[str, str]],
-    present: dict[Path, bool],
 ) -> list[MeasureJob]:
     """Returns the measures that are there and made again: by version, or with their run."""
 
     def follows(job: MeasureJob) -> bool:  # the time of an epoch reads no run
         return job.measure not in TIMINGS and not runs.isdisjoint(job.runs)
 
-    return [job for job in every if present[job.path] and (job.path in old or follows(job))]
+    return [job for path, job in every.items() if path in present and (path in old or follows(job))]
 
 
 def _experiment(
@@ -218,12 +218,12 @@ def _experiment(
     runs: Iterable[str],
     statuses: dict[str, str],
     files: dict[Path, MeasureJob],
-    present: dict[Path, bool],
+    present: set[Path],
 ) -> ExperimentStatus:
     counts = Counter(statuses[run] for run in runs)
     missing = dict.fromkeys((job.measure for job in files.values()), 0)
     for path, job in files.items():
-        missing[job.measure] += not present[path]
+        missing[job.measure] += path not in present
     return ExperimentStatus(
         name, counts.total(), {word: counts[word] for word in _STATUSES}, missing
     )
@@ -287,32 +287,28 @@ def _table(rows: list[ExperimentStatus]) -> list[str]:
 
 
 def _time_line(found: Overview, cores: int) -> str:
-    timed = found.trainings - found.untimed_runs
+    training, measures, timings = map(found.seconds, ("training", "measure", "timing"))
+    timed = sum(job.noun == "training" and seconds is not None for job, seconds in found.jobs)
+    untimed_runs, untimed_jobs = found.untimed("training"), found.untimed("measure", "timing")
     parts = []
     if timed:
+        runs = wording.count(timed, "run")
+        parts.append(f"about {wording.duration(training)} of training for {runs}")
+    if measures:
+        parts.append(f"about {wording.duration(measures)} of measures")
+    if timings:
+        parts.append(f"about {wording.duration(timings)} of timings, alone on the machine")
+    if untimed_runs:
         parts.append(
-            f"about {wording.duration(found.train_seconds)} of training for "
-            f"{wording.count(timed, 'run')}"
-        )
-    if found.measure_seconds:
-        parts.append(f"about {wording.duration(found.measure_seconds)} of measures")
-    if found.timing_seconds:
-        parts.append(
-            f"about {wording.duration(found.timing_seconds)} of timings, alone on the machine"
-        )
-    if found.untimed_runs:
-        parts.append(
-            f"unknown for {wording.count(found.untimed_runs, 'run')} (no run of that model on that "
+            f"unknown for {wording.count(len(untimed_runs), 'run')} (no run of that model on that "
             "data set has finished)"
         )
-    if found.untimed_jobs:
-        parts.append(f"unknown for {waiting(found.untimed_jobs)} (none of that kind has finished)")
+    if untimed_jobs:
+        parts.append(f"unknown for {waiting(untimed_jobs)} (none of that kind has finished)")
     parts.append(f"about {wording.duration(found.start_seconds)} to start jobs")
-    shared = found.train_seconds + found.measure_seconds + found.start_seconds
-    wall = wording.duration(shared / cores + found.timing_seconds)
-    unknown = found.untimed_runs or found.untimed_jobs
-    left = "" if unknown else f"; together {wall} on {wording.count(cores, 'core')}"
-    return f"Time left: {', '.join(parts)}{left}."
+    wall = wording.duration((training + measures + found.start_seconds) / cores + timings)
+    together = f"; together {wall} on {wording.count(cores, 'core')}"
+    return f"Time left: {', '.join(parts)}{'' if untimed_runs or untimed_jobs else together}."
 
 
 def _outdated_lines(found: Overview) -> list[str]:

@@ -52,7 +52,7 @@ def find(
             continue
         factors = study.runs[run].factors
         sums["training"] += seconds * factors["threads"]
-        sums[_GPU] += seconds * _gpus(factors)
+        sums[_GPU] += seconds * gpus(factors)
     history = estimates.MeasureHistory(results)
     for job in job_files.every_job(study, results).values():
         if not job.path.exists():
@@ -64,15 +64,16 @@ def find(
         sums[job.noun] += seconds
         factors = job.sweep.factors if job.sweep else study.runs[job.runs[0]].factors
         # A measure reads one GPU, whichever number its run was trained on.
-        gpus = _gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
-        sums[_GPU] += seconds * gpus
+        used = gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
+        sums[_GPU] += seconds * used
     cores = _cores([*trained.values(), *timed])
     run_bytes = _bytes(records.run_folder(results, run) for run in study.runs)
     times = (sums[noun] for noun in ("training", "measure", "timing"))
     return Taken(*times, cores, sums[_GPU], run_bytes, tuple(unknown))
 
 
-def _gpus(factors: dict[str, Any]) -> int:
+def gpus(factors: dict[str, Any]) -> int:
+    """Returns the GPUs that a training or a timing needs: one per replica."""
     return factors["replicas"] if factors["device"] == _GPU else 0
 
 
