@@ -351,7 +351,7 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--seeds", action="store_true", help="and what more seeds would resolve")
     found = step("watch", watch, "Show how far the trainings are that run now; ends with Ctrl-C.")
     found.add_argument("--once", action="store_true", help="print it once, as for a pipe")
-    pause = parameters.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
+    pause = parameters.Parameter.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
     seconds = functools.partial(coercion.coerce, pause)
     _option(found, "--seconds", seconds, pause.expected, default=5.0, help="between two looks")
     found = step("explain", explain, "Print what a factor, measure, column or figure is.")

@@ -182,13 +182,12 @@ def _at_most_the_batch_size(factors: Factors, name: str) -> Found:
 
 def _method(factors: Factors) -> Found:
     """What a method is given, and what a batch that is divided cannot do."""
-    for method, own in run_factors.METHOD_PARAMETERS.items():
-        for name in own:
-            # Of times, only what a step's time depends on is a factor.
-            birth = run_factors.FACTORS[name].birth
-            if factors["method"] != method and factors.get(name, birth) != birth:
-                text = f"received {show(factors[name])} with method {factors['method']}; "
-                yield name, f"{text}it is expected of {method} alone."
+    for name, factor in run_factors.FACTORS.items():
+        # Of times, only what a step's time depends on is a factor.
+        given = factors.get(name, factor.birth) != factor.birth
+        if given and factor.method not in ("", factors["method"]):
+            text = f"received {show(factors[name])} with method {factors['method']}; "
+            yield name, f"{text}it is expected of {factor.method} alone."
     if factors["replicas"] > 1:
         for name, simple in _SIMPLE.items():
             if factors[name] not in (simple, "crop"):

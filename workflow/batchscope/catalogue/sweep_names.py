@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from batchscope.catalogue import parameters, run_factors, run_names
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.run_factors import Factor
 from batchscope.catalogue.timings import OF_SWEEPS
 
 _LEAST_RANGE = 3  # successive batch sizes that are written as a range
@@ -22,12 +22,12 @@ _LEAST_RANGE = 3  # successive batch sizes that are written as a range
 _THREADS = replace(run_factors.FACTORS["threads"], words=(("all", 0),))
 
 # All that the time of a step depends on, in the order of names and tables.
-FACTORS: dict[str, Parameter] = {
+FACTORS: dict[str, Factor] = {
     **{name: run_factors.FACTORS[name] for name in run_factors.TIMING_FACTORS},
     "threads": _THREADS,
     **run_factors.TIMING_ONLY_FACTORS,
 }
-CORE = ("dataset", "model", "batch_size", "optimizer")
+CORE = tuple(name for name, factor in FACTORS.items() if factor.core)
 _SPELLED = ("optimizer", "device", "threads")
 _LATER = tuple(name for name in FACTORS if name not in ("dataset", "model", "batch_size"))
 
