@@ -19,32 +19,17 @@ from batchscope.catalogue import (
     run_factors,
     run_names,
     sweep_names,
+    weight_counts,
 )
+from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.errors import UserError
 from batchscope.problems import show
 
 # What the frameworks beside TensorFlow do; batchscope.frameworks, which does it, is above this.
-FRAMEWORK_MODELS = ("campbell_cnn", "lheureux_cnn")
+FRAMEWORK_MODELS = tuple(name for name, network in NETWORKS.items() if network.frameworks)
 FRAMEWORK_OPTIMIZERS = ("sgd", "adam")
 FRAMEWORK_TIMINGS = tuple(name for name, entry in OF_SWEEPS.items() if entry.frameworks)
-
-# Least height and width of images that a built-in network takes; the networks are above this.
-LEAST_SIDES = {
-    "benchmark_cnn": 16,
-    "campbell_cnn": 13,
-    "chang_vgg": 32,
-    "lheureux_cnn": 2,
-    "tutorial_cnn": 4,
-}
-# What a built-in network takes; those that are not here take images alone.
-MODEL_KINDS = {
-    **dict.fromkeys(
-        ("mlp", "keskar_f1", "keskar_f1_plain"),
-        (dataset_definitions.IMAGES, dataset_definitions.ROWS),
-    ),
-    "tiny_transformer": (dataset_definitions.TOKENS,),
-}
 
 # All that a batch which is divided among replicas, and a loop with Python in it, can do.
 _SIMPLE = {
@@ -66,7 +51,7 @@ def of_examples(factors: Factors, kind: str | None, side: int | None) -> Found:
     model, name = factors["model"], run_names.split_token(factors["dataset"])[0]
     if kind is not None:
         yield from _kind(factors, model, name, kind)
-    least = LEAST_SIDES.get(model, 1)
+    least = weight_counts.least_side(model) if model in NETWORKS else 1
     if side is not None and side < least:
         text = f"received {model} for {name}, whose images have {side}x{side} pixels; "
         yield "model", f"{text}at least {least}x{least} are expected, or another model."
@@ -75,12 +60,11 @@ def of_examples(factors: Factors, kind: str | None, side: int | None) -> Found:
 def _kind(factors: Factors, model: str, name: str, kind: str) -> Found:
     """What a network does not take, and what is done to images alone."""
     images = dataset_definitions.IMAGES
-    own = run_names.split_token(model)[1] is not None
-    taken = tuple(dataset_definitions.KINDS) if own else MODEL_KINDS.get(model, (images,))
+    taken = NETWORKS[model].kinds if model in NETWORKS else tuple(dataset_definitions.KINDS)
     what = dataset_definitions.KINDS[kind]
     if kind not in taken:
         expected = wording.listed((dataset_definitions.KINDS[each] for each in taken), "or")
-        fitting = [each for each, kinds in MODEL_KINDS.items() if kind in kinds]
+        fitting = [each for each, network in NETWORKS.items() if kind in network.kinds]
         others = f"such as {fitting[0]}" if fitting else "of your own"
         text = f"received {model} for {name}, which has {what}; {expected} are expected, or another"
         yield "model", f"{text} model, {others}."

@@ -25,6 +25,7 @@ from batchscope.catalogue import (
 )
 from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError
@@ -239,7 +240,7 @@ class _Planner:
                 self.kinds[token] = dataset_definitions.kind(definition)
 
     def _read_models(self) -> None:
-        built_in = model_files.BUILT_IN_MODELS
+        built_in = sorted(NETWORKS)
         self.models.update({name: (name, None) for name in built_in})
         for name, path in as_map(self.config.get("models")).items():
             place = ("models", name)
