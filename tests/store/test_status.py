@@ -114,7 +114,7 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     early = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
     study = planned(tmp_path, early)
     complete(study, tmp_path, VERSIONS["train"])
-    runs = study.experiments["a"].trainings.runs
+    runs = [*study.experiments["a"].trainings.runs]
     for run in runs[:2]:  # measured: nothing is read
         job_files.snapshot_path(tmp_path, run, 1).unlink(missing_ok=True)
     assert status.overview(study, tmp_path).to_epoch == 0

@@ -37,7 +37,7 @@ def test_runs_are_named_by_what_they_are():
         assert run_names.parse_run(name) == run.factors
         assert list(run_names.parse_run(name)) == list(run.factors)
     experiment = study.experiments["a"]
-    assert experiment.trainings.runs == tuple(study.runs)
+    assert [*experiment.trainings.runs] == [*study.runs]
     assert (experiment.title, experiment.question, experiment.trainings.measures) == ("a", "", {})
     assert study.models == {"small_cnn": None}
     assert (study.title, study.folder_name) == ("s", "s")
@@ -70,7 +70,7 @@ def test_nothing_is_inherited_between_experiments():
     raw["experiments"]["a"]["set"] = {"momentum": 0.9}
     study = planner.make(raw)
     runs = study.experiments["b"].trainings.runs
-    assert [study.runs[run].factors["momentum"] for run in runs] == [0, 0]
+    assert [run["momentum"] for run in runs.values()] == [0, 0]
 
 
 def test_experiments_share_runs():

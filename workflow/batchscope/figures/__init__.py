@@ -25,7 +25,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import entries, figure_names, horizons, run_names
+from batchscope.catalogue import entries, figure_names, horizons
 from batchscope.catalogue import figures as figure_entries
 from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.timings import OF_SWEEPS
@@ -154,7 +154,7 @@ def drawn(experiment: Experiment) -> list[str]:
         known |= {"batch_sizes": sizes, "timed": experiment.trainings.timed}
         return available((), varied, (), experiment.trainings.margins, **known)
     measured = {**experiment.trainings.measures, **experiment.times.timings}
-    runs = [run_names.parse_run(run) for run in experiment.trainings.runs]
+    runs = experiment.trainings.runs.values()
     batch_sizes = len({run["batch_size"] for run in runs})
     timed = experiment.trainings.timed
     read = (measured, varied, experiment.at_epochs, experiment.trainings.margins)

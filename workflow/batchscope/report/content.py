@@ -227,7 +227,7 @@ def _noise(
 def _early(study: Study, answer: outcome_answers.Answer) -> str:
     """Returns which of several numbers of epochs an answer is of, where there are others."""
     experiment = study.experiments[answer.experiment]
-    ends = {study.runs[run].factors["epochs"] for run in experiment.trainings.runs}
+    ends = {run["epochs"] for run in experiment.trainings.runs.values()}
     others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
     if not others or answer.outcome.column not in columns.AT_EPOCHS:
         return ""
@@ -305,7 +305,7 @@ def _picture(path: Path) -> tuple[bytes, str, int | None, int | None]:
 def _models(
     study: Study, results: Path, datasets: dict[str, dict[str, Any]]
 ) -> dict[Look, list[weight_counts.Summary]]:
-    every = [each.factors(study.runs) for each in study.experiments.values()]
+    every = [each.factors() for each in study.experiments.values()]
     pairs = dict.fromkeys((one["model"], one["dataset"]) for one in chain.from_iterable(every))
     found = {}
     for model, dataset in pairs:

@@ -129,7 +129,7 @@ def left_out(
     study: plan.Study, experiment: plan.Experiment, results: Path | str
 ) -> Iterator[tuple[Absence, MeasureJob]]:
     """Yields every training, timing and measure that needs what is not here, with what that is."""
-    if not any(map(absence.of, experiment.factors(study.runs))):
+    if not any(map(absence.of, experiment.factors())):
         return  # most studies: not worth the paths of every file
     trainings = (training_job(results, run) for run in experiment.trainings.runs)
     others = _every_job(study, experiment, results, study.machine)
@@ -150,10 +150,10 @@ def _every_job(
                 path = records.pair_path(results, *pair, measure, settings)
                 yield MeasureJob(path, measure, pair)
             continue
-        for run in trainings.runs:
+        for run, factors in trainings.runs.items():
             if measure in TIMINGS:
                 place = Place("", Path(results), machine)
-                path = time_path(place, experiment, study.runs[run].factors, measure)
+                path = time_path(place, experiment, factors, measure)
             else:
                 path = records.measure_path(results, run, measure, settings)
             yield MeasureJob(path, measure, (run,))
@@ -184,7 +184,7 @@ def own_models(study: plan.Study, results: Path | str) -> set[tuple[str, str]]:
     """Returns data set and model of the user's own models that something is yet to be made of."""
     found = set()
     for experiment in study.experiments.values():
-        pairs = {(each["dataset"], each["model"]) for each in experiment.factors(study.runs)}
+        pairs = {(each["dataset"], each["model"]) for each in experiment.factors()}
         own = {(dataset, model) for dataset, model in pairs if study.models[model]}
         if own - found and not _made(study, experiment, results):
             found |= own
@@ -260,7 +260,7 @@ def measure_files(
 
 def needed_data(study: plan.Study) -> list[str]:
     """Returns the data sets of what can be made here, in the study's order."""
-    every = chain.from_iterable(one.factors(study.runs) for one in study.experiments.values())
+    every = chain.from_iterable(one.factors() for one in study.experiments.values())
     needed = {factors["dataset"] for factors in every if not absence.of(factors)}
     return [token for token in study.datasets if token in needed]
 

@@ -24,7 +24,7 @@ from batchscope.study.experiment_kinds import TRAINING
 from batchscope.study.value_reader import Broken, Reader
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment, Run
+    from batchscope.study.plan import Experiment
 
 _SHOWN = 6  # claims that a warning names
 GPU, MACHINE = "gpu", "machine"
@@ -124,7 +124,6 @@ def read(
     findings: Findings,
     raw: Any,
     experiments: Mapping[str, Experiment],
-    runs: Mapping[str, Run],
     machines: tuple[str, ...],
     training_sizes: Mapping[str, int | None],
 ) -> tuple[Claim, ...]:
@@ -154,7 +153,7 @@ def read(
         claim = Claim(*words, test, body.get("requires", ""), figure)
         found[claim.id] = claim
         if test.experiment not in grids:
-            grids[test.experiment] = _grid(experiment, runs, machines)
+            grids[test.experiment] = _grid(experiment, machines)
         grid = grids[test.experiment]
         why = _lacks(test, experiment, grid) or _beyond(test, experiment, grid, training_sizes)
         if why and not claim.requires:
@@ -260,8 +259,7 @@ def _apart(test: Test) -> Iterator[tuple[str, str]]:
 
 def _falling(experiment: Experiment) -> str:
     """Returns why trainings cannot be read at a budget; empty if they can."""
-    factors = [run_names.parse_run(run) for run in experiment.trainings.runs]
-    schedule = horizons.falling_schedule(factors)
+    schedule = horizons.falling_schedule(experiment.trainings.runs.values())
     if not schedule:
         return ""
     expected = f"schedule {CONSTANT} is expected, or another table"
@@ -342,11 +340,9 @@ def _figure(
     return next(iter([*of_table, *of_column, *experiment.figures]), "")
 
 
-def _grid(
-    experiment: Experiment, runs: Mapping[str, Run], machines: tuple[str, ...]
-) -> list[dict[str, Any]]:
+def _grid(experiment: Experiment, machines: tuple[str, ...]) -> list[dict[str, Any]]:
     """Returns the factors of every cell of an experiment, by the names that cells have."""
-    every = [runs[run].factors for run in experiment.trainings.runs]
+    every = [*experiment.trainings.runs.values()]
     for sweep in experiment.times.sweeps:
         every += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
     found: dict[str, dict[str, Any]] = {}

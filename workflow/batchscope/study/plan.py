@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ class Trainings:
     Where the trainings were made elsewhere, it holds what is asked of them alone.
 
     Attributes:
-        runs: Names of its runs, in order: cases, then vary as written, then seeds.
+        runs: Name of every run -> its factors, in order: cases, then vary as written, then seeds.
         measures: Measure -> every setting, by full name.
         pairs: Measure of two runs -> names of both, for each pair.
         margins: Outcome -> largest loss of it that counts as negligible.
@@ -41,7 +41,7 @@ class Trainings:
         timed: Whether they have seconds: of a timing of theirs or beside, or of their own table.
     """
 
-    runs: tuple[str, ...] = ()
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)
     pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
@@ -115,9 +115,9 @@ class Experiment:
     times: Times = field(default_factory=Times)
     own: OwnRuns = field(default_factory=OwnRuns)
 
-    def factors(self, runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
-        """Yields the factors of its every run, of those by name, and of its every sweep."""
-        yield from (runs[run].factors for run in self.trainings.runs)
+    def factors(self) -> Iterator[dict[str, Any]]:
+        """Yields the factors of its every run, and of its every sweep."""
+        yield from self.trainings.runs.values()
         yield from (sweep.factors for sweep in self.times.sweeps)
 
 

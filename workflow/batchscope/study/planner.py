@@ -192,7 +192,7 @@ class _Planner:
             return None
         name = self.config["study"]
         reduced = self.scale == "reduced"
-        every = [factors for one in experiments.values() for factors in one.factors(self.runs)]
+        every = [factors for one in experiments.values() for factors in one.factors()]
         return Study(
             name=name,
             title=self.config.get("title", name),
@@ -263,7 +263,7 @@ class _Planner:
         machines = (self.config.get("machine", "local"), *as_map(self.config.get("machines")))
         stated = self.config.get("claims")
         sizes = {name: self.sizes[found[0]] for name, found in self.datasets.items() if found}
-        return claims.read(self.findings, stated, experiments, self.runs, machines, sizes)
+        return claims.read(self.findings, stated, experiments, machines, sizes)
 
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
         place, reader = grid.place, self.reader
@@ -282,8 +282,8 @@ class _Planner:
         runs = self._expand(grid, measures)
         if not runs:
             return None
-        self._check_needs(place, runs, measures)
-        factors = [self.runs[run].factors for run in runs]
+        factors = [*runs.values()]
+        self._check_needs(place, factors, measures)
         epochs = {each["epochs"] for each in factors}
         unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, epochs)
         self.findings.report(*unkept)
@@ -291,7 +291,7 @@ class _Planner:
         self.findings.report(*horizons.problems(place, body, factors))
         self.findings.report(*experiment_keys.without_outcomes(place, body, measures, factors))
         trainings = Trainings(
-            runs=tuple(runs),
+            runs=runs,
             seeds=tuple(grid.seeds),
             measures=measures,
             pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
@@ -363,7 +363,7 @@ class _Planner:
     def _check_seeds(self, experiments: list[Experiment], stated: tuple[claims.Claim, ...]) -> None:
         """Warns of experiments with too few seeds for any verdict, or other ones than planned."""
         sizes = {
-            each.name: len({self.runs[run].factors["batch_size"] for run in each.trainings.runs})
+            each.name: len({run["batch_size"] for run in each.trainings.runs.values()})
             or len(each.vary["batch_size"])
             for each in experiments
         }
@@ -384,10 +384,11 @@ class _Planner:
             for problem in experiment_keys.beside_the_plan(place, planned, count, reduced):
                 self.findings.warn(problem)
 
-    def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> list[str]:
+    def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Returns the factors of every run by its name; none where something is reported."""
         if self._too_many(grid):
-            return []
-        runs: list[str] = []
+            return {}
+        runs: dict[str, dict[str, Any]] = {}
         cases: dict[str, int] = {}  # run -> the case that gave it
         timed = not OF_TRAININGS.keys().isdisjoint(measures)
         for index, factors, find in grid.combinations():
@@ -398,14 +399,14 @@ class _Planner:
                 run = {**factors, "seed": seed}
                 name = self._run_name(grid.place, run, timed)
                 if name is None:
-                    return []
+                    return {}
                 if name in cases:  # values of vary and seeds are distinct: it is the case
                     text = f"received the runs of cases[{cases[name]}] again; "
                     place = (*grid.place, "cases", index)
                     self.findings.report(Problem(place, text + "every run once is expected."))
-                    return []
+                    return {}
                 cases[name] = index
-                runs.append(name)
+                runs[name] = run
                 self.runs.setdefault(name, Run(name, run))
         return runs
 
@@ -445,8 +446,10 @@ class _Planner:
             return None
         return name
 
-    def _pairs(self, between: run_pairs.Between, runs: list[str]) -> tuple[run_pairs.Pair, ...]:
-        found = run_pairs.find(between, ((run, self.runs[run].factors) for run in runs))
+    def _pairs(
+        self, between: run_pairs.Between, runs: dict[str, dict[str, Any]]
+    ) -> tuple[run_pairs.Pair, ...]:
+        found = run_pairs.find(between, runs)
         if not found:
             self.findings.report(run_pairs.none_found(between))
         # A cluster's executor makes one file name of both runs and the settings.
@@ -456,11 +459,13 @@ class _Planner:
             self.findings.report(Problem(between.place, text))
         return found
 
-    def _check_needs(self, place: Place, runs: list[str], measures: dict[str, Any]) -> None:
+    def _check_needs(
+        self, place: Place, runs: list[dict[str, Any]], measures: dict[str, Any]
+    ) -> None:
         """Some measures read what a training keeps only where it is asked to."""
         for measure in measures.keys() & MEASURES.keys():
             for factor, value in MEASURES[measure].factors.items():
-                lacking = [run for run in runs if self.runs[run].factors[factor] != value]
+                lacking = [run for run in runs if run[factor] != value]
                 if lacking:
                     text = f"received runs without {factor} ({len(lacking)}); {factor}: "
                     text += f"{show(value)} is expected, in set or defaults."
