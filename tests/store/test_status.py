@@ -132,7 +132,7 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
 
 
 def test_runs_of_another_horizon_predict_the_time(study, tmp_path):
-    other = run_names.run_name({**next(iter(study.runs.values())).factors, "epochs": 2, "seed": 9})
+    other = run_names.run_name({**next(iter(study.runs.values())), "epochs": 2, "seed": 9})
     finish(tmp_path, other, 1.0)
     found = status.overview(study, tmp_path)
     assert found.untimed_runs == 0
@@ -140,7 +140,7 @@ def test_runs_of_another_horizon_predict_the_time(study, tmp_path):
 
 
 def test_an_update_of_several_gradients_predicts_nothing_of_plain_ones(study, tmp_path):
-    factors = {**next(iter(study.runs.values())).factors, "method": "conservative", "seed": 9}
+    factors = {**next(iter(study.runs.values())), "method": "conservative", "seed": 9}
     finish(tmp_path, run_names.run_name(factors), 100.0)
     assert status.overview(study, tmp_path).untimed_runs == 7
 
@@ -224,7 +224,7 @@ def measured(results, study, run, measure, seconds, word="finished"):
     """Writes the record of a measure of a run, or of its timing job."""
     name = run
     if measure == "time_epoch":
-        factors = study.runs[run].factors
+        factors = study.runs[run]
         name = run_names.timing_name(factors)
         here = next(job_files.places(study, results))
         path = job_files.time_path(here, study.experiments["a"], factors, measure)

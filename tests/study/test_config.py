@@ -161,7 +161,7 @@ def test_default_study_is_the_fixed_one():
     assert list(decided.trainings.measures) == ["time_epoch"]
     measured = ["evaluate", "sharpness", "weight_distance", "noise_scale"]
     assert list(minimum.trainings.measures) == measured
-    runs = [run.factors for run in study.runs.values()]
+    runs = [*study.runs.values()]
     assert {(run["model"], run["optimizer"]) for run in runs} == {("small_cnn", "sgd")}
     assert all(run["dataset"].startswith("digits-") and run["evaluate_every"] for run in runs)
     # The rate is chosen at every batch size, with one rate on either side.

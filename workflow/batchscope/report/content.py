@@ -357,8 +357,8 @@ def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
 def _missing_runs(study: Study, results: Path) -> dict[str, str]:
     """Returns run without a record -> what its job's log says, or that of its data."""
     found = {}
-    for name, run in study.runs.items():
-        data = records.dataset_folder(results, run.factors["dataset"]) / "record.json"
+    for name, factors in study.runs.items():
+        data = records.dataset_folder(results, factors["dataset"]) / "record.json"
         record = records.run_folder(results, name) / "record.json"
         if not record.exists():
             found[name] = _last_words(results, record, *([] if data.exists() else [data]))

@@ -22,11 +22,11 @@ from batchscope.study import plan
 _NOTED = "epochs_read.json"
 
 
-def run_status(results: Path | str, run: plan.Run) -> str:
+def run_status(results: Path | str, run: str, factors: dict[str, Any]) -> str:
     """Returns a run's status; without a record `missing`, or what its machine, this one, lacks."""
-    path = _run_record(results, run.name)
+    path = _run_record(results, run)
     if not path.exists():
-        return unrecorded(run.factors)
+        return unrecorded(factors)
     return disk.read_json(path, "status")["status"]
 
 
@@ -113,7 +113,7 @@ def lacking(study: plan.Study, job: MeasureJob, results: Path | str) -> Absence 
 
     What reads weights alone needs no more than these.
     """
-    factors = [study.runs[run].factors for run in job.runs]
+    factors = [study.runs[run] for run in job.runs]
     if job.sweep:
         factors.append(job.sweep.factors)
     found = next(filter(None, map(absence.of, factors)), None)
@@ -280,7 +280,7 @@ def epochs_read(study: plan.Study, jobs: Iterable[MeasureJob]) -> dict[str, dict
     found: dict[str, dict[int | str, None]] = {}
     for job in jobs:
         for run in job.runs:
-            horizon = study.runs[run].factors["epochs"]
+            horizon = study.runs[run]["epochs"]
             epoch = epoch_read(job.measure, job.path.stem, horizon)
             if epoch is not None:
                 found.setdefault(run, {})[epoch] = None

@@ -87,7 +87,7 @@ class Overview:
 def overview(study: plan.Study, results: Path | str) -> Overview:
     """Returns where a study stands; raises `UserError` if a record is damaged."""
     results = Path(results)
-    statuses = {name: job_files.run_status(results, run) for name, run in study.runs.items()}
+    statuses = {name: job_files.run_status(results, name, run) for name, run in study.runs.items()}
     files = {
         name: {job.path: job for job in job_files.measure_jobs(study, experiment, results)}
         for name, experiment in study.experiments.items()
@@ -100,19 +100,19 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         if not experiment.own.path
     )
     total = _experiment("all", study.runs, statuses, every, present)
-    missing = [study.runs[run] for run, status in statuses.items() if status == records.MISSING]
+    missing = [run for run, status in statuses.items() if status == records.MISSING]
     trained = [
         job_files.training_job(results, name)
         for name, run in study.runs.items()
-        if statuses[name] != records.MISSING and not absence.of(run.factors)
+        if statuses[name] != records.MISSING and not absence.of(run)
     ]
     measured = [job for path, job in every.items() if present[path]]
     unmade = [job for path, job in every.items() if not present[path]]
     old = _other_versions([*trained, *measured])
-    again = [study.runs[job.runs[0]] for job in trained if job.path in old]
+    again = [job.runs[0] for job in trained if job.path in old]
     to_epoch = job_files.trained_again(study, unmade, results)
-    trainings = [run.factors for run in (*missing, *again)]
-    trainings += [{**study.runs[run].factors, "epochs": epoch} for run, epoch in to_epoch]
+    trainings = [study.runs[run] for run in (*missing, *again)]
+    trainings += [{**study.runs[run], "epochs": epoch} for run, epoch in to_epoch]
     history = estimates.History(results, set(map(estimates.subject, trainings)))
     seconds = [history.seconds(factors) for factors in trainings]
     data = tuple(
@@ -122,10 +122,10 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     )
     sizes = {token: estimates.data_bytes(study.datasets[token]) for token in data}
     weights = _weights(study, missing, every.values(), history)
-    weights += [_weight(study, history, study.runs[run]) for run, _ in to_epoch]
+    weights += [_weight(study, history, run) for run, _ in to_epoch]
     unsized = [token for token, size in sizes.items() if size is None]
     unsized += [f"{model} on {dataset}" for (dataset, model), size in weights if size is None]
-    repeated = _measured_again(every.values(), {run.name for run in again}, old, present)
+    repeated = _measured_again(every.values(), {*again}, old, present)
     took = estimates.MeasureHistory(results)
     known, unknown = Counter(), []
     starts = len(seconds) * _STARTS["train"]
@@ -159,7 +159,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
 
 def _weights(
     study: plan.Study,
-    missing: Iterable[plan.Run],
+    missing: Iterable[str],
     jobs: Iterable[MeasureJob],
     history: estimates.History,
 ) -> list[tuple[tuple[str, str], float | None]]:
@@ -170,8 +170,8 @@ def _weights(
     read, initial, found = job_files.epochs_read(study, jobs), set(), []
     for run in missing:
         subject, one = _weight(study, history, run)
-        seed = run.factors["seed"]
-        files = estimates.WEIGHT_FILES + len(read.get(run.name, ()))
+        seed = study.runs[run]["seed"]
+        files = estimates.WEIGHT_FILES + len(read.get(run, ()))
         files += (subject, seed) not in initial
         initial.add((subject, seed))
         found.append((subject, None if one is None else files * one))
@@ -179,11 +179,12 @@ def _weights(
 
 
 def _weight(
-    study: plan.Study, history: estimates.History, run: plan.Run
+    study: plan.Study, history: estimates.History, run: str
 ) -> tuple[tuple[str, str], float | None]:
     """Returns data set and model, and the bytes of one file of its weights."""
-    definition = study.datasets[run.factors["dataset"]]
-    return estimates.subject(run.factors), history.weight_bytes(run.factors, definition)
+    factors = study.runs[run]
+    definition = study.datasets[factors["dataset"]]
+    return estimates.subject(factors), history.weight_bytes(factors, definition)
 
 
 def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from batchscope.catalogue import budget_kinds
@@ -14,21 +15,14 @@ from batchscope.study.run_pairs import Pair
 
 
 @dataclass(frozen=True)
-class Run:
-    """One training run: every factor as the name spells it; data set and model are tokens."""
-
-    name: str
-    factors: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Trainings:
     """What an experiment trains, and what is asked of it; empty in an experiment of times.
 
     Where the trainings were made elsewhere, it holds what is asked of them alone.
 
     Attributes:
-        runs: Name of every run -> its factors, in order: cases, then vary as written, then seeds.
+        runs: Name of every run -> every factor as the name spells it, data set and model as tokens;
+            in order: cases, then vary as written, then seeds.
         measures: Measure -> every setting, by full name.
         pairs: Measure of two runs -> names of both, for each pair.
         margins: Outcome -> largest loss of it that counts as negligible.
@@ -145,8 +139,13 @@ class Study:
     datasets: dict[str, dict[str, Any]]
     models: dict[str, str | None]
     experiments: dict[str, Experiment]
-    runs: dict[str, Run]
     warnings: tuple[str, ...] = field(default=())
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @cached_property
+    def runs(self) -> dict[str, dict[str, Any]]:
+        """The runs of its experiments, each once: name -> factors."""
+        every = (one.trainings.runs for one in self.experiments.values())
+        return {name: factors for runs in every for name, factors in runs.items()}

@@ -42,7 +42,7 @@ from batchscope.study import (
     reduced_form,
     run_pairs,
 )
-from batchscope.study.plan import Experiment, Run, Study, Times, Trainings
+from batchscope.study.plan import Experiment, Study, Times, Trainings
 from batchscope.study.published_numbers import Series
 from batchscope.study.value_reader import Reader
 
@@ -155,7 +155,6 @@ class _Planner:
         self.config, replaced = reduced_form.apply(config) if scale == "reduced" else (config, [])
         self.findings = Findings(structure, replaced)
         self.findings.report(*reduced_form.problems(config, scale))
-        self.runs: dict[str, Run] = {}
         self.datasets: dict[str, tuple[str, dict[str, Any]] | None] = {}
         self.models: dict[str, tuple[str, str | None] | None] = {}
         self.sizes: dict[str, int | None] = {}  # training examples by data set
@@ -181,11 +180,10 @@ class _Planner:
                 grid = grids.read(self.reader, place, body, kind, defaults, tuple(given))
                 plan_one = self._timing_experiment if timed else self._experiment
                 experiments[name] = plan_one(name, body, grid)
-        self._check_total()
-        stated = self._claims({name: found for name, found in experiments.items() if found})
-        self._check_seeds(
-            [each for each in experiments.values() if each and not each.times.sweeps], stated
-        )
+        found = {name: each for name, each in experiments.items() if each}
+        self._check_total(found.values())
+        stated = self._claims(found)
+        self._check_seeds([each for each in found.values() if not each.times.sweeps], stated)
         other_machines.check(self.findings, self.config)
         published = self._published()
         if self.findings.problems or self.findings.structure:
@@ -202,7 +200,6 @@ class _Planner:
             datasets=_used((factors["dataset"] for factors in every), self.datasets),
             models=_used((factors["model"] for factors in every), self.models),
             experiments=experiments,
-            runs=self.runs,
             warnings=tuple(self.findings.warnings),
             claims=stated,
             published=published,
@@ -354,10 +351,13 @@ class _Planner:
         self.findings.report(Problem(grid.place, text))
         return True
 
-    def _check_total(self) -> None:
-        limit = self._max_runs()
-        if len(self.runs) > limit and not self.findings.problems:
-            text = f"received {len(self.runs)} runs in all experiments; at most {limit} are"
+    def _check_total(self, experiments: Iterable[Experiment]) -> None:
+        limit, count = (
+            self._max_runs(),
+            len({run for one in experiments for run in one.trainings.runs}),
+        )
+        if count > limit and not self.findings.problems:
+            text = f"received {count} runs in all experiments; at most {limit} are"
             self.findings.report(Problem(("max_runs",), f"{text} expected."))
 
     def _check_seeds(self, experiments: list[Experiment], stated: tuple[claims.Claim, ...]) -> None:
@@ -407,7 +407,6 @@ class _Planner:
                     return {}
                 cases[name] = index
                 runs[name] = run
-                self.runs.setdefault(name, Run(name, run))
         return runs
 
     def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
