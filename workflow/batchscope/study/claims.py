@@ -170,39 +170,18 @@ def _test(
 ) -> Test | None:
     """Returns a test, or None where something in it is reported."""
     before = len(findings.problems)
-    kind = body["type"]
-    needed, others = TYPES[kind]
-    allowed = (*_COMMON, *needed, *others)
-    for key in body:
-        if key not in allowed:
-            findings.report(unknown((*place, key), "key", allowed))
-    for key in needed:
-        if key not in body:
-            findings.report(Problem((*place, key), f"missing; it is expected beside type: {kind}."))
-    name = body["experiment"]
-    here = [one for one, found in experiments.items() if not found.own.path]
-    if name not in here:
-        known, text = experiments, "an experiment"
-        if name in experiments:
-            known, text = here, "an experiment that trains or times here"
-        findings.report(received((*place, "experiment"), name, text, known))
+    findings.report(*_wrong_keys(place, body))
+    experiment = _tested(findings, place, body["experiment"], experiments)
+    if experiment is None:
         return None
-    table, column = body.get("table", "runs"), body["column"]
-    measures = {**experiments[name].trainings.measures, **experiments[name].times.timings}
-    filling = {*TABLES[table].measures} & {*measures}
-    trained = experiments[name].trainings.runs and not TABLES[table].measures
-    known = claim_tables.columns_of(table, measures) if filling or trained else []
-    if column not in known:
-        text = f"a column of {table}.csv that the experiment measures"
-        findings.report(received((*place, "column"), column, text, known))
+    table, over = body.get("table", "runs"), body.get("over", "batch_size")
+    _check_column(findings, (*place, "column"), body["column"], table, experiment)
     low, high = _bounds(findings, place, body)
-    over = body.get("over", "batch_size")
     keys = TABLES[table].keys
     # A seed pairs the cells of a claim, and distinguishes none.
-    kind_of = experiment_kinds.TIMING if experiments[name].times.timings else TRAINING
-    factors = (*kind_of.known, *keys, "machine")
-    own = tables.TABLES[table].columns
-    numbers = {key for key in keys if own[key].kind != "str"}
+    kind = experiment_kinds.TIMING if experiment.times.timings else TRAINING
+    factors = (*kind.known, *keys, "machine")
+    numbers = {key for key in keys if tables.TABLES[table].columns[key].kind != "str"}
     read = partial(_values, Reader(findings, {}, {}), known=factors, numbers=numbers)
 
     def cells(at: Place, given: Any) -> Cells:
@@ -214,22 +193,16 @@ def _test(
 
     if over not in factors:
         findings.report(unknown((*place, "over", over), "factor", factors))
+    as_given = ("type", "experiment", "column", "direction", "best", "scale")
     test = Test(
-        type=kind,
-        experiment=name,
+        **{key: body[key] for key in as_given if key in body},
+        **{key: cells((*place, key), body.get(key)) for key in ("cells", "of", "to")},
         table=table,
-        column=column,
-        cells=cells((*place, "cells"), body.get("cells")),
         over=over,
-        direction=body.get("direction", ""),
-        best=body.get("best", "highest"),
         chosen=read((*place, "is"), over, body.get("is", [])),
-        of=cells((*place, "of"), body.get("of")),
-        to=cells((*place, "to"), body.get("to")),
         order=tuple(cells(*each) for each in coercion.items((*place, "order"), body.get("order"))),
         low=low,
         high=high,
-        scale=body.get("scale", DIFFERENCE),
     )
     for at, words in _apart(test):
         findings.report(Problem((*place, at), words))
@@ -238,6 +211,43 @@ def _test(
         text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
         findings.report(Problem(at, text))
     return None if len(findings.problems) > before else test
+
+
+def _wrong_keys(place: Place, body: dict[str, Any]) -> Iterator[Problem]:
+    """Yields the keys that a test of its type does not have, and those that it lacks."""
+    needed, others = TYPES[body["type"]]
+    allowed = (*_COMMON, *needed, *others)
+    yield from (unknown((*place, key), "key", allowed) for key in body if key not in allowed)
+    for key in needed:
+        if key not in body:
+            text = f"missing; it is expected beside type: {body['type']}."
+            yield Problem((*place, key), text)
+
+
+def _tested(
+    findings: Findings, place: Place, name: str, experiments: Mapping[str, Experiment]
+) -> Experiment | None:
+    """Returns the experiment that a test is of, or None where it is reported."""
+    here = {one: found for one, found in experiments.items() if not found.own.path}
+    if name not in here:
+        known, text = experiments, "an experiment"
+        if name in experiments:
+            known, text = here, "an experiment that trains or times here"
+        findings.report(received((*place, "experiment"), name, text, known))
+    return here.get(name)
+
+
+def _check_column(
+    findings: Findings, place: Place, column: str, table: str, experiment: Experiment
+) -> None:
+    """Reports a column that no run of an experiment fills."""
+    measures = {**experiment.trainings.measures, **experiment.times.timings}
+    filling = {*TABLES[table].measures} & {*measures}
+    trained = experiment.trainings.runs and not TABLES[table].measures
+    known = claim_tables.columns_of(table, measures) if filling or trained else []
+    if column not in known:
+        text = f"a column of {table}.csv that the experiment measures"
+        findings.report(received(place, column, text, known))
 
 
 def _apart(test: Test) -> Iterator[tuple[str, str]]:

@@ -122,7 +122,6 @@ class Study:
     Attributes:
         title: Heading; the name where none is given.
         machine: Name of the machine that times belong to.
-        folder_name: Its folder below `results/studies`.
         datasets: Token -> resolved definition of every data set that a run uses.
         models: Token -> the user's model file, or None for a built-in model.
         experiments: By name, in the order of the file.
@@ -135,7 +134,6 @@ class Study:
     title: str
     machine: str
     reduced: bool
-    folder_name: str
     datasets: dict[str, dict[str, Any]]
     models: dict[str, str | None]
     experiments: dict[str, Experiment]
@@ -143,6 +141,11 @@ class Study:
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def folder_name(self) -> str:
+        """Its folder below `results/studies`."""
+        return f"{self.name}-reduced" if self.reduced else self.name
 
     @cached_property
     def runs(self) -> dict[str, dict[str, Any]]:

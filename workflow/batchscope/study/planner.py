@@ -189,14 +189,12 @@ class _Planner:
         if self.findings.problems or self.findings.structure:
             return None
         name = self.config["study"]
-        reduced = self.scale == "reduced"
         every = [factors for one in experiments.values() for factors in one.factors()]
         return Study(
             name=name,
             title=self.config.get("title", name),
             machine=self.config.get("machine", "local"),
-            reduced=reduced,
-            folder_name=f"{name}-reduced" if reduced else name,
+            reduced=self.scale == "reduced",
             datasets=_used((factors["dataset"] for factors in every), self.datasets),
             models=_used((factors["model"] for factors in every), self.models),
             experiments=experiments,
