@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _AXES = ("batch_size", "seed")
 # What may distinguish series: the factors of trainings and of times, and the machine.
 _FACTORS = {
-    **run_factors.FACTORS,
-    **sweep_names.FACTORS,
+    **sweep_names.EVERY,
     "machine": Factor("machine", "", "str", None, "Machine, by its name.", phrase="{}"),
 }
 _OTHER = Factor("", "", "str", None, "")  # a column of a table of one's own

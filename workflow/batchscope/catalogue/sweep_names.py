@@ -27,6 +27,8 @@ FACTORS: dict[str, Factor] = {
     "threads": _THREADS,
     **run_factors.TIMING_ONLY_FACTORS,
 }
+# With those of trainings, in the order of tables of both.
+EVERY: dict[str, Factor] = {**run_factors.FACTORS, **FACTORS}
 CORE = tuple(name for name, factor in FACTORS.items() if factor.core)
 _SPELLED = ("optimizer", "device", "threads")
 _LATER = tuple(name for name in FACTORS if name not in ("dataset", "model", "batch_size"))

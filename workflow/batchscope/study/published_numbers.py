@@ -53,7 +53,6 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "sharpness": tuple(name for name in COLUMNS if name.startswith("sharpness_")),
 }
 BATCH_SIZE = run_factors.FACTORS["batch_size"]
-_FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}
 
 Report = Callable[[Problem], None]
 Factors = Callable[[Place, dict[str, Any]], dict[str, Any]]
@@ -114,7 +113,7 @@ def _series(
         elif name in COLUMNS:
             text = f"received a column that '{figure}' does not show; "
             report(Problem(at, f"{text}{wording.listed(shown, 'or')} is expected."))
-        elif name not in _FACTORS and nearest(name, shown):
+        elif name not in sweep_names.EVERY and nearest(name, shown):
             report(unknown(at, "column", shown))
             misspelt = True
         elif name != BATCH_SIZE.name:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns, measure_settings, run_factors, sweep_names
+from batchscope.catalogue import columns, measure_settings, sweep_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 RUNS = "runs.csv"
 
 # Columns of published.csv; a factor is empty where the document's series is not named by it.
-_SERIES_FACTORS = tuple(
-    name
-    for name in {**run_factors.FACTORS, **sweep_names.FACTORS}
-    if name not in ("batch_size", "seed")
-)
+_SERIES_FACTORS = tuple(name for name in sweep_names.EVERY if name not in ("batch_size", "seed"))
 PUBLISHED_COLUMNS: dict[str, str] = {
     "figure": "Figure that shows the number.",
     "document": "What the document calls its counterpart.",
