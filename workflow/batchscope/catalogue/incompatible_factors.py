@@ -92,7 +92,7 @@ def of_training(factors: Factors, training_size: int | None, source: str | None)
         yield "warmup_epochs", text
     yield from _schedule(factors)
     yield from _constants(factors)
-    if source in dataset_definitions.TIMING_ONLY_SOURCES:
+    if source and dataset_definitions.SOURCES[source].overlapping:
         name = run_names.split_token(factors["dataset"])[0]
         text = f"received {name}, which is for times alone: its splits overlap; another data "
         yield "dataset", f"{text}set is expected."
