@@ -31,7 +31,7 @@ FACTORS: dict[str, Factor] = {
 EVERY: dict[str, Factor] = {**run_factors.FACTORS, **FACTORS}
 CORE = tuple(name for name, factor in FACTORS.items() if factor.core)
 _SPELLED = ("optimizer", "device", "threads")
-_LATER = tuple(name for name in FACTORS if name not in ("dataset", "model", "batch_size"))
+_LATER = {name: FACTORS[name] for name in FACTORS if name not in ("dataset", "model", "batch_size")}
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,9 @@ class Sweep:
             ValueError: If it is longer than 200 characters.
         """
         sizes = [f"bs={format_sizes(self.batch_sizes)}"] if self.batch_sizes else []
-        rest = {name: FACTORS[name] for name in _LATER}
         parts = [str(self.factors["dataset"]), str(self.factors["model"]), *sizes]
         return parameters.checked(
-            "+".join([*parts, *parameters.encode(rest, self.factors, _SPELLED)])
+            "+".join([*parts, *parameters.encode(_LATER, self.factors, _SPELLED)])
         )
 
 
@@ -107,9 +106,8 @@ def parse(name: str) -> Sweep:
     sizes: tuple[int, ...] = ()
     if parts and parts[0].startswith("bs="):
         sizes = parse_sizes(parts.pop(0).removeprefix("bs="))
-    rest = {key: FACTORS[key] for key in _LATER}
-    found = parameters.decode(rest, parts, name)
-    values = {key: found.get(key, FACTORS[key].birth) for key in _LATER}
+    found = parameters.decode(_LATER, parts, name)
+    values = {key: found.get(key, factor.birth) for key, factor in _LATER.items()}
     sweep = Sweep({"dataset": dataset, "model": model, **values}, sizes)
     if set(_SPELLED) - set(found) or sweep.name != name:
         raise ValueError(f"Expected the canonical name of a sweep. Received: {name!r}")

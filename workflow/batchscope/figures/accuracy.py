@@ -126,5 +126,5 @@ def _binomial(
         share, items = chosen[panel.column].mean(), chosen[_items(panel.column)].mean()
         half = float(intervals.binomial_half_width(share, items))
         if np.isfinite(half):
-            ends = value_ranges.cut(panel.column, share - half, share + half)
+            ends = value_ranges.clipped(panel.column, (share - half, share + half))
             axes.plot([np.log2(size) + place.offset] * 2, ends, **look)

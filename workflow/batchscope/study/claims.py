@@ -172,11 +172,23 @@ def _test(
     """Returns a test, or None where something in it is reported."""
     before = len(findings.problems)
     findings.report(*_wrong_keys(place, body))
-    experiment = _tested(findings, place, body["experiment"], experiments)
-    if experiment is None:
+    name, column = body["experiment"], body["column"]
+    here = {one: found for one, found in experiments.items() if not found.own.path}
+    if name not in here:
+        known, text = experiments, "an experiment"
+        if name in experiments:
+            known, text = here, "an experiment that trains or times here"
+        findings.report(received((*place, "experiment"), name, text, known))
         return None
+    experiment = here[name]
     table, over = body.get("table", "runs"), body.get("over", "batch_size")
-    _check_column(findings, (*place, "column"), body["column"], table, experiment)
+    measures = {**experiment.trainings.measures, **experiment.times.timings}
+    filling = {*TABLES[table].measures} & {*measures}
+    trained = experiment.trainings.runs and not TABLES[table].measures
+    known = claim_tables.columns_of(table, measures) if filling or trained else []
+    if column not in known:
+        text = f"a column of {table}.csv that the experiment measures"
+        findings.report(received((*place, "column"), column, text, known))
     low, high = _bounds(findings, place, body)
     keys = TABLES[table].keys
     # A seed pairs the cells of a claim, and distinguishes none.
@@ -223,32 +235,6 @@ def _wrong_keys(place: Place, body: dict[str, Any]) -> Iterator[Problem]:
         if key not in body:
             text = f"missing; it is expected beside type: {body['type']}."
             yield Problem((*place, key), text)
-
-
-def _tested(
-    findings: Findings, place: Place, name: str, experiments: Mapping[str, Experiment]
-) -> Experiment | None:
-    """Returns the experiment that a test is of, or None where it is reported."""
-    here = {one: found for one, found in experiments.items() if not found.own.path}
-    if name not in here:
-        known, text = experiments, "an experiment"
-        if name in experiments:
-            known, text = here, "an experiment that trains or times here"
-        findings.report(received((*place, "experiment"), name, text, known))
-    return here.get(name)
-
-
-def _check_column(
-    findings: Findings, place: Place, column: str, table: str, experiment: Experiment
-) -> None:
-    """Reports a column that no run of an experiment fills."""
-    measures = {**experiment.trainings.measures, **experiment.times.timings}
-    filling = {*TABLES[table].measures} & {*measures}
-    trained = experiment.trainings.runs and not TABLES[table].measures
-    known = claim_tables.columns_of(table, measures) if filling or trained else []
-    if column not in known:
-        text = f"a column of {table}.csv that the experiment measures"
-        findings.report(received(place, column, text, known))
 
 
 def _apart(test: Test) -> Iterator[tuple[str, str]]:

@@ -134,7 +134,8 @@ def _batch_sizes(place: Place, raw: Any, report: Report) -> tuple[int, ...]:
 
 def _numbers(place: Place, raw: Any, parameter: Parameter, report: Report) -> tuple[Any, ...]:
     if not isinstance(raw, list) or not raw:
-        report(received(place, raw, expected(parameter)))
+        expected = f"a list of at least one value (each {parameter.expected_item})"
+        report(received(place, raw, expected))
         return ()
     found = []
     for index, item in enumerate(raw):
@@ -143,11 +144,6 @@ def _numbers(place: Place, raw: Any, parameter: Parameter, report: Report) -> tu
         except ValueError:
             report(received((*place, index), item, parameter.expected_item))
     return tuple(found)
-
-
-def expected(parameter: Parameter) -> str:
-    """Returns what a list of numbers looks like, for error messages."""
-    return f"a list of at least one value (each {parameter.expected_item})"
 
 
 def _check_length(place: Place, raw: Any, sizes: Any, report: Report) -> None:
