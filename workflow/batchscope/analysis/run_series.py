@@ -181,10 +181,12 @@ def _words(factor: str, value: Any) -> str:
     if value in entry.phrases:
         return entry.phrases[value]
     words = value_words(factor, value)
-    if isinstance(value, int | float):
+    if entry.noun:
+        words = wording.count(int(value) if float(value).is_integer() else value, entry.noun)
+    elif isinstance(value, int | float):
         words = wording.tick(value) if value < 0 else wording.shortest(value)
     if factor == "delay_seconds":
         return f"delay of {wording.number(1000 * value)} ms"
-    if entry.phrase:
-        return entry.phrase.format(words, s="" if value == 1 else "s")
+    if entry.phrase or entry.noun:
+        return (entry.phrase or "{}").format(words)
     return f"no {name}" if value == "none" else f"{name} {words.replace('_', ' ')}"

@@ -36,14 +36,16 @@ class Factor(Parameter):
         of_step: Whether a step's time depends on it.
         method: The only value of the factor `method` that reads it; empty where all do.
         titles: Value, as text -> how people write it.
-        phrase: Words for a series with a value, which stands for `{}`, and for `{s}` an s for
-            several; empty for the name and the value.
+        noun: What a value counts.
+        phrase: Words for a series, with `{}` for the value and its noun; empty for these alone, or
+            for name and value.
         phrases: Value -> words for a series with it, where `phrase` does not say it.
     """
 
     of_step: bool = False
     method: str = ""
     titles: dict[str, str] = field(default_factory=dict)
+    noun: str = ""
     phrase: str = ""
     phrases: dict[Any, str] = field(default_factory=dict)
 
@@ -153,7 +155,7 @@ FACTORS: dict[str, Factor] = by_name(
         unit="threads",
         of_step=True,
         titles={"0": "all"},
-        phrase="{} thread{s}",
+        noun="thread",
         phrases={0: "all threads"},
     ),
     _whole(
@@ -164,7 +166,8 @@ FACTORS: dict[str, Factor] = by_name(
         "without scaling.",
         (0, MOST_EPOCHS),
         unit="epochs",
-        phrase="{} epoch{s} of warmup",
+        noun="epoch",
+        phrase="{} of warmup",
         phrases={0: "no warmup"},
     ),
     Factor(
@@ -184,7 +187,7 @@ FACTORS: dict[str, Factor] = by_name(
         "Devices among which every batch is divided (tf.distribute.MirroredStrategy).",
         (1, MOST_DEVICES),
         of_step=True,
-        phrase="{} replica{s}",
+        noun="replica",
     ),
     Factor.choice(
         "augmentation",
@@ -220,7 +223,7 @@ FACTORS: dict[str, Factor] = by_name(
         unit="steps",
         of_step=True,
         method="conservative",
-        phrase="{} inner step{s}",
+        noun="inner step",
     ),
     Factor(
         "rho",
