@@ -99,8 +99,8 @@ def write(
     fates = _fates(study) if troubles else {}
     write_dataset(results, study)
     measures = next(iter(study.experiments.values())).trainings.measures
-    for run in study.runs.values():
-        fate = fates.get(run.name, records.FINISHED)
+    for run in study.runs:
+        fate = fates.get(run, records.FINISHED)
         if fate != records.MISSING:
             _write_run(results, run, fate, measures)
     if troubles:
@@ -111,7 +111,7 @@ def write(
     here = next(job_files.places(study, results))
     for experiment in study.experiments.values():
         for run in experiment.trainings.runs:
-            factors = study.runs[run].factors
+            factors = study.runs[run]
             record = job_files.time_path(here, experiment, factors, "time_epoch")
             _write_json(record, _timing(run_names.timing_name(factors), measures["time_epoch"]))
     for name, experiment in study.experiments.items():
@@ -154,22 +154,20 @@ def _fates(study: plan.Study) -> dict[str, str]:
     return dict(zip((runs[0], runs[-2], runs[-1]), fates, strict=True))
 
 
-def _write_run(
-    results: Path, run: plan.Run, status: str, measures: dict[str, dict[str, Any]]
-) -> None:
-    noise = random.Random(run.name)
-    doublings = math.log2(run.factors["batch_size"] / 16)
+def _write_run(results: Path, run: str, status: str, measures: dict[str, dict[str, Any]]) -> None:
+    noise, factors = random.Random(run), run_names.parse_run(run)
+    doublings = math.log2(factors["batch_size"] / 16)
     record = {
-        "run": run.name,
+        "run": run,
         "version": "train-v1",
-        "factors": run.factors,
+        "factors": factors,
         "status": status,
         "message": _MESSAGES[status],
-        "dataset": run.factors["dataset"],
-        "model": run.factors["model"],
+        "dataset": factors["dataset"],
+        "model": factors["model"],
         "parameters": 9930,
         "epochs_run": 3 if status == records.DIVERGED else 40,
-        "steps_run": 40 * 1000 // run.factors["batch_size"],
+        "steps_run": 40 * 1000 // factors["batch_size"],
         "best_epoch": 31,
         "best_validation_loss": 0.081 + 0.013 * doublings + noise.gauss(0, 0.006),
         "stop_reason": "epochs" if status == records.FINISHED else status,
@@ -181,7 +179,7 @@ def _write_run(
         "machine": MACHINE,
         "finished_at": "2026-11-21T02:53:00+00:00",
     }
-    folder = records.run_folder(results, run.name)
+    folder = records.run_folder(results, run)
     _write_json(folder / "record.json", record)
     rows = [_epoch(epoch, doublings, noise) for epoch in range(1, record["epochs_run"] + 1)]
     with open(folder / "history.csv", "w", encoding="utf-8", newline="") as file:
@@ -191,8 +189,8 @@ def _write_run(
     for measure, values in _measured(doublings, noise).items():
         if status != records.FINISHED:
             values = dict.fromkeys(values)
-        content = records.measure_record(measure, run.name, measures[measure], status, values)
-        place = records.measure_path(results, run.name, measure, _settings(measures, measure))
+        content = records.measure_record(measure, run, measures[measure], status, values)
+        place = records.measure_path(results, run, measure, _settings(measures, measure))
         _write_json(place, content)
 
 

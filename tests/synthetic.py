@@ -68,9 +68,10 @@ def study(
     chosen = dict(MEASURES if measures is None else measures)
     question = "Does the gap widen with batch size?"
     pairs = {"line": _ends(runs)} if "line" in chosen else {}
-    seeds = tuple(dict.fromkeys(run_names.parse_run(run)["seed"] for run in runs))
+    factors = {run: run_names.parse_run(run) for run in runs}
+    seeds = tuple(dict.fromkeys(each["seed"] for each in factors.values()))
     stated = {"margins": {"test_accuracy": 0.03}, "timed": "time_epoch" in chosen}
-    trainings = Trainings(tuple(runs), seeds, measures=chosen, pairs=pairs, **stated)
+    trainings = Trainings(factors, seeds, measures=chosen, pairs=pairs, **stated)
     experiment = Experiment(
         name, "The gap", question, vary={}, at_epochs=AT_EPOCHS, trainings=trainings
     )

@@ -126,7 +126,7 @@ SWEEP = _word("--sweep", _named(sweep_names.parse), "the name of a sweep in path
 TIMING = _word(
     "--timing", _named(run_names.configuration), "the name of a timing configuration in paths"
 )
-PAUSE = parameters.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
+PAUSE = parameters.Parameter.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
 _pause = functools.partial(coercion.coerce, PAUSE)
 
 

@@ -4,17 +4,17 @@ import functools
 
 import pytest
 
-from batchscope.catalogue import dataset_definitions, incompatible_factors, weight_counts
+from batchscope.catalogue import weight_counts
+from batchscope.catalogue.dataset_definitions import TOKENS
+from batchscope.catalogue.networks import NETWORKS
 from batchscope.host import tensorflow_start
-from batchscope.study import model_files
 
 tensorflow_start.start()
 from batchscope.datasets.looks import Look
 from batchscope.training import models
 from costs import first
 
-TOKENS = dataset_definitions.TOKENS
-OF_TOKENS = [name for name, kinds in incompatible_factors.MODEL_KINDS.items() if TOKENS in kinds]
+OF_TOKENS = [name for name, network in NETWORKS.items() if TOKENS in network.kinds]
 
 
 @functools.cache
@@ -26,7 +26,7 @@ def stored(model):
     return sum(value.size for part in models.weights(model) for value in part.values())
 
 
-@pytest.mark.parametrize("model", first(sorted({*model_files.BUILT_IN_MODELS} - {*OF_TOKENS})))
+@pytest.mark.parametrize("model", first(sorted({*NETWORKS} - {*OF_TOKENS})))
 @pytest.mark.parametrize(("shape", "classes"), [((32, 32, 3), 2), ((37, 41, 1), 10)])
 def test_counts_are_those_of_keras(model, shape, classes):
     assert weight_counts.stored(model, shape, classes) == stored(built(model, shape, classes))

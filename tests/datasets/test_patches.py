@@ -36,7 +36,7 @@ def test_patches_have_their_defaults():
     written = cut(64, per_class=500, split={"train": 0.6, "validation": 0.2, "test": 0.2})
     assert cut(64) == written and written["split"]["seed"] == 0
     assert dataset_definitions.training_size(written) == 600
-    assert dataset_definitions.TIMING_ONLY_SOURCES == ("patches",)
+    assert [key for key, of in dataset_definitions.SOURCES.items() if of.overlapping] == ["patches"]
 
 
 def test_every_patch_is_a_square_of_its_photograph(tmp_path):

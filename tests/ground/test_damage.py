@@ -119,7 +119,7 @@ def whole(tmp_path_factory):
     ]
     disk.write_rows(results / TRAJECTORY, records.TRAJECTORY_COLUMNS, used)
     datasets.prepare(DATASET, dataset_definitions.resolve({"source": "digits"}), results)
-    run = study.experiments["gap"].trainings.runs[0]
+    run = next(iter(study.experiments["gap"].trainings.runs))
     folder = records.run_folder(results, run)
     for name, value in (("initial", 0.0), ("final", 1.0), ("epochs/2", 0.5)):
         kernel = np.full((8, 8), value, np.float32)

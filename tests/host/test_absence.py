@@ -271,7 +271,7 @@ def test_studies_plan_a_gpu_beside_the_cpu(
 
     def made() -> list[bool]:
         paths = [*chosen.trainings.runs] if runs else []
-        paths = [run for run in paths if not absence.of(planned.runs[run].factors)]
+        paths = [run for run in paths if not absence.of(planned.runs[run])]
         paths += [job.path.as_posix() for job in job_files.measure_jobs(planned, chosen, tmp_path)]
         return [needs_gpu(path) for path in paths]
 

@@ -143,10 +143,11 @@ def test_examples_and_layers_are_shown(whole):
 
 def test_layers_of_a_users_model_are_those_that_were_stored(finished, tmp_path):
     study, given, _ = finished
-    (dataset,), run = study.datasets, next(iter(study.runs.values()))
+    (dataset,), (name, experiment) = study.datasets, next(iter(study.experiments.items()))
     records_of = {dataset: {"input_shape": [8, 8, 1], "classes": 10}}
-    own = replace(run, factors={**run.factors, "model": "own-0123abcd"})
-    study = replace(study, runs=dict.fromkeys(study.runs, own))
+    runs = {run: {**of, "model": "own-0123abcd"} for run, of in study.runs.items()}
+    trainings = replace(experiment.trainings, runs=runs)
+    study = replace(study, experiments={name: replace(experiment, trainings=trainings)})
     assert content._models(study, tmp_path, records_of) == {}  # made before they were stored
     path = records.layers_path(tmp_path, "own-0123abcd", (8, 8, 1), 10)
     path.parent.mkdir()

@@ -111,7 +111,7 @@ def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     study = planned(tmp_path, EARLY)
     complete(study, tmp_path, VERSIONS["train"])
-    runs = study.experiments["a"].trainings.runs
+    runs = [*study.experiments["a"].trainings.runs]
     for run in runs[:2]:  # measured: nothing is read
         job_files.snapshot_path(tmp_path, run, 1).unlink(missing_ok=True)
     assert status.overview(study, tmp_path).to_epoch == 0
@@ -129,7 +129,7 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
 
 
 def test_runs_of_another_horizon_predict_the_time(study, tmp_path):
-    other = run_names.run_name({**next(iter(study.runs.values())).factors, "epochs": 2, "seed": 9})
+    other = run_names.run_name({**next(iter(study.runs.values())), "epochs": 2, "seed": 9})
     finish(tmp_path, other, 1.0)
     found = status.overview(study, tmp_path)
     assert found.untimed("training") == []
@@ -137,7 +137,7 @@ def test_runs_of_another_horizon_predict_the_time(study, tmp_path):
 
 
 def test_an_update_of_several_gradients_predicts_nothing_of_plain_ones(study, tmp_path):
-    factors = {**next(iter(study.runs.values())).factors, "method": "conservative", "seed": 9}
+    factors = {**next(iter(study.runs.values())), "method": "conservative", "seed": 9}
     finish(tmp_path, run_names.run_name(factors), 100.0)
     assert len(status.overview(study, tmp_path).untimed("training")) == 7
 
@@ -223,7 +223,7 @@ def measured(results, study, run, measure, seconds, word="finished"):
     """Writes the record of a measure of a run, or of its timing job."""
     name = run
     if measure == "time_epoch":
-        factors = study.runs[run].factors
+        factors = study.runs[run]
         name = run_names.timing_name(factors)
         here = next(job_files.places(study, results))
         path = job_files.time_path(here, study.experiments["a"], factors, measure)

@@ -161,7 +161,7 @@ def test_default_study_is_the_fixed_one():
     assert list(decided.trainings.measures) == ["time_epoch"]
     measured = ["evaluate", "sharpness", "weight_distance", "noise_scale"]
     assert list(minimum.trainings.measures) == measured
-    runs = [run.factors for run in study.runs.values()]
+    runs = [*study.runs.values()]
     assert {(run["model"], run["optimizer"]) for run in runs} == {("small_cnn", "sgd")}
     assert all(run["dataset"].startswith("digits-") and run["evaluate_every"] for run in runs)
     # The rate is chosen at every batch size, with one rate on either side.
@@ -215,7 +215,7 @@ def _default(rule):
 def test_schema_has_the_sources_and_defaults_that_the_plan_uses():
     schema = config.schema()
     defs = schema["$defs"]
-    for source, keys in dataset_definitions.SOURCES.items():
+    for source, keys in ((name, one.keys) for name, one in dataset_definitions.SOURCES.items()):
         (then,) = [
             each["then"]["$ref"].rpartition("/")[2]
             for each in defs["dataset"]["allOf"]

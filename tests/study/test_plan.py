@@ -15,7 +15,7 @@ def trainings(**experiment):
 
 
 def factors(study, *wanted):
-    return [tuple(run.factors[name] for name in wanted) for run in study.runs.values()]
+    return [tuple(run[name] for name in wanted) for run in study.runs.values()]
 
 
 def test_golden_tokens():
@@ -33,11 +33,9 @@ def test_runs_are_named_by_what_they_are():
         for seed in (0, 1)
     ]
     for name, run in study.runs.items():
-        assert run.name == name
-        assert run_names.parse_run(name) == run.factors
-        assert list(run_names.parse_run(name)) == list(run.factors)
+        assert [*run_names.parse_run(name).items()] == [*run.items()]
     experiment = study.experiments["a"]
-    assert experiment.trainings.runs == tuple(study.runs)
+    assert [*experiment.trainings.runs] == [*study.runs]
     assert (experiment.title, experiment.question, experiment.trainings.measures) == ("a", "", {})
     assert study.models == {"small_cnn": None}
     assert (study.title, study.folder_name) == ("s", "s")
@@ -70,7 +68,7 @@ def test_nothing_is_inherited_between_experiments():
     raw["experiments"]["a"]["set"] = {"momentum": 0.9}
     study = planner.make(raw)
     runs = study.experiments["b"].trainings.runs
-    assert [study.runs[run].factors["momentum"] for run in runs] == [0, 0]
+    assert [run["momentum"] for run in runs.values()] == [0, 0]
 
 
 def test_experiments_share_runs():
@@ -191,7 +189,7 @@ def test_pairs_share_everything_but_one_factor():
     pairs = found.trainings.pairs["line"]
     assert len(pairs) == 2 * 2
     for small, large in pairs:
-        one, other = study.runs[small].factors, study.runs[large].factors
+        one, other = study.runs[small], study.runs[large]
         assert (one["batch_size"], other["batch_size"]) == (64, 16)
         assert {k for k in one if one[k] != other[k]} == {"batch_size"}
 
@@ -251,7 +249,7 @@ def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones()
         f"{plain}+method=conservative+gamma=10+inner=3",
         f"{plain}+aug=crop+method=robust",
     ]
-    timed = [run_names.timing_name(run.factors) for run in study.runs.values()]
+    timed = [run_names.timing_name(run) for run in study.runs.values()]
     first = "digits-065f9c58+small_cnn+bs=16+opt=sgd+dev=cpu+th=1"
     assert timed == [
         first,

@@ -11,6 +11,7 @@ import small_study
 import synthetic
 from batchscope import figures, snakefile
 from batchscope.analysis import run_series
+from batchscope.catalogue import sweep_names
 from batchscope.figures.drawing import as_published, canvas
 from batchscope.study import config, planner, published_numbers
 from batchscope.tables import csv_tables, run_table
@@ -92,9 +93,9 @@ def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
     assert published_numbers.FIGURES.keys() <= figures.FIGURES.keys()
     shown = {name for names in published_numbers.FIGURES.values() for name in names}
     assert shown == set(published_numbers.COLUMNS)
-    assert not published_numbers.COLUMNS.keys() & {*published_numbers._FACTORS}
+    assert not published_numbers.COLUMNS.keys() & {*sweep_names.EVERY}
     rules = config.schema()["$defs"]["published_numbers"]["properties"]
-    assert rules.keys() == {*published_numbers._FACTORS, *published_numbers.COLUMNS}
+    assert rules.keys() == {*sweep_names.EVERY, *published_numbers.COLUMNS}
 
 
 def test_the_table_has_a_row_per_number(tmp_path):

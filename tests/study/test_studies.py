@@ -100,14 +100,14 @@ def test_reduced_keskar_keeps_the_large_batch_at_a_tenth_of_the_data():
     (definition,) = study.datasets.values()
     for experiment in study.experiments.values():
         assert len(experiment.trainings.seeds) >= outcomes.LEAST_SEEDS
-        sizes = {study.runs[run].factors["batch_size"] for run in experiment.trainings.runs}
+        sizes = {run["batch_size"] for run in experiment.trainings.runs.values()}
         assert max(sizes) == definition["per_class"]
 
 
 def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
     study = of("chang2020", "reduced")
     for name, experiment in study.experiments.items():
-        runs = [study.runs[run].factors for run in experiment.trainings.runs]
+        runs = [*experiment.trainings.runs.values()]
         by_patience = {factors["patience"] for factors in runs}
         # One epoch that is timed, and trainings to one and the same loss, stop at that.
         assert by_patience == ({0} if name in {"parallel", "matched_loss"} else {10}), name

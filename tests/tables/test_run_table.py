@@ -46,7 +46,7 @@ class Written(NamedTuple):
 
     def record(self, measure, settings="default") -> Path:
         """Returns the path of what a measure found of the first run."""
-        return records.measure_path(self.results, self.trainings.runs[0], measure, settings)
+        return records.measure_path(self.results, [*self.trainings.runs][0], measure, settings)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def written(tmp_path):
 
 def test_one_row_per_run_in_the_plans_order(written):
     frame = written.made(run_table.collect)
-    assert tuple(frame["run"]) == written.trainings.runs
+    assert [*frame["run"]] == [*written.trainings.runs]
     assert list(frame["status"]) == ["finished", "diverged", "finished", "missing"]
     first = frame.iloc[0]
     assert (first["study"], first["experiment"], first["machine"]) == ("made_up", "gap", "local")
@@ -180,7 +180,7 @@ def test_a_column_that_a_history_has_more_of_shifts_no_other(written, monkeypatc
 
 
 def test_a_history_of_an_earlier_version_lacks_columns(written):
-    run = written.trainings.runs[0]
+    run = [*written.trainings.runs][0]
     path = records.run_folder(written.results, run) / "history.csv"
     rows = [line.split(",")[:8] for line in path.read_text().splitlines()]
     path.write_text("\n".join(",".join(row) for row in rows) + "\n")
@@ -205,7 +205,7 @@ def test_updates(written):
 
 
 def test_updates_outside_the_histogram_count_in_the_shares(written):
-    run = written.trainings.runs[0]
+    run = [*written.trainings.runs][0]
     path = written.record("displacement")
     record = disk.read_json(path)
     record["values"]["updates"] = 8
@@ -241,7 +241,7 @@ def test_lines(written):
 
 def test_landscapes(written):
     frame = written.made(long_tables.landscapes)
-    run = written.trainings.runs[0]
+    run = [*written.trainings.runs][0]
     frame = frame[frame["run"] == run]
     surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
     settings = measure_settings.settings_name("landscape", synthetic.MEASURES["landscape"])
@@ -258,7 +258,7 @@ def test_landscapes(written):
 
 def test_at_epochs(written):
     frame = written.made(long_tables.at_epochs)
-    runs = written.trainings.runs
+    runs = [*written.trainings.runs]
     assert frame["run"].tolist() == [run for run in runs[:3] for _ in synthetic.AT_EPOCHS]
     assert frame["at_epoch"].tolist() == list(synthetic.AT_EPOCHS) * 3
     assert set(frame["machine"]) == {"local"}
@@ -316,7 +316,7 @@ def test_at_epochs_follow_the_settings_of_their_measure(written):
 
 def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tmp_path):
     other = tmp_path / "other"
-    run, timed = written.trainings.runs[0], written.trainings.measures
+    run, timed = [*written.trainings.runs][0], written.trainings.measures
     shutil.copytree(records.run_folder(written.results, run), records.run_folder(other, run))
     timing = run_names.timing_name(run_names.parse_run(run))
     settings = measure_settings.settings_name("time_epoch", timed["time_epoch"])
@@ -354,7 +354,7 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     """Steps that another loop drives are not the training's."""
     results, planned = written
     chosen = planned.experiments["gap"]
-    first = run_names.parse_run(chosen.trainings.runs[0])
+    first = run_names.parse_run([*chosen.trainings.runs][0])
     births = {name: factor.birth for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
     timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
     factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
@@ -452,7 +452,7 @@ def test_measures_are_read_by_their_settings(written):
 
 
 def test_damaged_records_are_named(written):
-    run = written.trainings.runs[0]
+    run = [*written.trainings.runs][0]
     path = records.run_folder(written.results, run) / "record.json"
     path.write_text("{")
     with pytest.raises(errors.UserError, match="record.json: received .*; a JSON record is"):

@@ -26,7 +26,7 @@ def test_trainings_measures_and_timings_of_a_seed(tmp_path):
     for run, planned in study.runs.items():
         path = records.run_folder(tmp_path, run) / "record.json"
         path.parent.mkdir(parents=True)
-        epochs = planned.factors["epochs"]
+        epochs = planned["epochs"]
         record = {"status": "finished", "contended_seconds": 10.0, "epochs_run": epochs}
         disk.write_json(path, record)
     with open(tmp_path / "job_seconds.csv", "a") as file:

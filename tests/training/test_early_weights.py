@@ -137,7 +137,7 @@ def test_what_is_noted_for_the_trainings(tmp_path):
     study = planner.make(raw)
     job_files.note_epochs(study, tmp_path)
     (noted,) = tmp_path.iterdir()
-    runs = study.experiments["a"].trainings.runs  # of the other experiment nothing is read
+    runs = [*study.experiments["a"].trainings.runs]  # of the other experiment nothing is read
     expected = [1, 2, "middle"]  # the last weights are kept anyway
     assert json.loads(noted.read_text()) == dict.fromkeys(runs, expected)
     assert job_files.noted_epochs(tmp_path, runs[0]) == tuple(expected)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from batchscope.catalogue import incompatible_factors, run_names
+from batchscope.catalogue import run_names, weight_counts
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.study import model_files
@@ -157,7 +157,7 @@ def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
 
 @pytest.mark.parametrize("name", first(models.BUILDERS))
 def test_the_least_side_that_the_plan_knows_is_the_networks_own(name):
-    least = incompatible_factors.LEAST_SIDES.get(name, 1)
+    least = weight_counts.least_side(name)
     assert models.build(name, Look((least, least, 1), 10), seed=0).count_params()
     if least > 1:
         side = least - 1

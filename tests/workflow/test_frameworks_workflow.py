@@ -93,8 +93,8 @@ def test_what_is_installed_later_is_timed_then(folder, monkeypatch):
     assert {row["framework"] for row in rows(folder, "samples")} == {"tensorflow", *there}
     page = project.report(folder)
     for name in there:
-        assert f"Not installed: {framework_names.title(name)}" not in page
-        assert framework_names.title(name) in page
+        assert f"Not installed: {framework_names.TITLES[name]}" not in page
+        assert framework_names.TITLES[name] in page
     assert project.planned(folder) == {}
     # Without it again, what was measured stays, and nothing fails.
     monkeypatch.setenv(framework_environments.VARIABLE, str(folder / "none"))

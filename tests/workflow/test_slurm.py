@@ -152,7 +152,7 @@ def submissions(tmp_path_factory) -> list[dict[str, str]]:
     results = project.root / "results"
     made = [results / "data" / token / "record.json" for token in study.datasets]
     for name, run in study.runs.items():
-        if run.factors["batch_size"] == 64:
+        if run["batch_size"] == 64:
             files = ("record.json", "history.csv", "final.npz", "best.npz", "initial.npz")
             made += [results / "runs" / name / file for file in files]
     for path in made:

@@ -206,7 +206,7 @@ class Jobs:
                 yield job.path.with_suffix(suffix).as_posix()
 
     def _run_record(self, run: str) -> Iterator[str]:
-        if not absence.of(self.study.runs[run].factors):
+        if not absence.of(self.study.runs[run]):
             yield f"{RESULTS}/runs/{run}/record.json"
 
     def tables(self) -> list[str]:

@@ -11,14 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import (
-    framework_names,
-    horizons,
-    optimizer_constants,
-    own_columns,
-    run_factors,
-    sweep_names,
-)
+from batchscope.catalogue import horizons, own_columns, run_factors, sweep_names
+from batchscope.catalogue.run_factors import Factor
 
 if TYPE_CHECKING:
     import pandas
@@ -28,10 +22,11 @@ if TYPE_CHECKING:
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
 # What may distinguish series: the factors of trainings and of times, and the machine.
-_KINDS = {
-    name: factor.kind for name, factor in {**run_factors.FACTORS, **sweep_names.FACTORS}.items()
+_FACTORS = {
+    **sweep_names.EVERY,
+    "machine": Factor("machine", "", "str", None, "Machine, by its name.", phrase="{}"),
 }
-_KINDS["machine"] = "str"
+_OTHER = Factor("", "", "str", None, "")  # a column of a table of one's own
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ def factor_columns(frame: pandas.DataFrame) -> list[str]:
     After those of the registry stand columns of a table of one's own runs that are none of them:
     their names begin with `own_`.
     """
-    known = [name for name in _KINDS if name not in _AXES and name in frame.columns]
+    known = [name for name in _FACTORS if name not in _AXES and name in frame.columns]
     return [*known, *filter(own_columns.is_own, frame.columns)]
 
 
@@ -118,7 +113,7 @@ def _fewest(frame: pandas.DataFrame, kept: list[str]) -> list[str]:
 def _numeric(frame: pandas.DataFrame, factor: str) -> bool:
     if own_columns.is_own(factor):
         return frame[factor].dtype.kind in "iuf"
-    return _KINDS[factor] in ("int", "float")
+    return _FACTORS[factor].kind in ("int", "float")
 
 
 def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
@@ -152,10 +147,8 @@ def _read(factor: str, rows: pandas.DataFrame) -> bool:
     if factor == "base_batch_size":
         rules = [name for name in rows if name.endswith("_scaling")]
         return not rules or bool((rows[rules] != "none").any(axis=None))
-    for method, own in run_factors.METHOD_PARAMETERS.items():
-        if factor in own and "method" in rows:
-            return bool((rows["method"] == method).all())
-    return True
+    method = _FACTORS.get(factor, _OTHER).method
+    return not method or "method" not in rows or bool((rows["method"] == method).all())
 
 
 def _scalar(value: Any) -> Any:
@@ -176,79 +169,24 @@ def describe(factors: dict[str, Any]) -> str:
 
 def value_words(factor: str, value: Any) -> str:
     """Returns words for a factor's value where its name stands before: `Adam`, `half-life`."""
-    if factor == "framework":
-        return framework_names.title(value)
-    if str(value) == "0" and factor in _ZEROS:
-        return _ZEROS[factor]
-    named = factor in ("dataset", "model", "machine") or own_columns.is_own(factor)
-    return _NAMES.get((factor, value)) or (str(value) if named else str(value).replace("_", " "))
+    entry, text = _FACTORS.get(factor, _OTHER), str(value)
+    return entry.titles.get(text) or (text.replace("_", " ") if entry.choices else text)
 
 
 def _words(factor: str, value: Any) -> str:
+    entry = _FACTORS.get(factor, _OTHER)
     name = factor.removeprefix(own_columns.OWN).replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"
-    if factor in ("dataset", "model", "optimizer", "device", "machine", "framework"):
-        return value_words(factor, value)
-    if factor == "loop":
-        return LOOP_WORDS[value]
-    if (factor, value) in _PHRASES:
-        return _PHRASES[factor, value]
-    if factor == "inner_steps":
-        return wording.count(value, "inner step")
-    if factor == "micro_batch_size":
-        return f"pieces of {value}"
-    if factor == "method":
-        return f"{value} updates"
-    if factor == "learning_rate_scaling":
-        return f"{value_words(factor, value)} scaling"
-    if factor == "warmup_epochs":
-        return f"{wording.count(int(value), 'epoch')} of warmup"
+    if value in entry.phrases:
+        return entry.phrases[value]
+    words = value_words(factor, value)
+    if entry.noun:
+        words = wording.count(int(value) if float(value).is_integer() else value, entry.noun)
+    elif isinstance(value, int | float):
+        words = wording.tick(value) if value < 0 else wording.shortest(value)
     if factor == "delay_seconds":
         return f"delay of {wording.number(1000 * value)} ms"
-    if factor in ("threads", "replicas"):
-        return wording.count(value, factor.removesuffix("s"))
-    if factor in optimizer_constants.NAMES and value == optimizer_constants.DEFAULT:
-        return f"default {name}"
-    if value == "none":
-        return f"no {name}"
-    if isinstance(value, int | float):
-        return f"{name} {wording.tick(value) if value < 0 else wording.shortest(value)}"
-    return f"{name} {_NAMES.get((factor, value)) or str(value).replace('_', ' ')}"
-
-
-# As papers write them.
-_OPTIMIZERS = (
-    *("Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW"),
-    *("FTRL", "LAMB", "Lion", "Nadam", "RMSprop", "SGD"),
-)
-_NAMES = {
-    **{("optimizer", name.lower()): name for name in _OPTIMIZERS},
-    ("learning_rate_scaling", "sqrt"): "square-root",
-    ("beta_scaling", "half_life"): "half-life",
-    ("beta_scaling", "square_root"): "square-root",
-    ("device", "cpu"): "CPU",
-    ("device", "gpu"): "GPU",
-}
-_ZEROS = {"micro_batch_size": "none (whole batches)", "threads": "all"}  # no numbers of anything
-_PHRASES = {
-    ("micro_batch_size", 0): "whole batches",
-    ("threads", 0): "all threads",
-    ("learning_rate_scaling", "none"): "no scaling",
-    ("warmup_epochs", 0): "no warmup",
-    ("delay_seconds", 0): "no delay",
-    ("augmentation", "crop"): "augmentation by crops",
-    ("augmentation", "random"): "random augmentation",
-    ("input_pipeline", "plain"): "arrays in memory",
-    ("input_pipeline", "map"): "parallel maps",
-    ("input_pipeline", "prefetch"): "prefetching",
-    ("input_pipeline", "cache"): "caching",
-    ("input_pipeline", "jpeg"): "JPEG files (resized beforehand, in the page cache)",
-}
-LOOP_WORDS = {
-    "graph": "loop in the graph",
-    "eager": "eager",
-    "function": "tf.function",
-    "fit": "Keras fit",
-    "fit_steps": "Keras fit, 32 steps per execution",
-}
+    if entry.phrase or entry.noun:
+        return (entry.phrase or "{}").format(words)
+    return f"no {name}" if value == "none" else f"{name} {words.replace('_', ' ')}"

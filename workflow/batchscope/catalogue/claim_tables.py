@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from batchscope.catalogue import columns, run_factors, sweep_names, tables
+from batchscope.catalogue import columns, tables
+from batchscope.catalogue.sweep_names import EVERY
 from batchscope.catalogue.tables import BUDGETS
 
 TABLES = {name: table for name, table in tables.TABLES.items() if table.keys is not None}
-FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}
 
 
 def columns_of(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
@@ -27,5 +27,5 @@ def columns_of(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
         own = columns.of_measures(dict(measures)) if measures else columns.OF_RECORD
         found = {name: column for name in own if (column := columns.describe(name))}
     # Of a budget it may be asked at another one.
-    known = FACTORS if keys == BUDGETS else {*FACTORS, *keys}
+    known = EVERY if keys == BUDGETS else {*EVERY, *keys}
     return [name for name, one in found.items() if one.kind != "str" and name not in known]

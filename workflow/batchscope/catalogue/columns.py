@@ -10,8 +10,8 @@ from typing import Any
 from batchscope import wording
 from batchscope.catalogue import own_columns, run_factors
 from batchscope.catalogue.entries import Column, Integer, Text
+from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import TIMINGS
 
 _CHANG = "Chang and Pathak 2020"
 
@@ -153,11 +153,10 @@ _FURTHER = Column(
     "distinguishes series.",
     kind="",
 )
-_ENTRIES = (*MEASURES.values(), *TIMINGS.values())
 # Every column, in the table's order; `{...}` stands for each value of a measure's setting.
 COLUMNS: dict[str, Column] = {
     **_IDENTITY,
-    **dict(chain.from_iterable(entry.columns.items() for entry in _ENTRIES)),
+    **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
     **OF_RECORD,
     **_DERIVED,
     **_EXAMPLES,
@@ -198,7 +197,6 @@ def of_measures(measures: dict[str, dict[str, Any]]) -> list[str]:
     Args:
         measures: Measure -> every setting, by full name.
     """
-    entries = {**MEASURES, **TIMINGS}
     fixed = [name for name in COLUMNS if name not in PATTERNS]
-    own = (entries[name].columns_for(settings) for name, settings in measures.items())
+    own = (ENTRIES[name].columns_for(settings) for name, settings in measures.items())
     return sorted(dict.fromkeys([*fixed, *chain.from_iterable(own)]), key=position)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,81 +31,98 @@ KINDS = {
 OF_TOKENS = (TOKENS, SEQUENCES)
 
 _SPLIT = {"train": REQUIRED, "validation": REQUIRED, "test": REQUIRED, "seed": 0}
-_SPLITS: dict[str, dict[str, Any]] = {
-    "mnist": {"validation": 10000, "validation_from": "train", "seed": 0},
-    # Parts that the file itself has need no number.
-    "npz": {"train": None, "validation": None, "test": None, "seed": 0},
-    "text": {"train": REQUIRED, "validation": REQUIRED, "test": REQUIRED},
-}
+_FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
 # Of a text by position: in its order, without a seed.
 _TENTHS = {"train": 0.8, "validation": 0.1, "test": 0.1}
 TEXT_LENGTH = 32
-_FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
 
-# Keys and defaults of each source. A default of None stands for "not given".
-SOURCES: dict[str, dict[str, Any]] = {
-    "digits": {"split": _FIFTHS},
-    "mnist": {"path": None, "sha256": None, "per_class": None, "split": {}},
-    "cats_vs_dogs": {
-        "path": None,
-        "sha256": None,
-        "image_size": REQUIRED,
-        "per_class": None,
-        "split": REQUIRED,
-    },
-    "image_folder": {
-        "path": REQUIRED,
-        "image_size": REQUIRED,
-        "channels": 3,
-        "per_class": None,
-        "split": REQUIRED,
-    },
-    "npz": {"path": REQUIRED, "sha256": None, "scale": None, "split": None, "kind": None},
-    "csv": {"path": REQUIRED, "sha256": None, "label": None, "ignore": None, "split": REQUIRED},
-    "breast_cancer": {"split": _FIFTHS},
-    "wine": {"split": _FIFTHS},
-    "text": {"path": None, "sha256": None, "length": TEXT_LENGTH, "split": _TENTHS},
-    "patches": {"image_size": REQUIRED, "per_class": 500, "split": _FIFTHS},
+
+@dataclass(frozen=True)
+class Source:
+    """What examples come from.
+
+    Attributes:
+        keys: Keys of a definition and their defaults; None stands for "not given".
+        split: Keys of its `split` and their defaults.
+        kind: What the examples are; None where its files say so.
+        shape: Of an example, where it is always the same.
+        members: Of each class, where they are always the same; of MNIST's training set.
+        path: What its path must be, and words for that.
+        overlapping: Whether the parts overlap, so that a loss on them means nothing.
+    """
+
+    keys: dict[str, Any]
+    split: dict[str, Any] = field(default_factory=lambda: _SPLIT)
+    kind: str | None = IMAGES
+    shape: tuple[int, ...] = ()
+    members: tuple[int, ...] = ()
+    path: tuple[Callable[[Path], bool], str] = (Path.is_file, "an existing file")
+    overlapping: bool = False
+
+
+SOURCES: dict[str, Source] = {
+    "digits": Source(
+        {"split": _FIFTHS},
+        shape=(8, 8, 1),
+        members=(178, 182, 177, 183, 181, 182, 181, 179, 174, 180),
+    ),
+    "mnist": Source(
+        {"path": None, "sha256": None, "per_class": None, "split": {}},
+        {"validation": 10000, "validation_from": "train", "seed": 0},
+        shape=(28, 28, 1),
+        members=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+        path=(Path.exists, "an existing file or folder"),
+    ),
+    "cats_vs_dogs": Source(
+        {"path": None, "sha256": None, "image_size": REQUIRED, "per_class": None, "split": REQUIRED}
+    ),
+    "image_folder": Source(
+        {
+            **{"path": REQUIRED, "image_size": REQUIRED, "channels": 3, "per_class": None},
+            "split": REQUIRED,
+        },
+        path=(Path.is_dir, "an existing folder"),
+    ),
+    "npz": Source(
+        {"path": REQUIRED, "sha256": None, "scale": None, "split": None, "kind": None},
+        # Parts that the file itself has need no number.
+        {"train": None, "validation": None, "test": None, "seed": 0},
+        kind=None,
+    ),
+    "csv": Source(
+        {"path": REQUIRED, "sha256": None, "label": None, "ignore": None, "split": REQUIRED},
+        kind=ROWS,
+    ),
+    "breast_cancer": Source({"split": _FIFTHS}, kind=ROWS, shape=(30,), members=(212, 357)),
+    "wine": Source({"split": _FIFTHS}, kind=ROWS, shape=(13,), members=(59, 71, 48)),
+    "text": Source(
+        {"path": None, "sha256": None, "length": TEXT_LENGTH, "split": _TENTHS},
+        dict.fromkeys(_TENTHS, REQUIRED),
+        kind=TOKENS,
+    ),
+    "patches": Source(
+        {"image_size": REQUIRED, "per_class": 500, "split": _FIFTHS}, overlapping=True
+    ),
 }
-
-# Their parts overlap, so that a loss or an accuracy on them means nothing.
-TIMING_ONLY_SOURCES = ("patches",)
-
-# Defined without being written under `datasets`.
-BUILT_IN: dict[str, dict[str, Any]] = {
-    "digits": {"source": "digits"},
-    "mnist": {"source": "mnist"},
-    "breast_cancer": {"source": "breast_cancer"},
-    "wine": {"source": "wine"},
-    "numpy_docs": {"source": "text"},
+# Defined without being written under `datasets`: sources that ask for nothing.
+BUILT_IN = {
+    "numpy_docs" if name == "text" else name: {"source": name}
+    for name, source in SOURCES.items()
+    if REQUIRED not in source.keys.values()
 }
-
-# Members of each class, and numbers of an example, of what comes with scikit-learn.
-_SCIKIT_LEARN = {
-    "digits": ((178, 182, 177, 183, 181, 182, 181, 179, 174, 180), (8, 8, 1)),
-    "breast_cancer": ((212, 357), (30,)),
-    "wine": ((59, 71, 48), (13,)),
-}
-_SIDES = {"digits": 8, "mnist": 28}
 _MNIST = {"train": 60000, "test": 10000}
-_MNIST_CLASSES = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)  # of train
 CATS_PER_CLASS = 12500  # photographs in the archive; a few cannot be read
 _PARTS = ("train", "validation", "test")
 # Keys that a source gained later: where they are not given, its definition is what it was.
 _LATER = ("kind",)
 _AS_WRITTEN = ("path", "sha256", "label", "ignore")
-# What a path must be; of any other source a file.
-_PATHS = {
-    "image_folder": (Path.is_dir, "an existing folder"),
-    "mnist": (Path.exists, "an existing file or folder"),
-}
 
 
 def resolve(raw: dict[str, Any]) -> dict[str, Any]:
     """Returns a definition with every key of its source, defaults filled in."""
     source = raw["source"]
     definition: dict[str, Any] = {"source": source}
-    for key, default in SOURCES[source].items():
+    for key, default in SOURCES[source].keys.items():
         value = raw.get(key, default)
         if key in _LATER and value is None:
             continue
@@ -115,8 +133,8 @@ def resolve(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resolve_split(source: str, raw: dict[str, Any]) -> dict[str, Any]:
-    defaults = _SPLITS.get(source, _SPLIT)
-    split = {key: _whole(raw.get(key, default)) for key, default in defaults.items()}
+    defaults = SOURCES[source].split.items()
+    split = {key: _whole(raw.get(key, default)) for key, default in defaults}
     if split.get("validation_from") == "train":
         del split["validation_from"]  # the key came later, and changes no older digest
     return {key: value for key, value in split.items() if value is not None}
@@ -160,8 +178,8 @@ def split_counts(split: dict[str, Any], members: int) -> tuple[int, int, int]:
 
 def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
     """Returns the members of each class before the split, or None where only the files know."""
-    if definition["source"] in _SCIKIT_LEARN:
-        return _SCIKIT_LEARN[definition["source"]][0]
+    if members := SOURCES[definition["source"]].members:
+        return members
     two_classes = definition["source"] in ("cats_vs_dogs", "patches")
     if two_classes and definition["per_class"] is not None:
         return (definition["per_class"],) * 2
@@ -170,11 +188,9 @@ def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
 
 def examples(definition: dict[str, Any]) -> tuple[tuple[int, ...], int] | None:
     """Returns the shape of an example and the number of classes; None where only files know."""
-    if definition["source"] in _SCIKIT_LEARN:
-        members, shape = _SCIKIT_LEARN[definition["source"]]
-        return shape, len(members)
-    if definition["source"] == "mnist":
-        return (28, 28, 1), 10
+    source = SOURCES[definition["source"]]
+    if source.shape:
+        return source.shape, len(source.members)
     if definition["source"] == "cats_vs_dogs":
         return (definition["image_size"], definition["image_size"], 3), 2
     return None
@@ -189,9 +205,7 @@ def kind(definition: dict[str, Any]) -> str | None:
         shapes = npz_header.read(expanded(definition["path"]))
         given = definition.get("kind")
         return kind_of_arrays(*shapes, given) if shapes else given
-    if definition["source"] == "text":
-        return TOKENS
-    return ROWS if definition["source"] in ("csv", "breast_cancer", "wine") else IMAGES
+    return SOURCES[definition["source"]].kind
 
 
 def kind_of_arrays(
@@ -242,10 +256,10 @@ def mnist_images(definition: dict[str, Any]) -> dict[str, int]:
 
 def image_side(definition: dict[str, Any]) -> int | None:
     """Returns height and width of the images in pixels, or None where only the files know."""
-    source = definition["source"]
-    if source in _SIDES:
-        return None if definition.get("path") else _SIDES[source]
-    return definition.get("image_size")
+    side, *others = SOURCES[definition["source"]].shape or (None,)
+    if not others:
+        return definition.get("image_size")
+    return None if definition.get("path") else side
 
 
 def _archive(definition: dict[str, Any]) -> int | None:
@@ -258,7 +272,7 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
     """Yields what is wrong with a resolved definition."""
     source, path = definition["source"], definition.get("path")
     if path is not None:
-        exists, expected = _PATHS.get(source, (Path.is_file, "an existing file"))
+        exists, expected = SOURCES[source].path
         why = unmet(expanded(path), exists)
         if why is not None:
             yield received((*place, "path"), path, expected, why=why)
@@ -267,8 +281,9 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
     archive, per_class = _archive(definition), definition.get("per_class")
     if archive and per_class and per_class > archive:
         yield received((*place, "per_class"), per_class, f"at most {archive}, the archive's,")
-    if source == "mnist" and path is None and per_class and per_class > min(_MNIST_CLASSES):
-        expected = f"at most {min(_MNIST_CLASSES)}, the training images of the smallest class,"
+    smallest = min(SOURCES[source].members, default=0)
+    if source == "mnist" and path is None and per_class and per_class > smallest:
+        expected = f"at most {smallest}, the training images of the smallest class,"
         yield received((*place, "per_class"), per_class, expected)
     if definition["split"] is not None:
         check = _mnist_split_problem if source == "mnist" else _split_problem

@@ -37,6 +37,5 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 
 
-def title(framework: str) -> str:
-    """Returns a framework's name for people."""
-    return "TensorFlow" if framework == OWN else FRAMEWORKS[framework].title
+# By the values of the factor `framework`.
+TITLES = {OWN: "TensorFlow", **{name: each.title for name, each in FRAMEWORKS.items()}}

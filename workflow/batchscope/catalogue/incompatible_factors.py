@@ -19,32 +19,17 @@ from batchscope.catalogue import (
     run_factors,
     run_names,
     sweep_names,
+    weight_counts,
 )
+from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.errors import UserError
 from batchscope.problems import show
 
 # What the frameworks beside TensorFlow do; batchscope.frameworks, which does it, is above this.
-FRAMEWORK_MODELS = ("campbell_cnn", "lheureux_cnn")
+FRAMEWORK_MODELS = tuple(name for name, network in NETWORKS.items() if network.frameworks)
 FRAMEWORK_OPTIMIZERS = ("sgd", "adam")
 FRAMEWORK_TIMINGS = tuple(name for name, entry in OF_SWEEPS.items() if entry.frameworks)
-
-# Least height and width of images that a built-in network takes; the networks are above this.
-LEAST_SIDES = {
-    "benchmark_cnn": 16,
-    "campbell_cnn": 13,
-    "chang_vgg": 32,
-    "lheureux_cnn": 2,
-    "tutorial_cnn": 4,
-}
-# What a built-in network takes; those that are not here take images alone.
-MODEL_KINDS = {
-    **dict.fromkeys(
-        ("mlp", "keskar_f1", "keskar_f1_plain"),
-        (dataset_definitions.IMAGES, dataset_definitions.ROWS),
-    ),
-    "tiny_transformer": (dataset_definitions.TOKENS,),
-}
 
 # All that a batch which is divided among replicas, and a loop with Python in it, can do.
 _SIMPLE = {
@@ -66,7 +51,7 @@ def of_examples(factors: Factors, kind: str | None, side: int | None) -> Found:
     model, name = factors["model"], run_names.split_token(factors["dataset"])[0]
     if kind is not None:
         yield from _kind(factors, model, name, kind)
-    least = LEAST_SIDES.get(model, 1)
+    least = weight_counts.least_side(model) if model in NETWORKS else 1
     if side is not None and side < least:
         text = f"received {model} for {name}, whose images have {side}x{side} pixels; "
         yield "model", f"{text}at least {least}x{least} are expected, or another model."
@@ -75,12 +60,11 @@ def of_examples(factors: Factors, kind: str | None, side: int | None) -> Found:
 def _kind(factors: Factors, model: str, name: str, kind: str) -> Found:
     """What a network does not take, and what is done to images alone."""
     images = dataset_definitions.IMAGES
-    own = run_names.split_token(model)[1] is not None
-    taken = tuple(dataset_definitions.KINDS) if own else MODEL_KINDS.get(model, (images,))
+    taken = NETWORKS[model].kinds if model in NETWORKS else tuple(dataset_definitions.KINDS)
     what = dataset_definitions.KINDS[kind]
     if kind not in taken:
         expected = wording.listed((dataset_definitions.KINDS[each] for each in taken), "or")
-        fitting = [each for each, kinds in MODEL_KINDS.items() if kind in kinds]
+        fitting = [each for each, network in NETWORKS.items() if kind in network.kinds]
         others = f"such as {fitting[0]}" if fitting else "of your own"
         text = f"received {model} for {name}, which has {what}; {expected} are expected, or another"
         yield "model", f"{text} model, {others}."
@@ -108,7 +92,7 @@ def of_training(factors: Factors, training_size: int | None, source: str | None)
         yield "warmup_epochs", text
     yield from _schedule(factors)
     yield from _constants(factors)
-    if source in dataset_definitions.TIMING_ONLY_SOURCES:
+    if source and dataset_definitions.SOURCES[source].overlapping:
         name = run_names.split_token(factors["dataset"])[0]
         text = f"received {name}, which is for times alone: its splits overlap; another data "
         yield "dataset", f"{text}set is expected."
@@ -182,13 +166,12 @@ def _at_most_the_batch_size(factors: Factors, name: str) -> Found:
 
 def _method(factors: Factors) -> Found:
     """What a method is given, and what a batch that is divided cannot do."""
-    for method, own in run_factors.METHOD_PARAMETERS.items():
-        for name in own:
-            # Of times, only what a step's time depends on is a factor.
-            birth = run_factors.FACTORS[name].birth
-            if factors["method"] != method and factors.get(name, birth) != birth:
-                text = f"received {show(factors[name])} with method {factors['method']}; "
-                yield name, f"{text}it is expected of {method} alone."
+    for name, factor in run_factors.FACTORS.items():
+        # Of times, only what a step's time depends on is a factor.
+        given = factors.get(name, factor.birth) != factor.birth
+        if given and factor.method not in ("", factors["method"]):
+            text = f"received {show(factors[name])} with method {factors['method']}; "
+            yield name, f"{text}it is expected of {factor.method} alone."
     if factors["replicas"] > 1:
         for name, simple in _SIMPLE.items():
             if factors[name] not in (simple, "crop"):

@@ -22,21 +22,23 @@ DEFAULT = -1.0
 WORDS = (("default", DEFAULT),)
 
 _ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
-# Keras's defaults; of weight decay 0 where nothing stands.
-CONSTANTS: dict[str, dict[str, float]] = {
-    "adadelta": {"epsilon": 1e-7},
-    "adafactor": {},
-    "adagrad": {"epsilon": 1e-7},
-    "adam": _ADAM,
-    "adamax": _ADAM,
-    "adamw": {**_ADAM, "weight_decay": 0.004},
-    "ftrl": {},
-    "lamb": _ADAM,
-    "lion": {"beta_1": 0.9, "beta_2": 0.99},
-    "nadam": _ADAM,
-    "rmsprop": {"epsilon": 1e-7},
-    "sgd": {},
+# Optimizers, as papers write them: Keras's defaults; of weight decay 0 where nothing stands.
+_OPTIMIZERS: dict[str, dict[str, float]] = {
+    "Adadelta": {"epsilon": 1e-7},
+    "Adafactor": {},
+    "Adagrad": {"epsilon": 1e-7},
+    "Adam": _ADAM,
+    "Adamax": _ADAM,
+    "AdamW": {**_ADAM, "weight_decay": 0.004},
+    "FTRL": {},
+    "LAMB": _ADAM,
+    "Lion": {"beta_1": 0.9, "beta_2": 0.99},
+    "Nadam": _ADAM,
+    "RMSprop": {"epsilon": 1e-7},
+    "SGD": {},
 }
+CONSTANTS = {title.lower(): constants for title, constants in _OPTIMIZERS.items()}
+TITLES = {title.lower(): title for title in _OPTIMIZERS}
 NAMES = ("beta_1", "beta_2", "epsilon", "weight_decay")
 # What an optimizer must have for its betas to be scaled.
 SCALED = {"half_life": ("beta_2",), "square_root": ("beta_1", "beta_2", "epsilon")}

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from batchscope import wording
 
@@ -60,6 +60,16 @@ class Parameter:
         if self.kind == "int" and self.maximum is None:
             object.__setattr__(self, "maximum", MOST)
 
+    @classmethod
+    def choice(cls, name: str, alias: str, doc: str, *choices: str, **more: Any) -> Self:
+        """Returns a parameter with one of some texts, the first of which is its birth value."""
+        return cls(name, alias, "str", choices[0], doc, choices=choices, **more)
+
+    @classmethod
+    def seconds(cls, name: str, alias: str, birth: float, doc: str, **more: Any) -> Self:
+        """Returns a parameter of a time that a job waits or works at once."""
+        return cls(name, alias, "float", birth, doc, "s", maximum=_MOST_SECONDS, **more)
+
     @property
     def core(self) -> bool:
         """Whether the parameter is always spelled."""
@@ -95,17 +105,10 @@ class Parameter:
         return f"a {noun}"
 
 
-def choice(name: str, alias: str, doc: str, *choices: str) -> Parameter:
-    """Returns a parameter with one of some texts, the first of which is its birth value."""
-    return Parameter(name, alias, "str", choices[0], doc, choices=choices)
+Named = TypeVar("Named", bound=Parameter)
 
 
-def seconds(name: str, alias: str, birth: float, doc: str, **least: float) -> Parameter:
-    """Returns a parameter of a time that a job waits or works at once, given its least value."""
-    return Parameter(name, alias, "float", birth, doc, "s", maximum=_MOST_SECONDS, **least)
-
-
-def by_name(*parameters: Parameter) -> dict[str, Parameter]:
+def by_name(*parameters: Named) -> dict[str, Named]:
     """Returns full name -> parameter."""
     return {parameter.name: parameter for parameter in parameters}
 

@@ -2,117 +2,175 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
-from batchscope.catalogue import horizons, optimizer_constants
-from batchscope.catalogue.parameters import Parameter, by_name, choice, seconds
+from batchscope.catalogue import framework_names, horizons, optimizer_constants
+from batchscope.catalogue.parameters import Parameter, by_name
 
 # Far above what anyone runs: more is a slip of the hand.
 MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
 MOST_THREADS, MOST_DEVICES = 4096, 1024
 OPTIMIZERS = tuple(optimizer_constants.CONSTANTS)
+_LOOPS = {
+    "graph": "loop in the graph",
+    "eager": "eager",
+    "function": "tf.function",
+    "fit": "Keras fit",
+    "fit_steps": "Keras fit, 32 steps per execution",
+}
+_PIPELINES = {
+    "plain": "arrays in memory",
+    "map": "parallel maps",
+    "prefetch": "prefetching",
+    "cache": "caching",
+    "jpeg": "JPEG files (resized beforehand, in the page cache)",
+}
 
 
-def _constant(name: str, alias: str, doc: str, which: str = "", **limits: float) -> Parameter:
+@dataclass(frozen=True, kw_only=True)
+class Factor(Parameter):
+    """A factor of a training run, or of a timing.
+
+    Attributes:
+        of_step: Whether a step's time depends on it.
+        method: The only value of the factor `method` that reads it; empty where all do.
+        titles: Value, as text -> how people write it.
+        noun: What a value counts.
+        phrase: Words for a series, with `{}` for the value and its noun; empty for these alone, or
+            for name and value.
+        phrases: Value -> words for a series with it, where `phrase` does not say it.
+    """
+
+    of_step: bool = False
+    method: str = ""
+    titles: dict[str, str] = field(default_factory=dict)
+    noun: str = ""
+    phrase: str = ""
+    phrases: dict[Any, str] = field(default_factory=dict)
+
+
+def _constant(name: str, alias: str, doc: str, which: str = "", **more: Any) -> Factor:
     """Returns a constant of an optimizer, by default Keras's; `which` says what that is."""
     own = (optimizer_constants.DEFAULT, f"{doc}; default: Keras's{which}.")
-    return Parameter(name, alias, "float", *own, words=optimizer_constants.WORDS, **limits)
+    phrases = {optimizer_constants.DEFAULT: f"default {name.replace('_', ' ')}"}
+    words = optimizer_constants.WORDS
+    return Factor(name, alias, "float", *own, words=words, phrases=phrases, **more)
 
 
-FACTORS: dict[str, Parameter] = by_name(
+def _whole(
+    name: str, alias: str, birth: int | None, doc: str, within: tuple[int, int], **more: Any
+) -> Factor:
+    """Returns a factor that is a whole number within two limits."""
+    least, most = within
+    return Factor(name, alias, "int", birth, doc, minimum=least, maximum=most, **more)
+
+
+FACTORS: dict[str, Factor] = by_name(
     # Core: always spelled, in this order; data set and model without their alias.
-    Parameter("dataset", "data", "str", None, "Data set, by its name under `datasets`."),
-    Parameter("model", "model", "str", None, "Model, by its name."),
-    Parameter(
+    Factor(
+        "dataset",
+        "data",
+        "str",
+        None,
+        "Data set, by its name under `datasets`.",
+        of_step=True,
+        phrase="{}",
+    ),
+    Factor("model", "model", "str", None, "Model, by its name.", of_step=True, phrase="{}"),
+    _whole(
         "batch_size",
         "bs",
-        "int",
         None,
         "Examples per update.",
-        "examples",
-        minimum=1,
-        maximum=MOST_EXAMPLES,
+        (1, MOST_EXAMPLES),
+        unit="examples",
+        of_step=True,
     ),
-    Parameter("learning_rate", "lr", "float", None, "Rate before any scaling.", above=0),
-    Parameter("optimizer", "opt", "str", None, "Keras optimizer.", choices=OPTIMIZERS),
-    Parameter(
-        "epochs",
-        "ep",
-        "int",
+    Factor("learning_rate", "lr", "float", None, "Rate before any scaling.", above=0),
+    Factor(
+        "optimizer",
+        "opt",
+        "str",
         None,
-        "Horizon of the training.",
-        "epochs",
-        minimum=1,
-        maximum=MOST_EPOCHS,
+        "Keras optimizer.",
+        choices=OPTIMIZERS,
+        of_step=True,
+        titles=optimizer_constants.TITLES,
+        phrase="{}",
     ),
-    Parameter(
-        "seed",
-        "seed",
-        "int",
-        None,
-        "Fixes initial weights and data order.",
-        minimum=0,
-        maximum=2**32 - 1,
-    ),
+    _whole("epochs", "ep", None, "Horizon of the training.", (1, MOST_EPOCHS), unit="epochs"),
+    _whole("seed", "seed", None, "Fixes initial weights and data order.", (0, 2**32 - 1)),
     # Later: spelled only where they differ from their birth value. Append; never reorder.
-    Parameter(
-        "momentum", "mom", "float", 0.0, "Momentum of sgd and rmsprop.", minimum=0, maximum=1
+    Factor(
+        "momentum",
+        "mom",
+        "float",
+        0.0,
+        "Momentum of sgd and rmsprop.",
+        minimum=0,
+        maximum=1,
+        of_step=True,
     ),
-    Parameter("nesterov", "nest", "bool", False, "Nesterov momentum of sgd."),
-    choice(
+    Factor("nesterov", "nest", "bool", False, "Nesterov momentum of sgd.", of_step=True),
+    Factor.choice(
         "monitor",
         "mon",
         "What picks the best weights and stops a training.",
         *("validation_loss", "validation_accuracy", "train_loss", "train_accuracy"),
     ),
-    Parameter(
+    _whole(
         "patience",
         "pat",
-        "int",
         0,
         "Epochs without improvement after which a training stops; 0 never stops it.",
-        "epochs",
-        minimum=0,
-        maximum=MOST_EPOCHS,
+        (0, MOST_EPOCHS),
+        unit="epochs",
     ),
-    choice(
+    Factor.choice(
         "learning_rate_scaling",
         "lrs",
         "How the rate follows batch_size / base_batch_size.",
         *("none", "linear", "sqrt"),
+        titles={"sqrt": "square-root"},
+        phrase="{} scaling",
+        phrases={"none": "no scaling"},
     ),
-    Parameter(
-        "base_batch_size",
-        "bbs",
-        "int",
-        32,
-        "Batch size that the rate is for.",
-        minimum=1,
-        maximum=MOST_EXAMPLES,
+    _whole("base_batch_size", "bbs", 32, "Batch size that the rate is for.", (1, MOST_EXAMPLES)),
+    Factor.choice(
+        "device",
+        "dev",
+        "Where to train.",
+        *("cpu", "gpu"),
+        of_step=True,
+        titles={"cpu": "CPU", "gpu": "GPU"},
+        phrase="{}",
     ),
-    choice("device", "dev", "Where to train.", "cpu", "gpu"),
-    Parameter(
+    _whole(
         "threads",
         "th",
-        "int",
         1,
         "Threads of a training.",
-        "threads",
-        minimum=1,
-        maximum=MOST_THREADS,
+        (1, MOST_THREADS),
+        unit="threads",
+        of_step=True,
+        titles={"0": "all"},
+        noun="thread",
+        phrases={0: "all threads"},
     ),
-    Parameter(
+    _whole(
         "warmup_epochs",
         "wu",
-        "int",
         0,
         "Epochs over which the rate rises to the scaled one: from the unscaled one, or from 0 "
         "without scaling.",
-        "epochs",
-        minimum=0,
-        maximum=MOST_EPOCHS,
+        (0, MOST_EPOCHS),
+        unit="epochs",
+        noun="epoch",
+        phrase="{} of warmup",
+        phrases={0: "no warmup"},
     ),
-    Parameter(
+    Factor(
         "target_train_loss",
         "ttl",
         "float",
@@ -121,61 +179,69 @@ FACTORS: dict[str, Parameter] = by_name(
         "0 never stops it.",
         minimum=0,
     ),
-    Parameter("update_norms", "un", "bool", False, "Whether the norm of every update is kept."),
-    Parameter(
+    Factor("update_norms", "un", "bool", False, "Whether the norm of every update is kept."),
+    _whole(
         "replicas",
         "rep",
-        "int",
         1,
         "Devices among which every batch is divided (tf.distribute.MirroredStrategy).",
-        minimum=1,
-        maximum=MOST_DEVICES,
+        (1, MOST_DEVICES),
+        of_step=True,
+        noun="replica",
     ),
-    choice(
+    Factor.choice(
         "augmentation",
         "aug",
         "What is done to the training images; crop doubles the training set.",
         *("none", "crop", "random"),
+        of_step=True,
+        phrases={"crop": "augmentation by crops", "random": "random augmentation"},
     ),
-    choice(
-        "method", "method", "How an update uses its batch.", *("plain", "conservative", "robust")
+    Factor.choice(
+        "method",
+        "method",
+        "How an update uses its batch.",
+        *("plain", "conservative", "robust"),
+        of_step=True,
+        phrase="{} updates",
     ),
-    Parameter(
+    Factor(
         "gamma",
         "gamma",
         "float",
         1.0,
         "Weight of the distance from the weights before an update, for conservative.",
         minimum=0,
+        method="conservative",
     ),
-    Parameter(
+    _whole(
         "inner_steps",
         "inner",
-        "int",
         5,
         "Steps on every batch, for conservative.",
-        "steps",
-        minimum=1,
-        maximum=MOST_STEPS,
+        (1, MOST_STEPS),
+        unit="steps",
+        of_step=True,
+        method="conservative",
+        noun="inner step",
     ),
-    Parameter(
+    Factor(
         "rho",
         "rho",
         "float",
         0.05,
         "Distance within which the worst case counts, for robust.",
         above=0,
+        method="robust",
     ),
-    Parameter(
+    _whole(
         "evaluate_every",
         "ee",
-        "int",
         0,
         "Examples from one evaluation of the trajectory to the next, on top of the one at the "
         "end; 0 for the epochs' ends alone.",
-        "examples",
-        minimum=0,
-        maximum=MOST_EXAMPLES,
+        (0, MOST_EXAMPLES),
+        unit="examples",
     ),
     _constant(
         "beta_1",
@@ -200,85 +266,86 @@ FACTORS: dict[str, Parameter] = by_name(
         "Every update takes rate * weight_decay * w off each weight, biases too",
         ", 0.004 of adamw and 0 of the others",
         minimum=0,
+        of_step=True,
     ),
-    choice(
+    Factor.choice(
         "beta_scaling",
         "bsc",
         "How the betas follow k = batch_size / base_batch_size: half_life makes beta_2 into "
         "beta_2^k; square_root both into 1 - k (1 - beta), and epsilon into epsilon / sqrt(k).",
         *("none", "half_life", "square_root"),
+        titles={"half_life": "half-life", "square_root": "square-root"},
     ),
-    choice(
+    Factor.choice(
         "weight_decay_scaling",
         "wds",
         "How the weight decay follows batch_size / base_batch_size.",
         *("none", "linear"),
     ),
-    choice(
+    Factor.choice(
         "schedule",
         "sch",
         "What the rate does after the warm-up: it stays, or falls to 0 at the horizon along "
         "half a cosine or a line, update by update.",
         *(horizons.CONSTANT, *horizons.FALLING),
     ),
-    Parameter(
+    _whole(
         "micro_batch_size",
         "mbs",
-        "int",
         0,
         "Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches.",
-        "examples",
-        minimum=0,
-        maximum=MOST_EXAMPLES,
+        (0, MOST_EXAMPLES),
+        unit="examples",
+        of_step=True,
+        titles={"0": "none (whole batches)"},
+        phrase="pieces of {}",
+        phrases={0: "whole batches"},
     ),
-    choice(
+    Factor.choice(
         "precision",
         "prec",
         "What a training computes in: Keras's policies, of which the mixed ones keep weights, "
         "loss and updates in float32, and mixed_float16 scales the loss.",
         *("float32", "mixed_bfloat16", "mixed_float16"),
+        of_step=True,
     ),
 )
 
-# Factors that one method of using a batch alone reads.
-METHOD_PARAMETERS = {"conservative": ("gamma", "inner_steps"), "robust": ("rho",)}
-
-# What a run's time per step depends on: its timing configuration is named by these alone.
-TIMING_FACTORS = (
-    *("dataset", "model", "batch_size", "optimizer", "device", "threads", "momentum", "nesterov"),
-    *("replicas", "augmentation", "method", "inner_steps", "weight_decay", "micro_batch_size"),
-    "precision",
+# What a run's time per step depends on: its timing configuration is named by these alone, and
+# always by those of its core.
+TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
+TIMING_FACTORS = tuple(
+    dict.fromkeys([*TIMING_CORE, *(name for name, each in FACTORS.items() if each.of_step)])
 )
 
 # What a timing experiment may vary besides: a training is always the loop in the graph, over
 # arrays in memory. Spelled only where they differ from their birth value. Append; never reorder.
-TIMING_ONLY_FACTORS: dict[str, Parameter] = by_name(
-    choice(
-        "loop",
-        "loop",
-        "What drives the training steps.",
-        *("graph", "eager", "function", "fit", "fit_steps"),
-    ),
-    choice(
+TIMING_ONLY_FACTORS: dict[str, Factor] = by_name(
+    Factor.choice("loop", "loop", "What drives the training steps.", *_LOOPS, phrases=_LOOPS),
+    Factor.choice(
         "input_pipeline",
         "in",
         "Where a step's batch comes from; plain: the graph's own arrays for the loop in the "
         "graph, tf.data without any remedy for the others; jpeg: files of the resized images, "
         "written just before and so in the page cache.",
-        *("plain", "map", "prefetch", "cache", "jpeg"),
+        *_PIPELINES,
+        phrases=_PIPELINES,
     ),
-    seconds(
+    Factor.seconds(
         "delay_seconds",
         "delay",
         0.0,
         "Wait before every step; its throughput is timed in turns with and without it.",
         minimum=0,
+        phrases={0: "no delay"},
     ),
-    choice(
+    Factor.choice(
         "framework",
         "fw",
         "What computes the training steps; any but tensorflow has an environment of its own.",
-        *("tensorflow", "pytorch", "mxnet", "jax"),
+        *framework_names.TITLES,
+        titles=framework_names.TITLES,
+        phrase="{}",
     ),
 )
 

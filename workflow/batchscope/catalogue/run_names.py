@@ -20,8 +20,6 @@ from typing import Any, NamedTuple
 from batchscope.catalogue import parameters, run_factors
 from batchscope.catalogue.parameters import Parameter, Value
 
-_TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
-
 
 def digest(definition: Any) -> str:
     """Returns 8 hexadecimal digits that stand for a JSON-like definition."""
@@ -74,7 +72,7 @@ class Configuration(NamedTuple):
 
 def timing_name(factors: dict[str, Value]) -> str:
     """Returns the name of a run's timing configuration: what its time per step depends on."""
-    return _spell(factors, run_factors.TIMING_FACTORS, _TIMING_CORE)
+    return _spell(factors, run_factors.TIMING_FACTORS, run_factors.TIMING_CORE)
 
 
 def parse_timing(name: str) -> dict[str, Value]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue.parameters import Parameter, choice
+from batchscope.catalogue.parameters import Parameter
 
-WEIGHTS = choice("weights", "w", "Which weights to measure.", "final", "best")
-BATCH_NORM = choice(
+WEIGHTS = Parameter.choice("weights", "w", "Which weights to measure.", "final", "best")
+BATCH_NORM = Parameter.choice(
     "batch_norm", "bn", "Statistics that batch normalisation uses.", *("moving", "batch")
 )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from batchscope.catalogue import parameters, run_factors, run_names
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.run_factors import Factor
 from batchscope.catalogue.timings import OF_SWEEPS
 
 _LEAST_RANGE = 3  # successive batch sizes that are written as a range
@@ -22,14 +22,16 @@ _LEAST_RANGE = 3  # successive batch sizes that are written as a range
 _THREADS = replace(run_factors.FACTORS["threads"], words=(("all", 0),))
 
 # All that the time of a step depends on, in the order of names and tables.
-FACTORS: dict[str, Parameter] = {
+FACTORS: dict[str, Factor] = {
     **{name: run_factors.FACTORS[name] for name in run_factors.TIMING_FACTORS},
     "threads": _THREADS,
     **run_factors.TIMING_ONLY_FACTORS,
 }
-CORE = ("dataset", "model", "batch_size", "optimizer")
+# With those of trainings, in the order of tables of both.
+EVERY: dict[str, Factor] = {**run_factors.FACTORS, **FACTORS}
+CORE = tuple(name for name, factor in FACTORS.items() if factor.core)
 _SPELLED = ("optimizer", "device", "threads")
-_LATER = tuple(name for name in FACTORS if name not in ("dataset", "model", "batch_size"))
+_LATER = {name: FACTORS[name] for name in FACTORS if name not in ("dataset", "model", "batch_size")}
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,9 @@ class Sweep:
             ValueError: If it is longer than 200 characters.
         """
         sizes = [f"bs={format_sizes(self.batch_sizes)}"] if self.batch_sizes else []
-        rest = {name: FACTORS[name] for name in _LATER}
         parts = [str(self.factors["dataset"]), str(self.factors["model"]), *sizes]
         return parameters.checked(
-            "+".join([*parts, *parameters.encode(rest, self.factors, _SPELLED)])
+            "+".join([*parts, *parameters.encode(_LATER, self.factors, _SPELLED)])
         )
 
 
@@ -105,9 +106,8 @@ def parse(name: str) -> Sweep:
     sizes: tuple[int, ...] = ()
     if parts and parts[0].startswith("bs="):
         sizes = parse_sizes(parts.pop(0).removeprefix("bs="))
-    rest = {key: FACTORS[key] for key in _LATER}
-    found = parameters.decode(rest, parts, name)
-    values = {key: found.get(key, FACTORS[key].birth) for key in _LATER}
+    found = parameters.decode(_LATER, parts, name)
+    values = {key: found.get(key, factor.birth) for key, factor in _LATER.items()}
     sweep = Sweep({"dataset": dataset, "model": model, **values}, sizes)
     if set(_SPELLED) - set(found) or sweep.name != name:
         raise ValueError(f"Expected the canonical name of a sweep. Received: {name!r}")

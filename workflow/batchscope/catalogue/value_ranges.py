@@ -26,12 +26,6 @@ def possible(column: str) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-def cut(column: str, low: float, high: float) -> tuple[float, float]:
-    """Returns the part of an interval in which the column can lie; NaN stays what it is."""
-    low, high = clipped(column, (low, high))
-    return low, high
-
-
 def clipped(column: str, values: Iterable[float]) -> list[float]:
     """Returns values, each moved to the nearest that the column can have; NaN stays what it is."""
     least, largest = possible(column)

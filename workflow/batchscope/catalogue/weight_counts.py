@@ -1,71 +1,18 @@
-"""Layers of the built-in networks and their weights, known without building them.
+"""What the layers of the built-in networks give and their weights, known without building them.
 
-One line of layers for each network of `batchscope.training.networks`: `conv` filters, side of the
-kernel, stride and padding; `pool`; `drop` a share of a vector; `norm`, whose moving statistics are
-stored too; `dense`; `output`, one unit for two classes where the network has a sigmoid there; of
-sequences `embedding` of tokens and positions, `scale` and shift of a layer normalisation,
-`attention`, and `each`, a dense layer at each position. Tests hold them against Keras.
+Tests hold them against Keras.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from typing import NamedTuple
 
-Layer = tuple[str | float, ...]
-Shape = tuple[int, ...]
-_SAME = "same"
-_DENSE_NORM = [layer for _ in range(5) for layer in (("dense", 512), ("norm",))]
+from batchscope.catalogue.networks import NETWORKS, SAME
 
-_NETWORKS: dict[str, list[Layer]] = {
-    "small_cnn": [("conv", 8, 3, 2, _SAME), ("conv", 16, 3, 2, _SAME), ("dense", 64), ("output",)],
-    "campbell_cnn": [
-        ("conv", 16, 4),
-        ("pool",),
-        ("conv", 32, 4),
-        ("pool",),
-        ("drop", 0.25),
-        ("dense", 500),
-        ("drop", 0.5),
-        ("output",),
-    ],
-    "chang_vgg": [
-        *(
-            layer
-            for filters in (4, 8, 16, 32, 64)
-            for layer in (("conv", filters, 3, 1, _SAME), ("pool",))
-        ),
-        ("dense", 256),
-        ("dense", 256),
-        ("output", "sigmoid"),
-    ],
-    "lheureux_cnn": [("conv", 32, 3, 1, _SAME), ("pool",), ("dense", 128), ("output", "sigmoid")],
-    "benchmark_cnn": [
-        ("conv", 8, 3, 1, _SAME),
-        *(
-            layer
-            for filters in (8, 16, 32, 64)
-            for layer in (("conv", filters, 3, 1, _SAME), ("norm",), ("pool",))
-        ),
-        ("dense", 128),
-        ("dense", 64),
-        ("output",),
-    ],
-    "keskar_f1": [*_DENSE_NORM, ("output",)],
-    "keskar_f1_plain": [*[("dense", 512)] * 5, ("output",)],
-    "tutorial_cnn": [("conv", 32, 3), ("pool",), ("output",)],
-    "tiny_transformer": [
-        ("embedding", 96),
-        *(
-            layer
-            for _ in range(2)
-            for layer in (("scale",), ("attention",), ("scale",), ("each", 384), ("each", 96))
-        ),
-        ("scale",),
-        ("each",),
-    ],
-    "mlp": [("dense", 128), ("dense", 128), ("output",)],
-}
+Shape = tuple[int, ...]
 
 
 class Summary(NamedTuple):
@@ -88,12 +35,22 @@ def stored(model: str, input_shape: Shape, classes: int) -> int | None:
     return None if found is None else sum(each.weights for each in found)
 
 
+@functools.cache
+def least_side(model: str) -> int:
+    """Returns the least height and width of images that a built-in network takes, in pixels."""
+    return next(
+        side
+        for side in itertools.count(1)
+        if all(min(each.shape) > 0 for each in layers(model, (side, side, 1), 2))
+    )
+
+
 def layers(model: str, input_shape: Shape, classes: int) -> list[Summary] | None:
     """Returns a model's layers in order; None for a user's own model."""
-    if model not in _NETWORKS:
+    if model not in NETWORKS:
         return None
     shape, found = tuple(input_shape), []
-    for kind, *rest in _NETWORKS[model]:
+    for kind, *rest in NETWORKS[model].layers:
         words, count = kind, 0
         if kind == "conv":
             words = f"convolution {rest[1]} \N{MULTIPLICATION SIGN} {rest[1]}"
@@ -130,7 +87,7 @@ def _convolution(
     shape: Shape, filters: int, side: int, stride: int = 1, padding: str = "valid"
 ) -> tuple[int, Shape]:
     """Returns a convolution's weights and the shape of what it gives."""
-    lost = 0 if padding == _SAME else side - 1
+    lost = 0 if padding == SAME else side - 1
     height, width = (-(-(size - lost) // stride) for size in shape[:2])
     return (side * side * shape[2] + 1) * filters, (height, width, filters)
 

@@ -115,18 +115,15 @@ class Dataset:
 
     def images(self, split: str) -> np.ndarray:
         """Returns the examples of a split, shape (n, *input_shape), read-only."""
-        return self._array(split, "images", (*self._count(split), *self.input_shape))
+        return self._array(split, "images", self.input_shape)
 
     def labels(self, split: str) -> np.ndarray:
         """Returns classes of a split, int32 of shape (n, *label_shape), read-only."""
-        return self._array(split, "labels", (*self._count(split), *self.label_shape))
-
-    def _count(self, split: str) -> tuple[int]:
-        return (int(self.record["counts"][split]),)
+        return self._array(split, "labels", self.label_shape)
 
     def _array(self, split: str, what: str, shape: tuple[int, ...]) -> np.ndarray:
-        path = self.folder / f"{split}_{what}.npy"
-        return disk.map_array(path, shape, delete=self.folder)
+        path, count = self.folder / f"{split}_{what}.npy", int(self.record["counts"][split])
+        return disk.map_array(path, (count, *shape), delete=self.folder)
 
 
 def load(results: Path | str, token: str, verify: bool = False) -> Dataset:

@@ -26,7 +26,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import entries, figure_names, horizons, run_names
+from batchscope.catalogue import entries, figure_names, horizons
 from batchscope.catalogue import figures as figure_entries
 from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.entries import Need
@@ -110,7 +110,7 @@ def drawn(experiment: Experiment) -> list[str]:
     the report switches between them.
     """
     trainings, own = experiment.trainings, experiment.own
-    runs = [run_names.parse_run(run) for run in trainings.runs]
+    runs = trainings.runs.values()
     batch_sizes = (
         {*experiment.vary["batch_size"]} if own.path else {run["batch_size"] for run in runs}
     )

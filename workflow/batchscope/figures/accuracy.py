@@ -124,5 +124,5 @@ def _binomial(
     rows = group.frame[group.frame["status"] == canvas.FINISHED]
     errors = seed_means.binomial(rows, panel.column, ["batch_size"]).dropna()
     for size, mean, half in errors.itertuples(name=None):
-        ends = value_ranges.cut(panel.column, mean - half, mean + half)
+        ends = value_ranges.clipped(panel.column, (mean - half, mean + half))
         axes.plot([np.log2(size) + place.offset] * 2, ends, **look)

@@ -152,7 +152,7 @@ def _named(groups: list[run_series.Series]) -> list[run_series.Series]:
     if len(groups) != 1 or groups[0].frame.empty:
         return groups
     name = groups[0].frame["framework"].iloc[0]
-    return [replace(groups[0], label=framework_names.title(name))]
+    return [replace(groups[0], label=framework_names.TITLES[name])]
 
 
 def _styles(
@@ -242,7 +242,7 @@ def _scale(axes: Axes, panel: Panel, drawn: list[np.ndarray], sizes: list[int]) 
 def _subject_note(own: pandas.DataFrame) -> str:
     """Returns the machine and the framework, where the legend names neither."""
     named = own["framework"].dropna().unique().tolist()
-    framework = f"Framework: {framework_names.title(named[0])}." if len(named) == 1 else ""
+    framework = f"Framework: {framework_names.TITLES[named[0]]}." if len(named) == 1 else ""
     return " ".join(filter(None, [timings.machine_note(own), framework]))
 
 
@@ -260,7 +260,7 @@ def _absent_note(own: pandas.DataFrame) -> str:
     for status, word in WORDS.items():
         parts = []
         for machine, rows in own[own["status"] == status].groupby("machine", sort=False):
-            named = ", ".join(framework_names.title(name) for name in rows["framework"].unique())
+            named = ", ".join(framework_names.TITLES[name] for name in rows["framework"].unique())
             parts.append(f"{named} (on {machine})" if several else named)
         if parts:
             where = " on one" if status == NO_GPU else ""

@@ -31,7 +31,6 @@ from batchscope.errors import UserError
 from batchscope.frameworks.layers import Arrays, Network
 from batchscope.host import tensorflow_start
 
-MODULES = {name: f"batchscope.frameworks.{name}" for name in ("pytorch", "mxnet", "jax")}
 # Keras's constants of Adam; each framework has an epsilon of its own otherwise.
 ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
 SEED = 0  # of dropout
@@ -145,7 +144,7 @@ def start(framework: str, threads: int, device: str) -> Any:
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     if framework in CONFINED and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    module = importlib.import_module(MODULES[framework])
+    module = importlib.import_module(f"batchscope.frameworks.{framework}")
     module.start(threads, device)
     return module
 

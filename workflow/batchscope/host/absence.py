@@ -65,7 +65,7 @@ def of(factors: dict[str, Any]) -> Absence | None:
     framework = factors.get("framework", framework_names.OWN)
     if not framework_environments.installed(framework):
         command = framework_environments.command(framework)
-        title = f"Not installed: {framework_names.title(framework)}"
+        title = f"Not installed: {framework_names.TITLES[framework]}"
         return Absence(NOT_INSTALLED, title, f"{command} installs it", command)
     if factors["device"] == "gpu" and not gpu_within_reach():
         return GPU

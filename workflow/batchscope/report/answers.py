@@ -225,4 +225,5 @@ def _estimate(interval: Interval) -> Estimate | None:
 
 def _level(interval: Interval, column: str) -> Estimate | None:
     """Returns a level, whose interval is cut where the outcome cannot be."""
-    return format_interval(interval.mean, *value_ranges.cut(column, interval.low, interval.high))
+    ends = value_ranges.clipped(column, (interval.low, interval.high))
+    return format_interval(interval.mean, *ends)

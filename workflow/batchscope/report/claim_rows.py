@@ -59,7 +59,7 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
     unit = claim_words.display_unit(row["type"], row["unit"])
     found = [parsed(row[name]) for name in ("effect", "effect_low", "effect_high")]
     if row["type"] == "value" and None not in found:  # all others are differences or ratios
-        found[1:] = value_ranges.cut(row["column"], *found[1:])
+        found[1:] = value_ranges.clipped(row["column"], found[1:])
     if unit == _SECONDS and all(abs(number or 0) < 1 for number in found):
         unit = wording.Unit(" ms", 1000.0)
     numbers = [None if number is None else unit.times * number for number in found]

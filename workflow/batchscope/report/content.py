@@ -232,7 +232,7 @@ def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outco
 def _early(study: Study, answer: outcome_answers.Answer) -> str:
     """Returns which of several numbers of epochs an answer is of, where there are others."""
     experiment = study.experiments[answer.experiment]
-    ends = {study.runs[run].factors["epochs"] for run in experiment.trainings.runs}
+    ends = {run["epochs"] for run in experiment.trainings.runs.values()}
     others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
     if not others or answer.outcome.column not in columns.AT_EPOCHS:
         return ""
@@ -302,7 +302,7 @@ def _picture(path: Path) -> Picture:
 def _models(
     study: Study, results: Path, datasets: dict[str, dict[str, Any]]
 ) -> dict[Look, list[weight_counts.Summary]]:
-    every = [each.factors(study.runs) for each in study.experiments.values()]
+    every = [each.factors() for each in study.experiments.values()]
     pairs = dict.fromkeys((one["model"], one["dataset"]) for one in chain.from_iterable(every))
     found = {}
     for model, dataset in pairs:
@@ -354,8 +354,8 @@ def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
 def _missing_runs(study: Study, results: Path) -> dict[str, str]:
     """Returns run without a record -> what its job's log says, or that of its data."""
     found = {}
-    for name, run in study.runs.items():
-        data = records.dataset_folder(results, run.factors["dataset"]) / "record.json"
+    for name, factors in study.runs.items():
+        data = records.dataset_folder(results, factors["dataset"]) / "record.json"
         record = records.run_folder(results, name) / "record.json"
         if not record.exists():
             found[name] = _last_words(results, record, *([] if data.exists() else [data]))

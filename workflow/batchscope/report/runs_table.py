@@ -100,11 +100,11 @@ def _given(text: str) -> str:
 
 def _missing_row(study: Study, experiment: str, run: str) -> Row:
     row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
-    row.update({key: plain(value) for key, value in study.runs[run].factors.items()})
+    row.update({key: plain(value) for key, value in study.runs[run].items()})
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
         row[key], digest = run_names.split_token(row[key])
         row[f"{key}_digest"] = digest or ""
-    return {**row, "status": job_files.unrecorded(study.runs[run].factors)}
+    return {**row, "status": job_files.unrecorded(study.runs[run])}
 
 
 def distinct(rows: list[Row]) -> dict[str, Row]:

@@ -22,11 +22,11 @@ from batchscope.study import plan
 _NOTED = "epochs_read.json"
 
 
-def run_status(results: Path | str, run: plan.Run) -> str:
+def run_status(results: Path | str, run: str, factors: dict[str, Any]) -> str:
     """Returns a run's status; without a record `missing`, or what its machine, this one, lacks."""
-    path = _run_record(results, run.name)
+    path = _run_record(results, run)
     if not path.exists():
-        return unrecorded(run.factors)
+        return unrecorded(factors)
     return disk.read_json(path, "status")["status"]
 
 
@@ -117,7 +117,7 @@ def lacking(study: plan.Study, job: MeasureJob, results: Path | str) -> Absence 
 
     What reads weights alone needs no more than these.
     """
-    factors = [study.runs[run].factors for run in job.runs]
+    factors = [study.runs[run] for run in job.runs]
     if job.sweep:
         factors.append(job.sweep.factors)
     found = next(filter(None, map(absence.of, factors)), None)
@@ -133,7 +133,7 @@ def left_out(
     study: plan.Study, experiment: plan.Experiment, results: Path | str
 ) -> Iterator[tuple[Absence, MeasureJob]]:
     """Yields every training, timing and measure that needs what is not here, with what that is."""
-    if not any(map(absence.of, experiment.factors(study.runs))):
+    if not any(map(absence.of, experiment.factors())):
         return  # most studies: not worth the paths of every file
     trainings = (training_job(results, run) for run in experiment.trainings.runs)
     others = _every_job(study, experiment, results, study.machine)
@@ -154,10 +154,10 @@ def _every_job(
                 path = records.pair_path(results, *pair, measure, settings)
                 yield MeasureJob(path, measure, pair)
             continue
-        for run in trainings.runs:
+        for run, factors in trainings.runs.items():
             if measure in TIMINGS:
                 place = Place("", Path(results), machine)
-                path = time_path(place, experiment, study.runs[run].factors, measure)
+                path = time_path(place, experiment, factors, measure)
             else:
                 path = records.measure_path(results, run, measure, settings)
             yield MeasureJob(path, measure, (run,))
@@ -188,7 +188,7 @@ def own_models(study: plan.Study, results: Path | str) -> set[tuple[str, str]]:
     """Returns data set and model of the user's own models that something is yet to be made of."""
     found = set()
     for experiment in study.experiments.values():
-        pairs = {(each["dataset"], each["model"]) for each in experiment.factors(study.runs)}
+        pairs = {(each["dataset"], each["model"]) for each in experiment.factors()}
         own = {(dataset, model) for dataset, model in pairs if study.models[model]}
         if own - found and not _made(study, experiment, results):
             found |= own
@@ -257,7 +257,7 @@ def timing_jobs(
 
 def needed_data(study: plan.Study) -> list[str]:
     """Returns the data sets of what can be made here, in the study's order."""
-    every = chain.from_iterable(one.factors(study.runs) for one in study.experiments.values())
+    every = chain.from_iterable(one.factors() for one in study.experiments.values())
     needed = {factors["dataset"] for factors in every if not absence.of(factors)}
     return [token for token in study.datasets if token in needed]
 
@@ -277,7 +277,7 @@ def epochs_read(study: plan.Study, jobs: Iterable[MeasureJob]) -> dict[str, dict
     found: dict[str, dict[int | str, None]] = {}
     for job in jobs:
         for run in job.runs:
-            horizon = study.runs[run].factors["epochs"]
+            horizon = study.runs[run]["epochs"]
             epoch = epoch_read(job.measure, job.path.stem, horizon)
             if epoch is not None:
                 found.setdefault(run, {})[epoch] = None

@@ -104,26 +104,26 @@ class Overview:
 def overview(study: plan.Study, results: Path | str) -> Overview:
     """Returns where a study stands; raises `UserError` if a record is damaged."""
     results = Path(results)
-    statuses = {name: job_files.run_status(results, run) for name, run in study.runs.items()}
+    statuses = {name: job_files.run_status(results, name, run) for name, run in study.runs.items()}
     files = {
         name: {job.path: job for job in job_files.measure_jobs(study, experiment, results)}
         for name, experiment in study.experiments.items()
     }
     every = {path: job for found in files.values() for path, job in found.items()}
     present = {path for path in every if path.exists()}
-    missing = [run for name, run in study.runs.items() if statuses[name] == records.MISSING]
+    missing = [run for run, status in statuses.items() if status == records.MISSING]
     made = [
         job_files.training_job(results, name)
         for name, run in study.runs.items()
-        if statuses[name] != records.MISSING and not absence.of(run.factors)
+        if statuses[name] != records.MISSING and not absence.of(run)
     ]
     old = _other_versions([*made, *(job for path, job in every.items() if path in present)])
-    again = [study.runs[job.runs[0]] for job in made if job.path in old]
+    again = [job.runs[0] for job in made if job.path in old]
     unmade = [job for path, job in every.items() if path not in present]
-    repeated = _measured_again(every, present, {run.name for run in again}, old)
+    repeated = _measured_again(every, present, {*again}, old)
     to_epoch = job_files.trained_again(study, unmade, results)
-    trainings = [(run.name, run.factors) for run in (*missing, *again)]
-    trainings += [(run, {**study.runs[run].factors, "epochs": epoch}) for run, epoch in to_epoch]
+    trainings = [(run, study.runs[run]) for run in (*missing, *again)]
+    trainings += [(run, {**study.runs[run], "epochs": epoch}) for run, epoch in to_epoch]
     history = estimates.History(results, {estimates.subject(factors) for _, factors in trainings})
     took = estimates.MeasureHistory(results)
     jobs = [
@@ -149,7 +149,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         sizes=[
             *((token, estimates.data_bytes(study.datasets[token])) for token in data),
             *_weights(study, missing, every.values(), history),
-            *(_weight(study, history, study.runs[run], files=1) for run, _ in to_epoch),
+            *(_weight(study, history, run, files=1) for run, _ in to_epoch),
         ],
         absent=job_files.absent(study, results),
         outdated=Counter(old.values()),
@@ -161,7 +161,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
 
 def _weights(
     study: plan.Study,
-    missing: Iterable[plan.Run],
+    missing: Iterable[str],
     jobs: Iterable[MeasureJob],
     history: estimates.History,
 ) -> Iterator[tuple[str, float | None]]:
@@ -171,18 +171,19 @@ def _weights(
     """
     read, initial = job_files.epochs_read(study, jobs), set()
     for run in missing:
-        shared = (*estimates.subject(run.factors), run.factors["seed"])
-        files = estimates.WEIGHT_FILES + len(read.get(run.name, ())) + (shared not in initial)
+        factors = study.runs[run]
+        shared = (*estimates.subject(factors), factors["seed"])
+        files = estimates.WEIGHT_FILES + len(read.get(run, ())) + (shared not in initial)
         initial.add(shared)
         yield _weight(study, history, run, files)
 
 
 def _weight(
-    study: plan.Study, history: estimates.History, run: plan.Run, files: int
+    study: plan.Study, history: estimates.History, run: str, files: int
 ) -> tuple[str, float | None]:
     """Returns model and data set, and the bytes of so many files of its weights."""
-    dataset, model = estimates.subject(run.factors)
-    one = history.weight_bytes(run.factors, study.datasets[dataset])
+    dataset, model = estimates.subject(study.runs[run])
+    one = history.weight_bytes(study.runs[run], study.datasets[dataset])
     return f"{model} on {dataset}", None if one is None else files * one
 
 

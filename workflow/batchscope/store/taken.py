@@ -50,7 +50,7 @@ def find(
         if not isinstance(seconds, int | float):
             unknown.append(job_files.training_job(results, run))
             continue
-        factors = study.runs[run].factors
+        factors = study.runs[run]
         sums["training"] += seconds * factors["threads"]
         sums[_GPU] += seconds * gpus(factors)
     history = estimates.MeasureHistory(results)
@@ -62,7 +62,7 @@ def find(
             unknown.append(job)
             continue
         sums[job.noun] += seconds
-        factors = job.sweep.factors if job.sweep else study.runs[job.runs[0]].factors
+        factors = job.sweep.factors if job.sweep else study.runs[job.runs[0]]
         # A measure reads one GPU, whichever number its run was trained on.
         used = gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
         sums[_GPU] += seconds * used

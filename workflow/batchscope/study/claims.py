@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
 from batchscope.catalogue import claim_tables, coercion, outcomes, run_names, tables
-from batchscope.catalogue.claim_tables import FACTORS, TABLES
+from batchscope.catalogue.claim_tables import TABLES
 from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
+from batchscope.catalogue.sweep_names import EVERY
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import experiment_kinds, horizons
 from batchscope.study.experiment_kinds import TRAINING
 from batchscope.study.value_reader import Broken, Reader
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment, Run
+    from batchscope.study.plan import Experiment
 
 _SHOWN = 6  # claims that a warning names
 GPU, MACHINE = "gpu", "machine"
@@ -124,7 +125,6 @@ def read(
     findings: Findings,
     raw: Any,
     experiments: Mapping[str, Experiment],
-    runs: Mapping[str, Run],
     machines: tuple[str, ...],
     training_sizes: Mapping[str, int | None],
 ) -> tuple[Claim, ...]:
@@ -154,7 +154,7 @@ def read(
         claim = Claim(*words, test, body.get("requires", ""), figure)
         found[claim.id] = claim
         if test.experiment not in grids:
-            grids[test.experiment] = _grid(experiment, runs, machines)
+            grids[test.experiment] = _grid(experiment, machines)
         grid = grids[test.experiment]
         why = _lacks(test, experiment, grid) or _beyond(test, experiment, grid, training_sizes)
         if why and not claim.requires:
@@ -171,39 +171,30 @@ def _test(
 ) -> Test | None:
     """Returns a test, or None where something in it is reported."""
     before = len(findings.problems)
-    kind = body["type"]
-    needed, others = TYPES[kind]
-    allowed = (*_COMMON, *needed, *others)
-    for key in body:
-        if key not in allowed:
-            findings.report(unknown((*place, key), "key", allowed))
-    for key in needed:
-        if key not in body:
-            findings.report(Problem((*place, key), f"missing; it is expected beside type: {kind}."))
-    name = body["experiment"]
-    here = [one for one, found in experiments.items() if not found.own.path]
+    findings.report(*_wrong_keys(place, body))
+    name, column = body["experiment"], body["column"]
+    here = {one: found for one, found in experiments.items() if not found.own.path}
     if name not in here:
         known, text = experiments, "an experiment"
         if name in experiments:
             known, text = here, "an experiment that trains or times here"
         findings.report(received((*place, "experiment"), name, text, known))
         return None
-    table, column = body.get("table", "runs"), body["column"]
-    measures = {**experiments[name].trainings.measures, **experiments[name].times.timings}
+    experiment = here[name]
+    table, over = body.get("table", "runs"), body.get("over", "batch_size")
+    measures = {**experiment.trainings.measures, **experiment.times.timings}
     filling = {*TABLES[table].measures} & {*measures}
-    trained = experiments[name].trainings.runs and not TABLES[table].measures
+    trained = experiment.trainings.runs and not TABLES[table].measures
     known = claim_tables.columns_of(table, measures) if filling or trained else []
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         findings.report(received((*place, "column"), column, text, known))
     low, high = _bounds(findings, place, body)
-    over = body.get("over", "batch_size")
     keys = TABLES[table].keys
     # A seed pairs the cells of a claim, and distinguishes none.
-    kind_of = experiment_kinds.TIMING if experiments[name].times.timings else TRAINING
-    factors = (*kind_of.known, *keys, "machine")
-    own = tables.TABLES[table].columns
-    numbers = {key for key in keys if own[key].kind != "str"}
+    kind = experiment_kinds.TIMING if experiment.times.timings else TRAINING
+    factors = (*kind.known, *keys, "machine")
+    numbers = {key for key in keys if tables.TABLES[table].columns[key].kind != "str"}
     read = partial(_values, Reader(findings, {}, {}), known=factors, numbers=numbers)
 
     def cells(at: Place, given: Any) -> Cells:
@@ -215,22 +206,16 @@ def _test(
 
     if over not in factors:
         findings.report(unknown((*place, "over", over), "factor", factors))
+    as_given = ("type", "experiment", "column", "direction", "best", "scale")
     test = Test(
-        type=kind,
-        experiment=name,
+        **{key: body[key] for key in as_given if key in body},
+        **{key: cells((*place, key), body.get(key)) for key in ("cells", "of", "to")},
         table=table,
-        column=column,
-        cells=cells((*place, "cells"), body.get("cells")),
         over=over,
-        direction=body.get("direction", ""),
-        best=body.get("best", "highest"),
         chosen=read((*place, "is"), over, body.get("is", [])),
-        of=cells((*place, "of"), body.get("of")),
-        to=cells((*place, "to"), body.get("to")),
         order=tuple(cells(*each) for each in coercion.items((*place, "order"), body.get("order"))),
         low=low,
         high=high,
-        scale=body.get("scale", DIFFERENCE),
     )
     for at, words in _apart(test):
         findings.report(Problem((*place, at), words))
@@ -239,6 +224,17 @@ def _test(
         text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
         findings.report(Problem(at, text))
     return None if len(findings.problems) > before else test
+
+
+def _wrong_keys(place: Place, body: dict[str, Any]) -> Iterator[Problem]:
+    """Yields the keys that a test of its type does not have, and those that it lacks."""
+    needed, others = TYPES[body["type"]]
+    allowed = (*_COMMON, *needed, *others)
+    yield from (unknown((*place, key), "key", allowed) for key in body if key not in allowed)
+    for key in needed:
+        if key not in body:
+            text = f"missing; it is expected beside type: {body['type']}."
+            yield Problem((*place, key), text)
 
 
 def _apart(test: Test) -> Iterator[tuple[str, str]]:
@@ -260,8 +256,7 @@ def _apart(test: Test) -> Iterator[tuple[str, str]]:
 
 def _falling(experiment: Experiment) -> str:
     """Returns why trainings cannot be read at a budget; empty if they can."""
-    factors = [run_names.parse_run(run) for run in experiment.trainings.runs]
-    schedule = horizons.falling_schedule(factors)
+    schedule = horizons.falling_schedule(experiment.trainings.runs.values())
     if not schedule:
         return ""
     expected = f"schedule {CONSTANT} is expected, or another table"
@@ -308,8 +303,8 @@ def _values(
     """
 
     def read(at: Place, one: Any) -> Any:
-        if key in FACTORS and key not in ("dataset", "model"):  # by their names in the study
-            return reader.item(at, FACTORS[key], one)
+        if key in EVERY and key not in ("dataset", "model"):  # by their names in the study
+            return reader.value(at, EVERY[key], one)
         if key in numbers and coercion.number(one) is None:
             reader.findings.report(received(at, one, "a number"))
             raise Broken
@@ -342,11 +337,9 @@ def _figure(
     return next(iter([*of_table, *of_column, *experiment.figures]), "")
 
 
-def _grid(
-    experiment: Experiment, runs: Mapping[str, Run], machines: tuple[str, ...]
-) -> list[dict[str, Any]]:
+def _grid(experiment: Experiment, machines: tuple[str, ...]) -> list[dict[str, Any]]:
     """Returns the factors of every cell of an experiment, by the names that cells have."""
-    every = [runs[run].factors for run in experiment.trainings.runs]
+    every = [*experiment.trainings.runs.values()]
     for sweep in experiment.times.sweeps:
         every += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
     found: dict[str, dict[str, Any]] = {}
@@ -387,7 +380,7 @@ def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> st
                 return f"{name} has no {wording.listed(parts, 'with')}"
     wanted = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
     least = wanted.get(test.type, 1)
-    if test.over not in FACTORS or test.over in test.of:
+    if test.over not in EVERY or test.over in test.of:
         return ""
     for side in [test.of, test.to] if test.of else [{}]:
         positions = {cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})}

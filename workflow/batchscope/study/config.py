@@ -10,16 +10,17 @@ import copy
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from batchscope import project_files
-from batchscope.catalogue import coercion, measure_settings, parameters, run_factors, sweep_names
+from batchscope.catalogue import coercion, parameters, run_factors, sweep_names
 from batchscope.catalogue.claim_tables import TABLES
 from batchscope.catalogue.dataset_definitions import SOURCES
+from batchscope.catalogue.entries import Entry, Measure
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
@@ -135,8 +136,7 @@ def schema() -> dict[str, Any]:
 
 def _registry_definitions() -> dict[str, Any]:
     # Which of them an experiment may have depends on whether it trains: planning says so.
-    factors = {**run_factors.FACTORS, **sweep_names.FACTORS}
-    factors = {name: factor for name, factor in factors.items() if name != "seed"}
+    factors = {name: factor for name, factor in sweep_names.EVERY.items() if name != "seed"}
     # The wider of the two is checked here; the words are true of both.
     words = f"{run_factors.FACTORS['threads'].expected} (or all, beside `timing`)"
     overrides = {"threads": {"expected": words}}
@@ -149,41 +149,17 @@ def _registry_definitions() -> dict[str, Any]:
 
     scalars, single = values(), values(several="Several values belong under `vary`.")
     lists = {
-        name: {
-            "type": "array",
-            "minItems": 1,
-            "items": {key: value for key, value in scalar.items() if key != "default"},
-            "description": scalar["description"],
-            "alias": scalar["alias"],
-            "expected": f"a list of at least one value (each {scalar['expected']})",
-        }
+        name: {**_list_of(scalar, scalar["description"]), "alias": scalar["alias"]}
         for name, scalar in scalars.items()
     }
     # Known, to be refused in words of its own.
     no_seed = {"not": {}, "expected": value_reader.EXPECTED_SEED}
-    settings = {}
-    for name, entry in measure_settings.ENTRIES.items():
-        known = {item.name: parameter_schema(item) for item in entry.settings}
-        settings[name] = _closed("setting", "a map of settings, or nothing", known)
-        settings[name]["type"] = ["object", "null"]
-    measured = {**MEASURES, **OF_TRAININGS}
-    for name, entry in measured.items():
-        own = settings[name]["properties"]
-        for given, expected in experiment_keys.given_elsewhere(entry).items():
-            own[given] = {"not": {}, "expected": expected}
-        if name in MEASURES and entry.pairs:
-            words = "Factor -> its value in the first and in the second run of each pair."
-            own["between"] = {"description": words, "expected": run_pairs.EXPECTED}
     # Planning says which factors and columns a figure takes, and what is none of them.
     numbers = {
-        column.name: {
-            "type": "array",
-            "minItems": 1,
-            "items": parameter_schema(column),
-            "description": f"{column.doc[:-1]} in the document, in {column.unit}.",
-            "expected": published_numbers.expected(column),
-        }
-        for column in published_numbers.COLUMNS.values()
+        name: _list_of(
+            parameter_schema(column), f"{column.doc[:-1]} in the document, in {column.unit}."
+        )
+        for name, column in published_numbers.COLUMNS.items()
     }
     sizes = {**lists["batch_size"], "description": "The document's batch sizes."}
     return {
@@ -197,9 +173,35 @@ def _registry_definitions() -> dict[str, Any]:
         "factor_lists": _closed(
             "factor", "a map from factors to lists of values", {**lists, "seed": no_seed}
         ),
-        "measures": _one_of("measure", {name: settings[name] for name in measured}),
-        "timings": _one_of("timing", {name: settings[name] for name in OF_SWEEPS}),
+        "measures": _one_of("measure", _settings({**MEASURES, **OF_TRAININGS})),
+        "timings": _one_of("timing", _settings(OF_SWEEPS)),
     }
+
+
+def _list_of(item: dict[str, Any], description: str) -> dict[str, Any]:
+    """Returns the schema of a list of values, given that of one."""
+    return {
+        "type": "array",
+        "minItems": 1,
+        "items": {key: value for key, value in item.items() if key != "default"},
+        "description": description,
+        "expected": f"a list of at least one value (each {item['expected']})",
+    }
+
+
+def _settings(entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """Returns the schema of the settings of each measure or timing."""
+    found = {}
+    for name, entry in entries.items():
+        known = {item.name: parameter_schema(item) for item in entry.settings}
+        for given, expected in experiment_keys.given_elsewhere(entry).items():
+            known[given] = {"not": {}, "expected": expected}
+        if isinstance(entry, Measure) and entry.pairs:
+            words = "Factor -> its value in the first and in the second run of each pair."
+            known["between"] = {"description": words, "expected": run_pairs.EXPECTED}
+        found[name] = _closed("setting", "a map of settings, or nothing", known)
+        found[name]["type"] = ["object", "null"]
+    return found
 
 
 def _one_of(noun: str, properties: dict[str, Any]) -> dict[str, Any]:

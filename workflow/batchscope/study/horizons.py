@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from batchscope.study.own_runs import Table
 
 
-def falling_schedule(runs: list[dict[str, Any]]) -> str:
+def falling_schedule(runs: Iterable[dict[str, Any]]) -> str:
     """Returns the first schedule of some runs that falls towards the horizon; empty if none."""
     return next((run["schedule"] for run in runs if falling(run)), "")
 

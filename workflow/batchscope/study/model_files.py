@@ -16,22 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import run_names
+from batchscope.catalogue.networks import NETWORKS
 from batchscope.errors import UserError
 from batchscope.problems import Place, Problem, received, unmet
-
-# batchscope.training.networks, which builds them, is above this.
-BUILT_IN_MODELS = (
-    "benchmark_cnn",
-    "campbell_cnn",
-    "chang_vgg",
-    "keskar_f1",
-    "keskar_f1_plain",
-    "lheureux_cnn",
-    "mlp",
-    "small_cnn",
-    "tiny_transformer",
-    "tutorial_cnn",
-)
 
 # What is imported before any model file: a file of that name beside it is none of its modules.
 _IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
@@ -148,7 +135,7 @@ def problem(place: Place, path: str) -> Problem | None:
         why = unmet(Path(path), Path.read_bytes)
     if why is not None:
         expected = "an existing Python file or a built-in model"
-        return received(place, path, expected, BUILT_IN_MODELS, why)
+        return received(place, path, expected, NETWORKS, why)
     try:
         tree = _parse(Path(path))
         local_modules(path)

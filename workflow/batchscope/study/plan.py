@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from batchscope.catalogue import budget_kinds
@@ -14,21 +15,14 @@ from batchscope.study.run_pairs import Pair
 
 
 @dataclass(frozen=True)
-class Run:
-    """One training run: every factor as the name spells it; data set and model are tokens."""
-
-    name: str
-    factors: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Trainings:
     """What an experiment trains, and what is asked of it; empty in an experiment of times.
 
     Where the trainings were made elsewhere, it holds what is asked of them alone.
 
     Attributes:
-        runs: Names of its runs, in order: cases, then vary as written, then seeds.
+        runs: Name of every run -> every factor as the name spells it, data set and model as tokens;
+            in order: cases, then vary as written, then seeds.
         measures: Measure -> every setting, by full name.
         pairs: Measure of two runs -> names of both, for each pair.
         margins: Outcome -> largest loss of it that counts as negligible.
@@ -41,7 +35,7 @@ class Trainings:
         timed: Whether they have seconds: of a timing of theirs or beside, or of their own table.
     """
 
-    runs: tuple[str, ...] = ()
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)
     pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
@@ -115,9 +109,9 @@ class Experiment:
     times: Times = field(default_factory=Times)
     own: OwnRuns = field(default_factory=OwnRuns)
 
-    def factors(self, runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
-        """Yields the factors of its every run, of those by name, and of its every sweep."""
-        yield from (runs[run].factors for run in self.trainings.runs)
+    def factors(self) -> Iterator[dict[str, Any]]:
+        """Yields the factors of its every run, and of its every sweep."""
+        yield from self.trainings.runs.values()
         yield from (sweep.factors for sweep in self.times.sweeps)
 
 
@@ -128,7 +122,6 @@ class Study:
     Attributes:
         title: Heading; the name where none is given.
         machine: Name of the machine that times belong to.
-        folder_name: Its folder below `results/studies`.
         datasets: Token -> resolved definition of every data set that a run uses.
         models: Token -> the user's model file, or None for a built-in model.
         experiments: By name, in the order of the file.
@@ -141,12 +134,21 @@ class Study:
     title: str
     machine: str
     reduced: bool
-    folder_name: str
     datasets: dict[str, dict[str, Any]]
     models: dict[str, str | None]
     experiments: dict[str, Experiment]
-    runs: dict[str, Run]
     warnings: tuple[str, ...] = field(default=())
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def folder_name(self) -> str:
+        """Its folder below `results/studies`."""
+        return f"{self.name}-reduced" if self.reduced else self.name
+
+    @cached_property
+    def runs(self) -> dict[str, dict[str, Any]]:
+        """The runs of its experiments, each once: name -> factors."""
+        every = (one.trainings.runs for one in self.experiments.values())
+        return {name: factors for runs in every for name, factors in runs.items()}

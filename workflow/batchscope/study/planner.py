@@ -25,6 +25,7 @@ from batchscope.catalogue import (
 )
 from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError
@@ -41,7 +42,7 @@ from batchscope.study import (
     reduced_form,
     run_pairs,
 )
-from batchscope.study.plan import Experiment, Run, Study, Times, Trainings
+from batchscope.study.plan import Experiment, Study, Times, Trainings
 from batchscope.study.published_numbers import Series
 from batchscope.study.value_reader import Reader
 
@@ -154,7 +155,6 @@ class _Planner:
         self.config, replaced = reduced_form.apply(config) if scale == "reduced" else (config, [])
         self.findings = Findings(structure, replaced)
         self.findings.report(*reduced_form.problems(config, scale))
-        self.runs: dict[str, Run] = {}
         self.datasets: dict[str, tuple[str, dict[str, Any]] | None] = {}
         self.models: dict[str, tuple[str, str | None] | None] = {}
         self.sizes: dict[str, int | None] = {}  # training examples by data set
@@ -180,28 +180,24 @@ class _Planner:
                 grid = grids.read(self.reader, place, body, kind, defaults, tuple(given))
                 plan_one = self._timing_experiment if timed else self._experiment
                 experiments[name] = plan_one(name, body, grid)
-        self._check_total()
-        stated = self._claims({name: found for name, found in experiments.items() if found})
-        self._check_seeds(
-            [each for each in experiments.values() if each and not each.times.sweeps], stated
-        )
+        found = {name: each for name, each in experiments.items() if each}
+        self._check_total(found.values())
+        stated = self._claims(found)
+        self._check_seeds([each for each in found.values() if not each.times.sweeps], stated)
         other_machines.check(self.findings, self.config)
         published = self._published()
         if self.findings.problems or self.findings.structure:
             return None
         name = self.config["study"]
-        reduced = self.scale == "reduced"
-        every = [factors for one in experiments.values() for factors in one.factors(self.runs)]
+        every = [factors for one in experiments.values() for factors in one.factors()]
         return Study(
             name=name,
             title=self.config.get("title", name),
             machine=self.config.get("machine", "local"),
-            reduced=reduced,
-            folder_name=f"{name}-reduced" if reduced else name,
+            reduced=self.scale == "reduced",
             datasets=_used((factors["dataset"] for factors in every), self.datasets),
             models=_used((factors["model"] for factors in every), self.models),
             experiments=experiments,
-            runs=self.runs,
             warnings=tuple(self.findings.warnings),
             claims=stated,
             published=published,
@@ -239,7 +235,7 @@ class _Planner:
                 self.kinds[token] = dataset_definitions.kind(definition)
 
     def _read_models(self) -> None:
-        built_in = model_files.BUILT_IN_MODELS
+        built_in = sorted(NETWORKS)
         self.models.update({name: (name, None) for name in built_in})
         for name, path in as_map(self.config.get("models")).items():
             place = ("models", name)
@@ -262,7 +258,7 @@ class _Planner:
         machines = (self.config.get("machine", "local"), *as_map(self.config.get("machines")))
         stated = self.config.get("claims")
         sizes = {name: self.sizes[found[0]] for name, found in self.datasets.items() if found}
-        return claims.read(self.findings, stated, experiments, self.runs, machines, sizes)
+        return claims.read(self.findings, stated, experiments, machines, sizes)
 
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
         place, reader = grid.place, self.reader
@@ -281,8 +277,8 @@ class _Planner:
         runs = self._expand(grid, measures)
         if not runs:
             return None
-        self._check_needs(place, runs, measures)
-        factors = [self.runs[run].factors for run in runs]
+        factors = [*runs.values()]
+        self._check_needs(place, factors, measures)
         epochs = {each["epochs"] for each in factors}
         unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, epochs)
         self.findings.report(*unkept)
@@ -290,7 +286,7 @@ class _Planner:
         self.findings.report(*horizons.problems(place, body, factors))
         self.findings.report(*experiment_keys.without_outcomes(place, body, measures, factors))
         trainings = Trainings(
-            runs=tuple(runs),
+            runs=runs,
             seeds=tuple(grid.seeds),
             measures=measures,
             pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
@@ -353,16 +349,19 @@ class _Planner:
         self.findings.report(Problem(grid.place, text))
         return True
 
-    def _check_total(self) -> None:
-        limit = self._max_runs()
-        if len(self.runs) > limit and not self.findings.problems:
-            text = f"received {len(self.runs)} runs in all experiments; at most {limit} are"
+    def _check_total(self, experiments: Iterable[Experiment]) -> None:
+        limit, count = (
+            self._max_runs(),
+            len({run for one in experiments for run in one.trainings.runs}),
+        )
+        if count > limit and not self.findings.problems:
+            text = f"received {count} runs in all experiments; at most {limit} are"
             self.findings.report(Problem(("max_runs",), f"{text} expected."))
 
     def _check_seeds(self, experiments: list[Experiment], stated: tuple[claims.Claim, ...]) -> None:
         """Warns of experiments with too few seeds for any verdict, or other ones than planned."""
         sizes = {
-            each.name: len({self.runs[run].factors["batch_size"] for run in each.trainings.runs})
+            each.name: len({run["batch_size"] for run in each.trainings.runs.values()})
             or len(each.vary["batch_size"])
             for each in experiments
         }
@@ -383,10 +382,11 @@ class _Planner:
             for problem in experiment_keys.beside_the_plan(place, planned, count, reduced):
                 self.findings.warn(problem)
 
-    def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> list[str]:
+    def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Returns the factors of every run by its name; none where something is reported."""
         if self._too_many(grid):
-            return []
-        runs: list[str] = []
+            return {}
+        runs: dict[str, dict[str, Any]] = {}
         cases: dict[str, int] = {}  # run -> the case that gave it
         timed = not OF_TRAININGS.keys().isdisjoint(measures)
         for index, factors, find in grid.combinations():
@@ -397,15 +397,14 @@ class _Planner:
                 run = {**factors, "seed": seed}
                 name = self._run_name(grid.place, run, timed)
                 if name is None:
-                    return []
+                    return {}
                 if name in cases:  # values of vary and seeds are distinct: it is the case
                     text = f"received the runs of cases[{cases[name]}] again; "
                     place = (*grid.place, "cases", index)
                     self.findings.report(Problem(place, text + "every run once is expected."))
-                    return []
+                    return {}
                 cases[name] = index
-                runs.append(name)
-                self.runs.setdefault(name, Run(name, run))
+                runs[name] = run
         return runs
 
     def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
@@ -444,8 +443,10 @@ class _Planner:
             return None
         return name
 
-    def _pairs(self, between: run_pairs.Between, runs: list[str]) -> tuple[run_pairs.Pair, ...]:
-        found = run_pairs.find(between, ((run, self.runs[run].factors) for run in runs))
+    def _pairs(
+        self, between: run_pairs.Between, runs: dict[str, dict[str, Any]]
+    ) -> tuple[run_pairs.Pair, ...]:
+        found = run_pairs.find(between, runs)
         if not found:
             self.findings.report(run_pairs.none_found(between))
         # A cluster's executor makes one file name of both runs and the settings.
@@ -455,11 +456,13 @@ class _Planner:
             self.findings.report(Problem(between.place, text))
         return found
 
-    def _check_needs(self, place: Place, runs: list[str], measures: dict[str, Any]) -> None:
+    def _check_needs(
+        self, place: Place, runs: list[dict[str, Any]], measures: dict[str, Any]
+    ) -> None:
         """Some measures read what a training keeps only where it is asked to."""
         for measure in measures.keys() & MEASURES.keys():
             for factor, value in MEASURES[measure].factors.items():
-                lacking = [run for run in runs if self.runs[run].factors[factor] != value]
+                lacking = [run for run in runs if run[factor] != value]
                 if lacking:
                     text = f"received runs without {factor} ({len(lacking)}); {factor}: "
                     text += f"{show(value)} is expected, in set or defaults."

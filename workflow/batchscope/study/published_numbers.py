@@ -53,7 +53,6 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "sharpness": tuple(name for name in COLUMNS if name.startswith("sharpness_")),
 }
 BATCH_SIZE = run_factors.FACTORS["batch_size"]
-_FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}
 
 Report = Callable[[Problem], None]
 Factors = Callable[[Place, dict[str, Any]], dict[str, Any]]
@@ -114,7 +113,7 @@ def _series(
         elif name in COLUMNS:
             text = f"received a column that '{figure}' does not show; "
             report(Problem(at, f"{text}{wording.listed(shown, 'or')} is expected."))
-        elif name not in _FACTORS and nearest(name, shown):
+        elif name not in sweep_names.EVERY and nearest(name, shown):
             report(unknown(at, "column", shown))
             misspelt = True
         elif name != BATCH_SIZE.name:
@@ -135,7 +134,8 @@ def _batch_sizes(place: Place, raw: Any, report: Report) -> tuple[int, ...]:
 
 def _numbers(place: Place, raw: Any, parameter: Parameter, report: Report) -> tuple[Any, ...]:
     if not isinstance(raw, list) or not raw:
-        report(received(place, raw, expected(parameter)))
+        expected = f"a list of at least one value (each {parameter.expected_item})"
+        report(received(place, raw, expected))
         return ()
     found = []
     for index, item in enumerate(raw):
@@ -144,11 +144,6 @@ def _numbers(place: Place, raw: Any, parameter: Parameter, report: Report) -> tu
         except ValueError:
             report(received((*place, index), item, parameter.expected_item))
     return tuple(found)
-
-
-def expected(parameter: Parameter) -> str:
-    """Returns what a list of numbers looks like, for error messages."""
-    return f"a list of at least one value (each {parameter.expected_item})"
 
 
 def _check_length(place: Place, raw: Any, sizes: Any, report: Report) -> None:

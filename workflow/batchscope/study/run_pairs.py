@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,11 +59,11 @@ def read(place: Place, raw: Any, coerce: Coerce) -> Between | Problem:
     return Between(place, factor, small, large)
 
 
-def find(between: Between, runs: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Pair, ...]:
-    """Returns the pairs among some runs: alike in every factor but the one."""
+def find(between: Between, runs: dict[str, dict[str, Any]]) -> tuple[Pair, ...]:
+    """Returns the pairs among some runs, by name: alike in every factor but the one."""
     small: dict[tuple[Any, ...], str] = {}
     large: dict[tuple[Any, ...], str] = {}
-    for name, factors in runs:
+    for name, factors in runs.items():
         rest = tuple(value for key, value in factors.items() if key != between.factor)
         if factors[between.factor] == between.small:
             small[rest] = name

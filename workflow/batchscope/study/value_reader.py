@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from batchscope.catalogue import coercion, parameters
@@ -90,7 +91,8 @@ class Reader:
         """
         if not parameter.many or not isinstance(raw, list) or not raw:
             return self.value(place, parameter, raw)
-        items = self.distinct(place, raw, lambda at, item: self.item(at, parameter, item))
+        each = replace(parameter, many=False)
+        items = self.distinct(place, raw, lambda at, item: self.value(at, each, item))
         if len(items) < len(raw):
             raise Broken
         return self.value(place, parameter, items)
@@ -115,18 +117,6 @@ class Reader:
                 self.findings.report(Problem((*place, index), text))
             seen.setdefault(value, index)
         return tuple(seen)
-
-    def item(self, place: Place, parameter: Parameter, raw: Any) -> Any:
-        """Returns a value, or one item of a list, as its parameter expects it.
-
-        Raises:
-            Broken: If it is not what is expected.
-        """
-        try:
-            return coercion.coerce_item(parameter, raw)
-        except ValueError:
-            self.findings.report(received(place, raw, parameter.expected_item, parameter.choices))
-            raise Broken from None
 
     def _known_factor(self, place: Place, kind: experiment_kinds.Kind) -> bool:
         name = place[-1]

@@ -86,7 +86,7 @@ def price_of_a_seed(
     noted count as nothing.
     """
     results = Path(results)
-    found = {run: run_names.parse_run(run) for run in experiment.trainings.runs}
+    found = experiment.trainings.runs
     history = estimates.History(results, set(map(estimates.subject, found.values())))
     measured = estimates.MeasureHistory(results)
     settings = {

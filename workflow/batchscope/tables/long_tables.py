@@ -275,7 +275,7 @@ def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.Data
         for place in job_files.places(study, results) if measured else ():
             for first in _runs(place.results, chosen):
                 run = first["run"]
-                timed = _timed(place, chosen, run_names.parse_run(run), "seconds_per_epoch")
+                timed = _timed(place, chosen, chosen.trainings.runs[run], "seconds_per_epoch")
                 path = records.run_folder(place.results, run) / "record.json"
                 trained = disk.read_json(path, "epochs_run")["epochs_run"]
                 rows = [
@@ -325,7 +325,7 @@ def _speeds(place: job_files.Place, study: Study, experiment: Experiment) -> Cal
     beside = _speeds_beside(place, study, experiment)
 
     def speed(run: str) -> float:
-        factors = run_names.parse_run(run)
+        factors = experiment.trainings.runs[run]
         timing, seed = run_names.timing_name(factors), factors["seed"]
         if (timing, seed) not in found:
             timed = _timed(place, experiment, factors, "images_per_second")
@@ -364,10 +364,10 @@ def _speeds_beside(
 
 def _runs(results: Path | str, experiment: Experiment) -> Iterator[dict[str, Any]]:
     """Yields the first columns of the long tables for every run on disk."""
-    for run in experiment.trainings.runs:
+    for run, factors in experiment.trainings.runs.items():
         record = read_record(records.run_folder(results, run) / "record.json", "status")
         if record is not None:
-            found = named(run_names.parse_run(run))
+            found = named(factors)
             known = {name: found[name] for name in run_factors.FACTORS}
             yield {"run": run, **known, "status": shown_status(record)}
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns, measure_settings, run_factors, run_names, sweep_names
+from batchscope.catalogue import columns, measure_settings, sweep_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 RUNS = "runs.csv"
 
 # Columns of published.csv; a factor is empty where the document's series is not named by it.
-_SERIES_FACTORS = tuple(
-    name
-    for name in {**run_factors.FACTORS, **sweep_names.FACTORS}
-    if name not in ("batch_size", "seed")
-)
+_SERIES_FACTORS = tuple(name for name in sweep_names.EVERY if name not in ("batch_size", "seed"))
 PUBLISHED_COLUMNS: dict[str, str] = {
     "figure": "Figure that shows the number.",
     "document": "What the document calls its counterpart.",
@@ -58,8 +54,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     rows = []
     for place in job_files.places(study, results):
         reader = _Reader(place)
-        for run in chosen.trainings.runs:
-            factors = run_names.parse_run(run)
+        for run, factors in chosen.trainings.runs.items():
             row = {"run": run, "study": study.name, "experiment": experiment}
             row |= {"machine": place.machine, **long_tables.named(factors)}
             row |= reader.run(run, chosen)
@@ -103,13 +98,14 @@ class _Reader:
             row |= self._measure(run, measure, experiment)
         row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
         length = records.sequence_length(self.results, run.partition("+")[0])
-        row["tokens_per_update"] = length and length * run_names.parse_run(run)["batch_size"]
+        batch_size = experiment.trainings.runs[run]["batch_size"]
+        row["tokens_per_update"] = length and length * batch_size
         row["tokens_per_second"] = _product(length, row.get("images_per_second"))
         return row
 
     def _measure(self, run: str, measure: str, experiment: Experiment) -> dict[str, Any]:
         if measure not in MEASURES:
-            factors = run_names.parse_run(run)
+            factors = experiment.trainings.runs[run]
             path = job_files.time_path(self.place, experiment, factors, measure)
             record = self._once(path, "values")
         elif MEASURES[measure].pairs:

@@ -11,7 +11,7 @@ from batchscope.catalogue.entries import (
     Topic,
     interval,
 )
-from batchscope.catalogue.parameters import Parameter, seconds
+from batchscope.catalogue.parameters import Parameter
 
 _THROUGHPUT = {
     "batch_size": Integer("Examples per step."),
@@ -164,7 +164,7 @@ ENTRY = Timing(
     ),
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
-        seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
+        Parameter.seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
         Parameter(
             "iterations",
             "it",

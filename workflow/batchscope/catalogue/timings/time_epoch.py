@@ -1,7 +1,7 @@
 """Time of an epoch: the entry."""
 
 from batchscope.catalogue.entries import Column, Figure, Timing, Topic
-from batchscope.catalogue.parameters import Parameter, seconds
+from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Timing(
     name="time_epoch",
@@ -12,7 +12,7 @@ ENTRY = Timing(
     ),
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks.", minimum=3),
-        seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
+        Parameter.seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
     ),
     columns={
         "seconds_per_epoch": Column(

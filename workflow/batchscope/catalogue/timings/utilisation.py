@@ -2,7 +2,7 @@
 
 from batchscope.catalogue import shared_columns
 from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing, interval
-from batchscope.catalogue.parameters import seconds
+from batchscope.catalogue.parameters import Parameter
 
 _UTILISATION = {
     "batch_size": Integer("Examples per step."),
@@ -87,9 +87,9 @@ ENTRY = Timing(
         "Utilisation of CPU and GPU, and memory, sampled while one batch size after another trains."
     ),
     settings=(
-        seconds("seconds", "sec", 5.0, "Training at every batch size.", above=0),
-        seconds("pause_seconds", "pau", 1.0, "Rest before each.", minimum=0),
-        seconds("interval", "int", 0.1, "Between two samples.", above=0),
+        Parameter.seconds("seconds", "sec", 5.0, "Training at every batch size.", above=0),
+        Parameter.seconds("pause_seconds", "pau", 1.0, "Rest before each.", minimum=0),
+        Parameter.seconds("interval", "int", 0.1, "Between two samples.", above=0),
     ),
     frameworks=True,
     by_job=("utilisation",),

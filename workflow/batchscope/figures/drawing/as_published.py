@@ -11,14 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from batchscope.analysis import run_series
-from batchscope.catalogue import run_factors, sweep_names
+from batchscope.catalogue import sweep_names
 from batchscope.figures.drawing import canvas
 
 HERE, THERE = "here", "as published"
 _GROUND = "#f3f3ee"  # behind a document's numbers, so that nobody takes them for ours
-_ALL = {**run_factors.FACTORS, **sweep_names.FACTORS}
-_FACTORS = _ALL.keys() - {"batch_size", "seed"}
-_WHOLE = [name for name, factor in _ALL.items() if factor.kind == "int"]
+_FACTORS = sweep_names.EVERY.keys() - {"batch_size", "seed"}
+_WHOLE = [name for name, factor in sweep_names.EVERY.items() if factor.kind == "int"]
 
 
 class Look(NamedTuple):
