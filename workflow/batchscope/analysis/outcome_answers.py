@@ -83,6 +83,22 @@ class End(NamedTuple):
     interval: Interval
 
 
+class Test(NamedTuple):
+    """The test of one outcome; its numbers are NaN where nothing is tested.
+
+    Attributes:
+        name: `page`, `paired_t`, or None where nothing is tested.
+        p_against: That of the opposite direction.
+        p_holm: p, adjusted over all that was passed; `p_against_holm` likewise.
+    """
+
+    name: str | None
+    p: float
+    p_against: float
+    p_holm: float = intervals.NAN
+    p_against_holm: float = intervals.NAN
+
+
 @dataclass(frozen=True)
 class Answer:
     """What the runs of one series say about one outcome. Numbers that do not exist are NaN.
@@ -92,13 +108,7 @@ class Answer:
         series: Words for the series; empty for the only one.
         held: What was equal at all batch sizes, as `held` returns it.
         slope: Change per doubling of the batch size, in pairs.
-        change: From the smallest batch size to the largest, in pairs.
-        pairs: How many of them have a value at every batch size.
-        batch_sizes: As `Pairs` has them.
-        test: `page`, `paired_t`, or None where nothing is tested.
-        p_holm: The test's p, adjusted over all that was passed.
-        p_against_holm: That of the opposite direction, adjusted over those of all that was passed.
-        ran_out: What `ran_out` returns, of outcomes that end with the training.
+        pairs: How many seeds have a value at every batch size.
         verdict: `rises`, `falls`, or why neither is reported.
         note: What a reader must know beside the verdict, or an empty string.
     """
@@ -110,16 +120,8 @@ class Answer:
     smallest: End
     largest: End
     slope: Interval
-    change: Interval
-    seeds: int
     pairs: int
-    batch_sizes: list[int]
-    test: str | None
-    p: float
-    p_holm: float
-    p_against_holm: float
-    seeds_needed: int
-    ran_out: dict[int, tuple[int, int]]
+    test: Test
     verdict: str
     note: str
 
@@ -131,9 +133,7 @@ class _Asked(NamedTuple):
     outcome: Outcome
     group: run_series.Series
     pairs: Pairs
-    test: str | None
-    p: float
-    p_against: float
+    test: Test
 
 
 def answers(
@@ -163,13 +163,13 @@ def answers(
                 found.append(asked)
                 keys.append(_tested(outcome, group.frame) or len(keys))
                 tests[keys[-1]] = asked
-    p = [asked.p for asked in tests.values()]
-    against = [asked.p_against for asked in tests.values()]
+    p = [asked.test.p for asked in tests.values()]
+    against = [asked.test.p_against for asked in tests.values()]
     adjusted = zip(paired_tests.holm(p).tolist(), paired_tests.holm(against).tolist(), strict=True)
     both = dict(zip(tests, adjusted, strict=True))
     count = sum(map(math.isfinite, p))
     return [
-        _answer(asked, *both[key], seeds_needed(len(asked.pairs.batch_sizes), count))
+        _answer(asked, Test(*asked.test[:3], *both[key]), count)
         for asked, key in zip(found, keys, strict=True)
     ]
 
@@ -205,12 +205,13 @@ def _asked(experiment: str | None, outcome: Outcome, group: run_series.Series) -
         _trend(pairs, way) if tested else (None, intervals.NAN)
         for way in (outcome.direction, _OPPOSITE[outcome.direction])
     ]
-    return _Asked(experiment, outcome, group, pairs, test, p, against)
+    return _Asked(experiment, outcome, group, pairs, Test(test, p, against))
 
 
-def _answer(asked: _Asked, p_holm: float, p_against_holm: float, needed: int) -> Answer:
+def _answer(asked: _Asked, test: Test, tests: int) -> Answer:
+    """Returns the answer by a test whose p-values are adjusted, one of so many."""
     outcome, rows, pairs = asked.outcome, asked.group.frame, asked.pairs
-    slope, change = _changes(pairs)
+    needed = seeds_needed(len(pairs.batch_sizes), tests)
     bounds = ran_out(rows) if outcome.column in _UNTIL_STOPPED else {}
     return Answer(
         experiment=asked.experiment,
@@ -219,18 +220,10 @@ def _answer(asked: _Asked, p_holm: float, p_against_holm: float, needed: int) ->
         held=held(rows),
         smallest=_end(pairs, 0),
         largest=_end(pairs, -1),
-        slope=slope,
-        change=change,
-        seeds=len(pairs.seeds),
+        slope=_slope(pairs),
         pairs=len(pairs.complete),
-        batch_sizes=pairs.batch_sizes,
-        test=asked.test,
-        p=asked.p,
-        p_holm=p_holm,
-        p_against_holm=p_against_holm,
-        seeds_needed=needed,
-        ran_out=bounds,
-        verdict=_verdict(outcome, pairs, needed, p_holm, p_against_holm),
+        test=test,
+        verdict=_verdict(outcome, pairs, needed, test),
         note=_note(outcome, pairs, bounds),
     )
 
@@ -273,14 +266,12 @@ def _lengths(finished: pandas.DataFrame) -> str:
     return ""
 
 
-def _changes(pairs: Pairs) -> tuple[Interval, Interval]:
-    """Returns the change per doubling, and that from the smallest batch size to the largest."""
+def _slope(pairs: Pairs) -> Interval:
+    """Returns the change per doubling of the batch size."""
     complete = pairs.complete
-    slope = change = intervals.t_interval([])
-    if len(pairs.batch_sizes) > 1 and len(complete):
-        slope = intervals.t_interval(paired_tests.slopes_per_doubling(complete, pairs.batch_sizes))
-        change = intervals.t_interval(complete[:, -1] - complete[:, 0])
-    return slope, change
+    if len(pairs.batch_sizes) < 2 or not len(complete):
+        return intervals.t_interval([])
+    return intervals.t_interval(paired_tests.slopes_per_doubling(complete, pairs.batch_sizes))
 
 
 def all_ran_out(rows: pandas.DataFrame) -> bool:
@@ -334,18 +325,16 @@ def _end(pairs: Pairs, index: int) -> End:
     return End(int(size), intervals.t_interval(pairs.values[:, index]))
 
 
-def _verdict(
-    outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, p_against_holm: float
-) -> str:
+def _verdict(outcome: Outcome, pairs: Pairs, needed: int, test: Test) -> str:
     if len(pairs.batch_sizes) < 2:
         return ONE_SIZE
     if len(pairs.complete) < needed:
         return f"{FEW_SEEDS} ({len(pairs.complete)} of {needed})"
-    if not math.isfinite(p_holm):
+    if not math.isfinite(test.p_holm):
         return NOT_RESOLVED  # bounds alone
-    if p_holm < LEVEL:
+    if test.p_holm < LEVEL:
         return outcome.direction
-    if p_against_holm < LEVEL:
+    if test.p_against_holm < LEVEL:
         return f"{_OPPOSITE[outcome.direction]}{AGAINST}"
     return NOT_RESOLVED
 
