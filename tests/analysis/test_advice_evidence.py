@@ -227,8 +227,8 @@ def test_seconds_have_rates_of_their_own():
     trajectories, runs = slow_seed()
     target = Target("validation_loss", made_trainings.TARGET)
     (found,) = to_target_tables.of_study(trajectories, runs, [target])
-    assert found.timed_rates.chosen.tolist() == [0.2, 0.4, 0.2, 0.2, 0.2]
-    assert found.rates.chosen.tolist() == [0.2] * 5
+    assert found.rates["seconds"].chosen.tolist() == [0.2, 0.4, 0.2, 0.2, 0.2]
+    assert found.rates["updates"].chosen.tolist() == [0.2] * 5
     # Without seed 0 all others choose .2, which it alone is read at.
     assert found.differ("seconds").tolist() == [False, True, False, False, False]
     assert not found.differ("updates").any()

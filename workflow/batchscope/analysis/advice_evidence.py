@@ -137,7 +137,7 @@ def _evidence(
         edges += _edges(advice.OUTCOME, runs, first.rates, first.on_edge)
         falling = first.falling
     if scaling and (rates := scaling.rates_by("seconds")):
-        limit = advice.SECONDS if scaling.timed_rates else advice.UPDATES
+        limit = advice.SECONDS if "seconds" in scaling.rates else advice.UPDATES
         edges += _edges(limit, runs, rates.chosen, rates.on_edge)
     memory, memory_open = _memory(limits)
     return Evidence(
@@ -223,7 +223,11 @@ def _knee(limits: pandas.DataFrame, scaling: Scaling | None) -> float:
         for name in ("knee_fitted", "knee_batch_size"):
             if pandas.notna(row[name]) and not step_cost.too_noisy(row["noise_floor"]):
                 return float(row[name])
-    return _KNEE * scaling.step[0] / scaling.step[1] if scaling and scaling.step else math.nan
+    return (
+        _KNEE * scaling.step.fixed / scaling.step.per_image
+        if scaling and scaling.step
+        else math.nan
+    )
 
 
 def _trends(

@@ -176,7 +176,7 @@ def _noise(scaling: Scaling, runs: pandas.DataFrame) -> dict[str, float]:
     for name, value in scaling.factors.items():
         own = own[own[name] == value]
     if scaling.rates:
-        rate = scaling.rates.chosen[scaling.batch_sizes.index(size)]
+        rate = scaling.rates["updates"].chosen[scaling.batch_sizes.index(size)]
         own = own[own[chosen_rates.RATE] == rate]
     for place, end in _NOISE.items():
         parts = (own[f"gradient_{name}{end}"] for name in ("variance", "norm_squared"))
