@@ -74,18 +74,18 @@ def _row(advice: Advice) -> dict[str, Any]:
     row: dict[str, Any] = {
         "seeds": len(evidence.seeds),
         "seeds_planned": evidence.planned,
-        "target": evidence.target,
-        "slower": evidence.slower,
+        "target": evidence.to_target.target,
+        "slower": evidence.to_target.slower,
         "smallest": advice.smallest,
         "largest": advice.largest,
         "reason": " ".join(each.reason for each in advice.missing),
-        "max_batch_size": evidence.memory,
-        "knee": evidence.knee,
+        "max_batch_size": evidence.limits.memory,
+        "knee": evidence.limits.knee,
         **dict(zip(("binds_first", "binds_next"), limits, strict=False)),
         **_needed(advice.more, evidence.seed_seconds),
         "scope": evidence.scope,
         **{column: getattr(sentences, name) for column, name in _SENTENCES.items()},
-        **to_target_tables.constants_found(evidence.critical, evidence.fastest),
+        **to_target_tables.constants_found(evidence.to_target.critical, evidence.to_target.fastest),
     }
     if found := evidence.outcomes:
         row["outcome"] = " ".join(each.name for each in found)

@@ -63,6 +63,10 @@ class Trained:
     rows: dict[Place, dict[str, Any]]
     evaluations: dict[Place, pandas.DataFrame]
 
+    def sizes(self, which: np.ndarray) -> tuple[int, ...]:
+        """Returns the batch sizes that a mask keeps, shape (sizes,)."""
+        return tuple(itertools.compress(self.batch_sizes, which))
+
     @functools.cached_property
     def finished(self) -> list[pandas.DataFrame]:
         """The evaluations of every training that finished."""
@@ -108,7 +112,7 @@ class Reading(NamedTuple):
         on_edge: Whether it lies on the edge of those that were tried.
         losses: What rates were chosen by, shape (sizes, rates, seeds).
         cube: The outcome at all rates, likewise.
-        differ: Whether the seeds of a size are read at different rates.
+        differing: The batch sizes whose seeds are read at different rates.
         end: Of what a target takes the most that any training used; else NaN.
         falling: Of convergence the batch sizes at which the validation loss still fell when most
             trainings ended: theirs is the loss at a horizon, which longer ones would pass.
@@ -122,7 +126,7 @@ class Reading(NamedTuple):
     on_edge: np.ndarray
     losses: np.ndarray
     cube: np.ndarray
-    differ: np.ndarray
+    differing: tuple[int, ...]
     end: float = math.nan
     falling: tuple[int, ...] = ()
     bounded: tuple[int, ...] = ()
@@ -215,7 +219,8 @@ def read(series: Trained, budget: Budget) -> dict[str, Reading]:
     falling = _falling(series, of_all) if budget.kind == CONVERGENCE else ()
     for name, cube in _outcomes(series, budget, losses).items():
         index = of_all if name in ON_TEST else of_others
-        more = (losses, cube, chosen_rates.differ(index), math.nan, falling)
+        differing = series.sizes(chosen_rates.differ(index))
+        more = (losses, cube, differing, math.nan, falling)
         values = np.where(index < 0, np.nan, chosen_rates.at(cube, index))
         found[name] = Reading(budget, values, *rates, *more)
     return found
@@ -256,11 +261,11 @@ def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
         taken = {place: goal.crossing(rows, axis) for place, rows in series.evaluations.items()}
         cube = _cube(series, axis, taken, _PASSING)
         values, index = chosen_rates.leave_one_out(cube)
-        differ = chosen_rates.differ(index)
+        differing = series.sizes(chosen_rates.differ(index))
         end = max(float(rows[axis].max()) for rows in series.finished)
         first = chosen_rates.at(_cube(series, axis, at_first, _PASSING), np.maximum(index, 0))
-        bounded = tuple(itertools.compress(series.batch_sizes, (first == 1).any(axis=1)))
-        more = (cube, cube, differ, end, (), bounded)
+        bounded = series.sizes((first == 1).any(axis=1))
+        more = (cube, cube, differing, end, (), bounded)
         found[axis] = Reading(budget, values, *_rates(series, cube, index), *more)
     return found
 

@@ -16,7 +16,6 @@ Sources: E. B. Page, J. Am. Stat. Assoc. 58 (1963), 216; M. Friedman, J. Am. Sta
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -214,8 +213,7 @@ def _rows(
         for budget in held_equal:
             for outcome, reading in equal_budgets.read(trained, budget).items():
                 values, margin = reading.values, _margin(outcome, margins)
-                differing = list(itertools.compress(trained.batch_sizes, reading.differ))
-                of = (outcome, margin, differing, reading.bounded)
+                of = (outcome, margin, reading.differing, reading.bounded)
                 cells = compare(values, trained.batch_sizes, *of)
                 found = _with_choice(trend(values, trained.batch_sizes, outcome), reading, outcome)
                 yield _Row(series, trained, reading, outcome, margin, cells, found)

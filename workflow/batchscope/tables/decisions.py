@@ -131,18 +131,8 @@ def advice(
 ) -> dict[str, pandas.DataFrame]:
     """Returns which batch sizes to use, and how each stands before every limit."""
     found = study.experiments[experiment]
-    asked = found.trainings
-    series = advice_evidence.series_advice(
-        runs,
-        _served(trajectories),
-        limits,
-        budgets,
-        asked.budgets,
-        asked.margins,
-        price_of_a_seed(results, found),
-        asked.slower,
-        asked.seeds_planned,
-    )
+    tables = advice_evidence.Tables(runs, _served(trajectories), limits, budgets)
+    series = advice_evidence.series_advice(tables, found.trainings, price_of_a_seed(results, found))
     factors = run_series.factor_columns(runs)
     return {
         "advice": advice_tables.summary(series, factors),
