@@ -19,7 +19,6 @@ from batchscope.analysis import chosen_rates, intervals, paired_tests, run_serie
 if TYPE_CHECKING:
     import pandas
 
-NAN = math.nan
 LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a rate lies
 # What an exponent is where best rates lie on an edge, beyond which the true ones may be.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
@@ -149,10 +148,10 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     before it was trained.
     """
     seeds, rates = (sorted(rows[name].unique().tolist()) for name in ("seed", "learning_rate"))
-    values = np.full((len(seeds), len(rates)), NAN)
+    values = np.full((len(seeds), len(rates)), math.nan)
     columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
     for seed, rate, status, loss in zip(*columns, strict=True):
-        found = {"finished": loss, "missing": NAN}.get(status, math.inf)
+        found = {"finished": loss, "missing": math.nan}.get(status, math.inf)
         values[seeds.index(seed), rates.index(rate)] = found
     known = ~np.isnan(values).all(axis=0)
     if known.any():
@@ -216,10 +215,10 @@ def _choice(size: int, rows: pandas.DataFrame) -> Choice:
     return Choice(
         batch_size=size,
         rates=tuple(rates),
-        learning_rate=NAN if index is None else float(factors[index]),
-        rate=NAN if index is None else rates[index],
+        learning_rate=math.nan if index is None else float(factors[index]),
+        rate=math.nan if index is None else rates[index],
         edge="" if index is None else edge(index, len(rates)),
-        by_seed={seed: NAN if at is None else rates[at] for seed, at in single.items()},
+        by_seed={seed: math.nan if at is None else rates[at] for seed, at in single.items()},
         edges={seed: "" if at is None else edge(at, len(rates)) for seed, at in single.items()},
         runs=0 if index is None else int(np.isfinite(values[:, index]).sum()),
     )
@@ -233,7 +232,7 @@ def exponent(found: list[Choice]) -> Exponent | None:
     """
     found = [choice for choice in found if math.isfinite(choice.rate) and len(choice.rates) > 1]
     seeds = sorted({seed for choice in found for seed in choice.by_seed})
-    rates = np.array([[choice.by_seed.get(seed, NAN) for choice in found] for seed in seeds])
+    rates = np.array([[choice.by_seed.get(seed, math.nan) for choice in found] for seed in seeds])
     complete = np.isfinite(rates).all(axis=1) if len(found) > 1 else np.zeros(len(seeds), bool)
     if not complete.any():
         return None

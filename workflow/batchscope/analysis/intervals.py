@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-NAN = math.nan
-
 
 class Interval(NamedTuple):
     """A mean with its confidence interval; NaN where there is none."""
@@ -68,7 +66,7 @@ def t_intervals(
         mean = np.where(finite, values, 0.0).sum(axis=1) / n
         deviations = np.where(finite, values - mean[:, None], 0.0)
         error = np.sqrt((deviations**2).sum(axis=1) / (n - 1) / n * correction(n, differ))
-    half = np.where(n > 1, special.stdtrit(n - 1, 0.5 + confidence / 2) * error, NAN)
+    half = np.where(n > 1, special.stdtrit(n - 1, 0.5 + confidence / 2) * error, math.nan)
     if logarithmic:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             factor = np.exp(half / mean)
@@ -101,7 +99,7 @@ def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float,
         chances /= 2
     # The ends are the k-th average from below and above, k the most with P(sum < k) in a tail.
     k = int(np.sum(np.cumsum(chances) <= (1 - confidence) / 2))
-    ends = (averages[k - 1], averages[-k]) if k else (NAN, NAN)
+    ends = (averages[k - 1], averages[-k]) if k else (math.nan, math.nan)
     return float(np.median(averages)), float(ends[0]), float(ends[1])
 
 

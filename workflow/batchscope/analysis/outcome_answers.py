@@ -95,8 +95,8 @@ class Test(NamedTuple):
     name: str | None
     p: float
     p_against: float
-    p_holm: float = intervals.NAN
-    p_against_holm: float = intervals.NAN
+    p_holm: float = math.nan
+    p_against_holm: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _asked(experiment: str | None, outcome: Outcome, group: run_series.Series) -
     bounds = stoppable and all_ran_out(group.frame)
     tested = len(pairs.batch_sizes) > 1 and not bounds
     (test, p), (_, against) = [
-        _trend(pairs, way) if tested else (None, intervals.NAN)
+        _trend(pairs, way) if tested else (None, math.nan)
         for way in (outcome.direction, _OPPOSITE[outcome.direction])
     ]
     return _Asked(experiment, outcome, group, pairs, Test(test, p, against))
@@ -314,7 +314,7 @@ def _trend(pairs: Pairs, direction: str) -> tuple[str | None, float]:
     """Returns the test's name and its p: Page's for three sizes or more, a t-test for two."""
     complete = pairs.complete
     if len(complete) < 2:
-        return None, intervals.NAN
+        return None, math.nan
     if complete.shape[1] > 2:
         return "page", paired_tests.trend(complete, pairs.batch_sizes, direction)
     return "paired_t", float(paired_tests.paired_t(complete[:, 1] - complete[:, 0], direction))

@@ -20,6 +20,7 @@ from batchscope.analysis.updates_to_target import Target
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates
+from batchscope.tables import long_tables
 
 if TYPE_CHECKING:
     import pandas
@@ -86,7 +87,7 @@ def price_of_a_seed(
     noted count as nothing.
     """
     results = Path(results)
-    found = {run: run_names.parse_run(run) for run in experiment.trainings.runs}
+    found = long_tables.factors_by_run(experiment)
     history = estimates.History(results, set(map(estimates.subject, found.values())))
     measured = estimates.MeasureHistory(results)
     settings = {
