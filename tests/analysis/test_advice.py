@@ -126,7 +126,8 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
     minutes = f"(about {2 * low} min to {2 * high} min of one core)"
     assert f"for the time: {low} to {high} more seeds {minutes} would tell" in card.unknown
     assert "alone" not in card.limits
-    interval = advice_words._interval(judged._replace(low=0.2, high=0.9), 0.1)
+    slower = judged._replace(difference=judged.difference._replace(low=0.2, high=0.9))
+    interval = advice_words._interval(slower, 0.1)
     assert interval == "90 % interval 22 to 146 % for these two alone; not shown among all sizes"
     assert result.apart == (256,)
     assert "256 keeps every limit too" in card.limits

@@ -211,11 +211,11 @@ def test_card_matrix_and_margins_report_the_same_ratio_of_the_same_pair():
     )
     assert cells["difference"][32] == 0 and card["against"][16] == margins.deciding == 32
     assert card["difference"][16] == pytest.approx(cells["difference"][16])
-    assert math.expm1(margins.difference) == pytest.approx(cells["difference"][16])
+    assert math.expm1(margins.difference.mean) == pytest.approx(cells["difference"][16])
     # Seeds are read at different rates there, which all three intervals know of.
     assert card["difference_low"][16] == pytest.approx(cells["difference_low"][16])
-    assert math.expm1(margins.low) == pytest.approx(cells["difference_low"][16])
-    assert margins.low < independent.low
+    assert math.expm1(margins.difference.low) == pytest.approx(cells["difference_low"][16])
+    assert margins.difference.low < independent.difference.low
     # The rate that updates choose gives another ratio.
     assert cells["learning_rate"][pair].tolist() == [0.4, 0.2]
     assert read["chosen_learning_rate"][read["batch_size"] == 16].unique().tolist() == [0.2]

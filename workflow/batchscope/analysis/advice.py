@@ -24,6 +24,7 @@ from scipy import special
 from batchscope.analysis import intervals, largest_within_margin, seeds_wanted
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
+from batchscope.analysis.intervals import Interval
 from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
 from batchscope.catalogue import budget_kinds, outcomes
 
@@ -175,8 +176,8 @@ class More(NamedTuple):
 class Judged(NamedTuple):
     """One batch size before one limit.
 
-    `verdict` is one of `largest_within_margin`, or `not_measured`; `difference`, `low` and `high`
-    are those to `against`: of outcomes as they are, of seconds the logarithm of their ratio.
+    `verdict` is one of `largest_within_margin`, or `not_measured`; `difference` is that to
+    `against`: of outcomes as they are, of seconds the logarithm of their ratio.
     `outcome` is the one that a limit of outcomes is of.
     """
 
@@ -184,9 +185,7 @@ class Judged(NamedTuple):
     batch_size: int
     verdict: str
     against: int | None = None
-    difference: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
+    difference: Interval = Interval()
     more: More | None = None
     outcome: Outcome | None = None
 
@@ -364,10 +363,9 @@ def _judged(evidence: Evidence, limit: str, of: Outcome) -> list[Judged]:
             better = (table[size.deciding] - table[size.batch_size]).to_numpy()
             either = size.batch_size in differing or size.deciding in differing
             more = _more(better if rising else -better, of.margin, either, level)
-        interval = (size.difference, size.low, size.high)
         outcome = of if limit == OUTCOME else None
         what = (limit, size.batch_size, size.verdict, size.deciding)
-        found.append(Judged(*what, *interval, more, outcome))
+        found.append(Judged(*what, size.difference, more, outcome))
     return found
 
 

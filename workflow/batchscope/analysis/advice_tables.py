@@ -102,7 +102,7 @@ def _needed(more: More | None, seconds: float) -> dict[str, Any]:
 def _size_rows(advice: Advice, of_limit: list[Judged]) -> list[dict[str, Any]]:
     rows, questions = [], advice.questions
     for judged in of_limit:
-        ends = (judged.difference, judged.low, judged.high)
+        ends = judged.difference[:3]
         if judged.limit == SECONDS:
             ends = tuple(math.expm1(end) for end in ends)
         row = {

@@ -194,23 +194,24 @@ def _difference(judged: Judged) -> str:
     """Returns `38 % longer than 64`, or `test accuracy 2.1 points below that of 32`."""
     against = wording.batch_size(judged.against or 0)
     if judged.outcome is None:
-        share = math.expm1(judged.difference)
+        share = math.expm1(judged.difference.mean)
         return f"{100 * abs(share):.0f} % {'longer' if share >= 0 else 'less time'} than {against}"
-    side = "above" if judged.difference > 0 else "below"
-    found = judged.outcome
-    return f"{_words(found)} {amount(found.name, abs(judged.difference))} {side} that of {against}"
+    side = "above" if judged.difference.mean > 0 else "below"
+    shown = amount(judged.outcome.name, abs(judged.difference.mean))
+    return f"{_words(judged.outcome)} {shown} {side} that of {against}"
 
 
 def _interval(judged: Judged, slower: float) -> str:
     """Returns the 90 % interval of a difference: of a pair, which no other size takes part in."""
+    ends = judged.difference[1:3]
     if judged.outcome is None:
-        low, high = (wording.fixed(100 * math.expm1(end), 0) for end in (judged.low, judged.high))
+        low, high = (wording.fixed(100 * math.expm1(end), 0) for end in ends)
         interval = f"90 % interval {low} to {high} %"
         # The tests are adjusted for the sizes, so that they may leave open what the pair shows.
-        alone = judged.low > math.log1p(slower)
+        alone = ends[0] > math.log1p(slower)
         return f"{interval} for these two alone; not shown among all sizes" if alone else interval
     unit = wording.POINTS if judged.outcome.name.endswith("accuracy") else wording.PLAIN
-    rounded = wording.estimate(judged.difference, judged.low, judged.high, unit)
+    rounded = wording.estimate(*judged.difference[:3], unit)
     return f"90 % interval {rounded.low} to {rounded.high}{unit.suffix}"
 
 

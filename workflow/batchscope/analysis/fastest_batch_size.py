@@ -124,7 +124,7 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Int
     known = _paired(seconds)
     least = measured_fastest(range(len(known)), seconds)
     if least is None:
-        return [intervals.Interval(math.nan, math.nan, math.nan, 0) for _ in known]
+        return [intervals.Interval() for _ in known]
     differ = np.broadcast_to(differ, len(known))
     return [
         intervals.ratio_interval(row, known[least], own or differ[least])

@@ -12,10 +12,10 @@ from scipy import special
 class Interval(NamedTuple):
     """A mean with its confidence interval; NaN where there is none."""
 
-    mean: float
-    low: float
-    high: float
-    n: int
+    mean: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    n: int = 0
 
 
 def correction(pairs: Any, differ: Any) -> Any:

@@ -27,6 +27,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import intervals, paired_tests, run_series
+from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.decision_columns import MARGINS
 
@@ -43,9 +44,7 @@ class Size(NamedTuple):
     mean: float
     verdict: str
     deciding: int | None = None
-    difference: float = np.nan
-    low: float = np.nan
-    high: float = np.nan
+    difference: Interval = Interval()
     p_within: float = np.nan
     p_beyond: float = np.nan
 
@@ -56,9 +55,9 @@ class Size(NamedTuple):
             "seeds": self.seeds,
             "mean": self.mean,
             "deciding_batch_size": self.deciding,
-            "difference": self.difference,
-            "difference_low": self.low,
-            "difference_high": self.high,
+            "difference": self.difference.mean,
+            "difference_low": self.difference.low,
+            "difference_high": self.difference.high,
             "p_within": self.p_within,
             "p_beyond": self.p_beyond,
             "verdict": self.verdict,
@@ -208,13 +207,10 @@ def _compared(
         p_within = float(within[index].max())
         differences = values[:, index] - values[:, deciding]
         pair = bool(either[index, deciding])
-        interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL, differ=pair)
         found[int(size)] = {
             "seeds": seeds,
             "deciding": int(table.columns[deciding]),
-            "difference": interval.mean,
-            "low": interval.low,
-            "high": interval.high,
+            "difference": intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL, differ=pair),
             "p_within": p_within,
             "p_beyond": min(float(beyond[index].min()) * (count - 1), 1.0),
         }

@@ -270,7 +270,7 @@ def _slope(pairs: Pairs) -> Interval:
     """Returns the change per doubling of the batch size."""
     complete = pairs.complete
     if len(pairs.batch_sizes) < 2 or not len(complete):
-        return intervals.t_interval([])
+        return Interval()
     return intervals.t_interval(paired_tests.slopes_per_doubling(complete, pairs.batch_sizes))
 
 

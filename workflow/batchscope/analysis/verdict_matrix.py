@@ -36,6 +36,7 @@ from batchscope.analysis import (
     run_series,
     updates_to_target,
 )
+from batchscope.analysis.intervals import Interval
 from batchscope.analysis.largest_within_margin import Size
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.budget_kinds import TAKEN, TARGET
@@ -113,19 +114,19 @@ def compare(
     margin = math.log1p(margin) if ratio else margin
     found = []
     for cell in largest_within_margin.compare(table, whole, margin, rising, differing, bounded):
-        mean, low, high = math.nan, math.nan, math.nan
+        difference = Interval()
         if cell.batch_size == best:
-            mean = 0.0
+            difference = Interval(0.0)
         elif cell.batch_size in whole and best is not None:
             differences = pairs[cell.batch_size] - pairs[best]
             either = cell.batch_size in differing or best in differing
             confidence = 1 - 2 * outcomes.LEVEL
-            mean, low, high, _ = intervals.t_interval(differences, confidence, differ=either)
+            difference = intervals.t_interval(differences, confidence, differ=either)
         level = cell.mean if cell.batch_size in whole else math.nan
         if ratio:
-            mean, low, high = (math.expm1(value) for value in (mean, low, high))
+            difference = Interval(*map(math.expm1, difference[:3]), difference.n)
             level = math.exp(level)
-        found.append(cell._replace(mean=level, difference=mean, low=low, high=high))
+        found.append(cell._replace(mean=level, difference=difference))
     return found
 
 
