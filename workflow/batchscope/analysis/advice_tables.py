@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas
 
-from batchscope.analysis import advice_words, run_series, to_target_tables
+from batchscope.analysis import advice_words, intervals, run_series, to_target_tables
 from batchscope.analysis.advice import MEMORY, SECONDS, Advice, Judged, More
 from batchscope.analysis.advice_words import Card
 from batchscope.catalogue.decision_columns import ADVICE, ADVICE_SIZES
@@ -110,7 +110,7 @@ def _size_rows(advice: Advice, of_limit: list[Judged]) -> list[dict[str, Any]]:
             "batch_size": judged.batch_size,
             "verdict": judged.verdict,
             "against": judged.against,
-            **dict(zip(("difference", "difference_low", "difference_high"), ends, strict=True)),
+            **intervals.columns("difference", ends),
             **_needed(judged.more, advice.evidence.seed_seconds),
         }
         if judged.outcome:

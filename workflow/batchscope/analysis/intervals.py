@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
+
+ENDS = ("", "_low", "_high")  # of the columns of a value with its interval
 
 
 class Interval(NamedTuple):
@@ -16,6 +19,11 @@ class Interval(NamedTuple):
     low: float = math.nan
     high: float = math.nan
     n: int = 0
+
+
+def columns(name: str, found: Iterable[float]) -> dict[str, float]:
+    """Returns the columns of a value with the ends of its interval: `x`, `x_low`, `x_high`."""
+    return {name + end: value for end, value in zip(ENDS, found, strict=True)}
 
 
 def correction(pairs: Any, differ: Any) -> Any:

@@ -7,7 +7,7 @@ import math
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import ratio_intervals, run_series
+from batchscope.analysis import intervals, ratio_intervals, run_series
 from batchscope.analysis.updates_to_target import Target
 from batchscope.store import records
 
@@ -27,7 +27,7 @@ def sentence(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
         known = known[known[name] == runs[name].iloc[0]]
     if known.empty or known["target"].duplicated().any():
         return ""
-    names = [f"critical_batch_size{end}" for end in ("", "_low", "_high")]
+    names = [f"critical_batch_size{end}" for end in intervals.ENDS]
     value, low, high = known.iloc[-1][names].astype(float)
     if math.isnan(value):
         return ""

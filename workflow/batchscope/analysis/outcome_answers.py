@@ -68,12 +68,8 @@ def pair(rows: pandas.DataFrame, column: str) -> Pairs:
     table = finished.pivot(index="seed", columns="batch_size", values=column)
     values = table.reindex(index=seeds, columns=sizes).to_numpy(float)
     used = np.isfinite(values).any(axis=0)
-    return Pairs(
-        seeds,
-        [size for size, keep in zip(sizes, used, strict=True) if keep],
-        values[:, used],
-        [size for size, keep in zip(sizes, used, strict=True) if not keep],
-    )
+    kept, empty = (list(itertools.compress(sizes, which)) for which in (used, ~used))
+    return Pairs(seeds, kept, values[:, used], empty)
 
 
 class End(NamedTuple):
@@ -330,8 +326,6 @@ def _verdict(outcome: Outcome, pairs: Pairs, needed: int, test: Test) -> str:
         return ONE_SIZE
     if len(pairs.complete) < needed:
         return f"{FEW_SEEDS} ({len(pairs.complete)} of {needed})"
-    if not math.isfinite(test.p_holm):
-        return NOT_RESOLVED  # bounds alone
     if test.p_holm < LEVEL:
         return outcome.direction
     if test.p_against_holm < LEVEL:

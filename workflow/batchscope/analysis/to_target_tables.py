@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, run_series, updates_to_target
+from batchscope.analysis import chosen_rates, intervals, run_series, updates_to_target
 from batchscope.analysis.critical_batch_size import LEAST_SIZES, CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
 from batchscope.analysis.step_cost import Estimate
@@ -23,15 +22,6 @@ from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
 
 NAN = math.nan
 _NONE: Mapping[str, Any] = {}
-# The columns of a `Step` and of a `FastestBatchSize`, in the order of their attributes.
-_STEP = (
-    *("fixed_seconds", "seconds_per_image"),
-    *("half_batch", "half_batch_low", "half_batch_high"),
-)
-_FASTEST = (
-    *("fastest_batch_size", "fastest_batch_size_low", "fastest_batch_size_high"),
-    *("fastest_seconds", "fastest_from", "fastest_to"),
-)
 
 
 def target_text(target: Target) -> str:
@@ -167,15 +157,18 @@ def constants_found(
             "points": fit.points,
             "updates_min": fit.updates_min,
             "examples_min": fit.examples_min,
-            "critical_batch_size": fit.critical_batch_size,
-            "critical_batch_size_low": fit.low,
-            "critical_batch_size_high": fit.high,
+            **intervals.columns(
+                "critical_batch_size", (fit.critical_batch_size, fit.low, fit.high)
+            ),
             "by_seed": int(fit.by_seed),
             "residual": fit.residual,
             "lack_of_fit": fit.lack_of_fit,
         }
     if fastest:
-        row |= dict(zip(_FASTEST, astuple(fastest), strict=True))
+        best = (fastest.batch_size, fastest.batch_size_low, fastest.batch_size_high)
+        row |= intervals.columns("fastest_batch_size", best)
+        row["fastest_seconds"] = fastest.seconds
+        row["fastest_from"], row["fastest_to"] = fastest.low, fastest.high
     return row
 
 
@@ -183,9 +176,8 @@ def _fit_row(scaling: Scaling) -> dict[str, Any]:
     row = {**_target_columns(scaling.target), "points": 0}
     row |= constants_found(scaling.fit, scaling.fastest)
     if scaling.step:
-        fixed, per_image, (half, low, high) = scaling.step
-        high = high if math.isfinite(high) else NAN
-        row |= dict(zip(_STEP, (fixed, per_image, half, low, high), strict=True))
+        row["fixed_seconds"], row["seconds_per_image"], half = scaling.step
+        row |= intervals.columns("half_batch", (end if math.isfinite(end) else NAN for end in half))
     row["measured_fastest"] = scaling.measured_fastest
     return row
 
@@ -245,8 +237,8 @@ def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -
     first = rows.iloc[0]
     step, rates = None, {}
     if pandas.notna(first["fixed_seconds"]):
-        fixed, per_image, *half = first[[*_STEP]].astype(float)
-        step = Step(fixed, per_image, Estimate(*half))
+        half = Estimate(*(float(first[f"half_batch{end}"]) for end in intervals.ENDS))
+        step = Step(float(first["fixed_seconds"]), float(first["seconds_per_image"]), half)
     if rows["on_edge"].notna().any():
         rates["updates"] = _rates(rows, read)
         if np.isfinite(timed_read).any():

@@ -16,6 +16,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import (
+    intervals,
     memory_line,
     run_series,
     step_cost,
@@ -44,7 +45,7 @@ _LARGEST = {
 }
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
-_MEMORY = (*(f"memory_mb_per_image{end}" for end in ("", "_low", "_high")), "memory_of")
+_MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
 
 
 @dataclass(frozen=True)
@@ -278,13 +279,12 @@ def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
         return {}
     sizes, delayed = _seconds_per_step(both)
     _, without = _seconds_per_step(both, "blocks_without_delay")
-    row: Row = {"fixed_seconds_without_delay": step_cost.fixed_cost(sizes, without).fixed.value}
-    for name, found in (
-        ("recovered_delay_seconds", step_cost.delay_recovered(sizes, without, delayed)),
-        ("paired_delay_seconds", step_cost.delay_of_pairs(without, delayed)),
-    ):
-        row[name], row[f"{name}_low"], row[f"{name}_high"] = found
-    return row
+    recovered = step_cost.delay_recovered(sizes, without, delayed)
+    return {
+        "fixed_seconds_without_delay": step_cost.fixed_cost(sizes, without).fixed.value,
+        **intervals.columns("recovered_delay_seconds", recovered),
+        **intervals.columns("paired_delay_seconds", step_cost.delay_of_pairs(without, delayed)),
+    }
 
 
 def _peaks(timings: Iterable[Timing]) -> Peaks:
