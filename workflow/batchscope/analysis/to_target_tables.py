@@ -153,13 +153,12 @@ def constants_found(
     """Returns the columns of both fits, of those that there are."""
     row: dict[str, Any] = {}
     if fit:
+        critical = (fit.critical_batch_size, fit.low, fit.high)
         row |= {
             "points": fit.points,
             "updates_min": fit.updates_min,
             "examples_min": fit.examples_min,
-            **intervals.columns(
-                "critical_batch_size", (fit.critical_batch_size, fit.low, fit.high)
-            ),
+            **intervals.columns("critical_batch_size", critical),
             "by_seed": int(fit.by_seed),
             "residual": fit.residual,
             "lack_of_fit": fit.lack_of_fit,
