@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -421,6 +422,14 @@ def _write_line(
             loss = height + 0.8 * (alphas * (alphas - 1)) ** 2 + 0.05 * alphas**2
             details |= {f"{split}_loss": loss, f"{split}_accuracy": np.exp(-loss / 2)}
     record = records.measure_record("line", small, settings, status, {}, other=large, **details)
+    disk.write_json(path, record)
+
+
+@contextlib.contextmanager
+def edited(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields a record, which is written again."""
+    record = disk.read_json(path)
+    yield record
     disk.write_json(path, record)
 
 

@@ -26,6 +26,13 @@ NONE = pandas.DataFrame()
 SIZES = [8, 16, 32, 64, 128]
 
 
+def advised(trajectories, runs, limits=NONE, matrix=NONE, price=lambda _: (1.0, 1.0), **stated):
+    """The advice of the only series."""
+    tables = Tables(runs, trajectories, limits, matrix)
+    (found,) = advice_evidence.series_advice(tables, Trainings(**stated), price)
+    return found
+
+
 def advice_of(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **given):
     """The advice of one series; every training is worth the same in the end."""
     stated = {name: given.pop(name, {}) for name in ("budgets", "margins")}
@@ -40,10 +47,8 @@ def advice_of(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, *
         inner = (frame["learning_rate"] < max(rates)) & (frame["seed"] < 4)
         failed = (frame["batch_size"] == failing) & (inner | (frame["seed"] == 0))
         frame["status"] = np.where(failed, "diverged", frame["status"])
-    tables = Tables(runs, trajectories, limits, matrix)
-    given = (tables, Trainings(**stated), lambda runs: (float(len(runs)), 7.0))
-    (found,) = advice_evidence.series_advice(*given)
-    return found.advice
+    given = (limits, matrix, lambda runs: (float(len(runs)), 7.0))
+    return advised(trajectories, runs, *given, **stated).advice
 
 
 few = functools.partial(advice_of, seeds=range(2))  # where no number of seeds matters
@@ -60,9 +65,8 @@ def test_times_are_those_at_the_chosen_rate():
     assert list(evidence.batch_sizes) == SIZES and list(evidence.seeds) == list(range(6))
     # .1 takes twice as long and .8 diverges once: .2 it is, and inside of its grid.
     assert evidence.rates.tuned == 3 and not evidence.rates.edges
-    assert evidence.to_target.critical.critical_batch_size == pytest.approx(
-        made_trainings.CRITICAL, rel=0.05
-    )
+    critical = evidence.to_target.critical.critical_batch_size
+    assert critical == pytest.approx(made_trainings.CRITICAL, rel=0.05)
     step = made_trainings.FIXED + made_trainings.PER_IMAGE * np.array(SIZES)
     updates = 1 + made_trainings.CRITICAL / np.array(SIZES)
     means = np.exp(np.log(evidence.to_target.seconds).mean(axis=1))
@@ -95,9 +99,8 @@ def test_the_edge_is_that_of_the_rates_that_ran():
     runs["status"] = runs["status"].mask(runs["run"].isin(gone), "missing")
     trajectories = trajectories[~trajectories["run"].isin(gone)]
     trajectories = trajectories.assign(epoch=1.0, test_accuracy=0.9)
-    given = (Tables(runs, trajectories, NONE, NONE), Trainings())
-    (found,) = advice_evidence.series_advice(*given, lambda runs: (1.0, 1.0))
-    edges = [edge for edge in found.advice.evidence.rates.edges if edge.batch_size == 64]
+    rates = advised(trajectories, runs).advice.evidence.rates
+    edges = [edge for edge in rates.edges if edge.batch_size == 64]
     assert {(edge.rate, edge.highest) for edge in edges} == {(0.2, True)}
 
 
@@ -199,8 +202,7 @@ def test_card_matrix_and_margins_report_the_same_ratio_of_the_same_pair():
     stated = {"target": {"validation_loss": to}}
     cells = verdict_matrix.table(runs, trajectories, stated, {})
     cells = cells[cells["outcome"] == "seconds"].set_index("batch_size")
-    given = (Tables(runs, trajectories, NONE, NONE), Trainings(budgets=stated))
-    sizes = advice_tables.sizes(advice_evidence.series_advice(*given, lambda runs: (1.0, 0.0)), [])
+    sizes = advice_tables.sizes([advised(trajectories, runs, budgets=stated)])
     card = sizes[sizes["limit"] == "seconds"].set_index("batch_size")
     scalings = to_target_tables.of_study(trajectories, runs, [Target("validation_loss", to)])
     read = to_target_tables.trainings(scalings)
@@ -241,13 +243,11 @@ def test_seconds_have_rates_of_their_own():
 
 def test_without_validation_losses_there_is_no_outcome():
     """Neither the evaluation to read nor the rate to read it at is known."""
-    stated = Trainings(budgets={"target": {"train_loss": 0.5}})
     trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.8), seeds=range(6), **FACTORS)
     trajectories = trajectories.rename(columns={"validation_loss": "train_loss"})
     known = {"test_accuracy": 1 - trajectories["train_loss"] / 3}
     trajectories = trajectories.assign(validation_loss=math.nan, epoch=math.nan, **known)
-    tables = Tables(runs, trajectories, NONE, NONE)
-    (found,) = advice_evidence.series_advice(tables, stated, lambda runs: (1.0, 1.0))
+    found = advised(trajectories, runs, budgets={"target": {"train_loss": 0.5}})
     assert found.advice.evidence.outcomes == ()
     assert [each.reason for each in found.advice.missing] == [advice.NO_OUTCOME]
 

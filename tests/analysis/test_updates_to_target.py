@@ -202,11 +202,8 @@ def test_the_rate_of_a_seed_is_chosen_by_the_others():
 
 def test_what_diverged_without_a_status_is_read_as_far_as_it_went():
     # At 345 updates and more: never of that seed.
-    found = scaling(tuned(status=False), 1e-15, ["learning_rate"])
-    assert (
-        found.rates["updates"].never[-1] == (0.1, 0.2, 0.8)
-        and found.rates["updates"].diverged[-1] == ()
-    )
+    rates = scaling(tuned(status=False), 1e-15, ["learning_rate"]).rates["updates"]
+    assert rates.never[-1] == (0.1, 0.2, 0.8) and rates.diverged[-1] == ()
 
 
 def test_the_lowest_loss_that_all_sizes_reached_at_one_of_their_rates():
