@@ -32,7 +32,7 @@ from batchscope.analysis.updates_to_target import Scaling, Series, Target
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.run_factors import TIMING_FACTORS
-from batchscope.store.records import FINISHED, MISSING
+from batchscope.store.records import MISSING
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Trainings
@@ -76,7 +76,7 @@ def series_advice(tables: Tables, asked: Trainings, price: Price) -> list[Series
     found = []
     for series in updates_to_target.series(frame, run_series.factor_columns(frame)):
         own = runs[runs["run"].isin(series.rows["run"])]
-        if own.loc[own["status"] == FINISHED, "batch_size"].nunique() >= LEAST_SIZES:
+        if run_series.finished(own)["batch_size"].nunique() >= LEAST_SIZES:
             evidence = _evidence(series, tables._replace(runs=own), asked, price)
             found.append(SeriesAdvice({**constant, **series.factors}, advice.advise(evidence)))
     return found

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from batchscope.analysis import chosen_rates, intervals, paired_tests, run_series
+from batchscope.store import records
 
 if TYPE_CHECKING:
     import pandas
@@ -71,8 +72,8 @@ class Choice:
 
     def rows(self, rows: pandas.DataFrame) -> pandas.DataFrame:
         """Returns the finished runs at the best rate, on which it is reported."""
-        at = (rows["batch_size"] == self.batch_size) & (rows["status"] == "finished")
-        return rows[at & (rows["learning_rate"] == self.learning_rate)]
+        at = rows["batch_size"] == self.batch_size
+        return run_series.finished(rows[at & (rows["learning_rate"] == self.learning_rate)])
 
 
 class Exponent(NamedTuple):
@@ -151,7 +152,7 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     values = np.full((len(seeds), len(rates)), math.nan)
     columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
     for seed, rate, status, loss in zip(*columns, strict=True):
-        found = {"finished": loss, "missing": math.nan}.get(status, math.inf)
+        found = {records.FINISHED: loss, records.MISSING: math.nan}.get(status, math.inf)
         values[seeds.index(seed), rates.index(rate)] = found
     known = ~np.isnan(values).all(axis=0)
     if known.any():
@@ -176,7 +177,7 @@ def at_best(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataF
     frame = frame.reset_index(drop=True)
     by_loss = column.startswith("test_") and CHOSEN_ON in frame and frame[CHOSEN_ON].notna().any()
     known = sign * frame[column].astype(float)
-    known = known.where(known.notna() & (frame["status"] == "finished"), np.inf)
+    known = known.where(known.notna() & (frame["status"] == records.FINISHED), np.inf)
     kept = np.zeros(len(frame), bool)
     for group in series(frame):
         for _, rows in group.frame.assign(known=known[group.frame.index]).groupby("batch_size"):

@@ -78,9 +78,8 @@ def find(
     Of an accuracy higher is better, of any other outcome lower. A size at which some run did not
     finish is compared with none. The margin is above 0.
     """
-    finished = rows[rows["status"] == "finished"]
     sizes = sorted(rows["batch_size"].unique().tolist())
-    table = finished.pivot_table(index="seed", columns="batch_size", values=outcome)
+    table = run_series.finished(rows).pivot_table(outcome, "seed", "batch_size")
     table = table.reindex(columns=sizes)
     seeds = rows.groupby("batch_size")["seed"].nunique()
     whole = [size for size in sizes if table[size].count() == seeds[size]]

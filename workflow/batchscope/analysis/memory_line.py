@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from batchscope.analysis.step_cost import LEVEL, Estimate
+from batchscope.analysis.step_cost import Estimate
+from batchscope.catalogue.outcomes import LEVEL
 
 # By how much a peak must exceed the lowest one: the same batch repeats to about 1 MB. Below that, a
 # peak is what starting and tracing took for a moment, whatever the batch.

@@ -9,7 +9,6 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, ratio_intervals, run_series
 from batchscope.analysis.updates_to_target import Target
-from batchscope.store import records
 
 _SAME = ("dataset", "model", "optimizer")
 
@@ -33,7 +32,7 @@ def sentence(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
         return ""
     target = Target(*known.iloc[-1][["target_column", "target_value"]])
     parts = []
-    for size, rows in runs[runs["status"] == records.FINISHED].groupby("batch_size"):
+    for size, rows in run_series.finished(runs).groupby("batch_size"):
         noise = ratio_intervals.fieller(rows["gradient_variance"], rows["gradient_norm_squared"])
         if noise.resolved and not noise.open:
             ratio = wording.estimate(noise.ratio / value, noise.low / high, noise.high / low)

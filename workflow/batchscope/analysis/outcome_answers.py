@@ -19,6 +19,7 @@ from batchscope.analysis import intervals, paired_tests, run_series
 from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.outcomes import FALLS, LEVEL, RISES, Outcome, seeds_needed
+from batchscope.store import records
 
 if TYPE_CHECKING:
     import pandas
@@ -63,7 +64,7 @@ def pair(rows: pandas.DataFrame, column: str) -> Pairs:
     seeds = sorted(rows["seed"].unique().tolist())
     sizes = sorted(rows["batch_size"].unique().tolist())
     # A timing job ran whatever became of the trainings; else only finished runs count.
-    finished = rows if column == _TIMED else rows[rows["status"] == "finished"]
+    finished = rows if column == _TIMED else run_series.finished(rows)
     finished = finished.astype({column: float}).drop_duplicates(["seed", "batch_size"], keep="last")
     table = finished.pivot(index="seed", columns="batch_size", values=column)
     values = table.reindex(index=seeds, columns=sizes).to_numpy(float)
@@ -231,7 +232,7 @@ def held(rows: pandas.DataFrame) -> str:
     an equal training loss (0.1)`, or `at each run's own end`, with how long that is: `(10 epochs at
     batch size 16, 40 at 256)`, or `(patience 10, 12 to 88 epochs)`.
     """
-    finished = rows[rows["status"] == "finished"]
+    finished = run_series.finished(rows)
     ends = {
         "at an equal training loss": "target_train_loss",
         "at equal epochs": "epochs_run",
@@ -272,7 +273,7 @@ def _slope(pairs: Pairs) -> Interval:
 
 def all_ran_out(rows: pandas.DataFrame) -> bool:
     """Returns whether some runs finished, and all of them after all their epochs."""
-    finished = rows[rows["status"] == "finished"]
+    finished = run_series.finished(rows)
     return bool(len(finished) and (finished["epochs_run"] == finished["epochs"]).all())
 
 
@@ -283,7 +284,7 @@ def epochs_chosen(rows: pandas.DataFrame) -> bool:
 
 def unstopped(rows: pandas.DataFrame) -> pandas.Series:
     """Returns which finished runs ran all their epochs though something could have stopped them."""
-    ran = (rows["status"] == "finished") & (rows["epochs_run"] == rows["epochs"]).fillna(False)
+    ran = rows["status"].eq(records.FINISHED) & (rows["epochs_run"] == rows["epochs"]).fillna(False)
     rules = [name for name in STOPS if name in rows]
     return ran & (rows[rules] > 0).any(axis=1)
 
@@ -293,7 +294,7 @@ def ran_out(rows: pandas.DataFrame) -> dict[int, tuple[int, int]]:
 
     Batch sizes without any are left out.
     """
-    finished = rows[rows["status"] == "finished"]
+    finished = run_series.finished(rows)
     counts = unstopped(finished).groupby(finished["batch_size"]).agg(["sum", "count"])
     found = zip(counts.index, counts["sum"], counts["count"], strict=True)
     return {int(size): (int(some), int(all_)) for size, some, all_ in found if some}

@@ -19,6 +19,7 @@ from batchscope.catalogue import (
     run_factors,
     sweep_names,
 )
+from batchscope.store import records
 
 if TYPE_CHECKING:
     import pandas
@@ -72,6 +73,11 @@ def own(runs: pandas.DataFrame) -> pandas.DataFrame:
     if "machine" not in runs or runs.empty:
         return runs
     return runs[runs["machine"] == runs["machine"].iloc[0]]
+
+
+def finished(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of runs that finished."""
+    return runs[runs["status"] == records.FINISHED]
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:

@@ -16,8 +16,8 @@ import numpy as np
 from scipy import special
 
 from batchscope.analysis import intervals
+from batchscope.catalogue.outcomes import LEVEL
 
-LEVEL = 0.05
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
 LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau
 # Noise floor above which no level of the throughput is stated. Two halves of the blocks differ with

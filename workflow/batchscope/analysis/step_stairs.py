@@ -15,7 +15,8 @@ from scipy import special
 
 from batchscope import wording
 from batchscope.analysis import paired_tests
-from batchscope.analysis.step_cost import LEVEL, medians_of, weighted_line
+from batchscope.analysis.step_cost import medians_of, weighted_line
+from batchscope.catalogue.outcomes import LEVEL
 
 STAIRS = (8, 16, 32)  # examples
 UNABLE = f"Not resolved: these batch sizes cannot show stairs of {wording.listed(STAIRS)} examples."

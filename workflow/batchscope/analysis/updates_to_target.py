@@ -29,10 +29,11 @@ from batchscope.analysis import (
 )
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.own_columns import ACCURACIES, AXES, LOSSES
+from batchscope.store import records
 
 TARGETS = 3  # of a series, where none is given
 # What became of a training that counts as never there, whatever it passed on its way.
-FAILED = ("diverged", "out_of_memory")
+FAILED = (records.DIVERGED, records.OUT_OF_MEMORY)
 _RUN = ["batch_size", "seed"]
 
 
