@@ -195,17 +195,13 @@ def test_limits_that_exclude_each_other_leave_none():
 
 
 def test_a_target_that_no_batch_size_reached_is_named():
-    seconds = np.ones((5, 6))
-    seconds[:, 0] = np.inf
-    card = card_of(changed(evidence(), seconds=seconds))
+    card = card_of(with_seconds(np.s_[:, 0], np.inf))
     why = "because no batch size reached a validation loss of 0.2 with every seed (train longer,"
     assert why in card.headline
 
 
 def test_the_only_size_that_reaches_the_target_is_compared_with_none():
-    seconds = np.array(evidence().to_target.seconds)
-    seconds[1:, 2] = np.inf
-    given = changed(evidence(), seconds=seconds)
+    given = with_seconds(np.s_[1:, 2], np.inf)
     result = advice.advise(given)
     verdicts = [each.verdict for each in result.judged[advice.SECONDS]]
     assert verdicts == ["alone", *["failed"] * 4]
@@ -218,7 +214,7 @@ def test_the_only_size_that_reaches_the_target_is_compared_with_none():
     )
     assert card.limits.startswith("Candidate: 16. Every other size is shown to miss a limit. Known")
     worse = evidence(accuracy=[0.9, 0.95, 0.95, 0.95, 0.95])
-    assert reasons(changed(worse, seconds=seconds)) == [advice.NONE_HOLDS]
+    assert reasons(changed(worse, seconds=given.to_target.seconds)) == [advice.NONE_HOLDS]
 
 
 def test_without_a_range_the_candidates_are_reported_and_their_question_once():
@@ -259,7 +255,6 @@ def test_nothing_is_shown_where_the_seeds_scatter():
 def test_seeds_for_a_difference_that_is_there():
     # 20 % slower, by 0.18 in logarithms, and the margin at 0.095: distinguished by the difference.
     given = evidence([1.0, 1.2], ACCURATE[:2], spread=0.08)
-    given = replace(given, batch_sizes=[16, 32])
     slower = next(each for each in advice.advise(given).open if each.batch_size == 32)
     assert slower.more.equal is False
     differences = np.log(given.to_target.seconds[1] / given.to_target.seconds[0])

@@ -7,7 +7,7 @@ too much good of it. Rates are *effective* ones, after scaling.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,11 +39,11 @@ def best(losses: Any) -> int | None:
     return None if index < 0 else index
 
 
-def edge(index: int, count: int) -> str:
-    """Returns where the rate with this index lies: an edge of the grid, or an empty string."""
-    if count == 1:
+def edge(rate: float, rates: Sequence[float]) -> str:
+    """Returns where one of some rates, ascending, lies: an edge, or an empty string."""
+    if [rate] == [*rates]:
         return BOTH
-    return {0: LOW, count - 1: HIGH}.get(index, "")
+    return {rates[0]: LOW, rates[-1]: HIGH}.get(rate, "")
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ class Choice:
         learning_rate: The best one as the factor has it, before scaling; NaN where no rate has a
             finished run of every seed.
         rate: The best effective rate, or NaN.
-        edge: `lowest`, `highest` or `only` where it lies on the edge of the grid.
         by_seed: Seed -> the effective rate that this seed alone would have chosen, or NaN.
-        edges: Seed -> where on the edge that one lies.
         runs: Finished runs at the best rate.
     """
 
@@ -65,10 +63,13 @@ class Choice:
     rates: tuple[float, ...]
     learning_rate: float
     rate: float
-    edge: str
     by_seed: dict[int, float]
-    edges: dict[int, str]
     runs: int
+
+    @property
+    def edge(self) -> str:
+        """`lowest`, `highest` or `only` where the best rate lies on the edge of the grid."""
+        return edge(self.rate, self.rates)
 
     def rows(self, rows: pandas.DataFrame) -> pandas.DataFrame:
         """Returns the finished runs at the best rate, on which it is reported."""
@@ -218,9 +219,7 @@ def _choice(size: int, rows: pandas.DataFrame) -> Choice:
         rates=tuple(rates),
         learning_rate=math.nan if index is None else float(factors[index]),
         rate=math.nan if index is None else rates[index],
-        edge="" if index is None else edge(index, len(rates)),
         by_seed={seed: math.nan if at is None else rates[at] for seed, at in single.items()},
-        edges={seed: "" if at is None else edge(at, len(rates)) for seed, at in single.items()},
         runs=0 if index is None else int(np.isfinite(values[:, index]).sum()),
     )
 
@@ -240,7 +239,8 @@ def exponent(found: list[Choice]) -> Exponent | None:
     sizes = np.array([choice.batch_size for choice in found], float)
     logs = np.log2(rates[complete])
     interval = intervals.t_interval(paired_tests.slopes_per_doubling(logs, sizes))
-    on_edges = [[choice.edges[seed] for choice in found] for seed in compress(seeds, complete)]
+    kept = compress(seeds, complete)
+    on_edges = [[edge(each.by_seed[seed], each.rates) for each in found] for seed in kept]
     doublings = np.log2(sizes)
     centred = doublings - doublings.mean()
     resolution = _resolution(centred, found)

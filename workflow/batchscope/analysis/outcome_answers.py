@@ -145,9 +145,7 @@ def answers(
         claims: Experiment -> column -> what the study states about it, in place of what is asked
             of every study.
     """
-    found: list[_Asked] = []
-    tests: dict[Any, _Asked] = {}  # by what they are of: each counts once
-    keys = []
+    found: list[tuple[Any, _Asked]] = []
     experiments = frame["experiment"].unique() if "experiment" in frame else [None]
     for experiment in experiments:
         rows = frame if experiment is None else frame[frame["experiment"] == experiment]
@@ -157,18 +155,14 @@ def answers(
         every = filter(None, (stated.get(name) or outcomes.outcome(name) for name in columns))
         for outcome, group in itertools.product(every, groups):
             if asked := _asked(experiment, outcome, group):
-                found.append(asked)
-                keys.append(_tested(outcome, group.frame) or len(keys))
-                tests[keys[-1]] = asked
+                found.append((_tested(outcome, group.frame) or len(found), asked))
+    tests = dict(found)  # by what they are of: each counts once
     p = [asked.test.p for asked in tests.values()]
     against = [asked.test.p_against for asked in tests.values()]
     adjusted = zip(paired_tests.holm(p).tolist(), paired_tests.holm(against).tolist(), strict=True)
     both = dict(zip(tests, adjusted, strict=True))
     count = sum(map(math.isfinite, p))
-    return [
-        _answer(asked, Test(*asked.test[:3], *both[key]), count)
-        for asked, key in zip(found, keys, strict=True)
-    ]
+    return [_answer(asked, Test(*asked.test[:3], *both[key]), count) for key, asked in found]
 
 
 def _tested(outcome: Outcome, rows: pandas.DataFrame) -> tuple[Any, ...]:

@@ -73,10 +73,10 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
     """
     chosen = study.experiments[experiment]
     for place in job_files.places(study, results):
-        for job in job_files.timing_jobs(chosen, place.results, place.recorded):
-            wanted = job.measure == measure
-            record = long_tables.read_record(job.path, "status") if wanted else None
-            here = wanted and place.machine == study.machine
+        here = place.machine == study.machine
+        jobs = job_files.timing_jobs(chosen, place.results, place.recorded)
+        for job in [each for each in jobs if each.measure == measure]:
+            record = long_tables.read_record(job.path, "status")
             if record is None and here and (lacking := absence.of(job.sweep.factors)):
                 # In place of the record of a sweep that cannot be timed here.
                 size = {"status": lacking.status, "blocks": [], "utilisation": None}
