@@ -53,7 +53,7 @@ def fastest(random: np.random.Generator, noise: float, seeds: int) -> bool:
     fit = critical_batch_size.fit(SIZES, updates(random, noise, seeds))
     seconds = (FIXED + PER_IMAGE * SIZES) * np.exp(random.normal(0, noise, len(SIZES)))
     cost = step_cost.fixed_cost(SIZES, seconds)
-    error = fastest_batch_size.log_error(fit, cost)
+    error = fastest_batch_size.log_error(fit, cost.half_batch)
     if math.isnan(error):
         return True  # no interval is stated
     best = math.sqrt(fit.critical_batch_size * cost.half_batch.value)

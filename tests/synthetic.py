@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -425,6 +426,14 @@ def _write_line(
     disk.write_json(path, record)
 
 
+@contextlib.contextmanager
+def edited(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields a record, which is written again."""
+    record = disk.read_json(path)
+    yield record
+    disk.write_json(path, record)
+
+
 def answer(
     verdict: str = "not resolved",
     slope: tuple[float, ...] = (0.1, -0.1, 0.3),
@@ -443,16 +452,8 @@ def answer(
         smallest=outcome_answers.End(16, nothing._replace(mean=0.5)),
         largest=outcome_answers.End(256, nothing._replace(mean=0.9)),
         slope=intervals.Interval(*slope, 6),
-        change=nothing._replace(mean=slope[0]),
-        seeds=6,
         pairs=6,
-        batch_sizes=[16, 256],
-        test=None,
-        p=0.1,
-        p_holm=0.2,
-        p_against_holm=0.9,
-        seeds_needed=6,
-        ran_out={},
+        test=outcome_answers.Test(None, 0.1, 0.8, 0.2, 0.9),
         verdict=verdict,
         note="",
     )

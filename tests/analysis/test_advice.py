@@ -12,9 +12,9 @@ from batchscope.analysis import (
     critical_batch_size,
     seeds_wanted,
 )
-from batchscope.analysis.advice import Edge
+from batchscope.analysis.advice import Edge, Rates
 from costs import draws
-from made_advice import ACCURATE, SIZES, evidence, noise
+from made_advice import ACCURATE, SIZES, changed, evidence, noise
 
 
 def found(given):
@@ -33,9 +33,9 @@ def card_of(given):
 def with_seconds(place, values, **more):
     """The usual evidence, of whose seconds, shape (sizes, seeds), some are multiplied."""
     given = evidence(**more)
-    seconds = np.array(given.seconds)
+    seconds = np.array(given.to_target.seconds)
     seconds[place] *= values
-    return replace(given, seconds=seconds)
+    return changed(given, seconds=seconds)
 
 
 def test_nothing_binds_where_all_sizes_are_equal():
@@ -126,7 +126,8 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
     minutes = f"(about {2 * low} min to {2 * high} min of one core)"
     assert f"for the time: {low} to {high} more seeds {minutes} would tell" in card.unknown
     assert "alone" not in card.limits
-    interval = advice_words._interval(judged._replace(low=0.2, high=0.9), result.evidence.slower)
+    slower = judged._replace(difference=judged.difference._replace(low=0.2, high=0.9))
+    interval = advice_words._interval(slower, 0.1)
     assert interval == "90 % interval 22 to 146 % for these two alone; not shown among all sizes"
     assert result.apart == (256,)
     assert "256 keeps every limit too" in card.limits
@@ -159,7 +160,7 @@ def test_no_range_below_six_seeds_but_what_is_missing():
 
 def test_no_range_where_a_rate_lies_on_the_edge_of_its_grid():
     edges = (Edge(16, 0.1, False), Edge(128, 0.8, True), Edge(256, 0.8, True))
-    result = advice.advise(evidence(edges=edges, tuned=4, rate_seconds=30.0))
+    result = advice.advise(evidence(rates=Rates(4, edges=edges, seconds=30.0)))
     assert result.smallest is None
     assert result.missing == ((advice.RATE_ON_EDGE, 2, 60.0),)
     assert advice_words.card(result).headline == (
@@ -171,7 +172,7 @@ def test_no_range_where_a_rate_lies_on_the_edge_of_its_grid():
 
 def test_no_range_without_seconds_but_what_is_known():
     fit = critical_batch_size.fit([16, 32, 64, 128, 256], 30 * (1 + 95 / np.array(SIZES)))
-    given = replace(evidence(), seconds=None, critical=fit)
+    given = changed(evidence(), seconds=None, critical=fit)
     assert found(given) == (None, None)
     card = card_of(given)
     assert "no seconds were measured (add time_epoch to measure)" in card.headline
@@ -181,7 +182,7 @@ def test_no_range_without_seconds_but_what_is_known():
 
 def test_no_range_without_an_outcome_or_a_target():
     assert reasons(replace(evidence(), outcomes=())) == [advice.NO_OUTCOME]
-    assert reasons(replace(evidence(), target="", seconds=None)) == [advice.NO_TARGET]
+    assert reasons(changed(evidence(), target="", seconds=None)) == [advice.NO_TARGET]
 
 
 def test_limits_that_exclude_each_other_leave_none():
@@ -194,17 +195,13 @@ def test_limits_that_exclude_each_other_leave_none():
 
 
 def test_a_target_that_no_batch_size_reached_is_named():
-    seconds = np.ones((5, 6))
-    seconds[:, 0] = np.inf
-    card = card_of(replace(evidence(), seconds=seconds))
+    card = card_of(with_seconds(np.s_[:, 0], np.inf))
     why = "because no batch size reached a validation loss of 0.2 with every seed (train longer,"
     assert why in card.headline
 
 
 def test_the_only_size_that_reaches_the_target_is_compared_with_none():
-    seconds = np.array(evidence().seconds)
-    seconds[1:, 2] = np.inf
-    given = replace(evidence(), seconds=seconds)
+    given = with_seconds(np.s_[1:, 2], np.inf)
     result = advice.advise(given)
     verdicts = [each.verdict for each in result.judged[advice.SECONDS]]
     assert verdicts == ["alone", *["failed"] * 4]
@@ -217,14 +214,14 @@ def test_the_only_size_that_reaches_the_target_is_compared_with_none():
     )
     assert card.limits.startswith("Candidate: 16. Every other size is shown to miss a limit. Known")
     worse = evidence(accuracy=[0.9, 0.95, 0.95, 0.95, 0.95])
-    assert reasons(replace(worse, seconds=seconds)) == [advice.NONE_HOLDS]
+    assert reasons(changed(worse, seconds=given.to_target.seconds)) == [advice.NONE_HOLDS]
 
 
 def test_without_a_range_the_candidates_are_reported_and_their_question_once():
     gap = np.array([-1, 1, -1, 1, -1, 1]) * 0.15
     seconds = np.array([3.0, 1.0, 1.01, 3.0, 3.0])[:, None] * np.exp(noise(5, 6, 0.01))
     seconds[1] *= np.exp(gap)
-    result = advice.advise(replace(evidence(), seconds=seconds))
+    result = advice.advise(changed(evidence(), seconds=seconds))
     assert [each.reason for each in result.missing] == [advice.NONE_SHOWN]
     assert result.candidates == [32, 64]
     assert [each.batch_size for each in result.open] == [32, 64]
@@ -240,7 +237,7 @@ def test_without_a_range_the_candidates_are_reported_and_their_question_once():
 def test_a_size_that_leaves_the_others_open_is_named():
     seconds = np.exp(noise(5, 6, 0.01))
     seconds[2] *= np.exp(np.array([-1, 1, -1, 1, -1, 1]) * 0.4)
-    result = advice.advise(replace(evidence(), seconds=seconds))
+    result = advice.advise(changed(evidence(), seconds=seconds))
     assert result.smallest is None
     assert result.open_against == {64: [16, 32, 128, 256]}
     assert result.candidates == []  # none is excluded
@@ -258,10 +255,9 @@ def test_nothing_is_shown_where_the_seeds_scatter():
 def test_seeds_for_a_difference_that_is_there():
     # 20 % slower, by 0.18 in logarithms, and the margin at 0.095: distinguished by the difference.
     given = evidence([1.0, 1.2], ACCURATE[:2], spread=0.08)
-    given = replace(given, batch_sizes=[16, 32])
     slower = next(each for each in advice.advise(given).open if each.batch_size == 32)
     assert slower.more.equal is False
-    differences = np.log(given.seconds[1] / given.seconds[0])
+    differences = np.log(given.to_target.seconds[1] / given.to_target.seconds[0])
     effect = (differences.mean() - np.log(1.1)) / differences.std(ddof=1)
     # Two sizes, of which neither is beyond yet: Holm leaves half of the level to the first.
     assert slower.more.low == seeds_wanted.for_difference(effect, 0.025) - 6
@@ -272,7 +268,7 @@ def test_a_difference_below_the_margin_is_shown_at_five_percent():
     given = evidence([1.0, 1.07], ACCURATE[:2], spread=0.04)
     (slower,) = advice.advise(given).judged[advice.SECONDS][1:]
     assert slower.verdict == "not_resolved" and slower.more.equal is False
-    differences = np.log(given.seconds[1] / given.seconds[0])
+    differences = np.log(given.to_target.seconds[1] / given.to_target.seconds[0])
     effect = (np.log(1.1) - differences.mean()) / differences.std(ddof=1)
     assert slower.more.low == max(seeds_wanted.for_difference(effect) - 6, 1)
 
@@ -288,7 +284,7 @@ def test_seeds_stated_give_a_verdict_as_often_as_stated(draws):
         count = 0
         for _ in range(draws):
             drawn = means[:, None] * np.exp(random.normal(0, spread, (5, seeds)))
-            made = replace(given, seconds=drawn, seeds=range(seeds), outcomes=())
+            made = changed(given, seconds=drawn, seeds=range(seeds), outcomes=())
             count += advice.advise(made).judged[advice.SECONDS][4].verdict == "beyond"
         return count / draws
 
@@ -317,9 +313,9 @@ def test_a_size_without_a_run_ends_the_range_and_is_not_excluded():
 
 def test_seeds_are_counted_that_every_batch_size_has():
     given = evidence(seeds=8)
-    gone = np.array(given.seconds)
+    gone = np.array(given.to_target.seconds)
     gone[0, :2] = gone[1, 2:4] = np.nan
-    result = advice.advise(replace(given, seconds=gone))
+    result = advice.advise(changed(given, seconds=gone))
     assert [each[:2] for each in result.missing] == [(advice.TOO_FEW, 2)]
     why = "4 of 8 seeds have a training at every batch size, too few for a verdict, which takes 6: "
     assert f"{why}2 more are needed" in advice_words.card(result).headline
@@ -332,7 +328,7 @@ def test_what_ends_the_range_is_asked_first_and_an_excluded_size_never():
     loss = 0.2 + noise(5, 6, 0.001, 3)
     loss[4] += np.array([0.04, 0.05, 0.06, 0.05, 0.045, 0.058])  # not resolved, and cheap
     given = evidence(outcomes=(advice.Outcome("test_loss", 0.05, loss),))
-    result = advice.advise(replace(given, seconds=seconds))
+    result = advice.advise(changed(given, seconds=seconds))
     assert (result.smallest, result.largest) == (16, 64)
     open_sizes = {(each.limit, each.batch_size) for each in result.open}
     assert open_sizes == {(advice.SECONDS, 128), (advice.OUTCOME, 256)}
@@ -350,9 +346,9 @@ def test_what_would_overturn_it():
     overturned = card_of(evidence()).overturned
     assert "another model, data set, machine or rate rule" in overturned
     assert "a learning rate that is tuned for each batch size, which these are not" in overturned
-    unknown = card_of(evidence(rates_known=False)).overturned
+    unknown = card_of(evidence(rates=Rates(known=False))).overturned
     assert "tuned for each batch size, unless these are" in unknown
-    given = evidence(tuned=3)
+    given = evidence(rates=Rates(3))
     assert "tuned for each" not in card_of(given).overturned
     default = replace(given, outcomes=(replace(given.outcomes[0], stated=False),))
     assert "another margin than 1 point" in card_of(default).overturned
@@ -383,7 +379,7 @@ def test_every_margin_binds_and_has_its_own_largest_size():
 def test_the_share_of_the_fastest_time_is_the_stated_one():
     given = evidence([1.4, 1.0, 1.02, 1.15, 1.5])
     assert found(given) == (32, 64)
-    given = replace(given, slower=0.2)
+    given = changed(given, slower=0.2)
     assert found(given) == (32, 128)
     assert "takes more than 20 % longer (16:" in card_of(given).limits
 
@@ -432,7 +428,7 @@ def simulated(means, count, spread, seeds=6):
     given = replace(given, outcomes=())
     for _ in range(count):
         drawn = np.exp(generator.normal(scale=spread, size=(len(means), seeds)))
-        result = advice.advise(replace(given, seconds=np.array(means)[:, None] * drawn))
+        result = advice.advise(changed(given, seconds=np.array(means)[:, None] * drawn))
         yield [each.verdict for each in result.judged[advice.SECONDS]]
 
 

@@ -54,7 +54,7 @@ def test_which_rate_is_the_best(losses, index):
     [(0, 5, "lowest"), (4, 5, "highest"), (2, 5, ""), (0, 1, "only"), (1, 2, "highest")],
 )
 def test_edges(index, count, place):
-    assert best_learning_rates.edge(index, count) == place
+    assert best_learning_rates.edge(index, range(count)) == place
 
 
 @pytest.mark.parametrize(("power", "factor"), [(1.0, 0.01 / 32), (0.5, 0.01 / 32**0.5)])
@@ -126,7 +126,8 @@ def test_edges_make_the_exponent_a_bound(optimum, bound):
 def test_the_edge_of_the_choice_is_flagged():
     found = choices(runs(lambda size, _: 0.005 * size / 32))
     assert [choice.edge for choice in found] == ["lowest", "lowest", "", ""]
-    assert found[0].edges == {0: "lowest", 1: "lowest", 2: "lowest"}
+    rates = found[0].by_seed.values()
+    assert [best_learning_rates.edge(rate, found[0].rates) for rate in rates] == ["lowest"] * 3
     (alone,) = choices(runs(lambda *_: 0.04, rates=[0.1], sizes=[32]))
     assert alone.edge == "only"
 

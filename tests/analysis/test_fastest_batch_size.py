@@ -61,7 +61,7 @@ def test_the_error_of_two_sources():
     critical, cost = critical_batch_size.fit(sizes, updates), step_cost.fixed_cost(sizes, seconds)
     half = cost.half_batch
     widths = [math.log(critical.high / critical.low) / 2, math.log(half.high / half.low) / 2]
-    error = log_error(critical, cost)
+    error = log_error(critical, cost.half_batch)
     assert 4 * error**2 == pytest.approx(widths[0] ** 2 + widths[1] ** 2)
     found = fastest(*CONSTANTS, log_error=error)
     ends = (found.batch_size_low, found.batch_size_high)
@@ -77,7 +77,7 @@ def test_how_often_its_interval_holds_the_truth():
         critical = critical_batch_size.fit(sizes, updates)
         cost = step_cost.fixed_cost(sizes, seconds)
         best = math.sqrt(critical.critical_batch_size * cost.half_batch.value)
-        error = log_error(critical, cost)
+        error = log_error(critical, cost.half_batch)
         held += abs(math.log(best / 40)) <= error
     assert 0.93 <= held / 200 <= 0.99
 
@@ -88,7 +88,7 @@ def test_an_open_end_has_no_error():
     critical = critical_batch_size.fit(sizes, 100 * (1 + 5000 / sizes) * noise)
     cost = step_cost.fixed_cost(sizes, 0.002 + 0.0001 * sizes * noise)
     assert math.isnan(critical.high)
-    assert math.isnan(log_error(critical, cost))
+    assert math.isnan(log_error(critical, cost.half_batch))
 
 
 @pytest.mark.parametrize("place", range(4))

@@ -109,8 +109,8 @@ def test_a_training_that_left_nothing_behind_excludes_its_rate():
     runs.loc[gone, "status"] = "out_of_memory"
     trajectories = trajectories[trajectories["run"] != "8/0.2/2"]
     (found,) = to_target_tables.of_study(trajectories, runs, TO)
-    assert found.rates.chosen[:2].tolist() == [0.4, 0.2]
-    assert found.rates.diverged[0] == (0.2,)
+    assert found.rates["updates"].chosen[:2].tolist() == [0.4, 0.2]
+    assert found.rates["updates"].diverged[0] == (0.2,)
 
 
 def test_series_apart_and_seconds_of_none():
@@ -150,7 +150,8 @@ def test_what_was_found_is_restored_from_the_files(made):
             assert found.measured[axis] == pytest.approx(values)
         assert found.fit.critical_batch_size == pytest.approx(expected.fit.critical_batch_size)
         assert found.fastest.low == pytest.approx(expected.fastest.low)
-        assert found.step == pytest.approx(expected.step)
+        assert found.step[:2] == pytest.approx(expected.step[:2])
+        assert found.step.half_batch == pytest.approx(expected.step.half_batch)
         assert found.at_first.tolist() == expected.at_first.tolist()
         for axis in AXES:
             assert found.differ(axis).tolist() == expected.differ(axis).tolist()

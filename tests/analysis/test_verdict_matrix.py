@@ -41,23 +41,25 @@ def judged(found):
 
 def test_a_cell_states_its_difference_from_the_best_of_the_row():
     cells = compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_accuracy", 0.01)
-    differences = [cell.difference for cell in cells]
+    differences = [cell.difference.mean for cell in cells]
     assert differences == pytest.approx([-0.05, 0.0, -0.01, -0.15], abs=3e-3)
     best = cells[1]
-    assert best.difference == 0.0 and math.isnan(best.low)
+    assert best.difference.mean == 0.0 and math.isnan(best.difference.low)
     pairs = row([0.90, 0.95])[0] - row([0.90, 0.95])[1]
     half = 2.015048 * pairs.std(ddof=1) / math.sqrt(6)  # t of 95 % with 5 degrees of freedom
     ends = (pairs.mean() - half, pairs.mean() + half)
-    assert (cells[0].low, cells[0].high) == pytest.approx(ends)
+    assert cells[0].difference[1:3] == pytest.approx(ends)
     assert [cell.p_within < 0.05 for cell in cells] == [False, True, False, False]
     assert cells[3].p_beyond < 0.01
-    assert compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_loss", 0.01)[3].difference == 0.0
+    assert (
+        compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_loss", 0.01)[3].difference.mean == 0.0
+    )
 
 
 def test_what_a_target_takes_is_compared_as_a_ratio():
     times = 100 * np.exp(row([0.0, 0.05, 0.7, 1.4], 0.01))
     cells = compare(times, SIZES, "updates", 0.1)
-    differences = [cell.difference for cell in cells]
+    differences = [cell.difference.mean for cell in cells]
     assert differences == pytest.approx(np.expm1([0.0, 0.05, 0.7, 1.4]), abs=0.05)
     assert cells[0].mean == pytest.approx(np.exp(np.log(times[0]).mean()))
     # A tenth slower than the fastest is negligible.
@@ -69,7 +71,7 @@ def test_a_size_with_a_failed_run_is_compared_with_none():
     values[1, 2] = -INF
     cells = compare(values, SIZES, "test_accuracy", 0.01)
     assert [cell.verdict for cell in cells][1] == "failed"
-    assert cells[2].difference == 0.0 and math.isnan(cells[1].mean)
+    assert cells[2].difference.mean == 0.0 and math.isnan(cells[1].mean)
     values[[0, 3], 1] = -INF
     alone = verdict_matrix.compare(values, SIZES, "test_accuracy", 0.01)
     assert [cell.verdict for cell in alone] == ["failed", "failed", "alone", "failed"]
@@ -78,11 +80,9 @@ def test_a_size_with_a_failed_run_is_compared_with_none():
 def test_seeds_at_different_rates_widen_what_their_size_is_compared_in():
     values = row([100.0, 102.0, 101.0, 80.0], 1.0)
     plain, found = (compare(values, SIZES, "updates", 0.5, own) for own in ((), SIZES[1:2]))
-    wider = [
-        math.log((1 + one.high) / (1 + one.low)) / math.log((1 + other.high) / (1 + other.low))
-        for one, other in zip(found[:3], plain[:3], strict=True)
-    ]
-    assert wider == pytest.approx([1, math.sqrt(1 + 0.57 * math.sqrt(6)), 1])
+    ends = [[cell.difference[1:3] for cell in cells[:3]] for cells in (found, plain)]
+    widths, narrower = np.diff(np.log1p(ends))[..., 0]
+    assert widths / narrower == pytest.approx([1, math.sqrt(1 + 0.57 * math.sqrt(6)), 1])
     assert plain[1].p_within < found[1].p_within < 0.5 and found[1].mean == plain[1].mean
 
 

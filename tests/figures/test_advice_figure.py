@@ -8,7 +8,7 @@ import pytest
 from batchscope import figures
 from batchscope.analysis import advice, advice_tables, critical_batch_size, fastest_batch_size
 from drawing import texts
-from made_advice import SIZES, evidence
+from made_advice import SIZES, changed, evidence
 
 FIGURE = figures.FIGURES["advice"]
 
@@ -66,7 +66,7 @@ def test_the_drawing_shows_every_limit_on_one_axis():
 @pytest.mark.parametrize("sizes", [3, 5])
 def test_a_number_covers_no_mark(knee, sizes):
     given = evidence([1.4, 1.0, 1.02, 1.01, 1.5][:sizes], [0.95] * sizes)
-    drawing = FIGURE.draw(select(replace(given, knee=knee, memory=600)))
+    drawing = FIGURE.draw(select(changed(given, knee=knee, memory=600)))
     (axes,) = drawing.axes
     drawing.draw_without_rendering()
     heights = [label.get_text() for label in axes.get_yticklabels()]
@@ -86,7 +86,7 @@ def test_every_margin_has_a_row():
     given = full()
     (accuracy,) = given.outcomes
     loss = replace(accuracy, name="test_loss", margin=0.05, values=1 - accuracy.values)
-    drawing = FIGURE.draw(select(replace(given, outcomes=(accuracy, loss), slower=0.2)))
+    drawing = FIGURE.draw(select(changed(given, outcomes=(accuracy, loss), slower=0.2)))
     labels = [label.get_text() for label in drawing.axes[0].get_yticklabels()]
     assert labels[:4] == [
         "recommended",

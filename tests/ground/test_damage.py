@@ -11,7 +11,7 @@ import pytest
 
 import synthetic
 from batchscope import datasets, disk
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_definitions, run_names
 from batchscope.errors import UserError
 from batchscope.measures import displacement
 from batchscope.measures.finished_run import FinishedRun
@@ -66,7 +66,7 @@ TRAJECTORY = f"runs/{EVALUATED}/trajectory.csv"
 
 
 def evaluations(results, study, run):
-    return long_tables.trajectory(results, EVALUATED)
+    return long_tables.trajectory(results, EVALUATED, run_names.parse_run(EVALUATED))
 
 
 # Where it is, below results (a run's below its folder), and what reads it.

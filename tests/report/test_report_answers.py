@@ -12,7 +12,12 @@ from markupsafe import escape
 
 import synthetic
 from batchscope import report, wording
-from batchscope.analysis import intervals, parallel_totals, series_differences
+from batchscope.analysis import (
+    intervals,
+    outcome_answers,
+    parallel_totals,
+    series_differences,
+)
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.sweep_names import Sweep
@@ -75,7 +80,7 @@ def test_verdicts_become_headlines():
 
 
 def test_the_p_of_a_contrary_is_said_to_be_so():
-    given = {"test": "page", "p_holm": 1.0, "p_against_holm": 0.012}
+    given = {"test": outcome_answers.Test("page", 0.1, 0.8, 1.0, 0.012)}
     against = synthetic.answer("rises, against what was stated", direction="falls", **given)
     open_ = synthetic.answer("not resolved", **given)
     for answer, p in ((against, "0.012 of the contrary"), (open_, "1.000")):

@@ -1,6 +1,5 @@
 """Records on disk to tidy tables."""
 
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -114,10 +113,8 @@ def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
 
 
 def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
-    path = written.record("evaluate")
-    record = disk.read_json(path)
-    record["values"]["new_measure"] = 4.5
-    disk.write_json(path, record)
+    with synthetic.edited(written.record("evaluate")) as record:
+        record["values"]["new_measure"] = 4.5
     frame = written.made(run_table.collect)
     assert frame.columns[-1] == "new_measure" and frame["new_measure"].iloc[0] == 4.5
     assert columns.describe("new_measure") is None
@@ -150,8 +147,8 @@ def test_a_run_that_missed_its_target_loss_is_compared_with_none(tmp_path):
     planned = synthetic.study(runs)
     synthetic.write(tmp_path, planned, {runs[0]: "diverged"})
     for run, reached in ((runs[0], False), (runs[1], True), (runs[3], False)):
-        path = records.run_folder(tmp_path, run) / "record.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"reached_target": reached}))
+        with synthetic.edited(records.run_folder(tmp_path, run) / "record.json") as record:
+            record["reached_target"] = reached
     frame = run_table.collect(tmp_path, planned, "gap")
     status = ["diverged", "finished", "finished", "off_target", "finished", "finished"]
     assert frame["status"].tolist() == status
@@ -206,11 +203,9 @@ def test_updates(written):
 
 def test_updates_outside_the_histogram_count_in_the_shares(written):
     run = [*written.trainings.runs][0]
-    path = written.record("displacement")
-    record = disk.read_json(path)
-    record["values"]["updates"] = 8
-    record["histogram"] = {"edges": [0.1, 0.2, 0.4], "counts": [4, 2]}
-    disk.write_json(path, record)
+    with synthetic.edited(written.record("displacement")) as record:
+        record["values"]["updates"] = 8
+        record["histogram"] = {"edges": [0.1, 0.2, 0.4], "counts": [4, 2]}
     frame = written.made(long_tables.updates)
     rows = frame.loc[frame["run"] == run, ["low", "high", "count", "share"]]
     assert rows.to_numpy(float).tolist() == [[0.1, 0.2, 4, 0.5], [0.2, 0.4, 2, 0.25]]

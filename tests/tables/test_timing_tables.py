@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shutil
 from pathlib import Path
@@ -16,6 +15,7 @@ from batchscope.catalogue import tables, timing_columns
 from batchscope.store import job_files, status
 from batchscope.study import config
 from batchscope.tables import run_table, timing_tables
+from synthetic import edited
 
 STUDY = {
     "study": "timed",
@@ -95,14 +95,6 @@ def own_jobs(study, measure: str) -> list:
     """Returns the timing jobs of this machine."""
     jobs = job_files.timing_jobs(study.experiments["machine"], "results", "desktop")
     return [job for job in jobs if job.measure == measure]
-
-
-@contextlib.contextmanager
-def edited(path):
-    """Yields a record, which is written again."""
-    record = disk.read_json(path)
-    yield record
-    disk.write_json(path, record)
 
 
 PROFILE = {

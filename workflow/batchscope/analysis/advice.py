@@ -24,6 +24,7 @@ from scipy import special
 from batchscope.analysis import intervals, largest_within_margin, seeds_wanted
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
+from batchscope.analysis.intervals import Interval
 from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
 from batchscope.catalogue import budget_kinds, outcomes
 
@@ -59,8 +60,7 @@ class Outcome:
     bounded: Collection[int] = ()
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(NamedTuple):
     """A batch size whose best rate is the lowest or the highest that was tried.
 
     `limit` is what it is the best of: the seconds, without these the updates, or the outcome.
@@ -72,29 +72,67 @@ class Edge:
     limit: str = SECONDS
 
 
+class Rates(NamedTuple):
+    """The learning rates of one series.
+
+    Attributes:
+        tuned: How many were tried at each size, of which the best one counts; 0 where every
+            size has a rate of its own or all have the same.
+        known: Whether they are known: a file of trainings made elsewhere need not say.
+        seconds: Of one core that one more rate takes at all sizes and seeds; it needs no timing.
+    """
+
+    tuned: int = 0
+    known: bool = True
+    edges: Sequence[Edge] = ()
+    seconds: float = math.nan
+
+
+class ToTarget(NamedTuple):
+    """What the trainings of one series take to a target.
+
+    Attributes:
+        target: In words; empty where there is none.
+        seconds: Shape (sizes, seeds), infinity where a training never got there, NaN where there
+            is none; None where they were not measured.
+        slower: Share of the least time by which a size may take longer.
+        differing: Batch sizes of which seeds are read at different rates in the seconds.
+        bounded: Batch sizes with a training at the target by its first evaluation, of whose
+            seconds an upper bound is known.
+    """
+
+    target: str = ""
+    seconds: np.ndarray | None = None
+    slower: float = budget_kinds.SLOWER
+    differing: Collection[int] = ()
+    bounded: Collection[int] = ()
+    critical: CriticalBatchSize | None = None
+    fastest: FastestBatchSize | None = None
+
+
+class Limits(NamedTuple):
+    """What the machine allows.
+
+    Attributes:
+        memory: Largest batch that fits into memory; None where it was not measured.
+        memory_open: Whether that is only the largest that was tried.
+        knee: Batch size that reaches 90 % of the throughput's plateau; NaN where unknown.
+    """
+
+    memory: int | None = None
+    memory_open: bool = False
+    knee: float = math.nan
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What is known of one series.
 
     Attributes:
-        target: What is to be reached, in words; empty where there is no target.
-        seconds: Seconds to it, shape (sizes, seeds), infinity where a training never got there,
-            NaN where there is none; None where they were not measured.
         outcomes: What the trainings are worth, all of which a size must keep; empty where nothing
             was measured.
-        differing: Batch sizes of which seeds are read at different rates in the seconds.
-        bounded: Batch sizes with a training at the target by its first evaluation, of whose
-            seconds an upper bound is known.
-        slower: Share of the least time by which a size may take longer.
-        memory: Largest batch that fits into memory; None where it was not measured.
-        memory_open: Whether that is only the largest that was tried.
-        tuned: Rates that were tried at each size, of which the best one counts; 0 where every
-            size has a rate of its own or all have the same.
-        rates_known: Whether the rates are known: a file of trainings made elsewhere need not say.
-        knee: Batch size that reaches 90 % of the throughput's plateau; NaN where unknown.
         seed_seconds: Seconds of one core that one more seed takes, all its trainings, measures
             and timings together; NaN where unknown.
-        rate_seconds: The same of one more rate, at all sizes and seeds, which needs no timing.
         trends: Budget -> `larger` or `smaller`, where that looks better.
         elsewhere: Whether the trainings were made elsewhere, and are known by a file's columns.
         falling: Batch sizes at which the validation loss still fell when most trainings ended.
@@ -102,23 +140,12 @@ class Evidence:
 
     batch_sizes: Sequence[int]
     seeds: Sequence[int]
-    target: str
-    seconds: np.ndarray | None
+    to_target: ToTarget
     outcomes: Sequence[Outcome]
-    differing: Collection[int] = ()
-    bounded: Collection[int] = ()
+    rates: Rates = Rates()
+    limits: Limits = Limits()
     scope: str = ""
-    slower: float = budget_kinds.SLOWER
-    memory: int | None = None
-    memory_open: bool = False
-    edges: Sequence[Edge] = ()
-    tuned: int = 0
-    rates_known: bool = True
-    critical: CriticalBatchSize | None = None
-    fastest: FastestBatchSize | None = None
-    knee: float = math.nan
     seed_seconds: float = math.nan
-    rate_seconds: float = math.nan
     trends: dict[str, str] = field(default_factory=dict)
     elsewhere: bool = False
     planned: int | None = None
@@ -128,7 +155,7 @@ class Evidence:
     def paired(self) -> int:
         """The seeds that have a training at every batch size, by which these are compared."""
         tables = [each.values for each in self.outcomes]
-        tables += [] if self.seconds is None else [self.seconds]
+        tables += [] if self.to_target.seconds is None else [self.to_target.seconds]
         there = [~np.isnan(np.asarray(each, float)) for each in tables]
         whole = [each[each.any(axis=1)].all(axis=0) for each in there]
         return int(np.logical_and.reduce(whole).sum()) if whole else len(self.seeds)
@@ -149,8 +176,8 @@ class More(NamedTuple):
 class Judged(NamedTuple):
     """One batch size before one limit.
 
-    `verdict` is one of `largest_within_margin`, or `not_measured`; `difference`, `low` and `high`
-    are those to `against`: of outcomes as they are, of seconds the logarithm of their ratio.
+    `verdict` is one of `largest_within_margin`, or `not_measured`; `difference` is that to
+    `against`: of outcomes as they are, of seconds the logarithm of their ratio.
     `outcome` is the one that a limit of outcomes is of.
     """
 
@@ -158,9 +185,7 @@ class Judged(NamedTuple):
     batch_size: int
     verdict: str
     against: int | None = None
-    difference: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
+    difference: Interval = Interval()
     more: More | None = None
     outcome: Outcome | None = None
 
@@ -291,23 +316,25 @@ def _height(reach: Reach, evidence: Evidence) -> float:
     """Returns where a limit ends; one that ends with the sizes that were tried comes last."""
     if reach.above is not None:
         return reach.largest
-    return math.inf if reach.limit != MEMORY or evidence.memory_open else evidence.memory or 0
+    memory, open_, _ = evidence.limits
+    return math.inf if reach.limit != MEMORY or open_ else memory or 0
 
 
 def _memory(evidence: Evidence) -> Iterator[Judged]:
-    beyond = NOT_MEASURED if evidence.memory is None or evidence.memory_open else BEYOND
+    memory, open_, _ = evidence.limits
+    beyond = NOT_MEASURED if memory is None or open_ else BEYOND
     for size in evidence.batch_sizes:
-        yield Judged(MEMORY, size, WITHIN if size <= (evidence.memory or 0) else beyond)
+        yield Judged(MEMORY, size, WITHIN if size <= (memory or 0) else beyond)
 
 
 def _seconds(evidence: Evidence) -> list[Judged]:
-    if evidence.seconds is None:
+    taken = evidence.to_target
+    if taken.seconds is None:
         return [Judged(SECONDS, size, NOT_MEASURED) for size in evidence.batch_sizes]
-    times = np.asarray(evidence.seconds, float)
     with np.errstate(divide="ignore"):
-        logs = np.log(times)  # what took no time has no logarithm
-    of = {"differing": evidence.differing, "bounded": evidence.bounded}
-    within = Outcome("log_seconds", math.log1p(evidence.slower), logs, **of)
+        logs = np.log(np.asarray(taken.seconds, float))  # what took no time has no logarithm
+    of = {"differing": taken.differing, "bounded": taken.bounded}
+    within = Outcome("log_seconds", math.log1p(taken.slower), logs, **of)
     return _judged(evidence, SECONDS, within)
 
 
@@ -337,10 +364,9 @@ def _judged(evidence: Evidence, limit: str, of: Outcome) -> list[Judged]:
             better = (table[size.deciding] - table[size.batch_size]).to_numpy()
             either = size.batch_size in differing or size.deciding in differing
             more = _more(better if rising else -better, of.margin, either, level)
-        interval = (size.difference, size.low, size.high)
         outcome = of if limit == OUTCOME else None
         what = (limit, size.batch_size, size.verdict, size.deciding)
-        found.append(Judged(*what, *interval, more, outcome))
+        found.append(Judged(*what, size.difference, more, outcome))
     return found
 
 
@@ -377,18 +403,17 @@ def _more(better: np.ndarray, margin: float, differ: bool, level: float) -> More
 
 def _missing(evidence: Evidence) -> Iterator[Missing]:
     """Yields what a range cannot do without."""
-    if not evidence.target:
+    if not evidence.to_target.target:
         yield Missing(NO_TARGET)
-    elif evidence.seconds is None:
+    elif evidence.to_target.seconds is None:
         yield Missing(NO_SECONDS)
     if not evidence.outcomes:
         yield Missing(NO_OUTCOME)
     few = outcomes.LEAST_SEEDS - evidence.paired
     if few > 0:
         yield Missing(TOO_FEW, few, few * evidence.seed_seconds)
-    if evidence.edges:
-        sides = len({edge.highest for edge in evidence.edges})
-        yield Missing(RATE_ON_EDGE, sides, sides * evidence.rate_seconds)
+    if sides := len({edge.highest for edge in evidence.rates.edges}):
+        yield Missing(RATE_ON_EDGE, sides, sides * evidence.rates.seconds)
 
 
 def _reach(judged: list[Judged], chosen: list[int]) -> Reach:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import compress
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -26,13 +25,17 @@ from batchscope.analysis import (
     updates_to_target,
     verdict_matrix,
 )
-from batchscope.analysis.advice import Edge, Evidence, Outcome
+from batchscope.analysis.advice import Edge, Evidence, Limits, Outcome, Rates, ToTarget
 from batchscope.analysis.advice_tables import SeriesAdvice
 from batchscope.analysis.critical_batch_size import LEAST_SIZES
-from batchscope.analysis.updates_to_target import Scaling, Target
+from batchscope.analysis.updates_to_target import Scaling, Series, Target
 from batchscope.catalogue import own_columns
-from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, SLOWER, TARGET, UPDATES
+from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.run_factors import TIMING_FACTORS
+from batchscope.store.records import MISSING
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Trainings
 
 # Runs of a series -> seconds that one more seed of them takes: of one core for trainings and
 # measures, NaN where unknown, and of the machine for timings.
@@ -41,66 +44,92 @@ _KNEE = step_cost.PLATEAU_SHARE / (1 - step_cost.PLATEAU_SHARE)  # in units of B
 _OF_MACHINE = ("machine", "dataset", "dataset_digest", "model", "model_digest", "device")
 
 
-def series_advice(
-    runs: pandas.DataFrame,
-    trajectories: pandas.DataFrame,
-    limits: pandas.DataFrame,
-    matrix: pandas.DataFrame,
-    budgets: dict[str, Any],
-    margins: dict[str, float],
-    price: Price,
-    slower: float = SLOWER,
-    planned: int | None = None,
-) -> list[SeriesAdvice]:
+class Tables(NamedTuple):
+    """The tables of an experiment that its advice rests on.
+
+    Attributes:
+        runs: Rows of runs.csv; those of the first machine count.
+        matrix: Rows of budgets.csv.
+    """
+
+    runs: pandas.DataFrame
+    trajectories: pandas.DataFrame
+    limits: pandas.DataFrame
+    matrix: pandas.DataFrame
+
+
+def series_advice(tables: Tables, asked: Trainings, price: Price) -> list[SeriesAdvice]:
     """Returns the advice of every series that trains at three batch sizes or more.
 
     Args:
-        runs: Rows of runs.csv; those of the first machine count.
-        matrix: Rows of budgets.csv.
-        budgets: What the experiment states of budgets; its target is the one to reach.
-        margins: Outcome -> margin, as it states them.
+        asked: What the experiment states: target, margins, how much slower, seeds.
         price: What one more seed takes.
-        slower: Share of the least time by which a size may take longer, as it states it.
-        planned: Seeds that it planned; None where it does not say.
     """
-    runs = run_series.own(runs)
+    runs, trajectories = run_series.own(tables.runs), tables.trajectories
     if "machine" in trajectories and len(runs):
         trajectories = trajectories[trajectories["machine"] == runs["machine"].iloc[0]]
     if trajectories.empty:
         return []
+    tables = tables._replace(trajectories=trajectories)
     frame = to_target_tables.evaluations(trajectories, runs)
-    stated = [Target(*each) for each in (budgets.get(TARGET) or {}).items()]
-    own_targets = updates_to_target.at_own_targets(trajectories)
     constant = to_target_tables.constants(runs)
     found = []
-    for values, along, rows in updates_to_target.series(frame, run_series.factor_columns(frame)):
-        own = runs[runs["run"].isin(rows["run"])]
-        finished = own[own["status"] == "finished"]
-        if finished["batch_size"].nunique() < LEAST_SIZES:
-            continue
-        targets = stated or updates_to_target.default_targets(rows)[-1:]
-        scalings = updates_to_target.scalings(rows, (), targets)
-        scaling = next((each for each in scalings if own_targets or each.target.column), None)
-        reading = _converged(own, trajectories)
-        evidence = _evidence(own, scaling, reading, margins, _matching(limits, own))
-        trainings, timings = price(own["run"].tolist())
-        # Of trainings made elsewhere the rate may not be known.
-        rates = max(1, *own.groupby("batch_size")[chosen_rates.RATE].nunique())
-        tuned = rates if rates > 1 else 0
-        evidence = replace(
-            evidence,
-            scope=_scope(own, along, tuned),
-            tuned=tuned,
-            rates_known=bool(own[chosen_rates.RATE].notna().all()),
-            seed_seconds=trainings + timings,
-            rate_seconds=trainings * own["seed"].nunique() / rates,
-            trends=_trends(matrix, values, evidence.outcomes),
-            slower=slower,
-            planned=planned,
-            elsewhere=own["machine"].iloc[0] == own_columns.ELSEWHERE,
-        )
-        found.append(SeriesAdvice({**constant, **values}, advice.advise(evidence)))
+    for series in updates_to_target.series(frame, run_series.factor_columns(frame)):
+        own = runs[runs["run"].isin(series.rows["run"])]
+        if run_series.finished(own)["batch_size"].nunique() >= LEAST_SIZES:
+            evidence = _evidence(series, tables._replace(runs=own), asked, price)
+            found.append(SeriesAdvice({**constant, **series.factors}, advice.advise(evidence)))
     return found
+
+
+def _evidence(series: Series, tables: Tables, asked: Trainings, price: Price) -> Evidence:
+    """Returns what is known of one series, of which the runs are all."""
+    runs = tables.runs
+    scaling = _scaling(series, tables.trajectories, asked.budgets)
+    converged = _converged(runs, tables.trajectories)
+    outcomes = tuple(_outcomes(converged, asked.margins))
+    limits = _matching(tables.limits, runs)
+    trainings, timings = price(runs["run"].tolist())
+    rates = _rates(runs, scaling, converged, trainings)
+    return Evidence(
+        batch_sizes=sorted(runs["batch_size"].unique().tolist()),
+        seeds=sorted(runs["seed"].unique().tolist()),
+        to_target=_to_target(scaling, asked.slower),
+        outcomes=outcomes,
+        rates=rates,
+        limits=Limits(*_memory(limits), _knee(limits, scaling)),
+        scope=_scope(runs, series.along, rates.tuned),
+        seed_seconds=trainings + timings,
+        trends=_trends(tables.matrix, series.factors, outcomes),
+        elsewhere=runs["machine"].iloc[0] == own_columns.ELSEWHERE,
+        planned=asked.seeds_planned,
+        falling=next((each.falling for each in converged.values()), ()),
+    )
+
+
+def _scaling(
+    series: Series, trajectories: pandas.DataFrame, budgets: dict[str, Any]
+) -> Scaling | None:
+    """Returns what each size takes to the target, the lowest where none is stated."""
+    stated = [Target(*each) for each in budgets.get(TARGET, {}).items()]
+    targets = stated or updates_to_target.default_targets(series.rows)[-1:]
+    found = updates_to_target.scalings(series.rows, (), targets)
+    own_targets = updates_to_target.at_own_targets(trajectories)
+    return next((each for each in found if own_targets or each.target.column), None)
+
+
+def _to_target(scaling: Scaling | None, slower: float) -> ToTarget:
+    if scaling is None:
+        return ToTarget(slower=slower)
+    return ToTarget(
+        scaling.target.words,
+        _seconds(scaling),
+        slower,
+        tuple(compress(scaling.batch_sizes, scaling.differ("seconds"))),
+        tuple(compress(scaling.batch_sizes, scaling.at_first.any(axis=1))),
+        scaling.fit,
+        scaling.fastest,
+    )
 
 
 def _converged(
@@ -118,44 +147,24 @@ def _converged(
     return equal_budgets.read(trained, equal_budgets.Budget(CONVERGENCE, math.nan))
 
 
-def _evidence(
+def _rates(
     runs: pandas.DataFrame,
     scaling: Scaling | None,
     converged: dict[str, equal_budgets.Reading],
-    margins: dict[str, float],
-    limits: pandas.DataFrame,
-) -> Evidence:
-    """Returns what is measured of one series."""
-    sizes, seeds = (sorted(runs[name].unique().tolist()) for name in ("batch_size", "seed"))
+    seconds: float,
+) -> Rates:
+    """Returns what was tried, of trainings that take so many seconds for one more seed."""
     edges: list[Edge] = []
-    outcomes, falling = (), ()
-    differing = compress(scaling.batch_sizes, scaling.differ("seconds")) if scaling else ()
-    bounded = compress(scaling.batch_sizes, scaling.at_first.any(axis=1)) if scaling else ()
-    if converged:
-        outcomes = _outcomes(converged, sizes, margins)
-        first = next(iter(converged.values()))  # outcomes at a budget share their rates
-        edges += _edges(advice.OUTCOME, runs, first.rates, first.on_edge)
-        falling = first.falling
+    for outcome in [*converged.values()][:1]:  # outcomes at a budget share their rates
+        edges += _edges(advice.OUTCOME, runs, outcome.rates, outcome.on_edge)
     if scaling and (rates := scaling.rates_by("seconds")):
-        limit = advice.SECONDS if scaling.timed_rates else advice.UPDATES
+        limit = advice.SECONDS if "seconds" in scaling.rates else advice.UPDATES
         edges += _edges(limit, runs, rates.chosen, rates.on_edge)
-    memory, memory_open = _memory(limits)
-    return Evidence(
-        batch_sizes=sizes,
-        seeds=seeds,
-        target=scaling.target.words if scaling else "",
-        seconds=_seconds(scaling) if scaling else None,
-        differing=tuple(differing),
-        bounded=tuple(bounded),
-        outcomes=tuple(outcomes),
-        memory=memory,
-        memory_open=memory_open,
-        edges=tuple(edges),
-        falling=falling,
-        critical=scaling.fit if scaling else None,
-        fastest=scaling.fastest if scaling else None,
-        knee=_knee(limits, scaling),
-    )
+    # Of trainings made elsewhere the rate may not be known.
+    tried = max(1, *runs.groupby("batch_size")[chosen_rates.RATE].nunique())
+    known = bool(runs[chosen_rates.RATE].notna().all())
+    of_one = seconds * runs["seed"].nunique() / tried
+    return Rates(tried if tried > 1 else 0, known, tuple(edges), of_one)
 
 
 def _edges(
@@ -165,7 +174,7 @@ def _edges(
 
     Where some training failed at every rate none is chosen, and the size is excluded as failed.
     """
-    tried = runs[chosen_rates.RATE].where(runs["status"] != "missing")
+    tried = runs[chosen_rates.RATE].where(runs["status"] != MISSING)
     highest_tried = tried.groupby(runs["batch_size"]).max()
     for (size, highest), rate, edge in zip(highest_tried.items(), rates, on_edge, strict=True):
         if edge and not np.isnan(rate):
@@ -179,22 +188,14 @@ def _seconds(scaling: Scaling) -> np.ndarray | None:
 
 
 def _outcomes(
-    converged: dict[str, equal_budgets.Reading], sizes: list[int], margins: dict[str, float]
-) -> list[Outcome]:
-    """Returns the outcomes whose margins are stated, as they are, or else the accuracy."""
+    converged: dict[str, equal_budgets.Reading], margins: dict[str, float]
+) -> Iterator[Outcome]:
+    """Yields the outcomes whose margins are stated, as they are, or else the accuracy."""
     found = {name: each for name, each in converged.items() if np.isfinite(each.values).any()}
     known = [name for name in margins if name in found] or [*found][:1]
-    default = verdict_matrix.MARGINS
-    return [
-        Outcome(
-            name,
-            margins.get(name, default[name.rpartition("_")[2]]),
-            found[name].values,
-            name in margins,
-            tuple(compress(sizes, found[name].differ)),
-        )
-        for name in known
-    ]
+    for name in known:
+        margin = margins.get(name, verdict_matrix.MARGINS[name.rpartition("_")[2]])
+        yield Outcome(name, margin, found[name].values, name in margins, found[name].differing)
 
 
 def _matching(limits: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
@@ -223,7 +224,11 @@ def _knee(limits: pandas.DataFrame, scaling: Scaling | None) -> float:
         for name in ("knee_fitted", "knee_batch_size"):
             if pandas.notna(row[name]) and not step_cost.too_noisy(row["noise_floor"]):
                 return float(row[name])
-    return _KNEE * scaling.step[0] / scaling.step[1] if scaling and scaling.step else math.nan
+    return (
+        _KNEE * scaling.step.fixed / scaling.step.per_image
+        if scaling and scaling.step
+        else math.nan
+    )
 
 
 def _trends(

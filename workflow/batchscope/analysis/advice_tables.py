@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas
 
-from batchscope.analysis import advice_words, run_series, to_target_tables
+from batchscope.analysis import advice_words, intervals, run_series, to_target_tables
 from batchscope.analysis.advice import MEMORY, SECONDS, Advice, Judged, More
 from batchscope.analysis.advice_words import Card
 from batchscope.catalogue.decision_columns import ADVICE, ADVICE_SIZES
@@ -74,18 +74,18 @@ def _row(advice: Advice) -> dict[str, Any]:
     row: dict[str, Any] = {
         "seeds": len(evidence.seeds),
         "seeds_planned": evidence.planned,
-        "target": evidence.target,
-        "slower": evidence.slower,
+        "target": evidence.to_target.target,
+        "slower": evidence.to_target.slower,
         "smallest": advice.smallest,
         "largest": advice.largest,
         "reason": " ".join(each.reason for each in advice.missing),
-        "max_batch_size": evidence.memory,
-        "knee": evidence.knee,
+        "max_batch_size": evidence.limits.memory,
+        "knee": evidence.limits.knee,
         **dict(zip(("binds_first", "binds_next"), limits, strict=False)),
         **_needed(advice.more, evidence.seed_seconds),
         "scope": evidence.scope,
         **{column: getattr(sentences, name) for column, name in _SENTENCES.items()},
-        **to_target_tables.constants_found(evidence.critical, evidence.fastest),
+        **to_target_tables.constants_found(evidence.to_target.critical, evidence.to_target.fastest),
     }
     if found := evidence.outcomes:
         row["outcome"] = " ".join(each.name for each in found)
@@ -102,7 +102,7 @@ def _needed(more: More | None, seconds: float) -> dict[str, Any]:
 def _size_rows(advice: Advice, of_limit: list[Judged]) -> list[dict[str, Any]]:
     rows, questions = [], advice.questions
     for judged in of_limit:
-        ends = (judged.difference, judged.low, judged.high)
+        ends = judged.difference[:3]
         if judged.limit == SECONDS:
             ends = tuple(math.expm1(end) for end in ends)
         row = {
@@ -110,7 +110,7 @@ def _size_rows(advice: Advice, of_limit: list[Judged]) -> list[dict[str, Any]]:
             "batch_size": judged.batch_size,
             "verdict": judged.verdict,
             "against": judged.against,
-            **dict(zip(("difference", "difference_low", "difference_high"), ends, strict=True)),
+            **intervals.columns("difference", ends),
             **_needed(judged.more, advice.evidence.seed_seconds),
         }
         if judged.outcome:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from batchscope import wording
 from batchscope.analysis import advice as advices
 from batchscope.analysis import fastest_batch_size, seeds_wanted
-from batchscope.analysis.advice import Advice, Evidence, Judged, Missing, Outcome, Reach
+from batchscope.analysis.advice import Advice, Evidence, Judged, Missing, Outcome, Reach, ToTarget
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.largest_within_margin import (
     ALONE,
@@ -127,33 +127,34 @@ def _margin(outcome: Outcome) -> str:
     return amount(outcome.name, outcome.margin)
 
 
-def _slower(evidence: Evidence) -> str:
-    return f"{wording.number(100 * evidence.slower)} %"
+def _slower(goal: ToTarget) -> str:
+    return f"{wording.number(100 * goal.slower)} %"
 
 
 def _sides(advice: Advice) -> Iterator[str]:
     """Yields what ends the range below, and what ends it above."""
     low, high = advice.smallest or 0, advice.largest or 0
+    goal = advice.evidence.to_target
     below = [each.below for each in advice.reaches if each.smallest == low and each.below]
     above = [each.above for each in advice.reaches if each.largest == high and each.above]
     smallest, largest = wording.batch_size(low), wording.batch_size(high)
     smaller = "" if low == 1 else ": a smaller one may do as well"
     alone = f"{smallest} is the smallest size tried{smaller}."
-    yield _ends(advice.evidence, below, f"Below {smallest}") or alone
+    yield _ends(goal, below, f"Below {smallest}") or alone
     alone = f"{largest} is the largest size tried: a larger one may do as well."
-    yield _ends(advice.evidence, above, f"Above {largest}") or alone
+    yield _ends(goal, above, f"Above {largest}") or alone
 
 
-def _ends(evidence: Evidence, ends: list[Judged], outside: str) -> str:
+def _ends(goal: ToTarget, ends: list[Judged], outside: str) -> str:
     """Returns why the size beside the range is no part of it, by every limit that it misses."""
-    sentences = [_end(evidence, each, outside) for each in ends if each.verdict != NOT_RESOLVED]
+    sentences = [_end(goal, each, outside) for each in ends if each.verdict != NOT_RESOLVED]
     doubts = [each for each in ends if each.verdict == NOT_RESOLVED]
     if doubts:
         size = wording.batch_size(doubts[0].batch_size)
-        to_target = f"to {evidence.target} it takes "
+        to_target = f"to {goal.target} it takes "
         parts = [
             f"{to_target if each.limit == advices.SECONDS else ''}{_difference(each)} "
-            f"({_interval(each, evidence.slower)})"
+            f"({_interval(each, goal.slower)})"
             for each in doubts
         ]
         side = outside.split()[0]
@@ -161,7 +162,7 @@ def _ends(evidence: Evidence, ends: list[Judged], outside: str) -> str:
     return " ".join(sentences)
 
 
-def _end(evidence: Evidence, end: Judged, outside: str) -> str:
+def _end(goal: ToTarget, end: Judged, outside: str) -> str:
     """Returns why a size beside the range is no part of it."""
     size = wording.batch_size(end.batch_size)
     if end.limit == advices.MEMORY:
@@ -170,24 +171,23 @@ def _end(evidence: Evidence, end: Judged, outside: str) -> str:
         return f"At {size} no value is known yet."
     if end.limit == advices.SECONDS:
         if end.verdict == FAILED:
-            return f"At {size} not every training reached {evidence.target}."
-        if outside.startswith("Above") and _stops_paying(evidence, end):
-            why = f"more data per update stops paying ({critical(evidence.critical)}): {size}"
+            return f"At {size} not every training reached {goal.target}."
+        if outside.startswith("Above") and _stops_paying(goal.critical, end):
+            why = f"more data per update stops paying ({critical(goal.critical)}): {size}"
             return f"{outside} {why} takes {_difference(end)}."
-        more = f"takes more than {_slower(evidence)} longer"
-        return f"{outside} {evidence.target} {more} ({size}: {_difference(end)})."
+        more = f"takes more than {_slower(goal)} longer"
+        return f"{outside} {goal.target} {more} ({size}: {_difference(end)})."
     if end.verdict == FAILED or end.outcome is None:
         return f"At {size} not every training finished."
     worse = f"{_words(end.outcome)} is worse by more than {_margin(end.outcome)}"
     return f"{outside} {worse} ({size}: {_difference(end)})."
 
 
-def _stops_paying(evidence: Evidence, end: Judged | None) -> bool:
+def _stops_paying(fit: CriticalBatchSize | None, end: Judged | None) -> bool:
     """Returns whether a size that takes too long may be above the critical batch size.
 
     Below it a larger batch saves updates: what it costs is the time of a step.
     """
-    fit = evidence.critical
     if fit is None or end is None or math.isnan(fit.critical_batch_size):
         return False
     return end[:3:2] == (advices.SECONDS, BEYOND) and end.batch_size >= fit.low
@@ -197,45 +197,46 @@ def _difference(judged: Judged) -> str:
     """Returns `38 % longer than 64`, or `test accuracy 2.1 points below that of 32`."""
     against = wording.batch_size(judged.against or 0)
     if judged.outcome is None:
-        share = math.expm1(judged.difference)
+        share = math.expm1(judged.difference.mean)
         return f"{100 * abs(share):.0f} % {'longer' if share >= 0 else 'less time'} than {against}"
-    side = "above" if judged.difference > 0 else "below"
-    found = judged.outcome
-    return f"{_words(found)} {amount(found.name, abs(judged.difference))} {side} that of {against}"
+    side = "above" if judged.difference.mean > 0 else "below"
+    shown = amount(judged.outcome.name, abs(judged.difference.mean))
+    return f"{_words(judged.outcome)} {shown} {side} that of {against}"
 
 
 def _interval(judged: Judged, slower: float) -> str:
     """Returns the 90 % interval of a difference: of a pair, which no other size takes part in."""
+    ends = judged.difference[1:3]
     if judged.outcome is None:
-        low, high = (wording.fixed(100 * math.expm1(end), 0) for end in (judged.low, judged.high))
+        low, high = (wording.fixed(100 * math.expm1(end), 0) for end in ends)
         interval = f"90 % interval {low} to {high} %"
         # The tests are adjusted for the sizes, so that they may leave open what the pair shows.
-        alone = judged.low > math.log1p(slower)
+        alone = ends[0] > math.log1p(slower)
         return f"{interval} for these two alone; not shown among all sizes" if alone else interval
     unit = wording.POINTS if judged.outcome.name.endswith("accuracy") else wording.PLAIN
-    rounded = wording.estimate(judged.difference, judged.low, judged.high, unit)
+    rounded = wording.estimate(*judged.difference[:3], unit)
     return f"90 % interval {rounded.low} to {rounded.high}{unit.suffix}"
 
 
 def _allowed(advice: Advice) -> Iterator[str]:
     """Yields what the limits allow that do not end the range, and which size they leave out."""
-    evidence, parts = advice.evidence, []
+    goal, limits, parts = advice.evidence.to_target, advice.evidence.limits, []
     for reach in advice.reaches:
         if reach.limit == advices.MEMORY:
             if reach.above is None:
-                most = wording.batch_size(evidence.memory or 0)
-                parts.append(f"memory allows {most}{' or more' if evidence.memory_open else ''}")
+                most = wording.batch_size(limits.memory or 0)
+                parts.append(f"memory allows {most}{' or more' if limits.memory_open else ''}")
         elif reach.above is None or reach.largest != advice.largest:
-            parts.append(_stays(reach, evidence))
+            parts.append(_stays(reach, goal))
     if parts:
         yield f"{wording.capital('; '.join(parts))}."
-    bound = critical(evidence.critical)
+    bound = critical(goal.critical)
     ends = (reach.above for reach in advice.reaches if reach.largest == advice.largest)
-    if bound and not any(_stops_paying(evidence, each) for each in ends):
+    if bound and not any(_stops_paying(goal.critical, each) for each in ends):
         yield f"{wording.capital(bound)}."
-    if bound and evidence.critical.lack_of_fit:
+    if bound and goal.critical.lack_of_fit:
         yield "The updates depart from its law: read it as an order of magnitude."
-    if evidence.memory is None:
+    if limits.memory is None:
         yield "Memory was not measured; every batch size here fits."
     if advice.apart:
         sizes = _sizes(advice.apart)
@@ -243,20 +244,21 @@ def _allowed(advice: Advice) -> Iterator[str]:
         yield f"{sizes} {verb} every limit too, but {other} not next to this range."
 
 
-def _stays(reach: Reach, evidence: Evidence) -> str:
+def _stays(reach: Reach, goal: ToTarget) -> str:
     upto = f"up to {wording.batch_size(reach.largest)}"
     upto += ", the largest size tried" if reach.above is None else ""
     if reach.outcome is None:
-        return f"the time to {evidence.target} stays within {_slower(evidence)} {upto}"
+        return f"the time to {goal.target} stays within {_slower(goal)} {upto}"
     stays = f"{_words(reach.outcome)} stays within {_margin(reach.outcome)} {upto}"
     return f"at each training's lowest validation loss, {stays}"
 
 
 def _short(evidence: Evidence) -> Iterator[str]:
     """Yields where an outcome is that of a horizon, and where a time is known as a bound alone."""
-    if evidence.bounded:
+    goal = evidence.to_target
+    if goal.bounded:
         yield (
-            f"At {_sizes(evidence.bounded)} a training is at {evidence.target} by its first "
+            f"At {_sizes(goal.bounded)} a training is at {goal.target} by its first "
             "evaluation. Its time is an upper bound, so that it is not shown to be slower, and no "
             "other size to be as fast: more frequent evaluations, or a lower loss as target, would."
         )
@@ -269,7 +271,7 @@ def _short(evidence: Evidence) -> Iterator[str]:
 
 
 def _reason(advice: Advice, missing: Missing) -> str:
-    evidence = advice.evidence
+    evidence, goal = advice.evidence, advice.evidence.to_target
     if missing.reason == advices.NO_TARGET:
         other = "train longer, evaluate more often, or state a target"
         return f"no loss below the first evaluation was reached at every size and seed ({other})"
@@ -297,12 +299,12 @@ def _reason(advice: Advice, missing: Missing) -> str:
         return f"a better learning rate may lie beyond those tried: {edges}{price}"
     other = "train longer, or state another target"
     if all(each.verdict == FAILED for each in advice.judged[advices.SECONDS]):
-        return f"no batch size reached {evidence.target} with every seed ({other})"
+        return f"no batch size reached {goal.target} with every seed ({other})"
     alone = _alone(advice)
     if alone and missing.reason == advices.NONE_SHOWN:
-        reached = f"only batch size {_sizes(alone)} reached {evidence.target} with every seed"
+        reached = f"only batch size {_sizes(alone)} reached {goal.target} with every seed"
         return f"{reached}, and its time is compared with none ({other})"
-    time = f"to reach {evidence.target} within {_slower(evidence)} of the fastest size's time"
+    time = f"to reach {goal.target} within {_slower(goal)} of the fastest size's time"
     worth = f"to keep {wording.listed(map(_within, evidence.outcomes))}"
     how = "shown" if missing.reason == advices.NONE_SHOWN else "found"
     return f"no batch size is {how} both {time} and {worth}"
@@ -319,7 +321,7 @@ def _edges(evidence: Evidence) -> Iterator[str]:
     key = attrgetter("highest", "rate", "limit")
     words = {advices.SECONDS: "the time", advices.UPDATES: "the updates to the target"}
     words[advices.OUTCOME] = wording.listed(map(_words, evidence.outcomes))  # they share one rate
-    for (highest, rate, limit), group in groupby(sorted(evidence.edges, key=key), key):
+    for (highest, rate, limit), group in groupby(sorted(evidence.rates.edges, key=key), key):
         sizes = _sizes(edge.batch_size for edge in group)
         side = "highest" if highest else "lowest"
         yield f"{wording.shortest(rate)}, the {side}, is the best for {words[limit]} at {sizes}"
@@ -329,16 +331,16 @@ def _known(advice: Advice) -> Iterator[str]:
     """Yields what is known where there is no range."""
     evidence, parts = advice.evidence, []
     yield from _candidates(advice)
-    if bound := critical(evidence.critical):
+    if bound := critical(evidence.to_target.critical):
         parts.append(bound)
-    words = {advices.SECONDS: f"time within {_slower(evidence)} of the fastest"}
+    words = {advices.SECONDS: f"time within {_slower(evidence.to_target)} of the fastest"}
     words |= {found.name: _within(found) for found in evidence.outcomes}
     for limit, what in words.items():
         sizes = [each.batch_size for each in advice.judged[limit] if each.verdict == WITHIN]
         if sizes:
             parts.append(f"{what} at {_sizes(sizes)}")
-    if evidence.memory is not None:
-        parts.append(f"memory allows {wording.batch_size(evidence.memory)}")
+    if evidence.limits.memory is not None:
+        parts.append(f"memory allows {wording.batch_size(evidence.limits.memory)}")
     if parts:
         yield f"Known so far: {'; '.join(parts)}."
 
@@ -351,7 +353,8 @@ def _candidates(advice: Advice) -> Iterator[str]:
         sentence = "Candidate: " if one else "Candidates: "
         sentence += _sizes(left)
         evidence = advice.evidence
-        fastest = fastest_batch_size.measured_fastest(evidence.batch_sizes, evidence.seconds)
+        seconds = evidence.to_target.seconds
+        fastest = fastest_batch_size.measured_fastest(evidence.batch_sizes, seconds)
         if fastest in left and not _alone(advice):
             sentence += f"; {'it' if one else wording.batch_size(fastest)} was the fastest measured"
         yield f"{sentence}. Every other size is shown to miss a limit."
@@ -384,10 +387,10 @@ def _overturned(advice: Advice) -> str:
     if advice.smallest is None:
         return ""
     parts = ["another model, data set, machine or rate rule"]
-    if not evidence.tuned:
-        known = "which these are not" if evidence.rates_known else "unless these are"
+    if not evidence.rates.tuned:
+        known = "which these are not" if evidence.rates.known else "unless these are"
         parts.append(f"a learning rate that is tuned for each batch size, {known}")
-    if evidence.critical is not None:
+    if evidence.to_target.critical is not None:
         parts.append("another target (the critical batch size tends to grow as the loss falls)")
     for found in evidence.outcomes:
         if not found.stated:

@@ -7,7 +7,7 @@ too much good of it. Rates are *effective* ones, after scaling.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from batchscope.analysis import chosen_rates, intervals, paired_tests, run_series
+from batchscope.store import records
 
 if TYPE_CHECKING:
     import pandas
 
-NAN = math.nan
 LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a rate lies
 # What an exponent is where best rates lie on an edge, beyond which the true ones may be.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
@@ -39,11 +39,11 @@ def best(losses: Any) -> int | None:
     return None if index < 0 else index
 
 
-def edge(index: int, count: int) -> str:
-    """Returns where the rate with this index lies: an edge of the grid, or an empty string."""
-    if count == 1:
+def edge(rate: float, rates: Sequence[float]) -> str:
+    """Returns where one of some rates, ascending, lies: an edge, or an empty string."""
+    if [rate] == [*rates]:
         return BOTH
-    return {0: LOW, count - 1: HIGH}.get(index, "")
+    return {rates[0]: LOW, rates[-1]: HIGH}.get(rate, "")
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ class Choice:
         learning_rate: The best one as the factor has it, before scaling; NaN where no rate has a
             finished run of every seed.
         rate: The best effective rate, or NaN.
-        edge: `lowest`, `highest` or `only` where it lies on the edge of the grid.
         by_seed: Seed -> the effective rate that this seed alone would have chosen, or NaN.
-        edges: Seed -> where on the edge that one lies.
         runs: Finished runs at the best rate.
     """
 
@@ -65,15 +63,18 @@ class Choice:
     rates: tuple[float, ...]
     learning_rate: float
     rate: float
-    edge: str
     by_seed: dict[int, float]
-    edges: dict[int, str]
     runs: int
+
+    @property
+    def edge(self) -> str:
+        """`lowest`, `highest` or `only` where the best rate lies on the edge of the grid."""
+        return edge(self.rate, self.rates)
 
     def rows(self, rows: pandas.DataFrame) -> pandas.DataFrame:
         """Returns the finished runs at the best rate, on which it is reported."""
-        at = (rows["batch_size"] == self.batch_size) & (rows["status"] == "finished")
-        return rows[at & (rows["learning_rate"] == self.learning_rate)]
+        at = rows["batch_size"] == self.batch_size
+        return run_series.finished(rows[at & (rows["learning_rate"] == self.learning_rate)])
 
 
 class Exponent(NamedTuple):
@@ -149,10 +150,10 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     before it was trained.
     """
     seeds, rates = (sorted(rows[name].unique().tolist()) for name in ("seed", "learning_rate"))
-    values = np.full((len(seeds), len(rates)), NAN)
+    values = np.full((len(seeds), len(rates)), math.nan)
     columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
     for seed, rate, status, loss in zip(*columns, strict=True):
-        found = {"finished": loss, "missing": NAN}.get(status, math.inf)
+        found = {records.FINISHED: loss, records.MISSING: math.nan}.get(status, math.inf)
         values[seeds.index(seed), rates.index(rate)] = found
     known = ~np.isnan(values).all(axis=0)
     if known.any():
@@ -177,7 +178,7 @@ def at_best(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataF
     frame = frame.reset_index(drop=True)
     by_loss = column.startswith("test_") and CHOSEN_ON in frame and frame[CHOSEN_ON].notna().any()
     known = sign * frame[column].astype(float)
-    known = known.where(known.notna() & (frame["status"] == "finished"), np.inf)
+    known = known.where(known.notna() & (frame["status"] == records.FINISHED), np.inf)
     kept = np.zeros(len(frame), bool)
     for group in series(frame):
         for _, rows in group.frame.assign(known=known[group.frame.index]).groupby("batch_size"):
@@ -216,11 +217,9 @@ def _choice(size: int, rows: pandas.DataFrame) -> Choice:
     return Choice(
         batch_size=size,
         rates=tuple(rates),
-        learning_rate=NAN if index is None else float(factors[index]),
-        rate=NAN if index is None else rates[index],
-        edge="" if index is None else edge(index, len(rates)),
-        by_seed={seed: NAN if at is None else rates[at] for seed, at in single.items()},
-        edges={seed: "" if at is None else edge(at, len(rates)) for seed, at in single.items()},
+        learning_rate=math.nan if index is None else float(factors[index]),
+        rate=math.nan if index is None else rates[index],
+        by_seed={seed: math.nan if at is None else rates[at] for seed, at in single.items()},
         runs=0 if index is None else int(np.isfinite(values[:, index]).sum()),
     )
 
@@ -233,14 +232,15 @@ def exponent(found: list[Choice]) -> Exponent | None:
     """
     found = [choice for choice in found if math.isfinite(choice.rate) and len(choice.rates) > 1]
     seeds = sorted({seed for choice in found for seed in choice.by_seed})
-    rates = np.array([[choice.by_seed.get(seed, NAN) for choice in found] for seed in seeds])
+    rates = np.array([[choice.by_seed.get(seed, math.nan) for choice in found] for seed in seeds])
     complete = np.isfinite(rates).all(axis=1) if len(found) > 1 else np.zeros(len(seeds), bool)
     if not complete.any():
         return None
     sizes = np.array([choice.batch_size for choice in found], float)
     logs = np.log2(rates[complete])
     interval = intervals.t_interval(paired_tests.slopes_per_doubling(logs, sizes))
-    on_edges = [[choice.edges[seed] for choice in found] for seed in compress(seeds, complete)]
+    kept = compress(seeds, complete)
+    on_edges = [[edge(each.by_seed[seed], each.rates) for each in found] for seed in kept]
     doublings = np.log2(sizes)
     centred = doublings - doublings.mean()
     resolution = _resolution(centred, found)

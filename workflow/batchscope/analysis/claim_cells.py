@@ -15,6 +15,7 @@ import pandas
 from batchscope.analysis import claim_tests, run_series, trajectories
 from batchscope.analysis.claim_tests import Tested
 from batchscope.catalogue import claim_tables, tables
+from batchscope.store import records
 from batchscope.study.claims import RATIO, Cells, Test
 
 Part = tuple[str, Tested]
@@ -65,7 +66,7 @@ def rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
     found = selected(frame, test.cells)
     if "status" not in found:
         return found
-    values = found[test.column].where(found["status"] == "finished")
+    values = found[test.column].where(found["status"] == records.FINISHED)
     return found.assign(**{test.column: values})
 
 

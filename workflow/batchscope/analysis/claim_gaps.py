@@ -47,7 +47,7 @@ def survivors(rows: pandas.DataFrame, test: Test, count: int) -> str:
 
 
 def _finished(rows: pandas.DataFrame) -> pandas.DataFrame:
-    return rows[rows["status"] == "finished"] if "status" in rows else rows
+    return run_series.finished(rows) if "status" in rows else rows
 
 
 def _some(chosen: pandas.Series) -> str:

@@ -22,7 +22,6 @@ from batchscope.analysis import claim_power, intervals, paired_tests
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.outcomes import FALLS, RISES
 
-NAN = float("nan")
 CONFIDENCE = 1 - 2 * outcomes.LEVEL
 
 
@@ -81,7 +80,7 @@ def between(contrasts: Any, low: float = -math.inf, high: float = math.inf) -> T
     values = values[np.isfinite(values)]
     mean, below, above, n = intervals.t_interval(values, CONFIDENCE)
     if n < 2:
-        return Tested(mean, NAN, NAN, n, NAN, NAN)
+        return Tested(mean, math.nan, math.nan, n, math.nan, math.nan)
     inside = _inside(values, low, high)
     p, outside = (
         [float(paired_tests.paired_t(each, way)) for each in inside] for way in (RISES, FALLS)
@@ -264,7 +263,7 @@ def every(parts: Sequence[tuple[str, Tested]]) -> Found:
 def logarithms(values: Any) -> np.ndarray:
     """Returns natural logarithms; NaN for what has none."""
     values = np.asarray(values, float)
-    return np.log(values, out=np.full(values.shape, NAN), where=values > 0)
+    return np.log(values, out=np.full(values.shape, math.nan), where=values > 0)
 
 
 def _complete(values: Any) -> np.ndarray:

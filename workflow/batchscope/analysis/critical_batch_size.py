@@ -17,10 +17,10 @@ import numpy as np
 from scipy import optimize, special
 
 from batchscope.analysis import intervals
+from batchscope.catalogue.outcomes import LEVEL
 from batchscope.catalogue.own_columns import LEAST_SIZES
 
 NAN = math.nan
-LEVEL = 0.05
 ROUNDING = 1e-9  # residuals of log S below which a fit is exact
 # Factor beyond the batch sizes up to which B_crit is looked for; an end farther away is open.
 _SEARCH = 1e4

@@ -19,17 +19,17 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import chosen_rates, run_series, trajectories
-from batchscope.analysis.updates_to_target import Target
+from batchscope.analysis.updates_to_target import FAILED, Target
 from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, EPOCHS, TAKEN, TARGET
+from batchscope.store.records import FINISHED, OFF_TARGET
 
 CHOSEN_BY = "validation_loss"
 # Outcomes of a budget: on test data, or where those are not known on validation data.
 ON_TEST = ("test_accuracy", "test_loss")
 ON_VALIDATION = ("validation_accuracy", "validation_loss")
-_FINISHED, _OFF_TARGET = "finished", "off_target"
-_FAILED = ("diverged", "out_of_memory", _OFF_TARGET)  # ran, and got nowhere
+_FAILED = (*FAILED, OFF_TARGET)  # ran, and got nowhere
 # What may have passed a target on its way: of a training loss that was missed, another one.
-_PASSING = (_FINISHED, _OFF_TARGET)
+_PASSING = (FINISHED, OFF_TARGET)
 Place = tuple[int, int, int]  # of a training in (sizes, rates, seeds)
 
 
@@ -63,11 +63,15 @@ class Trained:
     rows: dict[Place, dict[str, Any]]
     evaluations: dict[Place, pandas.DataFrame]
 
+    def sizes(self, which: np.ndarray) -> tuple[int, ...]:
+        """Returns the batch sizes that a mask keeps, shape (sizes,)."""
+        return tuple(itertools.compress(self.batch_sizes, which))
+
     @functools.cached_property
     def finished(self) -> list[pandas.DataFrame]:
         """The evaluations of every training that finished."""
         items = self.evaluations.items()
-        return [rows for place, rows in items if self.rows[place]["status"] == _FINISHED]
+        return [rows for place, rows in items if self.rows[place]["status"] == FINISHED]
 
     @functools.cached_property
     def values(self) -> dict[Place, dict[str, np.ndarray]]:
@@ -83,7 +87,7 @@ class Trained:
         """Whether a batch size has a run of a seed, whatever became of it, shape (sizes, seeds)."""
         found = np.zeros((len(self.batch_sizes), len(self.seeds)), bool)
         for (size, _, seed), row in self.rows.items():
-            found[size, seed] |= row["status"] in (_FINISHED, *_FAILED)
+            found[size, seed] |= row["status"] in (FINISHED, *_FAILED)
         return found
 
     @functools.cached_property
@@ -108,7 +112,7 @@ class Reading(NamedTuple):
         on_edge: Whether it lies on the edge of those that were tried.
         losses: What rates were chosen by, shape (sizes, rates, seeds).
         cube: The outcome at all rates, likewise.
-        differ: Whether the seeds of a size are read at different rates.
+        differing: The batch sizes whose seeds are read at different rates.
         end: Of what a target takes the most that any training used; else NaN.
         falling: Of convergence the batch sizes at which the validation loss still fell when most
             trainings ended: theirs is the loss at a horizon, which longer ones would pass.
@@ -122,7 +126,7 @@ class Reading(NamedTuple):
     on_edge: np.ndarray
     losses: np.ndarray
     cube: np.ndarray
-    differ: np.ndarray
+    differing: tuple[int, ...]
     end: float = math.nan
     falling: tuple[int, ...] = ()
     bounded: tuple[int, ...] = ()
@@ -157,7 +161,7 @@ def equal(evaluations: pandas.DataFrame, stated: dict[str, Any]) -> list[Budget]
     is not known of any run, such as seconds without a timing, is left out. Where a rate falls
     towards the horizon, equal horizons are the only equal epochs, and nothing else is equal.
     """
-    finished = evaluations[evaluations["status"] == _FINISHED]
+    finished = run_series.finished(evaluations)
     if not len(finished):
         return []
     last = finished.groupby(["machine", "run"])[[*AXES.values()]].max()
@@ -215,7 +219,8 @@ def read(series: Trained, budget: Budget) -> dict[str, Reading]:
     falling = _falling(series, of_all) if budget.kind == CONVERGENCE else ()
     for name, cube in _outcomes(series, budget, losses).items():
         index = of_all if name in ON_TEST else of_others
-        more = (losses, cube, chosen_rates.differ(index), math.nan, falling)
+        differing = series.sizes(chosen_rates.differ(index))
+        more = (losses, cube, differing, math.nan, falling)
         values = np.where(index < 0, np.nan, chosen_rates.at(cube, index))
         found[name] = Reading(budget, values, *rates, *more)
     return found
@@ -226,7 +231,7 @@ def ended_before(series: Trained, size: int, budget: Budget) -> bool:
     return budget.kind in AXES and any(
         trajectories.ended_before(found[AXES[budget.kind]], budget.value)
         for place, found in series.values.items()
-        if place[0] == size and series.rows[place]["status"] == _FINISHED
+        if place[0] == size and series.rows[place]["status"] == FINISHED
     )
 
 
@@ -256,11 +261,11 @@ def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
         taken = {place: goal.crossing(rows, axis) for place, rows in series.evaluations.items()}
         cube = _cube(series, axis, taken, _PASSING)
         values, index = chosen_rates.leave_one_out(cube)
-        differ = chosen_rates.differ(index)
+        differing = series.sizes(chosen_rates.differ(index))
         end = max(float(rows[axis].max()) for rows in series.finished)
         first = chosen_rates.at(_cube(series, axis, at_first, _PASSING), np.maximum(index, 0))
-        bounded = tuple(itertools.compress(series.batch_sizes, (first == 1).any(axis=1)))
-        more = (cube, cube, differ, end, (), bounded)
+        bounded = series.sizes((first == 1).any(axis=1))
+        more = (cube, cube, differing, end, (), bounded)
         found[axis] = Reading(budget, values, *_rates(series, cube, index), *more)
     return found
 
@@ -298,7 +303,7 @@ def _values(series: Trained, name: str, budget: Budget) -> np.ndarray:
 
 
 def _cube(
-    series: Trained, name: str, found: dict[Place, float], read: tuple[str, ...] = (_FINISHED,)
+    series: Trained, name: str, found: dict[Place, float], read: tuple[str, ...] = (FINISHED,)
 ) -> np.ndarray:
     """Returns what was found of trainings with these statuses, shape (sizes, rates, seeds).
 
@@ -316,7 +321,7 @@ def _cube(
 
 def _measured(series: Trained) -> dict[str, np.ndarray]:
     """Returns the test outcomes that `evaluate` measured of every finished run."""
-    finished = {place: row for place, row in series.rows.items() if row["status"] == _FINISHED}
+    finished = {place: row for place, row in series.rows.items() if row["status"] == FINISHED}
     return {
         name: _cube(series, name, {place: row[name] for place, row in finished.items()})
         for name in ON_TEST

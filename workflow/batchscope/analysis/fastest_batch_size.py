@@ -108,14 +108,14 @@ def geometric_means(taken: Any, differ: Any = False, to: Any = 1.0) -> list[inte
     ]
 
 
-def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
+def log_error(critical: CriticalBatchSize, half_batch: step_cost.Estimate) -> float:
     """Returns the half-width of the 95 % interval of log B*.
 
     Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources. Their intervals'
     half-widths, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
     American Statistical Association 69, 789). NaN where one has an open end.
     """
-    ends = np.array([(critical.low, critical.high), cost.half_batch[1:]], float)
+    ends = np.array([(critical.low, critical.high), half_batch[1:]], float)
     if not (np.isfinite(ends) & (ends > 0)).all():
         return math.nan
     return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
@@ -131,7 +131,7 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Int
     known = _paired(seconds)
     least = measured_fastest(range(len(known)), seconds)
     if least is None:
-        return [intervals.Interval(math.nan, math.nan, math.nan, 0) for _ in known]
+        return [intervals.Interval() for _ in known]
     differ = np.broadcast_to(differ, len(known))
     return [
         intervals.ratio_interval(row, known[least], own or differ[least])

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-NAN = math.nan
+ENDS = ("", "_low", "_high")  # of the columns of a value with its interval
 
 
 class Interval(NamedTuple):
     """A mean with its confidence interval; NaN where there is none."""
 
-    mean: float
-    low: float
-    high: float
-    n: int
+    mean: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    n: int = 0
+
+
+def columns(name: str, found: Iterable[float]) -> dict[str, float]:
+    """Returns the columns of a value with the ends of its interval: `x`, `x_low`, `x_high`."""
+    return {name + end: value for end, value in zip(ENDS, found, strict=True)}
 
 
 def correction(pairs: Any, differ: Any) -> Any:
@@ -68,7 +74,7 @@ def t_intervals(
         mean = np.where(finite, values, 0.0).sum(axis=1) / n
         deviations = np.where(finite, values - mean[:, None], 0.0)
         error = np.sqrt((deviations**2).sum(axis=1) / (n - 1) / n * correction(n, differ))
-    half = np.where(n > 1, special.stdtrit(n - 1, 0.5 + confidence / 2) * error, NAN)
+    half = np.where(n > 1, special.stdtrit(n - 1, 0.5 + confidence / 2) * error, math.nan)
     if logarithmic:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             factor = np.exp(half / mean)
@@ -101,7 +107,7 @@ def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float,
         chances /= 2
     # The ends are the k-th average from below and above, k the most with P(sum < k) in a tail.
     k = int(np.sum(np.cumsum(chances) <= (1 - confidence) / 2))
-    ends = (averages[k - 1], averages[-k]) if k else (NAN, NAN)
+    ends = (averages[k - 1], averages[-k]) if k else (math.nan, math.nan)
     return float(np.median(averages)), float(ends[0]), float(ends[1])
 
 

@@ -29,8 +29,10 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import intervals, paired_tests, run_series
+from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.decision_columns import MARGINS
+from batchscope.store import records
 
 WITHIN, BEYOND = "within", "beyond"
 NOT_RESOLVED, FEW_SEEDS, FAILED = "not_resolved", "few_seeds", "failed"
@@ -46,9 +48,7 @@ class Size(NamedTuple):
     mean: float
     verdict: str
     deciding: int | None = None
-    difference: float = np.nan
-    low: float = np.nan
-    high: float = np.nan
+    difference: Interval = Interval()
     p_within: float = np.nan
     p_beyond: float = np.nan
 
@@ -59,9 +59,7 @@ class Size(NamedTuple):
             "seeds": self.seeds,
             "mean": self.mean,
             "deciding_batch_size": self.deciding,
-            "difference": self.difference,
-            "difference_low": self.low,
-            "difference_high": self.high,
+            **intervals.columns("difference", self.difference[:3]),
             "p_within": self.p_within,
             "p_beyond": self.p_beyond,
             "verdict": self.verdict,
@@ -84,8 +82,9 @@ def find(
     Of an accuracy higher is better, of any other outcome lower. A size at which some run failed is
     compared with none. The margin is above 0.
     """
-    values = rows[outcome].where(rows["status"] == "finished")
-    values = values.mask(~rows["status"].isin(["finished", "missing"]), math.inf)
+    values = rows[outcome].where(rows["status"] == records.FINISHED)
+    ran = ~rows["status"].isin([records.FINISHED, records.MISSING])
+    values = values.mask(ran, math.inf)
     table = rows.assign(value=values).pivot(index="batch_size", columns="seed", values="value")
     of = (table.to_numpy(float), table.index.tolist(), margin, outcome.endswith("accuracy"))
     found = judge(compare(*of, differing))
@@ -215,13 +214,10 @@ def _compared(
         p_within = float(within[index].max())
         differences = values[:, index] - values[:, deciding]
         pair = bool(either[index, deciding])
-        interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL, differ=pair)
         found[int(size)] = {
             "seeds": seeds,
             "deciding": int(table.columns[deciding]),
-            "difference": interval.mean,
-            "low": interval.low,
-            "high": interval.high,
+            "difference": intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL, differ=pair),
             "p_within": p_within,
             "p_beyond": min(float(beyond[index].min()) * (count - 1), 1.0),
         }

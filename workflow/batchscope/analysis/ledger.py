@@ -21,6 +21,7 @@ from batchscope.analysis import (
     claim_power,
     claim_tests,
     claim_words,
+    intervals,
     paired_tests,
     run_series,
 )
@@ -208,6 +209,6 @@ def _row(one: _Judged) -> dict[str, Any]:
     if one.found is not None:
         tested = one.found.tested
         row |= {"part": one.found.deciding, "parts": one.found.parts, "n": tested.n, "p": tested.p}
-        row |= {"effect": tested.effect, "effect_low": tested.low, "effect_high": tested.high}
+        row |= intervals.columns("effect", (tested.effect, tested.low, tested.high))
         row["survivors"] = one.survivors
     return row

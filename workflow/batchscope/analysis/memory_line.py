@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from batchscope.analysis.step_cost import LEVEL, NAN, Estimate
+from batchscope.analysis.step_cost import Estimate
+from batchscope.catalogue.outcomes import LEVEL
 
 # By how much a peak must exceed the lowest one: the same batch repeats to about 1 MB. Below that, a
 # peak is what starting and tracing took for a moment, whatever the batch.
@@ -18,8 +19,8 @@ _RESOLVABLE_MB = 4.0
 class Memory(NamedTuple):
     """Peak memory = fixed + batch size x per example, both in MB; NaN where it cannot be fitted."""
 
-    fixed_mb: float = NAN
-    per_image: Estimate = Estimate(NAN)
+    fixed_mb: float = math.nan
+    per_image: Estimate = Estimate(math.nan)
 
 
 def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> Memory:
@@ -41,7 +42,7 @@ def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> Memory:
         return Memory()
     slope, fixed = np.polyfit(sizes, peaks, 1).tolist()
     residuals, away, free = peaks - fixed - slope * sizes, sizes - sizes.mean(), len(sizes) - 2
-    half = NAN
+    half = math.nan
     if free:
         error = math.sqrt(residuals @ residuals / free / (away @ away))
         half = float(special.stdtrit(free, 1 - LEVEL / 2)) * error

@@ -10,17 +10,20 @@ import numpy as np
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, ratio_intervals, run_series, to_target_tables
+from batchscope.analysis import (
+    chosen_rates,
+    intervals,
+    ratio_intervals,
+    run_series,
+    to_target_tables,
+)
 from batchscope.analysis.ratio_intervals import Ratio
 from batchscope.analysis.updates_to_target import Scaling, Target
-from batchscope.store import records
 
 START, EARLY, END = "start", "epoch", "end"  # places in a training
 _ENDINGS = {START: "_start", END: ""}  # place -> how the columns of runs.csv end that are of it
 # Place -> the columns of a noise scale and its interval beside a critical batch size.
-BESIDE = {
-    place: [f"noise_scale_{place}{end}" for end in ("", "_low", "_high")] for place in _ENDINGS
-}
+BESIDE = {place: [f"noise_scale_{place}{end}" for end in intervals.ENDS] for place in _ENDINGS}
 _COLUMNS = ["noise_batch_size", *chain(*BESIDE.values())]
 _SAME = ("dataset", "model", "optimizer")
 
@@ -44,7 +47,7 @@ class Point(NamedTuple):
 
 def points(rows: pandas.DataFrame, size: int) -> list[Point]:
     """Returns what the finished runs of a batch size say, in order of their training."""
-    chosen = rows[(rows["batch_size"] == size) & (rows["status"] == records.FINISHED)]
+    chosen = run_series.finished(rows[rows["batch_size"] == size])
     chosen = chosen[chosen["gradient_variance"].notna()]
     # Trainings that stopped by patience end at epochs of their own.
     place = chosen["place"].where(chosen["place"] != EARLY, chosen["epoch"].map("{:08.0f}".format))
@@ -75,11 +78,11 @@ def _nearest(scaling: Scaling, runs: pandas.DataFrame) -> dict[str, float]:
     centre = scaling.fit.critical_batch_size
     centre = centre if math.isfinite(centre) else float(np.median(sizes))
     size = int(sizes[np.abs(np.log(sizes / centre)).argmin()])
-    own = runs[(runs["batch_size"] == size) & (runs["status"] == records.FINISHED)]
+    own = run_series.finished(runs[runs["batch_size"] == size])
     for name, value in scaling.factors.items():
         own = own[own[name] == value]
     if scaling.rates:
-        rate = scaling.rates.chosen[scaling.batch_sizes.index(size)]
+        rate = scaling.rates["updates"].chosen[scaling.batch_sizes.index(size)]
         own = own[own[chosen_rates.RATE] == rate]
     for place, ending in _ENDINGS.items():
         ratio = _of(own, ending)
@@ -107,13 +110,13 @@ def sentence(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
         known = known[known[name] == runs[name].iloc[0]]
     if known.empty or known["target"].duplicated().any():
         return ""
-    names = [f"critical_batch_size{end}" for end in ("", "_low", "_high")]
+    names = [f"critical_batch_size{end}" for end in intervals.ENDS]
     value, low, high = known.iloc[-1][names].astype(float)
     if math.isnan(value):
         return ""
     target = Target(*known.iloc[-1][["target_column", "target_value"]])
     parts = []
-    for size, rows in runs[runs["status"] == records.FINISHED].groupby("batch_size"):
+    for size, rows in run_series.finished(runs).groupby("batch_size"):
         noise = _of(rows)
         if noise.resolved and not noise.open:
             ratio = wording.estimate(noise.ratio / value, noise.low / high, noise.high / low)

@@ -19,6 +19,7 @@ from batchscope.analysis import intervals, paired_tests, run_series
 from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.outcomes import FALLS, LEVEL, RISES, Outcome, seeds_needed
+from batchscope.store import records
 
 if TYPE_CHECKING:
     import pandas
@@ -63,17 +64,13 @@ def pair(rows: pandas.DataFrame, column: str) -> Pairs:
     seeds = sorted(rows["seed"].unique().tolist())
     sizes = sorted(rows["batch_size"].unique().tolist())
     # A timing job ran whatever became of the trainings; else only finished runs count.
-    finished = rows if column == _TIMED else rows[rows["status"] == "finished"]
+    finished = rows if column == _TIMED else run_series.finished(rows)
     finished = finished.astype({column: float}).drop_duplicates(["seed", "batch_size"], keep="last")
     table = finished.pivot(index="seed", columns="batch_size", values=column)
     values = table.reindex(index=seeds, columns=sizes).to_numpy(float)
     used = np.isfinite(values).any(axis=0)
-    return Pairs(
-        seeds,
-        [size for size, keep in zip(sizes, used, strict=True) if keep],
-        values[:, used],
-        [size for size, keep in zip(sizes, used, strict=True) if not keep],
-    )
+    kept, empty = (list(itertools.compress(sizes, which)) for which in (used, ~used))
+    return Pairs(seeds, kept, values[:, used], empty)
 
 
 class End(NamedTuple):
@@ -81,6 +78,22 @@ class End(NamedTuple):
 
     batch_size: int
     interval: Interval
+
+
+class Test(NamedTuple):
+    """The test of one outcome; its numbers are NaN where nothing is tested.
+
+    Attributes:
+        name: `page`, `paired_t`, or None where nothing is tested.
+        p_against: That of the opposite direction.
+        p_holm: p, adjusted over all that was passed; `p_against_holm` likewise.
+    """
+
+    name: str | None
+    p: float
+    p_against: float
+    p_holm: float = math.nan
+    p_against_holm: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -92,13 +105,7 @@ class Answer:
         series: Words for the series; empty for the only one.
         held: What was equal at all batch sizes, as `held` returns it.
         slope: Change per doubling of the batch size, in pairs.
-        change: From the smallest batch size to the largest, in pairs.
-        pairs: How many of them have a value at every batch size.
-        batch_sizes: As `Pairs` has them.
-        test: `page`, `paired_t`, or None where nothing is tested.
-        p_holm: The test's p, adjusted over all that was passed.
-        p_against_holm: That of the opposite direction, adjusted over those of all that was passed.
-        ran_out: What `ran_out` returns, of outcomes that end with the training.
+        pairs: How many seeds have a value at every batch size.
         verdict: `rises`, `falls`, or why neither is reported.
         note: What a reader must know beside the verdict, or an empty string.
     """
@@ -110,16 +117,8 @@ class Answer:
     smallest: End
     largest: End
     slope: Interval
-    change: Interval
-    seeds: int
     pairs: int
-    batch_sizes: list[int]
-    test: str | None
-    p: float
-    p_holm: float
-    p_against_holm: float
-    seeds_needed: int
-    ran_out: dict[int, tuple[int, int]]
+    test: Test
     verdict: str
     note: str
 
@@ -131,9 +130,7 @@ class _Asked(NamedTuple):
     outcome: Outcome
     group: run_series.Series
     pairs: Pairs
-    test: str | None
-    p: float
-    p_against: float
+    test: Test
 
 
 def answers(
@@ -148,9 +145,7 @@ def answers(
         claims: Experiment -> column -> what the study states about it, in place of what is asked
             of every study.
     """
-    found: list[_Asked] = []
-    tests: dict[Any, _Asked] = {}  # by what they are of: each counts once
-    keys = []
+    found: list[tuple[Any, _Asked]] = []
     experiments = frame["experiment"].unique() if "experiment" in frame else [None]
     for experiment in experiments:
         rows = frame if experiment is None else frame[frame["experiment"] == experiment]
@@ -160,18 +155,14 @@ def answers(
         every = filter(None, (stated.get(name) or outcomes.outcome(name) for name in columns))
         for outcome, group in itertools.product(every, groups):
             if asked := _asked(experiment, outcome, group):
-                found.append(asked)
-                keys.append(_tested(outcome, group.frame) or len(keys))
-                tests[keys[-1]] = asked
-    p = [asked.p for asked in tests.values()]
-    against = [asked.p_against for asked in tests.values()]
+                found.append((_tested(outcome, group.frame) or len(found), asked))
+    tests = dict(found)  # by what they are of: each counts once
+    p = [asked.test.p for asked in tests.values()]
+    against = [asked.test.p_against for asked in tests.values()]
     adjusted = zip(paired_tests.holm(p).tolist(), paired_tests.holm(against).tolist(), strict=True)
     both = dict(zip(tests, adjusted, strict=True))
     count = sum(map(math.isfinite, p))
-    return [
-        _answer(asked, *both[key], seeds_needed(len(asked.pairs.batch_sizes), count))
-        for asked, key in zip(found, keys, strict=True)
-    ]
+    return [_answer(asked, Test(*asked.test[:3], *both[key]), count) for key, asked in found]
 
 
 def _tested(outcome: Outcome, rows: pandas.DataFrame) -> tuple[Any, ...]:
@@ -202,15 +193,16 @@ def _asked(experiment: str | None, outcome: Outcome, group: run_series.Series) -
     bounds = stoppable and all_ran_out(group.frame)
     tested = len(pairs.batch_sizes) > 1 and not bounds
     (test, p), (_, against) = [
-        _trend(pairs, way) if tested else (None, intervals.NAN)
+        _trend(pairs, way) if tested else (None, math.nan)
         for way in (outcome.direction, _OPPOSITE[outcome.direction])
     ]
-    return _Asked(experiment, outcome, group, pairs, test, p, against)
+    return _Asked(experiment, outcome, group, pairs, Test(test, p, against))
 
 
-def _answer(asked: _Asked, p_holm: float, p_against_holm: float, needed: int) -> Answer:
+def _answer(asked: _Asked, test: Test, tests: int) -> Answer:
+    """Returns the answer by a test whose p-values are adjusted, one of so many."""
     outcome, rows, pairs = asked.outcome, asked.group.frame, asked.pairs
-    slope, change = _changes(pairs)
+    needed = seeds_needed(len(pairs.batch_sizes), tests)
     bounds = ran_out(rows) if outcome.column in _UNTIL_STOPPED else {}
     return Answer(
         experiment=asked.experiment,
@@ -219,18 +211,10 @@ def _answer(asked: _Asked, p_holm: float, p_against_holm: float, needed: int) ->
         held=held(rows),
         smallest=_end(pairs, 0),
         largest=_end(pairs, -1),
-        slope=slope,
-        change=change,
-        seeds=len(pairs.seeds),
+        slope=_slope(pairs),
         pairs=len(pairs.complete),
-        batch_sizes=pairs.batch_sizes,
-        test=asked.test,
-        p=asked.p,
-        p_holm=p_holm,
-        p_against_holm=p_against_holm,
-        seeds_needed=needed,
-        ran_out=bounds,
-        verdict=_verdict(outcome, pairs, needed, p_holm, p_against_holm),
+        test=test,
+        verdict=_verdict(outcome, pairs, needed, test),
         note=_note(outcome, pairs, bounds),
     )
 
@@ -242,7 +226,7 @@ def held(rows: pandas.DataFrame) -> str:
     an equal training loss (0.1)`, or `at each run's own end`, with how long that is: `(10 epochs at
     batch size 16, 40 at 256)`, or `(patience 10, 12 to 88 epochs)`.
     """
-    finished = rows[rows["status"] == "finished"]
+    finished = run_series.finished(rows)
     ends = {
         "at an equal training loss": "target_train_loss",
         "at equal epochs": "epochs_run",
@@ -273,19 +257,17 @@ def _lengths(finished: pandas.DataFrame) -> str:
     return ""
 
 
-def _changes(pairs: Pairs) -> tuple[Interval, Interval]:
-    """Returns the change per doubling, and that from the smallest batch size to the largest."""
+def _slope(pairs: Pairs) -> Interval:
+    """Returns the change per doubling of the batch size."""
     complete = pairs.complete
-    slope = change = intervals.t_interval([])
-    if len(pairs.batch_sizes) > 1 and len(complete):
-        slope = intervals.t_interval(paired_tests.slopes_per_doubling(complete, pairs.batch_sizes))
-        change = intervals.t_interval(complete[:, -1] - complete[:, 0])
-    return slope, change
+    if len(pairs.batch_sizes) < 2 or not len(complete):
+        return Interval()
+    return intervals.t_interval(paired_tests.slopes_per_doubling(complete, pairs.batch_sizes))
 
 
 def all_ran_out(rows: pandas.DataFrame) -> bool:
     """Returns whether some runs finished, and all of them after all their epochs."""
-    finished = rows[rows["status"] == "finished"]
+    finished = run_series.finished(rows)
     return bool(len(finished) and (finished["epochs_run"] == finished["epochs"]).all())
 
 
@@ -296,7 +278,7 @@ def epochs_chosen(rows: pandas.DataFrame) -> bool:
 
 def unstopped(rows: pandas.DataFrame) -> pandas.Series:
     """Returns which finished runs ran all their epochs though something could have stopped them."""
-    ran = (rows["status"] == "finished") & (rows["epochs_run"] == rows["epochs"]).fillna(False)
+    ran = rows["status"].eq(records.FINISHED) & (rows["epochs_run"] == rows["epochs"]).fillna(False)
     rules = [name for name in STOPS if name in rows]
     return ran & (rows[rules] > 0).any(axis=1)
 
@@ -306,7 +288,7 @@ def ran_out(rows: pandas.DataFrame) -> dict[int, tuple[int, int]]:
 
     Batch sizes without any are left out.
     """
-    finished = rows[rows["status"] == "finished"]
+    finished = run_series.finished(rows)
     counts = unstopped(finished).groupby(finished["batch_size"]).agg(["sum", "count"])
     found = zip(counts.index, counts["sum"], counts["count"], strict=True)
     return {int(size): (int(some), int(all_)) for size, some, all_ in found if some}
@@ -323,7 +305,7 @@ def _trend(pairs: Pairs, direction: str) -> tuple[str | None, float]:
     """Returns the test's name and its p: Page's for three sizes or more, a t-test for two."""
     complete = pairs.complete
     if len(complete) < 2:
-        return None, intervals.NAN
+        return None, math.nan
     if complete.shape[1] > 2:
         return "page", paired_tests.trend(complete, pairs.batch_sizes, direction)
     return "paired_t", float(paired_tests.paired_t(complete[:, 1] - complete[:, 0], direction))
@@ -334,18 +316,14 @@ def _end(pairs: Pairs, index: int) -> End:
     return End(int(size), intervals.t_interval(pairs.values[:, index]))
 
 
-def _verdict(
-    outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, p_against_holm: float
-) -> str:
+def _verdict(outcome: Outcome, pairs: Pairs, needed: int, test: Test) -> str:
     if len(pairs.batch_sizes) < 2:
         return ONE_SIZE
     if len(pairs.complete) < needed:
         return f"{FEW_SEEDS} ({len(pairs.complete)} of {needed})"
-    if not math.isfinite(p_holm):
-        return NOT_RESOLVED  # bounds alone
-    if p_holm < LEVEL:
+    if test.p_holm < LEVEL:
         return outcome.direction
-    if p_against_holm < LEVEL:
+    if test.p_against_holm < LEVEL:
         return f"{_OPPOSITE[outcome.direction]}{AGAINST}"
     return NOT_RESOLVED
 

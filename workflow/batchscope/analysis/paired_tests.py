@@ -102,7 +102,7 @@ def unrounded(differences: Any, scale: Any) -> np.ndarray:
 def holm(p_values: Any) -> np.ndarray:
     """Returns Holm's adjusted p-values (Holm 1979); NaN stays NaN and does not count."""
     p_values = np.asarray(p_values, float)
-    adjusted = np.full(p_values.shape, intervals.NAN)
+    adjusted = np.full(p_values.shape, np.nan)
     tested = np.flatnonzero(np.isfinite(p_values))
     order = tested[np.argsort(p_values[tested], kind="stable")]
     weights = len(order) - np.arange(len(order))

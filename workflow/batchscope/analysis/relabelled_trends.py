@@ -25,7 +25,7 @@ import math
 
 import numpy as np
 
-from batchscope.analysis import chosen_rates, intervals
+from batchscope.analysis import chosen_rates
 from batchscope.analysis.chosen_rates import tried
 from batchscope.catalogue import outcomes
 
@@ -56,7 +56,7 @@ def p_values(
     """
     losses, values = _whole(losses, values)
     if len(losses) < 2 or losses.shape[2] < outcomes.LEAST_SEEDS:
-        return intervals.NAN, intervals.NAN, intervals.NAN
+        return math.nan, math.nan, math.nan
     ways = _decisive(losses, values, by_others)
     found = [_of_alike(*_cut(losses, values, index), by_others, draws) for index in ways]
     return tuple(np.max(found, axis=0).tolist())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from batchscope import wording
 from batchscope.catalogue import horizons, own_columns, run_factors, sweep_names
 from batchscope.catalogue.run_factors import Factor
+from batchscope.store import records
 
 if TYPE_CHECKING:
     import pandas
@@ -67,6 +68,11 @@ def own(runs: pandas.DataFrame) -> pandas.DataFrame:
     if "machine" not in runs or runs.empty:
         return runs
     return runs[runs["machine"] == runs["machine"].iloc[0]]
+
+
+def finished(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of runs that finished."""
+    return runs[runs["status"] == records.FINISHED]
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:

@@ -40,7 +40,7 @@ def contrast(frame: pandas.DataFrame) -> Contrast | None:
     size = int(max(shared))
     # By seed; runs that did not finish are in no pair.
     here = (group.frame[group.frame["batch_size"] == size] for group in groups)
-    tables = [rows[rows["status"] == "finished"].set_index("seed") for rows in here]
+    tables = [run_series.finished(rows).set_index("seed") for rows in here]
     if any(table.index.has_duplicates for table in tables):
         return None
     differences = {}

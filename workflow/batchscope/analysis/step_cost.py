@@ -16,9 +16,8 @@ import numpy as np
 from scipy import special
 
 from batchscope.analysis import intervals
+from batchscope.catalogue.outcomes import LEVEL
 
-LEVEL = 0.05
-NAN = float("nan")
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
 LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau
 # Noise floor above which no level of the throughput is stated. Two halves of the blocks differ with
@@ -33,8 +32,8 @@ class Estimate(NamedTuple):
     """A value with its 95 % interval; the ends are NaN where there is none."""
 
     value: float
-    low: float = NAN
-    high: float = NAN
+    low: float = math.nan
+    high: float = math.nan
 
 
 class Fit(NamedTuple):
@@ -111,7 +110,7 @@ def fixed_cost(batch_sizes: Any, blocks: Sequence[Any], of_jobs: bool = False) -
     fixed, per_image = (
         Estimate(*each) for each in np.column_stack([costs, costs - ends, costs + ends]).tolist()
     )
-    half_batch = Estimate(NAN)
+    half_batch = Estimate(math.nan)
     if a > 0 and b > 0:
         slope = np.array([1 / a, -1 / b])  # of log(a / b)
         with np.errstate(over="ignore"):  # a that may well be 0: the interval has no upper end
@@ -125,7 +124,7 @@ def fixed_cost(batch_sizes: Any, blocks: Sequence[Any], of_jobs: bool = False) -
 
 def _t(freedom: int) -> float:
     """Returns Student's t at the level; NaN without a degree of freedom."""
-    return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else NAN
+    return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else math.nan
 
 
 def _common_error(blocks: Sequence[Any]) -> tuple[float, float]:
@@ -142,7 +141,7 @@ def _common_error(blocks: Sequence[Any]) -> tuple[float, float]:
             "are expected."
         )
     if counts == [1]:
-        return NAN, NAN
+        return math.nan, math.nan
     table = np.asarray(blocks, float)
     rounds = np.log(table / np.median(table, axis=1, keepdims=True)).mean(axis=0)
     error = float(rounds.std(ddof=1)) / math.sqrt(len(rounds))
@@ -266,9 +265,9 @@ def knee(
     """
     sizes, seconds = medians_of("knee", batch_sizes, blocks, least=1)
     if too_noisy(noise):
-        return Knee(NAN, Estimate(NAN), None, None)
+        return Knee(math.nan, Estimate(math.nan), None, None)
     speeds, largest = sizes / seconds, sizes[-1]
-    fitted = Estimate(NAN)
+    fitted = Estimate(math.nan)
     holds = speeds[-1] >= share * speeds.max()
     fit = None
     if len(sizes) > 2:
@@ -286,7 +285,7 @@ def knee(
         rising = bool(speeds[-1] > least * speeds[before] and holds)
         plateau = float(np.median(speeds[sizes >= largest / 2]))
         falls = noise * plateau < share * speeds.max()
-        plateau = NAN if rising or falls else plateau
+        plateau = math.nan if rising or falls else plateau
     order = np.argsort(np.asarray(batch_sizes, float).ravel())
     quick = _of_each(lambda each, **axis: np.percentile(each, 25, **axis), blocks)[order]
     short = np.flatnonzero(~(sizes / quick >= share * plateau))
@@ -356,7 +355,7 @@ def _of_each(statistic: Callable[..., Any], blocks: Sequence[Any]) -> np.ndarray
     counts = {np.size(block) for block in blocks}
     if len(counts) == 1 and min(counts):
         return statistic(np.reshape(blocks, (len(blocks), -1)), axis=1)
-    return np.array([statistic(block) if np.size(block) else NAN for block in blocks])
+    return np.array([statistic(block) if np.size(block) else math.nan for block in blocks])
 
 
 def weighted_line(x: np.ndarray, seconds: np.ndarray) -> tuple[list, np.ndarray, float]:
@@ -369,5 +368,5 @@ def weighted_line(x: np.ndarray, seconds: np.ndarray) -> tuple[list, np.ndarray,
     residuals = 1 - design @ found
     squares = residuals @ residuals
     free = len(x) - 2
-    covariance = inverse @ inverse.T * (squares / free if free else NAN)
+    covariance = inverse @ inverse.T * (squares / free if free else math.nan)
     return found.tolist(), covariance, math.sqrt(squares / len(x))

@@ -15,7 +15,8 @@ from scipy import special
 
 from batchscope import wording
 from batchscope.analysis import paired_tests
-from batchscope.analysis.step_cost import LEVEL, NAN, medians_of, weighted_line
+from batchscope.analysis.step_cost import medians_of, weighted_line
+from batchscope.catalogue.outcomes import LEVEL
 
 STAIRS = (8, 16, 32)  # examples
 UNABLE = f"Not resolved: these batch sizes cannot show stairs of {wording.listed(STAIRS)} examples."
@@ -104,7 +105,7 @@ def _fit(sizes: np.ndarray, seconds: np.ndarray, q: int) -> Stairs:
 def _compared(line_residual: float, found: list[Stairs], adjusted: list[float]) -> Comparison:
     resolvable = tuple(stairs.q for stairs in found)
     if not found:
-        return Comparison("not resolved", None, NAN, line_residual, resolvable)
+        return Comparison("not resolved", None, math.nan, line_residual, resolvable)
     best, p_holm = min(zip(found, adjusted, strict=True), key=lambda pair: pair[0].residual)
     winner = "not resolved"
     if best.residual < line_residual:

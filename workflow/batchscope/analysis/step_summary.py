@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import step_cost
+from batchscope.analysis import intervals, step_cost
 
 Row = dict[str, Any]
 
@@ -23,7 +23,6 @@ def of(row: Row, sizes: Sequence[int], blocks: Sequence[Any], of_jobs: bool = Fa
         blocks: For each the seconds per step of its blocks or, of jobs, the median of each job.
     """
     fit = step_cost.fixed_cost(sizes, blocks, of_jobs)
-    found = _with_ends("fixed_seconds", fit.fixed) | _with_ends("seconds_per_image", fit.per_image)
     inside = step_cost.within_jobs(blocks) if of_jobs else blocks
     noise = step_cost.noise_floor(inside)
     knee = step_cost.knee(sizes, blocks, noise=noise, of_jobs=of_jobs)
@@ -31,8 +30,10 @@ def of(row: Row, sizes: Sequence[int], blocks: Sequence[Any], of_jobs: bool = Fa
     highest = max(size / np.median(block) for size, block in zip(sizes, blocks, strict=True))
     limit = ceiling(row) if resolved else None
     on_gpus = row["device"] == "gpu" and row["replicas"] > 1  # the peak is of one GPU
-    return found | {
-        **_with_ends("knee_fitted", knee.fitted),
+    return {
+        **intervals.columns("fixed_seconds", fit.fixed),
+        **intervals.columns("seconds_per_image", fit.per_image),
+        **intervals.columns("knee_fitted", knee.fitted),
         "fixed_seconds_error": fit.fixed_error,
         "half_batch": fit.half_batch.value if resolved else None,
         "line_residual": fit.residual,
@@ -68,7 +69,3 @@ def over_jobs(row: Row, medians: pandas.DataFrame) -> Row:
     if len(table) < 2 or table.shape[1] < 2:
         return {}
     return of(row, table.index.tolist(), list(table.to_numpy(float)), of_jobs=True)
-
-
-def _with_ends(name: str, estimate: step_cost.Estimate) -> Row:
-    return {name + end: value for end, value in zip(("", "_low", "_high"), estimate, strict=True)}

@@ -16,10 +16,8 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import intervals
+from batchscope.catalogue.timing_columns import QUARTILES
 
-# Endings of the columns of a quantity, and of what they say of its spread.
-_QUARTILES = ("_q1", "_q3")
-_ENDS = ("_low", "_high")
 _P = ("step_p", "step_p_holm")
 
 
@@ -65,12 +63,11 @@ def _number(
     """Returns a quantity over jobs, and the columns that belong to it."""
     if name in counted:
         return {name: values.sum()}
-    if all(name + end in group for end in _QUARTILES):
-        low, middle, high = np.percentile(values, [25, 50, 75])
-        return {name: middle, name + _QUARTILES[0]: low, name + _QUARTILES[1]: high}
-    if all(name + end in group for end in _ENDS):
-        names = (name + end for end in ("", *_ENDS))
-        return dict(zip(names, intervals.hodges_lehmann(values), strict=True))
+    if all(name + end in group for end in QUARTILES):
+        found = np.percentile(values, [50, 25, 75])
+        return {name + end: value for end, value in zip(QUARTILES, found, strict=True)}
+    if all(name + end in group for end in intervals.ENDS):
+        return intervals.columns(name, intervals.hodges_lehmann(values))
     if name in _P:
         return {name: min(1.0, 2 * float(np.median(values)))}
     whole = pandas.api.types.is_integer_dtype(group[name].dtype)

@@ -7,26 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, run_series, updates_to_target
+from batchscope.analysis import chosen_rates, intervals, run_series, updates_to_target
 from batchscope.analysis.critical_batch_size import LEAST_SIZES, CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
-from batchscope.analysis.updates_to_target import AXES, Rates, Scaling, Target
+from batchscope.analysis.step_cost import Estimate
+from batchscope.analysis.updates_to_target import AXES, Rates, Scaling, Step, Target
 from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
 
 NAN = math.nan
 _NONE: Mapping[str, Any] = {}
-# The columns of a `FastestBatchSize`, in the order of its attributes.
-_FASTEST = (
-    *("fastest_batch_size", "fastest_batch_size_low", "fastest_batch_size_high"),
-    *("fastest_seconds", "fastest_from", "fastest_to"),
-)
 
 
 def target_text(target: Target) -> str:
@@ -162,19 +157,21 @@ def constants_found(
     """Returns the columns of both fits, of those that there are."""
     row: dict[str, Any] = {}
     if fit:
+        critical = (fit.critical_batch_size, fit.low, fit.high)
         row |= {
             "points": fit.points,
             "updates_min": fit.updates_min,
             "examples_min": fit.examples_min,
-            "critical_batch_size": fit.critical_batch_size,
-            "critical_batch_size_low": fit.low,
-            "critical_batch_size_high": fit.high,
+            **intervals.columns("critical_batch_size", critical),
             "by_seed": int(fit.by_seed),
             "residual": fit.residual,
             "lack_of_fit": fit.lack_of_fit,
         }
     if fastest:
-        row |= dict(zip(_FASTEST, astuple(fastest), strict=True))
+        best = (fastest.batch_size, fastest.batch_size_low, fastest.batch_size_high)
+        row |= intervals.columns("fastest_batch_size", best)
+        row["fastest_seconds"] = fastest.seconds
+        row["fastest_from"], row["fastest_to"] = fastest.low, fastest.high
     return row
 
 
@@ -182,18 +179,15 @@ def _fit_row(scaling: Scaling) -> dict[str, Any]:
     row = {**_target_columns(scaling.target), "points": 0}
     row |= constants_found(scaling.fit, scaling.fastest)
     if scaling.step:
-        row["fixed_seconds"], row["seconds_per_image"] = scaling.step
-        row["half_batch"] = scaling.step[0] / scaling.step[1]
-    if scaling.step and scaling.cost:
-        _, low, high = scaling.cost.half_batch
-        row |= {"half_batch_low": low, "half_batch_high": high if math.isfinite(high) else NAN}
+        row["fixed_seconds"], row["seconds_per_image"], half = scaling.step
+        row |= intervals.columns("half_batch", (end if math.isfinite(end) else NAN for end in half))
     row["measured_fastest"] = scaling.measured_fastest
     return row
 
 
 def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
     """Yields the rows of one series and target; `rate` is NaN where it has several."""
-    rates, timed = scaling.rates, scaling.timed_rates
+    rates, timed = (scaling.rates.get(axis) for axis in ("updates", "seconds"))
     along = scaling.along.get(chosen_rates.RATE)
     for at, size in enumerate(scaling.batch_sizes):
         own = along[at] if along else rate
@@ -244,19 +238,15 @@ def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -
         if axis == "updates" or rows[axis].notna().any()
     }
     first = rows.iloc[0]
-    differ = chosen_rates.differ(read)
-    fit = updates_to_target.critical_fit(sizes, measured["updates"], differ)
-    step = best = rates = timed = None
+    step, rates = None, {}
     if pandas.notna(first["fixed_seconds"]):
-        step = (float(first["fixed_seconds"]), float(first["seconds_per_image"]))
-    if pandas.notna(first["fastest_batch_size"]):
-        best = FastestBatchSize(*first[[*_FASTEST]].astype(float))
+        half = Estimate(*(float(first[f"half_batch{end}"]) for end in intervals.ENDS))
+        step = Step(float(first["fixed_seconds"]), float(first["seconds_per_image"]), half)
     if rows["on_edge"].notna().any():
-        rates = _rates(rows, read)
+        rates["updates"] = _rates(rows, read)
         if np.isfinite(timed_read).any():
-            timed = _rates(rows, timed_read, "seconds_")
-    more = (None, step, best, seeds, rates, timed, at_first)
-    return Scaling(factors, {}, target, sizes, measured, fit, *more)
+            rates["seconds"] = _rates(rows, timed_read, "seconds_")
+    return Scaling(factors, target, sizes, seeds, measured, at_first, step, rates=rates)
 
 
 def _rates(rows: pandas.DataFrame, read: np.ndarray, by: str = "") -> Rates:

@@ -7,11 +7,12 @@ learning rate of which several were tried at a batch size distinguishes none: it
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -28,10 +29,11 @@ from batchscope.analysis import (
 )
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.own_columns import ACCURACIES, AXES, LOSSES
+from batchscope.store import records
 
 TARGETS = 3  # of a series, where none is given
 # What became of a training that counts as never there, whatever it passed on its way.
-FAILED = ("diverged", "out_of_memory")
+FAILED = (records.DIVERGED, records.OUT_OF_MEMORY)
 _RUN = ["batch_size", "seed"]
 
 
@@ -111,41 +113,77 @@ class Rates:
         return chosen_rates.differ(self.read)
 
 
+class Series(NamedTuple):
+    """The trainings of one series.
+
+    Attributes:
+        factors: Column -> value that distinguishes the series.
+        along: Column -> its values in order of batch size, of those that change along with it.
+    """
+
+    factors: dict[str, Any]
+    along: dict[str, list[Any]]
+    rows: pandas.DataFrame
+
+
+class Step(NamedTuple):
+    """The time of a step of B examples, t = a + b B, in s.
+
+    `half_batch`: a / b, with its interval where the line was fitted.
+    """
+
+    fixed: float
+    per_image: float
+    half_batch: step_cost.Estimate
+
+
 @dataclass(frozen=True)
 class Scaling:
     """One series and target.
 
     Attributes:
-        factors: Column -> value that distinguishes the series.
-        along: Column -> its values in order of batch size, of those that change along with it.
+        factors: As `Series` has them, and `along`.
         measured: Axis -> what was taken to the target, shape (sizes, seeds): infinity where a
             training never reached it, NaN where there is none of that seed. `seconds` only
             where they are known. Where rates are chosen, each seed is read at the rate that the
             other seeds choose, on each axis by itself.
-        fit: The critical batch size of the fitted sizes; None where they are fewer than three.
-        cost: Time of a step, from the seconds of the trainings; None where they are not known.
-        step: Fixed cost of a step and cost per example, s; None where they are not known or not
-            resolved.
-        fastest: In closed form; None where a constant is missing.
-        rates: None where none is chosen.
-        timed_rates: Chosen by seconds in place of updates; None without seconds too.
         at_first: Whether a seed is at the target by its first evaluation, which bounds what it
             took from above alone, shape (sizes, seeds); on any axis.
+        cost: Time of a step, from the seconds of the trainings; None where they are not known.
+        step: As stated or fitted; None where it is not known or not resolved.
+        rates: Axis -> the rates that were chosen; empty where none is.
     """
 
     factors: dict[str, Any]
-    along: dict[str, list[Any]]
     target: Target
     batch_sizes: list[int]
-    measured: dict[str, np.ndarray]
-    fit: critical_batch_size.CriticalBatchSize | None
-    cost: step_cost.Fit | None
-    step: tuple[float, float] | None
-    fastest: fastest_batch_size.FastestBatchSize | None
     seeds: list[int]
-    rates: Rates | None
-    timed_rates: Rates | None
+    measured: dict[str, np.ndarray]
     at_first: np.ndarray
+    step: Step | None = None
+    cost: step_cost.Fit | None = None
+    rates: dict[str, Rates] = field(default_factory=dict)
+    along: dict[str, list[Any]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def fit(self) -> critical_batch_size.CriticalBatchSize | None:
+        """The critical batch size of the fitted sizes; None where they are fewer than three."""
+        kept = self.fitted
+        if kept.sum() < critical_batch_size.LEAST_SIZES:
+            return None
+        updates, differ = self.measured["updates"][kept], self.differ("updates")[kept]
+        return critical_batch_size.fit(
+            np.array(self.batch_sizes)[kept], updates, bool(differ.any())
+        )
+
+    @property
+    def fastest(self) -> fastest_batch_size.FastestBatchSize | None:
+        """The fastest batch size in closed form; None where a constant is missing."""
+        fit, step = self.fit, self.step
+        if not (fit and step and math.isfinite(fit.critical_batch_size)):
+            return None
+        error = fastest_batch_size.log_error(fit, step.half_batch)
+        return fastest_batch_size.fastest(fit.updates_min, fit.examples_min, *step[:2], error)
 
     @property
     def fitted(self) -> np.ndarray:
@@ -175,7 +213,7 @@ class Scaling:
 
     def rates_by(self, axis: str) -> Rates | None:
         """Returns the learning rates at which the values along an axis are read."""
-        return (self.timed_rates if axis == "seconds" else None) or self.rates
+        return self.rates.get(axis) or self.rates.get("updates")
 
     def differ(self, axis: str) -> np.ndarray:
         """Returns whether values of a size are of seeds at different rates, shape (sizes,)."""
@@ -197,19 +235,20 @@ def scalings(
             seconds of the trainings, where there are any.
     """
     found, targets = [], list(targets)
-    for values, along, rows in series(frame, factors):
-        cost, step = None if step_seconds else _step_cost(rows), step_seconds
-        if cost and step_cost.resolved(cost):
-            step = (cost.fixed.value, cost.per_image.value)
-        for target in targets or default_targets(rows):
-            found.append(_scaling(values, along, rows, target, cost, step))
+    for each in series(frame, factors):
+        cost = step = None
+        if step_seconds:
+            fixed, per_image = step_seconds
+            step = Step(fixed, per_image, step_cost.Estimate(fixed / per_image))
+        elif (cost := _step_cost(each.rows)) and step_cost.resolved(cost):
+            step = Step(cost.fixed.value, cost.per_image.value, cost.half_batch)
+        for target in targets or default_targets(each.rows):
+            found.append(_scaling(each, target, step, cost))
     return found
 
 
-def series(
-    frame: pandas.DataFrame, factors: Iterable[str]
-) -> list[tuple[dict[str, Any], dict[str, list[Any]], pandas.DataFrame]]:
-    """Returns the series: their factors, what changes along with the batch size, their rows.
+def series(frame: pandas.DataFrame, factors: Iterable[str]) -> list[Series]:
+    """Returns the series of a frame.
 
     A number that follows from the batch size and the other columns, such as a rate that grows
     with it, distinguishes no series, nor does a learning rate of which several were tried.
@@ -228,7 +267,7 @@ def series(
     for key, rows in groups:
         sizes = rows.drop_duplicates("batch_size").sort_values("batch_size")
         along = {name: sizes[name].tolist() for name in followers}
-        found.append((dict(zip(kept, key, strict=True)), along, rows))
+        found.append(Series(dict(zip(kept, key, strict=True)), along, rows))
     return found
 
 
@@ -319,19 +358,6 @@ def _lowest_of_all(table: pandas.DataFrame) -> float:
     return float(ends.max()) if enough else math.nan
 
 
-def critical_fit(
-    sizes: list[int], updates: np.ndarray, differ: np.ndarray
-) -> critical_batch_size.CriticalBatchSize | None:
-    """Returns the fit of the sizes that are usable; None where they are too few.
-
-    `differ` says which sizes have seeds that are read at different rates.
-    """
-    kept = fastest_batch_size.usable(updates)
-    if kept.sum() < critical_batch_size.LEAST_SIZES:
-        return None
-    return critical_batch_size.fit(np.array(sizes)[kept], updates[kept], bool(differ[kept].any()))
-
-
 def _tried(rows: pandas.DataFrame) -> tuple[float, ...]:
     """Returns the rates of a series that are chosen from; one of no meaning where none is."""
     rate = chosen_rates.RATE
@@ -352,13 +378,9 @@ def _rates(
 
 
 def _scaling(
-    factors: dict[str, Any],
-    along: dict[str, list[Any]],
-    rows: pandas.DataFrame,
-    target: Target,
-    cost: step_cost.Fit | None,
-    step: tuple[float, float] | None,
+    series: Series, target: Target, step: Step | None, cost: step_cost.Fit | None
 ) -> Scaling:
+    rows = series.rows
     axes = [axis for axis in AXES if axis in rows]
     sizes = sorted({int(size) for size in rows["batch_size"]})
     seeds = sorted(set(rows["seed"].tolist()))
@@ -379,13 +401,8 @@ def _scaling(
         rates = {axis: _rates(tried, cubes[axis], diverged, read[axis][1]) for axis in axes}
     places = [np.maximum(index, 0) for _, index in read.values()]
     at_first = np.logical_or.reduce([chosen_rates.at(first, index) for index in places])
-    differ = chosen_rates.differ(read["updates"][1])
-    fit, best = critical_fit(sizes, measured["updates"], differ), None
-    if fit and step and math.isfinite(fit.critical_batch_size):
-        error = fastest_batch_size.log_error(fit, cost) if cost else math.nan
-        best = fastest_batch_size.fastest(fit.updates_min, fit.examples_min, *step, error)
-    more = (cost, step, best, seeds, rates.get("updates"), rates.get("seconds"), at_first)
-    return Scaling(factors, along, target, sizes, measured, fit, *more)
+    more = (at_first, step, cost, rates, series.along)
+    return Scaling(series.factors, target, sizes, seeds, measured, *more)
 
 
 def _step_cost(rows: pandas.DataFrame) -> step_cost.Fit | None:

@@ -16,7 +16,6 @@ Sources: E. B. Page, J. Am. Stat. Assoc. 58 (1963), 216; M. Friedman, J. Am. Sta
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from batchscope.analysis import (
     run_series,
     updates_to_target,
 )
+from batchscope.analysis.intervals import Interval
 from batchscope.analysis.largest_within_margin import Size
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.budget_kinds import TAKEN, TARGET
@@ -113,19 +113,19 @@ def compare(
     found = []
     judged = np.where(failed, math.inf, shown), batch_sizes, margin, rising, differing, bounded
     for cell in largest_within_margin.compare(*judged):
-        mean, low, high = math.nan, math.nan, math.nan
+        difference = Interval()
         if cell.batch_size == best:
-            mean = 0.0
+            difference = Interval(0.0)
         elif cell.batch_size in whole and best is not None:
             differences = pairs[cell.batch_size] - pairs[best]
             either = cell.batch_size in differing or best in differing
             confidence = 1 - 2 * outcomes.LEVEL
-            mean, low, high, _ = intervals.t_interval(differences, confidence, differ=either)
+            difference = intervals.t_interval(differences, confidence, differ=either)
         level = cell.mean if cell.batch_size in whole else math.nan
         if ratio:
-            mean, low, high = (math.expm1(value) for value in (mean, low, high))
+            difference = Interval(*map(math.expm1, difference[:3]), difference.n)
             level = math.exp(level)
-        found.append(cell._replace(mean=level, difference=mean, low=low, high=high))
+        found.append(cell._replace(mean=level, difference=difference))
     return found
 
 
@@ -213,8 +213,7 @@ def _rows(
         for budget in held_equal:
             for outcome, reading in equal_budgets.read(trained, budget).items():
                 values, margin = reading.values, _margin(outcome, margins)
-                differing = list(itertools.compress(trained.batch_sizes, reading.differ))
-                of = (outcome, margin, differing, reading.bounded)
+                of = (outcome, margin, reading.differing, reading.bounded)
                 cells = compare(values, trained.batch_sizes, *of)
                 found = _with_choice(trend(values, trained.batch_sizes, outcome), reading, outcome)
                 yield _Row(series, trained, reading, outcome, margin, cells, found)

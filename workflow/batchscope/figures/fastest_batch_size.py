@@ -42,7 +42,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     width = 5.2 if columns == 1 else 3.6
     figure, grid = canvas.some_panels(len(scalings), columns, width, height=3.0)
     for axes, scaling in zip(grid, scalings, strict=True):
-        _draw_panel(axes, scaling, _half_batch(frame, scaling))
+        _draw_panel(axes, scaling)
     canvas.legend(figure, *_handles(scalings))
     more = "" if len(every) == len(scalings) else critical_batch_size.MORE_TARGETS
     timed = "examples used over the examples per second of a timing job, evaluations excluded"
@@ -59,18 +59,13 @@ def found(frame: pandas.DataFrame) -> str:
     every = [each for each in scalings if _SECONDS in each.measured]
     sentences = [] if scalings else [critical_batch_size.NOTHING]
     for scaling in critical_batch_size.lowest(every)[:_MOST_SHOWN]:
-        sentences += [*_measured(scaling), *_closed(scaling, _half_batch(frame, scaling))]
+        sentences += [*_measured(scaling), *_closed(scaling)]
         sentences += critical_batch_size.edge_sentence(scaling, _SECONDS)
         sentences += target_words.at_first(scaling)
     return " ".join(sentences)
 
 
-def _half_batch(frame: pandas.DataFrame, scaling: Scaling) -> tuple[float, float, float]:
-    row = critical_batch_size.first_row(frame, scaling)
-    return tuple(row[[f"half_batch{end}" for end in ("", "_low", "_high")]].astype(float))
-
-
-def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) -> None:
+def _draw_panel(axes: Axes, scaling: Scaling) -> None:
     axes.set_yscale("log")
     to_target.draw_points(axes, scaling, _SECONDS, mean=False)
     means = zip(scaling.batch_sizes, scaling.means(_SECONDS), strict=True)
@@ -95,8 +90,9 @@ def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) 
             axes.axvspan(*ends, color="#dff1ea", zorder=0, lw=0)
         own = (best.batch_size, best.batch_size_low, best.batch_size_high)
         marks.append(to_target.Mark("B*", *own, to_target.FASTEST, "D", math.isfinite(own[1])))
-    if math.isfinite(half[0]):
-        marks.append(to_target.Mark("B_half", *half, _HALF, "^", math.isfinite(half[1])))
+    if scaling.step:
+        half = scaling.step.half_batch
+        marks.append(to_target.Mark("B_half", *half, _HALF, "^", math.isfinite(half.low)))
     to_target.mark_batch_sizes(axes, marks)
     to_target.finish(axes, scaling, _SECONDS)
 
@@ -143,12 +139,13 @@ def _measured(scaling: Scaling) -> Iterator[str]:
     )
 
 
-def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]:
+def _closed(scaling: Scaling) -> Iterator[str]:
     best = scaling.fastest
     if best is None:
         if scaling.step is None:
             yield f"There is no closed form: {target_words.NO_LINE}."
         return
+    half = wording.number(scaling.step.half_batch.value)
     ends = (best.batch_size_low, best.batch_size_high)
     open_ = " (its interval is open)" if math.isnan(best.batch_size_low) else ""
     yield (
@@ -156,14 +153,14 @@ def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]
         f"{wording.estimated(best.batch_size, *ends)}{open_}, with "
         f"{wording.number(best.seconds)} s; from "
         f"{wording.number(best.low)} to {wording.number(best.high)} it takes at most 10 % longer. "
-        f"Half of a step is fixed cost at batch size {wording.number(half[0])}."
+        f"Half of a step is fixed cost at batch size {half}."
     )
     yield from _misfit(scaling)
 
 
 def _misfit(scaling: Scaling) -> Iterator[str]:
     """Yields where the measured times depart from the closed form by more than their interval."""
-    constants = (scaling.fit.updates_min, scaling.fit.examples_min, *scaling.step)
+    constants = (scaling.fit.updates_min, scaling.fit.examples_min, *scaling.step[:2])
     given = (scaling.batch_sizes, scaling.measured[_SECONDS], constants, scaling.differ(_SECONDS))
     ratios = fastest_batch_size.misfit(*given)
     found = [each for each in zip(scaling.batch_sizes, ratios, strict=True) if each[1].n > 1]

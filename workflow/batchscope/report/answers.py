@@ -142,7 +142,7 @@ def across(answers: list[Answer], asked: Collection[Answer] = ()) -> dict[str, A
 def _cell(answer: Answer) -> dict[str, Any]:
     ends = dict.fromkeys((answer.smallest, answer.largest))
     levels = [(end.batch_size, _estimate(end.interval)) for end in ends]
-    return {**_shared(answer), "ends": levels, "p": _p(answer) if answer.test else ""}
+    return {**_shared(answer), "ends": levels, "p": _p(answer) if answer.test.name else ""}
 
 
 def _shared(answer: Answer) -> dict[str, Any]:
@@ -198,21 +198,21 @@ def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> 
         "expected": asked.direction,
         "references": [references.index(part) + 1 for part in cited],
         "p": _p(answer),
-        "raw_p": _raw_p(answer) if answer.test else "",
+        "raw_p": _raw_p(answer) if answer.test.name else "",
     }
 
 
 def _p(answer: Answer) -> str:
     """Returns the adjusted p of what the verdict says: of the contrary where that is shown."""
     if _against(answer):
-        return f"{format_p(answer.p_against_holm)} of the contrary"
-    return format_p(answer.p_holm)
+        return f"{format_p(answer.test.p_against_holm)} of the contrary"
+    return format_p(answer.test.p_holm)
 
 
 def _raw_p(answer: Answer) -> str:
     """Returns the test, and its p where that is of the direction that the verdict says."""
-    test = _TESTS[answer.test]
-    return test if _against(answer) else f"{test} {format_p(answer.p)}"
+    test = _TESTS[answer.test.name]
+    return test if _against(answer) else f"{test} {format_p(answer.test.p)}"
 
 
 def _against(answer: Answer) -> bool:

@@ -48,8 +48,8 @@ def _lines(scaling: Scaling) -> Iterator[str]:
     for name, values in scaling.along.items():
         shown = ", ".join(wording.shortest(value) for value in values)
         yield f"  along the batch sizes: {name.replace('_', ' ')} {shown}"
-    if scaling.rates:
-        yield from _rate_lines(scaling, scaling.rates)
+    if rates := scaling.rates_by("updates"):
+        yield from _rate_lines(scaling, rates)
     if scaling.fit is None:
         yield f"  no fit: {target_words.too_few(scaling)}"
     else:
@@ -134,8 +134,8 @@ def _seconds_lines(scaling: Scaling) -> Iterator[str]:
         if scaling.cost is not None:
             yield f"  no fastest size in closed form: {target_words.NO_LINE}"
         return
-    fixed, per_image = (wording.number(1e3 * each) for each in scaling.step)
-    half = wording.number(scaling.step[0] / scaling.step[1])
+    fixed, per_image = (wording.number(1e3 * each) for each in scaling.step[:2])
+    half = wording.number(scaling.step.half_batch.value)
     yield f"  a step takes {fixed} ms + {per_image} ms per example (B_half {half})"
     if scaling.fastest:
         best = scaling.fastest

@@ -95,25 +95,23 @@ def price_of_a_seed(
     }
 
     def seconds(runs: Iterable[str]) -> tuple[float, float]:
-        own = [run for run in runs if run in found]
-        seeds = {found[run]["seed"] for run in own}
+        own = {run: found[run] for run in runs if run in found}
+        seeds = {factors["seed"] for factors in own.values()}
         if not seeds:
             return math.nan, 0.0
 
         def noted(name: str, of: str) -> float:
             return measured.seconds(estimates.kind(name, settings[name], of)) or 0.0
 
-        trained = measures = 0.0
-        jobs: dict[tuple[str, str, int], None] = {}
-        for run in own:
-            factors = found[run]
-            taken = history.seconds(factors)
-            trained += math.nan if taken is None else taken
-            for name in settings:
-                if name in TIMINGS:
-                    jobs[name, run_names.timing_name(factors), factors["seed"]] = None
-                else:
-                    measures += noted(name, run)
+        taken = [history.seconds(factors) for factors in own.values()]
+        trained = math.nan if None in taken else sum(taken)
+        measures = sum(noted(name, run) for run in own for name in settings if name not in TIMINGS)
+        jobs = dict.fromkeys(
+            (name, run_names.timing_name(factors), factors["seed"])
+            for factors in own.values()
+            for name in settings
+            if name in TIMINGS
+        )
         timed = sum(noted(name, of) for name, of, _ in jobs)
         return (trained + measures) / len(seeds), timed / len(seeds)
 
@@ -131,18 +129,8 @@ def advice(
 ) -> dict[str, pandas.DataFrame]:
     """Returns which batch sizes to use, and how each stands before every limit."""
     found = study.experiments[experiment]
-    asked = found.trainings
-    series = advice_evidence.series_advice(
-        runs,
-        _served(trajectories),
-        limits,
-        budgets,
-        asked.budgets,
-        asked.margins,
-        price_of_a_seed(results, found),
-        asked.slower,
-        asked.seeds_planned,
-    )
+    tables = advice_evidence.Tables(runs, _served(trajectories), limits, budgets)
+    series = advice_evidence.series_advice(tables, found.trainings, price_of_a_seed(results, found))
     factors = run_series.factor_columns(runs)
     return {
         "advice": advice_tables.summary(series, factors),

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 FIRST = ("run", *run_factors.FACTORS, "status")
 Single = str | int | float | None
+Factors = dict[str, Any]
 Block = dict[str, Any]  # column -> a value for each row, or a single one for all of them
-NAN = float("nan")
+NAN = math.nan
+Blocks = Iterator[tuple[dict[str, Any], Block]]  # beside the first columns of their run
 # What the table calls a column of a run's history otherwise: its own names have another meaning.
 _RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
 
@@ -39,7 +41,7 @@ def read_record(path: Path, *keys: str) -> dict[str, Any] | None:
     return disk.read_json(path, *keys) if path.exists() else None
 
 
-def named(factors: dict[str, Any]) -> dict[str, Any]:
+def named(factors: Factors) -> dict[str, Any]:
     """Returns factors, data set and model by their plain names beside their digests."""
     found: dict[str, Any] = {}
     for name, value in factors.items():
@@ -74,14 +76,13 @@ def histories(results: Path | str, study: Study, experiment: str) -> pandas.Data
     chosen = study.experiments[experiment]
     own = next(job_files.places(study, results))
 
-    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+    def blocks() -> Blocks:
         speed = _speeds(own, study, chosen)
-        for first in _runs(results, chosen):
-            run = first["run"]
-            rows = history(results, run)
+        for factors, first in _runs(results, chosen):
+            rows = history(results, first["run"])
             # A run of an earlier version may lack the newest columns.
             found = _block(rows, records.HISTORY_COLUMNS)
-            examples, per_second = _examples(results, run, rows), speed(run)
+            examples, per_second = _examples(results, factors, rows), speed(factors)
             seconds = [count / per_second for count in examples]
             found = {_RENAMED.get(name, name): values for name, values in found.items()}
             yield first, {**found, "examples": examples, "seconds": seconds}
@@ -101,11 +102,12 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
     if chosen.own.path:
         return own_tables.trajectories(chosen, FIRST)
 
-    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+    def blocks() -> Blocks:
         for place in job_files.places(study, results):
             speed = _speeds(place, study, chosen)
-            for first in _runs(place.results, chosen):
-                rows, per_second = trajectory(place.results, first["run"]), speed(first["run"])
+            for factors, first in _runs(place.results, chosen):
+                rows = trajectory(place.results, first["run"], factors)
+                per_second = speed(factors)
                 seconds = [row["examples"] / per_second for row in rows]
                 found = _block(rows, columns.TRAJECTORIES)
                 yield first, {**found, "machine": place.machine, "seconds": seconds}
@@ -113,14 +115,13 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
     return _table("trajectories", blocks())
 
 
-def trajectory(results: Path | str, run: str) -> list[dict[str, float]]:
+def trajectory(results: Path | str, run: str, factors: Factors) -> list[dict[str, float]]:
     """Returns the rows of a run's trajectory; of one without `evaluate_every`, of its history.
 
     Raises:
         UserError: If what they are read from is missing or damaged.
     """
-    parsed = run_names.parse_run(run)
-    if parsed["evaluate_every"]:
+    if factors["evaluate_every"]:
         return _evaluations(records.run_folder(results, run))
     rows = history(results, run)
     return [
@@ -130,15 +131,14 @@ def trajectory(results: Path | str, run: str) -> list[dict[str, float]]:
             "epoch": row["epoch"],
             **{name: row.get(name, NAN) for name in ("validation_loss", "validation_accuracy")},
         }
-        for row, examples in zip(rows, _examples(results, run, rows), strict=True)
+        for row, examples in zip(rows, _examples(results, factors, rows), strict=True)
     ]
 
 
-def _examples(results: Path | str, run: str, rows: list[dict[str, float]]) -> list[float]:
+def _examples(results: Path | str, factors: Factors, rows: list[dict[str, float]]) -> list[float]:
     """Returns the examples that a run used by the end of each epoch of its history."""
-    parsed = run_names.parse_run(run)
-    images = records.training_images(results, str(parsed["dataset"]))
-    copies = run_factors.training_copies(parsed)
+    images = records.training_images(results, factors["dataset"])
+    copies = run_factors.training_copies(factors)
     return [NAN if images is None else row["epoch"] * images * copies for row in rows]
 
 
@@ -206,7 +206,7 @@ def lines(results: Path | str, study: Study, experiment: str) -> pandas.DataFram
     """
     chosen = study.experiments[experiment]
 
-    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+    def blocks() -> Blocks:
         settings = chosen.trainings.measures.get("line")
         if settings is None:
             return
@@ -214,23 +214,23 @@ def lines(results: Path | str, study: Study, experiment: str) -> pandas.DataFram
         others: dict[str, list[str]] = {}
         for small, large in chosen.trainings.pairs["line"]:
             others.setdefault(small, []).append(large)
-        for first in _runs(results, chosen):
+        by_run = chosen.trainings.runs
+        for factors, first in _runs(results, chosen):
             for other in others.get(first["run"], ()):
                 path = records.pair_path(results, first["run"], other, "line", name)
                 record = read_record(path) or {}
                 for split in records.SPLITS if record.get("alphas") else ():
                     of = {"loss": record[f"{split}_loss"], "accuracy": record[f"{split}_accuracy"]}
-                    same = {**_difference(first["run"], other), "split": split}
+                    same = {"other": other, "split": split, **_difference(factors, by_run[other])}
                     yield first, {**same, "alpha": record["alphas"], **of}
 
     return _table("lines", blocks())
 
 
-def _difference(small: str, large: str) -> dict[str, Any]:
-    """Returns how two runs differ: the other's name, the factor and both its values."""
-    one, two = run_names.parse_run(small), run_names.parse_run(large)
-    factor = next(name for name in run_factors.FACTORS if one[name] != two[name])
-    return {"other": large, "factor": factor, "small": one[factor], "large": two[factor]}
+def _difference(small: Factors, large: Factors) -> dict[str, Any]:
+    """Returns how two runs differ: the factor and both its values."""
+    factor = next(name for name in run_factors.FACTORS if small[name] != large[name])
+    return {"factor": factor, "small": small[factor], "large": large[factor]}
 
 
 def landscapes(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -271,11 +271,11 @@ def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.Data
     chosen = study.experiments[experiment]
     measured = any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures)
 
-    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+    def blocks() -> Blocks:
         for place in job_files.places(study, results) if measured else ():
-            for first in _runs(place.results, chosen):
+            for factors, first in _runs(place.results, chosen):
                 run = first["run"]
-                timed = _timed(place, chosen, chosen.trainings.runs[run], "seconds_per_epoch")
+                timed = _timed(place, chosen, factors, "seconds_per_epoch")
                 path = records.run_folder(place.results, run) / "record.json"
                 trained = disk.read_json(path, "epochs_run")["epochs_run"]
                 rows = [
@@ -304,9 +304,7 @@ def _measured_early(
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _timed(
-    place: job_files.Place, experiment: Experiment, factors: dict[str, Any], column: str
-) -> float:
+def _timed(place: job_files.Place, experiment: Experiment, factors: Factors, column: str) -> float:
     """Returns a column of the exclusive timing job of a training; NaN without one."""
     timing = next((name for name in experiment.trainings.measures if name in OF_SECONDS), None)
     if timing is None:
@@ -316,16 +314,17 @@ def _timed(
     return NAN if found is None else found
 
 
-def _speeds(place: job_files.Place, study: Study, experiment: Experiment) -> Callable[[str], float]:
-    """Returns a function of a run: examples per second of its timing job.
+def _speeds(
+    place: job_files.Place, study: Study, experiment: Experiment
+) -> Callable[[Factors], float]:
+    """Returns a function of a run's factors: examples per second of its timing job.
 
     The n-th seed's is the n-th job of its configuration, so that seeds share no error of a time.
     """
     found: dict[tuple[str, int], float] = {}  # timing configuration and seed -> examples per second
     beside = _speeds_beside(place, study, experiment)
 
-    def speed(run: str) -> float:
-        factors = experiment.trainings.runs[run]
+    def speed(factors: Factors) -> float:
         timing, seed = run_names.timing_name(factors), factors["seed"]
         if (timing, seed) not in found:
             timed = _timed(place, experiment, factors, "images_per_second")
@@ -362,14 +361,14 @@ def _speeds_beside(
     return found
 
 
-def _runs(results: Path | str, experiment: Experiment) -> Iterator[dict[str, Any]]:
-    """Yields the first columns of the long tables for every run on disk."""
+def _runs(results: Path | str, experiment: Experiment) -> Iterator[tuple[Factors, dict[str, Any]]]:
+    """Yields the factors of every run on disk, and its first columns in the long tables."""
     for run, factors in experiment.trainings.runs.items():
         record = read_record(records.run_folder(results, run) / "record.json", "status")
         if record is not None:
             found = named(factors)
             known = {name: found[name] for name in run_factors.FACTORS}
-            yield {"run": run, **known, "status": shown_status(record)}
+            yield factors, {"run": run, **known, "status": shown_status(record)}
 
 
 def shown_status(record: dict[str, Any]) -> str:
@@ -394,12 +393,12 @@ def of_measure(
     measure = next(name for name, entry in MEASURES.items() if table in entry.tables)
     chosen = study.experiments[experiment]
 
-    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+    def blocks() -> Blocks:
         settings = chosen.trainings.measures.get(measure)
         if settings is None:
             return
         name = measure_settings.settings_name(measure, settings)
-        for first in _runs(results, chosen):
+        for _, first in _runs(results, chosen):
             path = records.measure_path(results, first["run"], measure, name)
             record = read_record(path)
             for found in block(record, path) if record else ():
@@ -413,7 +412,7 @@ def _block(rows: Iterable[dict[str, Any]], names: Iterable[str]) -> Block:
     return {name: [row.get(name, NAN) for row in rows] for name in names}
 
 
-def _table(name: str, blocks: Iterator[tuple[dict[str, Any], Block]]) -> pandas.DataFrame:
+def _table(name: str, blocks: Blocks) -> pandas.DataFrame:
     """Returns the blocks of a table of the catalogue, each beside its run's first columns."""
     own = TABLES[name].columns
     found: dict[str, list[Any]] = {column: [] for column in (*FIRST, *own)}

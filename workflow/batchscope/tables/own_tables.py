@@ -18,7 +18,6 @@ from batchscope.study.own_runs import Table, read
 from batchscope.study.plan import Experiment, Study
 from batchscope.tables import own_runs
 
-NAN = float("nan")
 _KEY = ("batch_size", "seed")
 
 
@@ -45,7 +44,7 @@ def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas
     known = [name for name in columns.TRAJECTORIES if name != "machine"]
     known += [name for name in own_columns.OUTCOMES if name in table.columns and name not in known]
     found = [
-        {**first, **{name: table.rows[index].get(name, NAN) for name in known}}
+        {**first, **{name: table.rows[index].get(name, math.nan) for name in known}}
         for first, rows in _trainings(table)
         for index in rows
     ]
@@ -81,8 +80,8 @@ def _values(table: Table, rows: list[int]) -> dict[str, Any]:
     last = table.rows[rows[-1]]
     found = {name: _last(table, rows, name) for name in own_columns.OUTCOMES}
     for split in ("train", "validation"):
-        losses = [table.rows[index].get(f"{split}_loss", NAN) for index in rows]
-        found[f"best_{split}_loss"] = min(filter(math.isfinite, losses), default=NAN)
+        losses = [table.rows[index].get(f"{split}_loss", math.nan) for index in rows]
+        found[f"best_{split}_loss"] = min(filter(math.isfinite, losses), default=math.nan)
     if table.single:
         found["reached_target"] = int(not math.isnan(last["updates"]))
     else:
@@ -99,5 +98,5 @@ def _values(table: Table, rows: list[int]) -> dict[str, Any]:
 
 def _last(table: Table, rows: list[int], name: str) -> float:
     """Returns a column's last value: not every evaluation need be of everything."""
-    found = [table.rows[index].get(name, NAN) for index in rows]
-    return next((value for value in reversed(found) if not math.isnan(value)), NAN)
+    found = [table.rows[index].get(name, math.nan) for index in rows]
+    return next((value for value in reversed(found) if not math.isnan(value)), math.nan)

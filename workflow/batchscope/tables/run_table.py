@@ -22,6 +22,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
 from batchscope.store import job_files, records
 from batchscope.tables import csv_tables, long_tables, own_tables
+from batchscope.tables.long_tables import Factors
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -53,11 +54,11 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
         return own_tables.runs(study, chosen)
     rows = []
     for place in job_files.places(study, results):
-        reader = _Reader(place)
+        reader = _Reader(place, chosen)
         for run, factors in chosen.trainings.runs.items():
             row = {"run": run, "study": study.name, "experiment": experiment}
             row |= {"machine": place.machine, **long_tables.named(factors)}
-            row |= reader.run(run, chosen)
+            row |= reader.run(run, factors)
             if row["status"] == records.MISSING:
                 if place.machine != study.machine:
                     continue
@@ -77,47 +78,44 @@ def _dtype(column: str) -> str:
 
 
 class _Reader:
-    """Reads the records of one machine, each shared file once."""
+    """Reads the records of an experiment on one machine, each shared file once."""
 
-    def __init__(self, place: job_files.Place) -> None:
-        self.place = place
-        self.results = place.results
+    def __init__(self, place: job_files.Place, experiment: Experiment) -> None:
+        self.place, self.results = place, place.results
+        self.experiment, self.measures = experiment, experiment.trainings.measures
         self._once = functools.cache(long_tables.read_record)
 
-    def run(self, run: str, experiment: Experiment) -> dict[str, Any]:
-        """Returns the columns that the files of one run of an experiment give."""
+    def run(self, run: str, factors: Factors) -> dict[str, Any]:
+        """Returns the columns that the files of one run give."""
         path = records.run_folder(self.results, run) / "record.json"
         record = long_tables.read_record(path, "status")
-        row: dict[str, Any] = {"status": records.MISSING, **self._examples(run)}
+        row: dict[str, Any] = {"status": records.MISSING, **self._examples(factors["dataset"])}
         if record is not None:
             row["status"] = long_tables.shown_status(record)
             row |= {name: record.get(name) for name in columns.OF_RECORD}
             losses = (epoch["train_loss"] for epoch in long_tables.history(self.results, run))
             row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
-        for measure in experiment.trainings.measures:
-            row |= self._measure(run, measure, experiment)
+        for measure in self.measures:
+            row |= self._measure(run, factors, measure)
         row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
-        length = records.sequence_length(self.results, run.partition("+")[0])
-        batch_size = experiment.trainings.runs[run]["batch_size"]
-        row["tokens_per_update"] = length and length * batch_size
+        length = records.sequence_length(self.results, factors["dataset"])
+        row["tokens_per_update"] = length and length * factors["batch_size"]
         row["tokens_per_second"] = _product(length, row.get("images_per_second"))
         return row
 
-    def _measure(self, run: str, measure: str, experiment: Experiment) -> dict[str, Any]:
+    def _measure(self, run: str, factors: Factors, measure: str) -> dict[str, Any]:
         if measure not in MEASURES:
-            factors = experiment.trainings.runs[run]
-            path = job_files.time_path(self.place, experiment, factors, measure)
+            path = job_files.time_path(self.place, self.experiment, factors, measure)
             record = self._once(path, "values")
         elif MEASURES[measure].pairs:
             return {}  # a long table of its own
         else:
-            name = measure_settings.settings_name(measure, experiment.trainings.measures[measure])
+            name = measure_settings.settings_name(measure, self.measures[measure])
             path = records.measure_path(self.results, run, measure, name)
             record = long_tables.read_record(path, "values")
         return record["values"] if record else {}
 
-    def _examples(self, run: str) -> dict[str, Any]:
-        dataset = run.partition("+")[0]
+    def _examples(self, dataset: str) -> dict[str, Any]:
         path = records.dataset_folder(self.results, dataset) / "record.json"
         counts = (self._once(path, "counts") or {"counts": {}})["counts"]
         return {f"{split}_examples": counts.get(split) for split in records.SPLITS}

@@ -16,6 +16,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import (
+    intervals,
     memory_line,
     run_series,
     step_cost,
@@ -44,7 +45,7 @@ _LARGEST = {
 }
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
-_MEMORY = (*(f"memory_mb_per_image{end}" for end in ("", "_low", "_high")), "memory_of")
+_MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,10 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
     """
     chosen = study.experiments[experiment]
     for place in job_files.places(study, results):
-        for job in job_files.timing_jobs(chosen, place.results, place.recorded):
-            wanted = job.measure == measure
-            record = long_tables.read_record(job.path, "status") if wanted else None
-            here = wanted and place.machine == study.machine
+        here = place.machine == study.machine
+        jobs = job_files.timing_jobs(chosen, place.results, place.recorded)
+        for job in [each for each in jobs if each.measure == measure]:
+            record = long_tables.read_record(job.path, "status")
             if record is None and here and (lacking := absence.of(job.sweep.factors)):
                 # In place of the record of a sweep that cannot be timed here.
                 size = {"status": lacking.status, "blocks": [], "utilisation": None}
@@ -104,38 +105,31 @@ def over_jobs(
 def _rates(rows: pandas.DataFrame) -> Row:
     """Returns the rates that follow from the times of steps; quartiles change places."""
     rates: Row = {}
+    sizes = rows["batch_size"].astype(float)
     for quartile, inverse in zip(QUARTILES, ("", "_q3", "_q1"), strict=True):
-        seconds = rows[f"seconds_per_step{inverse}"]
+        seconds = rows[f"seconds_per_step{inverse}"].astype(float)
         rates[f"iterations_per_second{quartile}"] = 1 / seconds
-        rates[f"images_per_second{quartile}"] = rows["batch_size"].astype(float) / seconds
-    length = rows["tokens_per_update"].astype(float) / rows["batch_size"].astype(float)
+        rates[f"images_per_second{quartile}"] = sizes / seconds
+    length = rows["tokens_per_update"].astype(float) / sizes
     return rates | {"tokens_per_second": length * rates["images_per_second"]}
 
 
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job and batch size: medians and quartiles of its blocks."""
     rows = [
-        {**timing.first, **_tokens(results, timing, size)}
+        {**timing.first, **_times(results, timing, size)}
         for timing in find(results, study, experiment, "throughput")
         for size in timing.record["sizes"]
     ]
-    return _frame("throughput_by_job", rows)
+    found = _frame("throughput_by_job", rows)
+    return found.assign(**_rates(found))
 
 
-def _tokens(results: Path | str, timing: Timing, size: dict[str, Any]) -> Row:
-    """Returns a row of a batch size, with tokens where the examples are sequences of them."""
-    row = _speed(size, timing.record.get("train_examples"))
-    length = records.sequence_length(results, timing.sweep.factors["dataset"])
-    if length and row.get("images_per_second"):
-        row["tokens_per_second"] = length * row["images_per_second"]
-        row["tokens_per_update"] = length * size["batch_size"]
-    return row
-
-
-def _speed(size: dict[str, Any], examples: int | None) -> Row:
+def _times(results: Path | str, timing: Timing, size: dict[str, Any]) -> Row:
+    """Returns a row of a batch size but for its rates."""
     if size["status"] in absence.WORDS:
         return {name: size[name] for name in ("batch_size", "status")}
-    blocks = size["blocks"]
+    blocks, examples = size["blocks"], timing.record.get("train_examples")
     row: Row = {
         **{name: size[name] for name in ("batch_size", "status", "steps")},
         "blocks": len(blocks),
@@ -145,15 +139,12 @@ def _speed(size: dict[str, Any], examples: int | None) -> Row:
     if not blocks:
         return row
     seconds = np.array([block["seconds_per_step"] for block in blocks])
-    slow, median, fast = np.percentile(seconds, [75, 50, 25])
-    # The slowest quarter of the times is that of the lowest speeds.
-    quartiles = zip(QUARTILES, (median, fast, slow), (median, slow, fast), strict=True)
-    for quartile, value, inverse in quartiles:
-        row[f"seconds_per_step{quartile}"] = value
-        row[f"iterations_per_second{quartile}"] = 1 / inverse
-        row[f"images_per_second{quartile}"] = size["batch_size"] / inverse
+    for quartile, percent in zip(QUARTILES, (50, 25, 75), strict=True):
+        row[f"seconds_per_step{quartile}"] = np.percentile(seconds, percent)
+    if length := records.sequence_length(results, timing.sweep.factors["dataset"]):
+        row["tokens_per_update"] = length * size["batch_size"]
     row["foreign_cores"] = float(np.median([block["foreign_cores"] for block in blocks]))
-    row["seconds_per_epoch"] = examples * median / size["batch_size"]
+    row["seconds_per_epoch"] = examples * row["seconds_per_step"] / size["batch_size"]
     return _used(size, COLUMNS["throughput.csv"]) | row
 
 
@@ -278,13 +269,12 @@ def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
         return {}
     sizes, delayed = _seconds_per_step(both)
     _, without = _seconds_per_step(both, "blocks_without_delay")
-    row: Row = {"fixed_seconds_without_delay": step_cost.fixed_cost(sizes, without).fixed.value}
-    for name, found in (
-        ("recovered_delay_seconds", step_cost.delay_recovered(sizes, without, delayed)),
-        ("paired_delay_seconds", step_cost.delay_of_pairs(without, delayed)),
-    ):
-        row[name], row[f"{name}_low"], row[f"{name}_high"] = found
-    return row
+    recovered = step_cost.delay_recovered(sizes, without, delayed)
+    return {
+        "fixed_seconds_without_delay": step_cost.fixed_cost(sizes, without).fixed.value,
+        **intervals.columns("recovered_delay_seconds", recovered),
+        **intervals.columns("paired_delay_seconds", step_cost.delay_of_pairs(without, delayed)),
+    }
 
 
 def _peaks(timings: Iterable[Timing]) -> Peaks:
