@@ -11,6 +11,7 @@ its own.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import json
 import os
@@ -24,6 +25,8 @@ from typing import NoReturn
 
 CODE = Path(__file__).resolve().parents[1] / "workflow"
 LIBRARIES = ("jinja2", "matplotlib.figure", "pandas", "scipy.optimize")
+# What Snakemake imports when it has read its arguments, and what reads a study.
+LATER = ("jsonschema", "smart_open", "snakemake.storage")
 MOST = 1 << 17  # bytes of a request: a program and its environment
 
 
@@ -36,6 +39,9 @@ def main() -> None:
     import snakemake.cli
 
     snakemake.cli.get_argument_parser()  # imports every plugin, once for all that are forked
+    for library in LATER:
+        importlib.import_module(library)
+    collect_rarely()
     subprocess.Popen = forking(asks)
     for line in sys.stdin:
         request = json.loads(line)
@@ -52,6 +58,12 @@ def main() -> None:
             runpy.run_module("snakemake", run_name="__main__", alter_sys=True)  # ends in sys.exit
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def collect_rarely() -> None:
+    """Leaves what is imported out of the collector's rounds, in every fork, and has few of them."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def forking(asks: socket.socket) -> type[subprocess.Popen]:
@@ -101,6 +113,7 @@ def import_libraries() -> None:
     for module in [name for name in sys.modules if name.split(".")[0] == "batchscope"]:
         del sys.modules[module]
     sys.path.remove(str(CODE))
+    collect_rarely()
 
 
 def become(
