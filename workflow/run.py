@@ -267,7 +267,7 @@ def schema(arguments: argparse.Namespace) -> None:
     print(editor_schema.text(), end="")
 
 
-WARM = ("train", *MEASURES)
+WARM = ("train", "snapshot", *MEASURES)
 # Measures and timings -> the option that says what they are of.
 OF = {
     **dict.fromkeys(MEASURES, "run"),
@@ -511,7 +511,8 @@ def _alone(words: list[str]) -> bool:
     except ValueError:
         return True
     wide = factors["threads"] > 1 or factors["device"] != "cpu"
-    return words[0] not in WARM or wide or (words[0] == "train" and factors["replicas"] > 1)
+    several = words[0] not in MEASURES and factors["replicas"] > 1
+    return words[0] not in WARM or wide or several
 
 
 def _leaves_nothing(words: list[str]) -> bool:
