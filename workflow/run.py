@@ -511,8 +511,7 @@ def _alone(words: list[str]) -> bool:
     except ValueError:
         return True
     wide = factors["threads"] > 1 or factors["device"] != "cpu"
-    several = words[0] not in MEASURES and factors["replicas"] > 1
-    return words[0] not in WARM or wide or several
+    return words[0] not in WARM or wide or (words[0] not in MEASURES and factors["replicas"] > 1)
 
 
 def _leaves_nothing(words: list[str]) -> bool:
