@@ -74,20 +74,28 @@ def _server() -> subprocess.Popen:
     return server
 
 
-def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Runs `snakemake ARGUMENTS` in a project; its output and errors are one text."""
+def _asked(**request: object) -> tuple[int, str]:
+    """Lets the server run something; returns its exit status and its output."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     server = _server()
     with tempfile.NamedTemporaryFile("r") as output:
-        request = {
-            "folder": str(project),
-            "arguments": arguments,
-            "environment": environment,
-            "output": output.name,
-        }
+        request = {"environment": environment, "output": output.name, **request}
         print(json.dumps(request), file=server.stdin, flush=True)
-        status = int(server.stdout.readline())
-        return subprocess.CompletedProcess(arguments, status, output.read())
+        return int(server.stdout.readline()), output.read()
+
+
+def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Runs `snakemake ARGUMENTS` in a project; its output and errors are one text."""
+    return subprocess.CompletedProcess(arguments, *_asked(folder=str(project), arguments=arguments))
+
+
+def forked(program: str, *words: object, **environment: str) -> subprocess.CompletedProcess:
+    """Runs what `python("-c", PROGRAM, *WORDS)` does, in a process with TensorFlow imported."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow"), **environment}
+    given = {"program": program, "arguments": [*map(str, words)], "environment": environment}
+    with tempfile.NamedTemporaryFile("r") as errors:
+        done = _asked(folder=str(ROOT), errors=errors.name, **given)
+        return subprocess.CompletedProcess(words, *done, errors.read())
 
 
 def python(*words: object, **environment: str) -> subprocess.CompletedProcess:

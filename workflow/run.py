@@ -517,11 +517,7 @@ def _alone(words: list[str]) -> bool:
     except ValueError:
         return True
     wide = factors["threads"] > 1 or factors["device"] != "cpu"
-    return (
-        words[0] not in ("train", *MEASURES)
-        or wide
-        or (words[0] == "train" and factors["replicas"] > 1)
-    )
+    return wide or (words[0] not in MEASURES and factors["replicas"] > 1)
 
 
 def _leaves_nothing(words: list[str]) -> bool:

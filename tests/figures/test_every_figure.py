@@ -142,7 +142,8 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
     failed = dict.fromkeys(runs, status) if status else {}
     folder = tables_of(tmp_path, runs, failed)
     read = figures.read(folder)
-    for figure in figures.FIGURES.values():
+    # No shape has timings: their figures are of empty tables, the same in each of them.
+    for figure in map(figures.FIGURES.get, figures.FIGURES if shape == "all_missing" else NAMES):
         frame = figure.select(read)
         drawing = figure.draw(frame)
         drawing.draw_without_rendering()

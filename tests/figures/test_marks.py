@@ -81,7 +81,8 @@ def find(all_finished, finished_tables):
     """What finds runs as a page does."""
     planned = synthetic.study(all_finished)
     given = finished_tables.runs.astype(str).to_dict("records")
-    (found,) = runs_table.complete(planned, dict.fromkeys(planned.experiments, given)).values()
+    (name,) = planned.experiments
+    found = runs_table.complete(planned, name, given)
     return Finder(found, range(len(found)))
 
 

@@ -54,7 +54,7 @@ def test_one_row_per_series_with_its_interval():
     assert np.array(costs(fixed)) == pytest.approx(np.array(expected))
     assert np.array(costs(per_image))[:, 0] == pytest.approx([0.2] * 5)
     labels = [text.get_text().replace("\n", " ") for text in fixed.get_yticklabels()]
-    assert labels == [run_series.LOOP_WORDS[loop] for loop in LOOPS]
+    assert labels == [run_series.describe({"loop": loop}) for loop in LOOPS]
     assert fixed.get_ylim()[0] > fixed.get_ylim()[1]  # the first series at the top
     assert "(ms)" in fixed.get_xlabel() and "(ms)" in per_image.get_xlabel()
     colours = [container.lines[0].get_color() for container in fixed.containers]

@@ -11,6 +11,7 @@ import pytest
 
 import run
 from batchscope import disk
+from batchscope.report import ledger_page
 
 
 @contextlib.contextmanager
@@ -56,14 +57,14 @@ def test_an_error_that_is_none_of_the_systems_names_no_file(tmp_path):
 
 def test_the_door_says_it_in_one_line(tmp_path, monkeypatch):
     path = tmp_path / "ledger.html"
-    monkeypatch.setattr(run, "ledger", lambda _: disk.write_text(path, "a" * 2000))
+    monkeypatch.setattr(ledger_page, "write", lambda *_: disk.write_text(path, "a" * 2000))
     with pytest.raises(SystemExit) as ended, full():
         run.main(["ledger"])
     assert ended.value.code == f"{path}: File too large."
 
-    def fails(_):
+    def fails(*_):
         raise OSError(errno.EBADF, "Bad file descriptor")
 
-    monkeypatch.setattr(run, "ledger", fails)
+    monkeypatch.setattr(ledger_page, "write", fails)
     with pytest.raises(OSError, match="Bad file descriptor"):  # a traceback: nobody can mend it
         run.main(["ledger"])

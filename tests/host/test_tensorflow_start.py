@@ -1,4 +1,7 @@
-"""How TensorFlow is started; each test in a process of its own, since it starts only once."""
+"""How TensorFlow is started; each test in a process of its own, since it starts only once.
+
+Where the import does not matter, in a fork of one that has it behind it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import subprocess
 import pytest
 
 from batchscope.host import tensorflow_start
-from project import python
+from project import forked, python
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +33,14 @@ def _as_users_start_it(monkeypatch) -> None:
 
 
 def done(code: str) -> subprocess.CompletedProcess:
-    process = python("-c", START + code)
+    return succeeded(python("-c", START + code))
+
+
+def done_after_the_import(code: str) -> subprocess.CompletedProcess:
+    return succeeded(forked(START + code))
+
+
+def succeeded(process: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
     assert process.returncode == 0, process.stderr
     return process
 
@@ -56,7 +66,7 @@ print_refusal(threads=1)
 
 
 def test_one_thread_runs_one_operation_at_a_time_and_a_missing_gpu_is_reported():
-    process = done("""
+    process = done_after_the_import("""
 start(threads=1)
 import tensorflow as tf
 assert tf.config.threading.get_intra_op_parallelism_threads() == 1
@@ -84,7 +94,7 @@ with tensorflow_start.hushed():
 
 
 def test_replicas_are_logical_devices_of_the_cpu():
-    process = done("""
+    process = done_after_the_import("""
 start(replicas=3)
 import tensorflow as tf
 assert len(tf.config.list_logical_devices("CPU")) == 3
@@ -96,7 +106,7 @@ print_refusal(replicas=4)
 
 
 def test_more_replicas_than_gpus_are_refused():
-    process = done("""
+    process = done_after_the_import("""
 tensorflow_start.load()
 import tensorflow as tf
 there = tf.config.list_physical_devices

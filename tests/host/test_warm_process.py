@@ -322,7 +322,10 @@ def test_what_is_timed_has_a_process_of_its_own():
     assert run._alone(["train", "--run", run_name(threads=2)])
     assert run._alone(["train", "--run", run_name(device="gpu")])
     assert not run._alone(["weight_distance", "--run", plain])
-    assert run._alone(["snapshot", "--run", plain])
+    assert not run._alone(["snapshot", "--run", plain])
+    for step in ("train", "snapshot"):
+        assert run._alone([step, "--run", run_name(replicas=2)])
+    assert not run._alone(["sharpness", "--run", run_name(replicas=2)])
     timing = run_names.timing_name(run_names.parse_run(plain))
     assert not run._alone(["time_epoch", "--timing", timing])
     assert not run._leaves_nothing(["time_epoch", "--timing", timing])

@@ -17,7 +17,7 @@ from batchscope.store import memory_kills
 from batchscope.study import model_files
 from digit_runs import arrays, run_name, with_digits
 from launcher import Launcher
-from project import ROOT, python
+from project import ROOT, forked
 
 MB = 10**6
 
@@ -160,7 +160,7 @@ def results(tmp_path_factory, digits) -> Path:
 def killed(groups: Groups, counted: bool, results: Path, run: str, **environment: str):
     words = ("train", "--results", str(results), "--run", run, "--chunk-steps", "2")
     how = "counted" if counted else "not"
-    return python("-c", KILLED, groups.folder, how, *words, **environment)
+    return forked(KILLED, groups.folder, how, *words, **environment)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from digit_runs import (
     wait_for_checkpoints,
     with_digits,
 )
-from project import ROOT
+from project import forked
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +71,6 @@ def test_killed_at_several_points_ends_with_the_same_bits(dropout_run, again, ki
 # Runs a step that dies, as by `kill -9`, when a function is called for the given time.
 DYING = """
 import os, signal, sys
-sys.path.insert(0, "workflow")
 import run
 
 owner, name, calls, *words = sys.argv[1:]
@@ -117,8 +115,7 @@ def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
     folder = again / "runs" / run
     words = ("train", "--results", str(again), "--run", run, "--model-file", model)
     limits = ("--chunk-steps", "2", "--checkpoint-seconds", checkpoint_seconds)
-    command = [sys.executable, "-c", DYING, *call, *words, *limits]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = forked(DYING, *call, *words, *limits)
     assert done.returncode == -signal.SIGKILL, done.stderr
     found = {path.name for path in folder.glob("*")}
     assert found - {"initial.npz", "updates.npz", "training.lock"} == left

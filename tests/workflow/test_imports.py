@@ -48,19 +48,23 @@ THINGS = {
     **{f"measure {name}": (f"import batchscope.measures.{name}", FRAMEWORKS) for name in MEASURES},
     "sampling": ("from batchscope.timing.instruments import sampler", FRAMEWORKS),
     "tables": ("from batchscope.tables import run_table", TABLES),
-    "the report": ("import batchscope.report", TABLES | {"sklearn"}),
+    "the report": ("import batchscope.report", TABLES | {"sklearn", "scipy.stats"}),
+    "a figure": (
+        "from batchscope.figures import verdict_matrix",
+        FRAMEWORKS | {"sklearn", "scipy.stats"},
+    ),
 }
 CODE = """
 import json, sys
 for code in sys.stdin:
     exec(json.loads(code))
-    print(json.dumps(sorted(name for name in sys.modules if "." not in name)), flush=True)
+    print(json.dumps(sorted(sys.modules)), flush=True)
 """
 
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory) -> dict[str, set[str]]:
-    """Name -> the packages that are imported once it is done."""
+    """Name -> the modules that are imported once it is done."""
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(tmp_path_factory.mktemp("imports"))],
         cwd=ROOT,

@@ -9,7 +9,6 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 
 class Reached(NamedTuple):
@@ -38,6 +37,8 @@ def reached(times: Any) -> Reached:
 
 @functools.cache  # of the few pairs that a table asks for, each many times
 def _share(count: int, of: int) -> Reached:
+    from scipy import stats  # half a second, which the figures need not pay for
+
     found = stats.binomtest(count, of).proportion_ci(0.95, method="exact")
     return Reached(count, of, float(found.low), float(found.high))
 

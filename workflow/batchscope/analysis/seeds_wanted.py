@@ -11,6 +11,7 @@ bioequivalence", J. Pharmacokinet. Biopharm. 18 (1990), of equivalence.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -22,7 +23,8 @@ from batchscope.catalogue import outcomes
 POWER = 0.8
 BOUND = 0.8  # confidence of the upper bound of a standard deviation
 MOST = 10_000  # seeds beyond which a question is not one of seeds
-_NODES = 60  # of the quadrature over the standard deviation that is drawn
+# Nodes and weights of the mean over the standard deviation that is drawn; slow to make.
+_quadrature = functools.cache(lambda: np.polynomial.legendre.leggauss(60))
 
 
 def power_of_difference(seeds: int, effect: float, level: float = outcomes.LEVEL) -> float:
@@ -46,7 +48,7 @@ def power_of_equivalence(seeds: int, margin: float) -> float:
     critical = special.stdtrit(freedom, 1 - outcomes.LEVEL)
     # The quantiles of s^2 at the nodes, up to that above which nothing can be shown.
     most = special.chdtr(freedom, freedom * seeds * margin**2 / critical**2)
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = _quadrature()
     shares = most * (nodes + 1) / 2
     drawn = np.sqrt(special.chdtri(freedom, 1 - shares) / freedom)
     within = 2 * special.ndtr(np.maximum(math.sqrt(seeds) * margin - critical * drawn, 0.0)) - 1

@@ -82,8 +82,9 @@ class Target:
         """
         if not self.column or _failed(rows):
             return False
-        known = rows[rows[self.column].notna()]
-        return len(known) > 0 and self.crossing(known, "updates") == known["updates"].min()
+        evaluated = _floats(rows["updates"])[~np.isnan(_floats(rows[self.column]))]
+        first = np.fmin.reduce(evaluated, initial=np.nan)  # past what is not known
+        return bool(self.crossing(rows, "updates") == first)
 
 
 @dataclass(frozen=True)
