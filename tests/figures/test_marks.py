@@ -83,7 +83,7 @@ def find(all_finished, finished_tables):
     given = finished_tables.runs.astype(str).to_dict("records")
     (name,) = planned.experiments
     found = runs_table.complete(planned, name, given)
-    return Finder(found, range(len(found)))
+    return Finder(found, runs_table.numbers(found))
 
 
 @pytest.mark.parametrize("name", first(NAMES))
