@@ -21,7 +21,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
-from batchscope.datasets import Examples
 from batchscope.host import tensorflow_start
 from training import CPU_HELP, interleave, ratio
 
@@ -42,6 +41,7 @@ def whole(data, batch_size: int) -> int:
 def ours(data, batch_size: int, piece: int) -> Callable[[], None]:
     import keras
 
+    from batchscope.datasets import Examples
     from batchscope.training import step_loop
 
     count = whole(data, batch_size)

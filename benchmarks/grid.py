@@ -87,7 +87,7 @@ def main(path, cores):
     pool.join()
     start()
     for path, job in times.items():
-        subject = run_names.configuration(run_names.timing_name(study.runs[job.runs[0]].factors))
+        subject = run_names.configuration(run_names.timing_name(study.runs[job.runs[0]]))
         timed = timing.TimingJob(RESULTS, subject, output=path)
         timing.write(job.measure, timed, study.machine, path.stem)
 

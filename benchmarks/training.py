@@ -27,7 +27,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
-from batchscope.datasets import Examples
 from batchscope.host import tensorflow_start
 
 BLOCK_SECONDS = 1.0
@@ -48,6 +47,7 @@ def built(network: str, data):
 
 def ours(network: str, data, batch_size: int, count: int) -> Callable[[], None]:
     from batchscope.catalogue import run_factors
+    from batchscope.datasets import Examples
     from batchscope.training import optimizers, step_loop
 
     births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}

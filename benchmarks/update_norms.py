@@ -18,7 +18,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
-from batchscope.datasets import Examples, looks
 from batchscope.host import tensorflow_start
 from training import interleave, ratio, seconds
 
@@ -32,6 +31,7 @@ def block(
     import keras
     import numpy as np
 
+    from batchscope.datasets import Examples, looks
     from batchscope.training import models, step_loop
 
     model = models.build("chang_vgg", looks.Look(shape, 2), seed=0)

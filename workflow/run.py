@@ -56,7 +56,7 @@ Option = tuple[str, dict[str, Any]]  # what argparse's `add_argument` is given
 
 
 def _step(*options: Option, name: str = "", text: str = "") -> Callable:
-    """Returns what makes a function a step, under its name and first line or other ones."""
+    """Returns what makes a function a step, under its name and docstring or other ones."""
 
     def add(call: Callable) -> Callable:
         words = text or call.__doc__
@@ -318,6 +318,7 @@ def snapshot(arguments: argparse.Namespace) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> None:
+    """Make one measure of a run, or of two."""
     entry = MEASURES[arguments.step]
     if entry.data:
         # One thread: a sum's order, and so its last bits, must not depend on the machine.
@@ -335,6 +336,7 @@ for _name, _entry in MEASURES.items():
 
 
 def timing(arguments: argparse.Namespace) -> None:
+    """Time a sweep, or a training's configuration."""
     job.collect_as_usual()
     entry = TIMINGS[arguments.step]
     subject: Any = (
@@ -503,7 +505,7 @@ def main(words: list[str]) -> None:
 
 
 def _alone(words: list[str]) -> bool:
-    """Whether a step must have a process of its own: most timings, a GPU, several threads."""
+    """Whether a step must have a process of its own: most timings, a GPU, threads, replicas."""
     if words[0] in {"check_models", *job.OF_TABLES}:
         return False
     if words[0] in TIMINGS:

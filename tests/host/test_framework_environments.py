@@ -71,7 +71,7 @@ def test_an_installation_from_empty_pins(place, monkeypatch):
     (place / "jax" / "left_over").touch()
     framework_environments.lock("jax").write_text("# something\n")
     assert not framework_environments.installed("jax")
-    monkeypatch.setattr(subprocess, "run", accepted)
+    monkeypatch.setattr(subprocess, "run", accepted)  # venv and pip ran above
     framework_install.install("jax")
     assert framework_environments.installed("jax") and not (place / "jax" / "left_over").exists()
 

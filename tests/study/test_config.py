@@ -215,7 +215,7 @@ def _default(rule):
 def test_schema_has_the_sources_and_defaults_that_the_plan_uses():
     schema = config.schema()
     defs = schema["$defs"]
-    for source, keys in ((name, one.keys) for name, one in dataset_definitions.SOURCES.items()):
+    for source, keys in ((name, one.defaults) for name, one in dataset_definitions.SOURCES.items()):
         (then,) = [
             each["then"]["$ref"].rpartition("/")[2]
             for each in defs["dataset"]["allOf"]

@@ -93,9 +93,9 @@ def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
     assert published_numbers.FIGURES.keys() <= figures.FIGURES.keys()
     shown = {name for names in published_numbers.FIGURES.values() for name in names}
     assert shown == set(published_numbers.COLUMNS)
-    assert not published_numbers.COLUMNS.keys() & {*sweep_names.EVERY}
+    assert not published_numbers.COLUMNS.keys() & {*sweep_names.EVERY_FACTOR}
     rules = config.schema()["$defs"]["published_numbers"]["properties"]
-    assert rules.keys() == {*sweep_names.EVERY, *published_numbers.COLUMNS}
+    assert rules.keys() == {*sweep_names.EVERY_FACTOR, *published_numbers.COLUMNS}
 
 
 def test_the_table_has_a_row_per_number(tmp_path):

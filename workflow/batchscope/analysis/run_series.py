@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _AXES = ("batch_size", "seed")
 # What may distinguish series: the factors of trainings and of times, and the machine.
 _FACTORS = {
-    **sweep_names.EVERY,
+    **sweep_names.EVERY_FACTOR,
     "machine": Factor("machine", "", "str", None, "Machine, by its name.", phrase="{}"),
 }
 _OTHER = Factor("", "", "str", None, "")  # a column of a table of one's own

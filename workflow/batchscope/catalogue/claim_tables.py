@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchscope.catalogue import columns, tables
-from batchscope.catalogue.sweep_names import EVERY
+from batchscope.catalogue.sweep_names import EVERY_FACTOR
 from batchscope.catalogue.tables import BUDGETS
 
 TABLES = {name: table for name, table in tables.TABLES.items() if table.keys is not None}
@@ -27,5 +27,5 @@ def columns_of(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
         own = columns.of_measures(dict(measures)) if measures else columns.OF_RECORD
         found = {name: column for name in own if (column := columns.describe(name))}
     # Of a budget it may be asked at another one.
-    known = EVERY if keys == BUDGETS else {*EVERY, *keys}
+    known = EVERY_FACTOR if keys == BUDGETS else {*EVERY_FACTOR, *keys}
     return [name for name, one in found.items() if one.kind != "str" and name not in known]

@@ -42,21 +42,23 @@ class Source:
     """What examples come from.
 
     Attributes:
-        keys: Keys of a definition and their defaults; None stands for "not given".
+        defaults: Keys of a definition and their defaults; None stands for "not given".
         split: Keys of its `split` and their defaults.
         kind: What the examples are; None where its files say so.
         shape: Of an example, where it is always the same.
-        members: Of each class, where they are always the same; of MNIST's training set.
+        members: Of each class before the split, where they are always the same.
         path: What its path must be, and words for that.
+        built_in: Name under which it needs no definition; empty for its own, where it has one.
         overlapping: Whether the parts overlap, so that a loss on them means nothing.
     """
 
-    keys: dict[str, Any]
+    defaults: dict[str, Any]
     split: dict[str, Any] = field(default_factory=lambda: _SPLIT)
     kind: str | None = IMAGES
     shape: tuple[int, ...] = ()
     members: tuple[int, ...] = ()
     path: tuple[Callable[[Path], bool], str] = (Path.is_file, "an existing file")
+    built_in: str = ""
     overlapping: bool = False
 
 
@@ -99,6 +101,7 @@ SOURCES: dict[str, Source] = {
         {"path": None, "sha256": None, "length": TEXT_LENGTH, "split": _TENTHS},
         dict.fromkeys(_TENTHS, REQUIRED),
         kind=TOKENS,
+        built_in="numpy_docs",
     ),
     "patches": Source(
         {"image_size": REQUIRED, "per_class": 500, "split": _FIFTHS}, overlapping=True
@@ -106,9 +109,9 @@ SOURCES: dict[str, Source] = {
 }
 # Defined without being written under `datasets`: sources that ask for nothing.
 BUILT_IN = {
-    "numpy_docs" if name == "text" else name: {"source": name}
+    source.built_in or name: {"source": name}
     for name, source in SOURCES.items()
-    if REQUIRED not in source.keys.values()
+    if REQUIRED not in source.defaults.values()
 }
 _MNIST = {"train": 60000, "test": 10000}
 CATS_PER_CLASS = 12500  # photographs in the archive; a few cannot be read
@@ -122,7 +125,7 @@ def resolve(raw: dict[str, Any]) -> dict[str, Any]:
     """Returns a definition with every key of its source, defaults filled in."""
     source = raw["source"]
     definition: dict[str, Any] = {"source": source}
-    for key, default in SOURCES[source].keys.items():
+    for key, default in SOURCES[source].defaults.items():
         value = raw.get(key, default)
         if key in _LATER and value is None:
             continue
@@ -178,7 +181,8 @@ def split_counts(split: dict[str, Any], members: int) -> tuple[int, int, int]:
 
 def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
     """Returns the members of each class before the split, or None where only the files know."""
-    if members := SOURCES[definition["source"]].members:
+    members = SOURCES[definition["source"]].members
+    if members and not (definition.get("path") or definition.get("per_class")):
         return members
     two_classes = definition["source"] in ("cats_vs_dogs", "patches")
     if two_classes and definition["per_class"] is not None:

@@ -122,7 +122,8 @@ class Topic:
 class Need(enum.Enum):
     """What a figure may need of an experiment, beside measures and factors.
 
-    None is drawn without what the first three say; without the others, one that is named is.
+    A figure that a study names is drawn without EVALUATIONS, SECONDS or BATCH_SIZES all the same;
+    without one of the others it is refused.
     """
 
     AT_EPOCHS = "at_epochs"  # several numbers of epochs that it reads from each training

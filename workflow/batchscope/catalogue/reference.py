@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from batchscope import wording
-from batchscope.catalogue import columns, figures, run_factors, tables
+from batchscope.catalogue import columns, figures, measure_settings, run_factors, tables
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter, spelled
-from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS, TIMINGS
+from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import UserError
 from batchscope.problems import nearest
 
@@ -71,7 +71,7 @@ def _entries() -> Iterable[tuple[str, str]]:
     """Yields name and text of everything that can be asked for."""
     for factor in {**run_factors.FACTORS, **run_factors.TIMING_ONLY_FACTORS}.values():
         yield factor.name, _parameters("factor", [factor])
-    for entry in {**MEASURES, **TIMINGS}.values():
+    for entry in measure_settings.ENTRIES.values():
         yield entry.name, _entry(entry)
     for name, column in columns.COLUMNS.items():
         if name not in run_factors.FACTORS:

@@ -35,11 +35,11 @@ class Factor(Parameter):
     Attributes:
         of_step: Whether a step's time depends on it.
         method: The only value of the factor `method` that reads it; empty where all do.
-        titles: Value, as text -> how people write it.
-        noun: What a value counts.
-        phrase: Words for a series, with `{}` for the value and its noun; empty for these alone, or
-            for name and value.
-        phrases: Value -> words for a series with it, where `phrase` does not say it.
+        titles: Value as text -> how people write it: `sqrt` is `square-root`.
+        noun: What a value counts: with `epoch`, 2 is `2 epochs`.
+        phrase: What a series is called by a value, `{}`, with its noun: `{} of warmup`. Where it is
+            empty, by value and noun; without a noun by name and value: `rho 0.05`.
+        phrases: Value -> what a series is called instead: 0 is `no warmup`.
     """
 
     of_step: bool = False

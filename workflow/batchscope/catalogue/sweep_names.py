@@ -28,7 +28,7 @@ FACTORS: dict[str, Factor] = {
     **run_factors.TIMING_ONLY_FACTORS,
 }
 # With those of trainings, in the order of tables of both.
-EVERY: dict[str, Factor] = {**run_factors.FACTORS, **FACTORS}
+EVERY_FACTOR: dict[str, Factor] = {**run_factors.FACTORS, **FACTORS}
 CORE = tuple(name for name, factor in FACTORS.items() if factor.core)
 _SPELLED = ("optimizer", "device", "threads")
 _LATER = {name: FACTORS[name] for name in FACTORS if name not in ("dataset", "model", "batch_size")}

@@ -101,7 +101,7 @@ class Dataset:
 
     @property
     def look(self) -> looks.Look:
-        """What a model is built for; the largest token of sequences is not looked up."""
+        """What a model is built for; without the largest token of sequences, which `look` finds."""
         return looks.Look(self.input_shape, self.classes, self.kind)
 
     @property

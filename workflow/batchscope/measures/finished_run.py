@@ -49,7 +49,10 @@ class FinishedRun(Run):
         return disk.file_sha256(self._weights_file(which))
 
     def model(self, which: str) -> keras.Model:
-        """Returns its network with weights (`which` as in `weights`), in float32 in any case."""
+        """Returns its network with weights (`which` as in `weights`), for measures.
+
+        Always in float32 and on one device, unlike `network`, which is what it was trained as.
+        """
         # Imported here: not every measure needs TensorFlow.
         from batchscope.training import models
 

@@ -18,7 +18,7 @@ from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
-from batchscope.catalogue.sweep_names import EVERY
+from batchscope.catalogue.sweep_names import EVERY_FACTOR
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import experiment_kinds, horizons
 from batchscope.study.experiment_kinds import TRAINING
@@ -303,8 +303,8 @@ def _values(
     """
 
     def read(at: Place, one: Any) -> Any:
-        if key in EVERY and key not in ("dataset", "model"):  # by their names in the study
-            return reader.value(at, EVERY[key], one)
+        if key in EVERY_FACTOR and key not in ("dataset", "model"):  # by their names in the study
+            return reader.value(at, EVERY_FACTOR[key], one)
         if key in numbers and coercion.number(one) is None:
             reader.findings.report(received(at, one, "a number"))
             raise Broken
@@ -380,7 +380,7 @@ def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> st
                 return f"{name} has no {wording.listed(parts, 'with')}"
     wanted = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
     least = wanted.get(test.type, 1)
-    if test.over not in EVERY or test.over in test.of:
+    if test.over not in EVERY_FACTOR or test.over in test.of:
         return ""
     for side in [test.of, test.to] if test.of else [{}]:
         positions = {cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})}

@@ -137,7 +137,7 @@ def schema() -> dict[str, Any]:
 
 def _registry_definitions() -> dict[str, Any]:
     # Which of them an experiment may have depends on whether it trains: planning says so.
-    factors = {name: factor for name, factor in sweep_names.EVERY.items() if name != "seed"}
+    factors = {name: factor for name, factor in sweep_names.EVERY_FACTOR.items() if name != "seed"}
     # The wider of the two is checked here; the words are true of both.
     words = f"{run_factors.FACTORS['threads'].expected} (or all, beside `timing`)"
     overrides = {"threads": {"expected": words}}

@@ -48,4 +48,4 @@ OWN = Kind(
     "received of trainings that were made elsewhere; a factor of trainings is expected.",
 )
 # What `defaults` may hold; of these an experiment takes the factors of its own kind.
-EITHER = Kind(sweep_names.EVERY, (), _OF_RUNS, "")
+EITHER = Kind(sweep_names.EVERY_FACTOR, (), _OF_RUNS, "")

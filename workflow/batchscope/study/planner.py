@@ -350,10 +350,8 @@ class _Planner:
         return True
 
     def _check_total(self, experiments: Iterable[Experiment]) -> None:
-        limit, count = (
-            self._max_runs(),
-            len({run for one in experiments for run in one.trainings.runs}),
-        )
+        limit = self._max_runs()
+        count = len({run for one in experiments for run in one.trainings.runs})
         if count > limit and not self.findings.problems:
             text = f"received {count} runs in all experiments; at most {limit} are"
             self.findings.report(Problem(("max_runs",), f"{text} expected."))

@@ -113,7 +113,7 @@ def _series(
         elif name in COLUMNS:
             text = f"received a column that '{figure}' does not show; "
             report(Problem(at, f"{text}{wording.listed(shown, 'or')} is expected."))
-        elif name not in sweep_names.EVERY and nearest(name, shown):
+        elif name not in sweep_names.EVERY_FACTOR and nearest(name, shown):
             report(unknown(at, "column", shown))
             misspelt = True
         elif name != BATCH_SIZE.name:

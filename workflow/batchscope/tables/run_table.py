@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 RUNS = "runs.csv"
 
 # Columns of published.csv; a factor is empty where the document's series is not named by it.
-_SERIES_FACTORS = tuple(name for name in sweep_names.EVERY if name not in ("batch_size", "seed"))
+_SERIES_FACTORS = tuple(
+    name for name in sweep_names.EVERY_FACTOR if name not in ("batch_size", "seed")
+)
 PUBLISHED_COLUMNS: dict[str, str] = {
     "figure": "Figure that shows the number.",
     "document": "What the document calls its counterpart.",

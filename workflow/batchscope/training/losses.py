@@ -185,7 +185,7 @@ class Objective:
         self._assign = _graph(self._assign_in_graph, vector)
 
     def place(self, examples: Examples) -> None:
-        """Puts examples of the same shape and dtype on the device; later calls only compute."""
+        """Puts examples of the same shape, dtype and scale on the device, once for all calls."""
         images, labels = examples.images, examples.labels
         self.examples = len(images)
         self.predictions = np.size(labels)

@@ -36,7 +36,7 @@ class Setup:
         return datasets.load(self.results, self.factors["dataset"])
 
     def network(self) -> keras.Model:
-        """Returns its network as it begins, on the devices that its batches are divided among."""
+        """Returns its network as it begins: its precision, and on all devices of its replicas."""
         from batchscope.training import models, replicas
 
         factors = self.factors

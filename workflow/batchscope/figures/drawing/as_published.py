@@ -16,8 +16,8 @@ from batchscope.figures.drawing import canvas
 
 HERE, THERE = "here", "as published"
 _GROUND = "#f3f3ee"  # behind a document's numbers, so that nobody takes them for ours
-_FACTORS = sweep_names.EVERY.keys() - {"batch_size", "seed"}
-_WHOLE = [name for name, factor in sweep_names.EVERY.items() if factor.kind == "int"]
+_FACTORS = sweep_names.EVERY_FACTOR.keys() - {"batch_size", "seed"}
+_WHOLE = [name for name, factor in sweep_names.EVERY_FACTOR.items() if factor.kind == "int"]
 
 
 class Look(NamedTuple):
