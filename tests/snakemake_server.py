@@ -165,8 +165,9 @@ def become(
     os.chdir(folder)
     sys.path[:1] = ["", environment["PYTHONPATH"]]
     sys.argv[:] = ["-c", *words]
+    piped = stat.S_ISFIFO(os.fstat(kept).st_mode)  # a socket the program closes itself
     status = outcome(program)
-    if stat.S_ISFIFO(os.fstat(kept).st_mode):
+    if piped:
         os.write(kept, bytes([status]))
     os._exit(status)
 

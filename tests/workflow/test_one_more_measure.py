@@ -117,9 +117,9 @@ from __future__ import annotations
 from batchscope.timing import Timed
 
 
-def measure(results, configuration, settings, output, model_file=None) -> Timed:
+def measure(job, settings) -> Timed:
     """Returns the batch size of a configuration."""
-    factors = configuration.factors
+    factors = job.factors
     details = {"device": factors["device"], "threads": factors["threads"]}
     return Timed("finished", details, {"step_images": factors["batch_size"]})
 '''
