@@ -35,7 +35,7 @@ def _study(numbers: list[dict], **more):
 
 def _rows(study, csv: bytes = CSV, figure: str = "accuracy", **datasets):
     shown = content.Figure("Accuracy", "", csv=csv, name=figure)
-    found = content.Findings(study.experiments["a"], [], figures=[shown])
+    found = content.ExperimentResults(study.experiments["a"], [], figures=[shown])
     return published_beside.build(study, content.Inputs("", "", {"a": found}, datasets=datasets))
 
 
