@@ -130,7 +130,7 @@ def write_dataset(results: Path, study: plan.Study) -> None:
 
 
 def altered(inputs: content.Inputs, advice=None, **given: Any) -> content.Inputs:
-    """Returns the inputs of a report with other findings of its experiment `gap`."""
+    """Returns the inputs of a report with other results of its experiment `gap`."""
     gap = inputs.experiments["gap"]
     if advice is not None:
         given["tables"] = figures.Tables(runs=gap.tables.runs, advice=advice)

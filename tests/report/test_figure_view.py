@@ -21,7 +21,7 @@ ROWS = [
     {"run": "b", "batch_size": "8", "learning_rate": "0.2", "seed": "0"},
     {"run": "c", "batch_size": "16", "learning_rate": "0.1", "seed": "1"},
 ]
-FINDINGS = content.Findings(Experiment("e", "", "", vary={}), ROWS)
+RESULTS = content.ExperimentResults(Experiment("e", "", "", vary={}), ROWS)
 
 
 def test_runs_are_found_by_what_a_figure_says_of_them():
@@ -56,6 +56,7 @@ def test_an_answer_is_about_what_the_figures_show():
     loss = synthetic.answer("rises", (0.5, 0.4, 0.6), "Loss", direction="rises")
     timed = content.Figure("Time", "", found="An epoch takes 2 s.", csv=b"seconds")
     shown = content.Figure("Loss", "", csv=loss.outcome.column.encode())
+    assert content.Figure("Loss", "").columns == []
     assert experiment_answer.asked([accuracy, loss], [shown]) == [
         each for each in (accuracy, loss) if each.outcome.column == loss.outcome.column
     ]
@@ -87,14 +88,14 @@ def test_what_belongs_to_an_answer_has_its_place_in_it():
 def test_a_slope_stands_beside_its_own_outcome_alone(name, finding, expected):
     answer = synthetic.answer("rises", (0.5, 0.4, 0.6), "Best validation loss")
     figure = content.Figure("F", "", name=name, found=finding, csv=answer.outcome.column.encode())
-    shown = figure_view.build(1, figure, replace(FINDINGS, answers=[answer]), [], str)
+    shown = figure_view.build(1, figure, replace(RESULTS, answers=[answer]), [], str)
     assert shown["finding"].endswith(" per doubling.") == expected
 
 
 def test_a_figure_of_small_texts_takes_the_whole_row():
     def span(name, width):
         figure = content.Figure("F", "", name, picture=content.Picture(width=width))
-        return figure_view.build(1, figure, FINDINGS, [], str)["span"]
+        return figure_view.build(1, figure, RESULTS, [], str)["span"]
 
     assert [span("accuracy", width) for width in (558, 700, 900)] == ["narrow", "medium", "wide"]
     assert {span("verdict_matrix", width) for width in (558, 700, 900)} == {"wide"}
@@ -156,7 +157,7 @@ def test_a_figure_says_what_was_measured():
     def measured(figure, rows=({"train_examples": "1087"}, {"train_examples": ""}), **measures):
         asked = {"vary": {"batch_size": [16]}, "seeds": 1, "measure": measures}
         experiment = planner.make(small_study.config(experiment=asked)).experiments["a"]
-        return figure_view._measured(figure, content.Findings(experiment, rows))
+        return figure_view._measured(figure, content.ExperimentResults(experiment, rows))
 
     few = {"sharpness": {"weights": "best", "examples": 500}, "weight_distance": None}
     text = measured("sharpness", **few)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -35,7 +36,7 @@ def _study(numbers: list[dict], **more):
 
 def _rows(study, csv: bytes = CSV, figure: str = "accuracy", **datasets):
     shown = content.Figure("Accuracy", "", csv=csv, name=figure)
-    found = content.Findings(study.experiments["a"], [], figures=[shown])
+    found = content.ExperimentResults(study.experiments["a"], [], figures=[shown])
     return published_beside.build(study, content.Inputs("", "", {"a": found}, datasets=datasets))
 
 
@@ -85,6 +86,21 @@ def test_times_have_quartiles():
 def test_what_was_not_measured_is_reported(csv):
     (row,) = _rows(_study([{"batch_size": [16], "test_accuracy": [0.5]}]), csv)
     assert row.here is None and row.note == "not measured here"
+
+
+def test_a_number_links_to_its_own_experiment_of_several_with_one_title():
+    study = _study([{"batch_size": [64], "test_accuracy": [0.5]}])
+    first = study.experiments["a"]
+    study = dataclasses.replace(
+        study, experiments={"a": first, "b": dataclasses.replace(first, name="b")}
+    )
+    shown = content.Figure("Accuracy", "", csv=CSV, name="accuracy")
+    found = {
+        name: content.ExperimentResults(each, [], figures=[shown])
+        for name, each in study.experiments.items()
+    }
+    html = study_page.build(study, content.Inputs("", "", found))
+    assert re.findall('href="#figure-(.)">Figure . here', html) == ["1", "2"]
 
 
 def test_what_has_nothing_here_to_compare_is_folded(finished, monkeypatch):

@@ -312,7 +312,7 @@ def test_the_scope_names_model_data_machine_runs_and_time(troubled):
 def test_many_models_are_counted_and_gpus_come_first(finished):
     shared = {"dataset": "d", "status": "finished"}
     rows = [{"run": str(n), "model": f"m{n}", **shared} for n in range(4)]
-    found = content.Findings(finished[0].experiments["gap"], rows)
+    found = content.ExperimentResults(finished[0].experiments["gap"], rows)
     machine = {"machine": {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}}
     inputs = content.Inputs("c.yaml", "", {"gap": found}, content.Records({"0": machine}))
     scope = study_page.scope(inputs)

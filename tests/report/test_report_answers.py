@@ -14,6 +14,7 @@ import synthetic
 from batchscope import report, wording
 from batchscope.analysis import (
     intervals,
+    noise_scales,
     outcome_answers,
     parallel_totals,
     series_differences,
@@ -22,6 +23,7 @@ from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
+from batchscope.figures import Tables
 from batchscope.report import (
     answers,
     claim_rows,
@@ -112,11 +114,28 @@ def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(whole, monkeypatc
 
 
 def test_a_timing_on_a_gpu_answers_for_one():
-    timed = content.Findings(Experiment("e", "", "A GPU?", {}, times=Times(sweeps=(SWEEP,))), [])
+    timed = content.ExperimentResults(
+        Experiment("e", "", "A GPU?", {}, times=Times(sweeps=(SWEEP,))), []
+    )
     record = {"run": SWEEP.name, "device": "gpu"}
     assert experiment_view._no_gpu(timed, [record], []) == []
     for other in ({"device": "cpu"}, {"run": "of another experiment"}):
         assert len(experiment_view._no_gpu(timed, [{**record, **other}], [])) == 1
+
+
+def test_a_noise_scale_is_compared_with_critical_batch_sizes_of_other_experiments(monkeypatch):
+    def results(target):
+        tables = Tables(critical_batch_size=pandas.DataFrame({"target": [target]}))
+        return content.ExperimentResults(Experiment("e", "", "", vary={}), [], tables)
+
+    found, noise = results("own"), content.Figure("", "", "noise_scale")
+    inputs = content.Inputs("", "", {"a": found, "b": results("other")})
+    both = [noise, content.Figure("", "", "critical_batch_size")]
+    monkeypatch.setattr(noise_scales, "sentence", lambda _, given: f"To {given['target'].item()}.")
+    assert experiment_view._with_others(found, inputs, both) == ["To other."]
+    assert experiment_view._with_others(found, inputs, [noise]) == []
+    alone = replace(inputs, experiments={"a": found})
+    assert experiment_view._with_others(found, alone, both) == []
 
 
 def test_whole_batches_are_no_number_in_the_scope(whole):
@@ -130,7 +149,7 @@ def test_whole_batches_are_no_number_in_the_scope(whole):
     timed = replace(study.experiments["gap"], times=Times({"throughput": {}}, tuple(sweeps)))
     scope = "Timed alone on the machine, nothing trained to an end: throughput; batch size 8, 16; "
     scope += "micro batch size none (whole batches), 2; threads all, 2."
-    assert experiment_view._scope(content.Findings(timed, [])) == scope
+    assert experiment_view._scope(content.ExperimentResults(timed, [])) == scope
 
 
 def test_sources_are_numbered_as_the_table_shows_them():
@@ -176,6 +195,7 @@ def test_headlines_state_no_single_rate_where_rates_are_tuned(whole, built, monk
     # Where there is no card, the first screen has the first sentence of every answer.
     assert 'id="short"' in html and 'id="short"' not in built
     monkeypatch.setattr(content, "tuned_factor", lambda runs: "learning_rate")
+    inputs = altered(inputs)  # each asks once whether rates are tuned
     assert "As the batch size grows, at" not in Page(study_page.build(study, inputs)).text
     assert study_page.headline(study, inputs).startswith("30 training runs in 1 experiment")
 

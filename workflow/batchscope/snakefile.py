@@ -20,6 +20,7 @@ from batchscope import figures, project_files
 from batchscope.catalogue import (
     kept_epochs,
     measure_settings,
+    run_factors,
     run_names,
     sweep_names,
     tables,
@@ -27,7 +28,7 @@ from batchscope.catalogue import (
 from batchscope.catalogue.entries import REPEATS, Measure, Timing
 from batchscope.errors import UserError
 from batchscope.host import absence, warm_process
-from batchscope.store import job_files, owners, records, status, taken
+from batchscope.store import job_files, owners, records, status
 from batchscope.study import command_line, plan
 from batchscope.study import config as configuration
 
@@ -430,7 +431,7 @@ def growing(memory_mb: int) -> Callable[[Any, int], int]:
 
 def gpus(name: str) -> int:
     """GPUs that a training, a timing configuration or a sweep needs: one per replica."""
-    return taken.gpus(_factors(name))
+    return run_factors.gpus(_factors(name))
 
 
 def measure_gpus(name: str) -> int:

@@ -355,6 +355,11 @@ def gradients_per_update(factors: dict[str, Any]) -> int:
     return {"plain": 1, "conservative": factors["inner_steps"], "robust": 2}[factors["method"]]
 
 
+def gpus(factors: dict[str, Any]) -> int:
+    """Returns the GPUs that a training or a timing needs: one per replica."""
+    return factors["replicas"] if factors["device"] == "gpu" else 0
+
+
 def training_copies(factors: dict[str, Any]) -> int:
     """Returns how often an epoch has every training image, by the factors of a run."""
     return 2 if factors["augmentation"] == "crop" else 1

@@ -14,13 +14,15 @@ from matplotlib.lines import Line2D
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import framework_names, timing_columns
+from batchscope.catalogue import framework_names
+from batchscope.catalogue.timing_columns import FIRST, QUARTILES
 from batchscope.figures import Tables
 from batchscope.figures.drawing import as_published, canvas, timings, words
 from batchscope.host.absence import NO_GPU, WORDS
+from batchscope.store import records
 
 UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
-_WORST = (*WORDS, "out_of_memory", "diverged")  # of two statuses the first is shown
+_WORST = (*WORDS, records.OUT_OF_MEMORY, records.DIVERGED)  # of two statuses the first is shown
 _WIDTH, _HEIGHT = 3.5, 2.9  # of a panel, inches
 _MOST_SHOWN = 4  # series, or places, in a sentence
 # Device -> the columns of utilisation.csv that say how busy it is, and what memory it holds.
@@ -60,7 +62,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     """
     busy, speed = timings.at_most_all(tables.utilisation), tables.throughput
     keys = ["machine", "sweep", "batch_size"]
-    first = [*timing_columns.FIRST, "batch_size"]
+    first = [*FIRST, "batch_size"]
     parts = [part[[*first, "status"]] for part in (busy, speed) if len(part)]
     rows = pandas.concat(parts, ignore_index=True) if parts else busy[[*first, "status"]]
     status = rows.groupby(keys, sort=False, dropna=False)["status"].agg(_worst)
@@ -69,16 +71,16 @@ def select(tables: Tables) -> pandas.DataFrame:
     index = pandas.MultiIndex.from_frame(rows[keys])
     found = busy.set_index(keys).reindex(index) if len(busy) else pandas.DataFrame(index=index)
     gpu = (rows["device"] == "gpu").to_numpy()
-    for name, sources, ends in ((UTILISATION, _BUSY, ("", "_q1", "_q3")), (MEMORY, _HELD, ("",))):
+    for name, sources, ends in ((UTILISATION, _BUSY, QUARTILES), (MEMORY, _HELD, ("",))):
         for end in ends:
             of = {device: _numbers(found, f"{column}{end}") for device, column in sources.items()}
             rows[f"{name}{end}"] = np.where(gpu, of["gpu"], of["cpu"])
     rows["disturbed"] = _numbers(found, "disturbed")
     found = speed.set_index(keys).reindex(index) if len(speed) else pandas.DataFrame(index=index)
-    for name in (*(f"{IMAGES}{end}" for end in ("", "_q1", "_q3")), "blocks", "disturbed_blocks"):
+    for name in (*(f"{IMAGES}{end}" for end in QUARTILES), "blocks", "disturbed_blocks"):
         rows[name] = _numbers(found, name)
     factors = list(dict.fromkeys(["machine", "device", "framework", *timings.factor_columns(rows)]))
-    values = [name for name in rows if name not in (*timing_columns.FIRST, *factors)]
+    values = [name for name in rows if name not in (*FIRST, *factors)]
     return as_published.below(rows[[*factors, *values]], tables.published, "frameworks")
 
 
@@ -328,7 +330,7 @@ def _extremes(rows: pandas.DataFrame) -> str:
     ends = [f"{wording.fixed(row[UTILISATION], 1)} %" for row in (low, high)]
     if len(rows) > 1 and ends[0] == ends[1]:
         return f"{ends[0]} in {wording.every(len(rows), 'series')}"
-    columns = [f"{UTILISATION}{end}" for end in ("", "_q1", "_q3")]
+    columns = [f"{UTILISATION}{end}" for end in QUARTILES]
     texts = [
         timings.by_quartiles(*map(float, row[columns]), wording.Unit(" %"), f"{row['label']}; ")
         for row in (low, high)

@@ -16,6 +16,7 @@ from batchscope.analysis import best_learning_rates, run_series
 from batchscope.analysis.best_learning_rates import CHOSEN_ON
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, marks, words
+from batchscope.store import records
 
 NO_CHOICE = "Every batch size was trained at one learning rate: there is none to choose."
 _RATE = "effective_learning_rate"
@@ -149,7 +150,8 @@ def _draw_line(
 def _mark_diverged(
     axes: Axes, rows: pandas.DataFrame, across: str, colour: str, offset: float
 ) -> None:
-    at = np.log2(rows.loc[rows["status"] == "diverged", across].unique().astype(float)) + offset
+    diverged = rows.loc[rows["status"] == records.DIVERGED, across]
+    at = np.log2(diverged.unique().astype(float)) + offset
     look = {"linestyle": "none", "marker": "x", "markersize": 5, "color": colour}
     axes.plot(at, np.full(len(at), 0.98), transform=axes.get_xaxis_transform(), **look)
 
@@ -185,5 +187,5 @@ def _note(frame: pandas.DataFrame) -> str:
     if not best_learning_rates.several(frame):
         return NO_CHOICE
     cross = " ×: a run diverged there; such a rate is never the best."
-    diverged = (frame["status"] == "diverged").any()
+    diverged = (frame["status"] == records.DIVERGED).any()
     return f"Rings: lowest mean of a batch size.{cross if diverged else ''}"

@@ -16,6 +16,7 @@ from batchscope.analysis import run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
+from batchscope.store import records
 
 _SPLITS = {"train": "training", "validation": "validation", "test": "test"}
 _OUTCOMES = {"loss": "Loss", "accuracy": "Accuracy"}
@@ -48,7 +49,7 @@ def _pairs(runs: pandas.DataFrame, factor: str, small: Any, large: Any) -> panda
     finished = pairs["status"] == canvas.FINISHED
     status = pairs["status"].where(~finished, pairs.pop("status_large"))
     # Two finished runs without a line between them: the measure itself is missing.
-    return pairs.assign(status=status.replace(canvas.FINISHED, "missing"))
+    return pairs.assign(status=status.replace(canvas.FINISHED, records.MISSING))
 
 
 def draw(frame: pandas.DataFrame) -> Figure:

@@ -18,12 +18,12 @@ from batchscope.analysis import run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables, utilisation
 from batchscope.figures.drawing import canvas, timings
+from batchscope.store.records import FITS, OUT_OF_MEMORY
 
-FITS = "fits"
 MOST_FITS = "most_fits"  # the search ended at the largest size that it may try
 OUTCOMES: dict[str, tuple[str, dict[str, Any]]] = {
     FITS: ("fits", {"color": canvas.COLOURS[0], "marker": "o"}),
-    "out_of_memory": ("out of memory", {"color": canvas.COLOURS[1], "marker": "X"}),
+    OUT_OF_MEMORY: ("out of memory", {"color": canvas.COLOURS[1], "marker": "X"}),
     "over_limit": ("above limit", {"color": canvas.COLOURS[4], "marker": "s"}),
     "killed": ("killed", {"color": canvas.COLOURS[6], "marker": "v"}),
 }

@@ -17,6 +17,7 @@ from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
+from batchscope.store import records
 
 
 class Part(NamedTuple):
@@ -76,7 +77,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     edge = {"edgecolor": "#777777", "linewidth": 0.5}
     parts = PARTS.values()
     canvas.legend_of(figure, [(Patch(facecolor=part.colour, **edge), part.word) for part in parts])
-    lost = (frame["status"] == "out_of_memory").any()
+    lost = (frame["status"] == records.OUT_OF_MEMORY).any()
     canvas.write(
         figure,
         timings.machine_note(frame),

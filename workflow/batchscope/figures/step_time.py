@@ -15,7 +15,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
+from batchscope.analysis.intervals import ENDS
 from batchscope.catalogue import value_ranges
+from batchscope.catalogue.timing_columns import QUARTILES
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
@@ -24,7 +26,6 @@ _FIXED, _PER_IMAGE = "fixed_seconds", "seconds_per_image"
 _COSTS = {_FIXED: "The fixed cost per step", _PER_IMAGE: "The cost per example"}
 _WITHOUT, _RECOVERED = "fixed_seconds_without_delay", "recovered_delay_seconds"
 _PAIRED = "paired_delay_seconds"
-_ENDS = ("", "_low", "_high")
 _MS = 1e3
 _SYMLOG = "Costs that span much: linear around zero, up to the least of them, then logarithmic."
 _WIDE = 12.0  # ratio of the farthest end to the least cost from which an axis is not linear
@@ -50,9 +51,9 @@ class Delay(NamedTuple):
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: medians and quartiles, beside the fitted line."""
-    fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE, _RECOVERED, _PAIRED) for end in _ENDS]
+    fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE, _RECOVERED, _PAIRED) for end in ENDS]
     columns = ["status", "steps", "blocks", "disturbed_blocks", "delay_seconds"]
-    columns += [_STEP, f"{_STEP}_q1", f"{_STEP}_q3"]
+    columns += [f"{_STEP}{end}" for end in QUARTILES]
     more = [*fits, _WITHOUT, "half_batch", "line_residual", "noise_floor"]
     return timings.with_sweeps(tables.throughput, tables.sweeps, columns, more)
 
@@ -148,7 +149,7 @@ def delays(frame: pandas.DataFrame) -> list[Delay]:
 
 
 def _estimate(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
-    return step_cost.Estimate(*(timings.one_number(rows, f"{name}{end}") for end in _ENDS))
+    return step_cost.Estimate(*(timings.one_number(rows, f"{name}{end}") for end in ENDS))
 
 
 def _cost(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
@@ -225,7 +226,7 @@ def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Ser
     for index, group in enumerate(groups):
         style = canvas.line_style(index)
         points = {**style, "linestyle": "none"}
-        names = [f"{_STEP}{end}" for end in ("", "_q1", "_q3")]
+        names = [f"{_STEP}{end}" for end in QUARTILES]
         in_ms = group.frame.assign(**{name: _MS * group.frame[name] for name in names})
         timings.draw_medians(axes, at, in_ms, _STEP, points)
         fit = [timings.one_number(group.frame, name) for name in _COSTS]

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost, step_stairs
+from batchscope.catalogue.timing_columns import QUARTILES
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
@@ -40,7 +41,7 @@ _TOO_NOISY = f"Where throughput levels off is {step_cost.TOO_NOISY}"
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: medians and quartiles, beside the limits."""
-    quartiles = [f"{name}{end}" for name in (_STEPS, _IMAGES) for end in ("", "_q1", "_q3")]
+    quartiles = [f"{name}{end}" for name in (_STEPS, _IMAGES) for end in QUARTILES]
     columns = ["status", "steps", "blocks", "disturbed_blocks", *quartiles]
     more = [_PLATEAU, *_FITTED, "knee_batch_size", "still_rising", _CEILING, _SHARE_OF_CEILING]
     more += ["noise_floor", "step_verdict"]

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 
 from batchscope import wording
 from batchscope.analysis import run_series
+from batchscope.catalogue.timing_columns import QUARTILES
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings, words
 
@@ -80,7 +81,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: utilisations, peaks of memory, and energy."""
     rows = timings.at_most_all(timings.timed_here(tables.utilisation))
     columns = [line.column for panel in PANELS for line in panel.lines]
-    quartiles = [f"{column}{end}" for column in columns for end in ("_q1", "_q3")]
+    quartiles = [f"{column}{end}" for column in columns for end in QUARTILES[1:]]
     columns += [name for name in quartiles if name in rows]
     columns += [*_SLOPE, "memory_of"]
     first = [*timings.factor_columns(rows), "batch_size", "status", "disturbed"]

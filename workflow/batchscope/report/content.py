@@ -70,11 +70,11 @@ class Figure:
     @property
     def columns(self) -> list[str]:
         """The columns that it shows."""
-        return self.csv.partition(b"\n")[0].decode().split(",")
+        return self.csv.partition(b"\n")[0].decode().split(",") if self.csv else []
 
 
 @dataclass(frozen=True)
-class Findings:
+class ExperimentResults:
     """What is there of one experiment."""
 
     experiment: Experiment
@@ -83,7 +83,7 @@ class Findings:
     figures: list[Figure] = _list()
     answers: list[outcome_answers.Answer] = _list()
 
-    @property
+    @functools.cached_property
     def tuned(self) -> bool:
         """Whether several rates were tried at a batch size."""
         return bool(tuned_factor(self.tables.runs))
@@ -99,7 +99,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingResults:
     """What is not there, with what the logs of its jobs say."""
 
     runs: dict[str, str] = _map()
@@ -113,9 +113,9 @@ class Inputs:
 
     config_name: str
     config_text: str  # as written
-    experiments: dict[str, Findings]
-    records: Records = Records()
-    missing: Missing = Missing()
+    experiments: dict[str, ExperimentResults]
+    made: Records = Records()
+    missing: MissingResults = MissingResults()
     datasets: dict[str, dict[str, Any]] = _map()  # token -> record
     samples: dict[str, list[samples.Sample]] = _map()  # by data set's token
     models: dict[Look, list[weight_counts.Summary]] = _map()  # layers, as far as they are known
@@ -138,10 +138,11 @@ class Inputs:
 def read(
     study: Study, results: Path | str, config_path: Path | str, partial: bool = False
 ) -> Inputs:
-    """Reads what a report shows; tables of experiments are read when they are asked for.
+    """Reads what a report shows.
 
     Raises:
-        UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
+        UserError: If runs.csv, claims.csv or a figure is missing and `partial` is False, or one is
+            damaged. Other tables are read, and raise, when they are asked for: by `study_page`.
     """
     results = Path(results)
     folder = results / "studies" / study.folder_name
@@ -163,12 +164,12 @@ def read(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
         experiments=experiments,
-        records=Records(
+        made=Records(
             runs=runs,
             other_runs=[run for place in others for run in _read_runs(study, place).values()],
             timings=timings,
         ),
-        missing=Missing(
+        missing=MissingResults(
             runs=_missing_runs(study, results),
             measures=_missing_measures(study, results, experiments.values()),
             absent=job_files.absent(study, results),
@@ -186,14 +187,14 @@ def read(
     )
 
 
-def _experiments(study: Study, results: Path, partial: bool) -> dict[str, Findings]:
+def _experiments(study: Study, results: Path, partial: bool) -> dict[str, ExperimentResults]:
     found = {}
     for name, experiment in study.experiments.items():
         folder = results / "studies" / study.folder_name / name
         path = folder / run_table.RUNS
         there = path.exists()
         rows = disk.read_rows(path, "run", "status") if there else []
-        found[name] = Findings(
+        found[name] = ExperimentResults(
             experiment,
             runs_table.complete(study, name, rows),
             Tables(folder if there else None),
@@ -363,7 +364,7 @@ def _missing_runs(study: Study, results: Path) -> dict[str, str]:
 
 
 def _missing_measures(
-    study: Study, results: Path, experiments: Iterable[Findings]
+    study: Study, results: Path, experiments: Iterable[ExperimentResults]
 ) -> dict[str, dict[str, str]]:
     """Returns measure -> finished run without its record, or sweep -> what the job's log says.
 

@@ -16,6 +16,7 @@ from batchscope.analysis import (
     run_series,
     seeds_wanted,
 )
+from batchscope.analysis.outcome_answers import Answer
 from batchscope.catalogue import own_columns, run_factors, sweep_names
 from batchscope.report import (
     advice_card,
@@ -25,7 +26,7 @@ from batchscope.report import (
     machine_answer,
     runs_table,
 )
-from batchscope.report.content import Figure, Findings, Inputs
+from batchscope.report.content import ExperimentResults, Figure, Inputs
 from batchscope.report.text import parsed, plain
 from batchscope.store import records
 
@@ -37,8 +38,9 @@ _MANY_SERIES = 3  # more are columns of one table
 
 
 def build(
-    found: Findings,
+    found: ExperimentResults,
     inputs: Inputs,
+    run_numbers: dict[str, int],
     figure_numbers: dict[tuple[str, str], int],
     stated: list[dict[str, Any]],
     cards: list[advice_card.Shown],
@@ -46,13 +48,14 @@ def build(
     """Returns what the page shows of an experiment.
 
     Args:
+        run_numbers: What `runs_table.numbers` returns of the study.
         figure_numbers: Experiment and figure -> its number on the page.
         stated: What `claim_rows.build` returns of the study.
         cards: What `advice_card.cards` returns of the study.
     """
     experiment, name = found.experiment, found.experiment.name
     stated = [row for row in stated if row["experiment"] == name]
-    find = figure_view.Finder(found.rows, runs_table.numbers(inputs.rows))
+    find = figure_view.Finder(found.rows, run_numbers)
     figures = [
         figure_view.build(figure_numbers[name, one.name], one, found, stated, find)
         for one in found.figures
@@ -70,7 +73,7 @@ def build(
         "plan": experiment,
         "scope": _scope(found),
         "machine_answer": machine_answer.build(tables.sweeps, tables.throughput),
-        "sentences": _sentences(found, inputs, about, stated, cards),
+        "sentences": _sentences(found, inputs, about, asked, stated, cards),
         "answers": [] if many else answers.groups(found.answers, asked),
         "across": answers.across(found.answers, asked) if many else None,
         "sources": answers.sources(found.answers, asked),
@@ -82,9 +85,10 @@ def build(
 
 
 def _sentences(
-    found: Findings,
+    found: ExperimentResults,
     inputs: Inputs,
     about: list[Figure],
+    asked: list[Answer],
     stated: list[dict[str, Any]],
     cards: list[advice_card.Shown],
 ) -> list[tuple[str, str]]:
@@ -97,13 +101,13 @@ def _sentences(
     if found.tuned and own and (own[0].found or not decided):
         spoken = experiment_answer.advised(own[0].card, found.figures)
     more = _with_others(found, inputs, about)
-    more += _no_gpu(found, inputs.records.timings, more)
+    more += _no_gpu(found, inputs.made.timings, more)
     compared = experiment_answer.compares(question, _distinguishing(found.rows))
-    reported = [] if found.tuned else experiment_answer.asked(found.answers, about)
+    reported = [] if found.tuned else asked
     return experiment_answer.sentences(reported, about, spoken, more, decided, compared)
 
 
-def _with_others(found: Findings, inputs: Inputs, about: list[Figure]) -> list[str]:
+def _with_others(found: ExperimentResults, inputs: Inputs, about: list[Figure]) -> list[str]:
     """Returns what follows from an experiment together with others: total times, and noise."""
     runs, texts = found.tables.runs, []
     every = inputs.experiments.values()
@@ -118,7 +122,7 @@ def _with_others(found: Findings, inputs: Inputs, about: list[Figure]) -> list[s
     return experiment_answer.parts(" ".join(filter(None, texts)))
 
 
-def _scope(found: Findings) -> str:
+def _scope(found: ExperimentResults) -> str:
     """Returns what was varied, in one sentence."""
     experiment, rows = found.experiment, found.rows
     if experiment.times.timings:
@@ -165,7 +169,9 @@ def _values(factor: str, values: Collection[str]) -> str:
     return ", ".join(run_series.value_words(factor, value) for value in ordered)
 
 
-def _no_gpu(found: Findings, timings: list[dict[str, Any]], sentences: list[str]) -> list[str]:
+def _no_gpu(
+    found: ExperimentResults, timings: list[dict[str, Any]], sentences: list[str]
+) -> list[str]:
     """Returns that nothing ran on a GPU, where the question names one and nothing says so yet."""
     if not _GPU.search(found.experiment.question) or any(map(_GPU.search, sentences)):
         return []
@@ -205,7 +211,7 @@ def _targets(rows: list[runs_table.Row], what: str = "training loss") -> str:
     return f"The {what} {reached} in {counts}{rest}"
 
 
-def _no_answer(found: Findings) -> str:
+def _no_answer(found: ExperimentResults) -> str:
     if found.experiment.times.timings:
         if found.figures and not any(figure.found for figure in found.figures):
             return "No answer in numbers: no figure has a measurement that it could sum up."

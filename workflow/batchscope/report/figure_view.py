@@ -13,7 +13,7 @@ from batchscope.analysis.outcome_answers import Answer
 from batchscope.catalogue.entries import OVER, Need
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import answers, claim_rows, experiment_answer, inline_svg, reading
-from batchscope.report.content import Figure, Findings, Picture, packed
+from batchscope.report.content import ExperimentResults, Figure, Picture, packed
 from batchscope.report.runs_table import Row
 from batchscope.report.text import marked
 
@@ -51,7 +51,7 @@ class Finder:
 
 
 def build(
-    position: int, figure: Figure, of: Findings, stated: list[dict[str, Any]], find: Finder
+    position: int, figure: Figure, of: ExperimentResults, stated: list[dict[str, Any]], find: Finder
 ) -> dict[str, Any]:
     """Returns what the page shows of a figure.
 
@@ -122,7 +122,7 @@ def _with_slope(finding: str, figure: Figure, all_answers: list[Answer]) -> str:
     return f"{finding} It changes by {slope}." if slope else finding
 
 
-def _measured(figure: str, of: Findings) -> str:
+def _measured(figure: str, of: ExperimentResults) -> str:
     """Returns of which weights, and on how many examples, a figure's measures are."""
     if figure in _EVERY_EPOCH:
         return ""

@@ -10,8 +10,8 @@ from typing import Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import run_series, step_cost, step_stairs
-from batchscope.catalogue import value_ranges
+from batchscope.analysis import intervals, run_series, step_cost, step_stairs
+from batchscope.catalogue import outcomes, value_ranges
 from batchscope.host import absence
 from batchscope.report.text import format_interval
 
@@ -32,7 +32,7 @@ READING = (
     "half a step is stated. Steps in the batch size, asked for at "
     f"{wording.listed(step_stairs.STAIRS)} examples, are seen only where their p, adjusted by "
     "Holm's method over the configurations of the experiment and these steps, is below "
-    f"{step_cost.LEVEL:g}."
+    f"{outcomes.LEVEL:g}."
 )
 
 _SHARE_OF = step_cost.PLATEAU_SHARE
@@ -122,8 +122,8 @@ def _knee(row: Row) -> str:
         return _noisy(row)
     if _rises(row):
         return "not reached: still rising at the largest batch size"
-    names = ("knee_fitted", "knee_fitted_low", "knee_fitted_high")
-    fitted = format_interval(*(row.get(name, math.nan) for name in names))
+    ends = (row.get(f"knee_fitted{end}", math.nan) for end in intervals.ENDS)
+    fitted = format_interval(*ends)
     timed = row.get("knee_batch_size")
     parts = []
     if fitted is not None:
@@ -136,7 +136,7 @@ def _knee(row: Row) -> str:
 
 
 def _estimate(row: Row, name: str) -> str:
-    values = (float(row.get(f"{name}{end}", math.nan)) for end in ("", "_low", "_high"))
+    values = (float(row.get(f"{name}{end}", math.nan)) for end in intervals.ENDS)
     value, low, high = value_ranges.clipped(name, values)
     return "" if math.isnan(value) else wording.cost(value, low, high)
 

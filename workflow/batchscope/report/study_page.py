@@ -35,8 +35,13 @@ _MOST_NAMED = 3
 
 
 def build(study: Study, inputs: Inputs) -> str:
-    """Returns the report as HTML; `page.render` escapes every text."""
+    """Returns the report as HTML; `page.render` escapes every text.
+
+    Raises:
+        UserError: If a table that is read now is missing or damaged.
+    """
     table, print_rule = runs_table.build(inputs.rows)
+    run_numbers = runs_table.numbers(inputs.rows)
     script = page.asset("report.js")
     drawn = [(name, one.name) for name, of in inputs.experiments.items() for one in of.figures]
     figure_numbers = {place: number for number, place in enumerate(drawn, 1)}
@@ -45,7 +50,7 @@ def build(study: Study, inputs: Inputs) -> str:
     stated = claim_rows.build(inputs.claims, lambda *place: links.get(place))
     cards = advice_card.cards(study, inputs.advice)
     experiments = [
-        experiment_view.build(found, inputs, figure_numbers, stated, cards)
+        experiment_view.build(found, inputs, run_numbers, figure_numbers, stated, cards)
         for found in inputs.experiments.values()
     ]
     return page.render(
@@ -73,7 +78,7 @@ def build(study: Study, inputs: Inputs) -> str:
             for token, record in inputs.datasets.items()
         ],
         models=places.models(inputs.models),
-        machines=places.machines(inputs.records),
+        machines=places.machines(inputs.made),
         config_name=inputs.config_name,
         config_text=inputs.config_text,
         commands=gaps.commands(study, inputs.config_name),
@@ -118,7 +123,7 @@ def headline(study: Study, inputs: Inputs) -> str:
 
 def _summary(inputs: Inputs) -> str:
     text = f"{_runs(inputs)}."
-    here = inputs.records.runs.values()
+    here = inputs.made.runs.values()
     ends = [record["finished_at"] for record in here if record.get("finished_at")]
     return f"{text} The last training ended at {moment(str(max(ends)))}." if ends else text
 
@@ -132,7 +137,7 @@ def _runs(inputs: Inputs) -> str:
     experiments = wording.count(len(inputs.experiments), "experiment")
     made = sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values())
     if not runs:
-        timed = wording.count(len(inputs.records.timings), "timing job")
+        timed = wording.count(len(inputs.made.timings), "timing job")
         return f"{timed} in {experiments}; nothing trained"
     whose = f"; {'all' if made == len(runs) else made} of them made elsewhere" if made else ""
     return f"{wording.count(len(runs), 'training run')} in {experiments}: {', '.join(parts)}{whose}"
@@ -179,7 +184,7 @@ def _named(inputs: Inputs, factor: str) -> str:
 
 def _machine(inputs: Inputs) -> str:
     """Returns the processors of the machines that trained or timed, GPUs first."""
-    made = inputs.records
+    made = inputs.made
     every = [*made.runs.values(), *made.other_runs, *made.timings]
     machines = [found for record in every if isinstance(found := record.get("machine"), dict)]
     names = dict.fromkeys(_processor(machine) for machine in machines)
@@ -199,7 +204,7 @@ def _amount(inputs: Inputs) -> str:
     """Returns how many runs or timing jobs there are, and how long the trainings took in all."""
     runs = runs_table.distinct(inputs.rows)
     if not runs:
-        return wording.count(len(inputs.records.timings), "timing job")
+        return wording.count(len(inputs.made.timings), "timing job")
     text = wording.count(len(runs), "training run")
     others = Counter(row["status"] for row in runs.values())
     del others[records.FINISHED]
@@ -207,7 +212,7 @@ def _amount(inputs: Inputs) -> str:
     text += f" ({', '.join(words)})" if words else ""
     if all(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()):
         return text
-    taken = [record.get("contended_seconds") for record in inputs.records.runs.values()]
+    taken = [record.get("contended_seconds") for record in inputs.made.runs.values()]
     seconds = sum(each for each in taken if is_number(each))
     return f"{text}, {wording.duration(seconds)} of training in all" if seconds else text
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from batchscope.catalogue import run_factors
 from batchscope.store import estimates, job_files, records
 from batchscope.store.job_files import MeasureJob
 from batchscope.study import plan
@@ -52,7 +53,7 @@ def find(
             continue
         factors = study.runs[run]
         sums["training"] += seconds * factors["threads"]
-        sums[_GPU] += seconds * gpus(factors)
+        sums[_GPU] += seconds * run_factors.gpus(factors)
     history = estimates.MeasureHistory(results)
     for job in job_files.every_job(study, results).values():
         if not job.path.exists():
@@ -64,17 +65,12 @@ def find(
         sums[job.noun] += seconds
         factors = job.sweep.factors if job.sweep else study.runs[job.runs[0]]
         # A measure reads one GPU, whichever number its run was trained on.
-        used = gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
+        used = run_factors.gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
         sums[_GPU] += seconds * used
     cores = _cores([*trained.values(), *timed])
     run_bytes = _bytes(records.run_folder(results, run) for run in study.runs)
     times = (sums[noun] for noun in ("training", "measure", "timing"))
     return Taken(*times, cores, sums[_GPU], run_bytes, tuple(unknown))
-
-
-def gpus(factors: dict[str, Any]) -> int:
-    """Returns the GPUs that a training or a timing needs: one per replica."""
-    return factors["replicas"] if factors["device"] == _GPU else 0
 
 
 def _cores(found: Iterable[dict[str, Any]]) -> int:

@@ -16,6 +16,7 @@ from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, marks
+from batchscope.store import records
 
 _MOST_POINTS = 2700  # of all lines in one figure: keeps an SVG under about 150 kB
 _MOST_BANDS = 8  # in one panel: more hide the lines
@@ -210,7 +211,7 @@ class Lines:
         (drawn,) = axes.plot(kept[self.along], kept[column], **style)
         if len(kept):
             marks.line(drawn, kept)
-        if len(run) and run["status"].iloc[0] == "diverged":
+        if len(run) and run["status"].iloc[0] == records.DIVERGED:
             # At the upper edge: its loss has left the panel.
             at_edge = {"transform": axes.get_xaxis_transform(), "marker": "x", "color": colour}
             axes.plot(run[self.along].iloc[-1], 0.97, **at_edge)
@@ -262,4 +263,4 @@ def band_note(frame: pandas.DataFrame, singles: bool = True) -> str:
         note += " Thin: every run."
     elif (frame["status"] != canvas.FINISHED).any():
         note += " Thin: runs that did not finish."
-    return note + (" ×: diverged." if (frame["status"] == "diverged").any() else "")
+    return note + (" ×: diverged." if (frame["status"] == records.DIVERGED).any() else "")

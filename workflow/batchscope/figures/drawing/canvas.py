@@ -38,7 +38,12 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 # Short enough to stand side by side over neighbouring batch sizes.
-_SHORT = {"diverged": "div.", "out_of_memory": "mem.", "off_target": "off t.", "missing": "miss."}
+_SHORT = {
+    records.DIVERGED: "div.",
+    records.OUT_OF_MEMORY: "mem.",
+    records.OFF_TARGET: "off t.",
+    records.MISSING: "miss.",
+}
 FAILED_WORDS = {**_SHORT, **absence.WORDS}
 FAILED_COLOUR = "#8B0000"
 EDGED = {"markeredgecolor": "white", "markeredgewidth": 0.6}  # markers that overlap stay apart

@@ -18,8 +18,10 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
 from batchscope.catalogue import sweep_names, value_ranges
+from batchscope.catalogue.timing_columns import QUARTILES
 from batchscope.figures.drawing import canvas
 from batchscope.host import absence
+from batchscope.store import records
 
 DENSE_SIZES = 12  # batch sizes, and
 DENSE_LARGEST = 128  # the largest of them, with which steps at multiples can be seen
@@ -161,7 +163,7 @@ def draw_medians(
 
 def with_quartiles(rows: pandas.DataFrame, column: str) -> Iterator[np.ndarray]:
     """Yields medians and quartiles; where a column has no quartiles, the medians three times."""
-    for end in ("", "_q1", "_q3"):
+    for end in QUARTILES:
         name = f"{column}{end}"
         yield rows[name if name in rows else column].to_numpy(float)
 
@@ -232,7 +234,7 @@ def percent_axis(axes: Axes, values: list[np.ndarray], room: float = 1.08) -> No
 
 def mark_out_of_memory(axes: Axes, at: Transform, frame: pandas.DataFrame) -> None:
     """Marks at the upper edge where a series ran out of memory."""
-    sizes = frame.loc[frame["status"] == "out_of_memory", "batch_size"].unique()
+    sizes = frame.loc[frame["status"] == records.OUT_OF_MEMORY, "batch_size"].unique()
     if len(sizes):
         look = {"linestyle": "none", "marker": "x", "markersize": 4.5, "markeredgewidth": 1.2}
         look |= {"color": canvas.FAILED_COLOUR, "clip_on": False, "zorder": 5}
@@ -247,7 +249,7 @@ def machine_note(frame: pandas.DataFrame) -> str:
 
 def memory_note(frame: pandas.DataFrame) -> str:
     """Returns which batch sizes ran out of memory, or an empty string."""
-    lost = _sizes_where(frame, lambda rows: (rows["status"] == "out_of_memory").to_numpy())
+    lost = _sizes_where(frame, lambda rows: (rows["status"] == records.OUT_OF_MEMORY).to_numpy())
     return f"Out of memory (×) at batch size {lost}." if lost else ""
 
 
