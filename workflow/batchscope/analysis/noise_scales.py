@@ -38,8 +38,8 @@ class Point(NamedTuple):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends of its bar, which may be NaN: of a single seed the jackknife's error."""
-        if self.found.n > 1:
+        """The ends of its bar, which may be NaN: of a single run the jackknife's error."""
+        if len(self.runs) > 1:
             return self.found.low, self.found.high
         error = float(self.runs["gradient_noise_scale_error"].iloc[0])
         return self.found.ratio - error, self.found.ratio + error
