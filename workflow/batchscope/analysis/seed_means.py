@@ -11,7 +11,8 @@ import pandas
 from batchscope.analysis import intervals
 from batchscope.store import records
 
-RATE = "chosen_learning_rate"  # column of the rates at which seeds are read, where they are chosen
+# Column of the rates at which seeds are read, where they are chosen.
+CHOSEN_RATE = "chosen_learning_rate"
 
 
 class Mean(NamedTuple):
@@ -41,7 +42,7 @@ def by_batch_size(rows: pandas.DataFrame, column: str) -> dict[int, Mean]:
     finished = (rows["status"] == records.FINISHED) & np.isfinite(values)
     found, seeds = {}, rows["seed"].nunique()
     for size, own in rows.assign(**{column: values})[finished].groupby("batch_size"):
-        rates = tuple(sorted(own[RATE].unique())) if RATE in own else ()
+        rates = tuple(sorted(own[CHOSEN_RATE].unique())) if CHOSEN_RATE in own else ()
         by_seed = own.groupby("seed")[column].mean()
         interval = intervals.t_interval(by_seed, differ=len(rates) > 1)
         found[int(size)] = Mean(interval, by_seed, seeds, rates)
