@@ -12,7 +12,7 @@ from batchscope.analysis import (
     critical_batch_size,
     seeds_wanted,
 )
-from batchscope.analysis.advice import Edge, Rates
+from batchscope.analysis.advice import Edge, TriedRates
 from costs import draws
 from made_advice import ACCURATE, SIZES, changed, evidence, noise
 
@@ -160,7 +160,7 @@ def test_no_range_below_six_seeds_but_what_is_missing():
 
 def test_no_range_where_a_rate_lies_on_the_edge_of_its_grid():
     edges = (Edge(16, 0.1, False), Edge(128, 0.8, True), Edge(256, 0.8, True))
-    result = advice.advise(evidence(rates=Rates(4, edges=edges, seconds=30.0)))
+    result = advice.advise(evidence(rates=TriedRates(4, edges=edges, seconds=30.0)))
     assert result.smallest is None
     assert result.missing == ((advice.RATE_ON_EDGE, 2, 60.0),)
     assert advice_words.card(result).headline == (
@@ -346,9 +346,9 @@ def test_what_would_overturn_it():
     overturned = card_of(evidence()).overturned
     assert "another model, data set, machine or rate rule" in overturned
     assert "a learning rate that is tuned for each batch size, which these are not" in overturned
-    unknown = card_of(evidence(rates=Rates(known=False))).overturned
+    unknown = card_of(evidence(rates=TriedRates(known=False))).overturned
     assert "tuned for each batch size, unless these are" in unknown
-    given = evidence(rates=Rates(3))
+    given = evidence(rates=TriedRates(3))
     assert "tuned for each" not in card_of(given).overturned
     default = replace(given, outcomes=(replace(given.outcomes[0], stated=False),))
     assert "another margin than 1 point" in card_of(default).overturned

@@ -17,7 +17,7 @@ from batchscope.analysis import (
     to_target_tables,
     verdict_matrix,
 )
-from batchscope.analysis.advice_evidence import Tables
+from batchscope.analysis.advice_evidence import EvidenceTables
 from batchscope.analysis.updates_to_target import Target
 from batchscope.study.plan import Trainings
 
@@ -28,7 +28,7 @@ SIZES = [8, 16, 32, 64, 128]
 
 def advised(trajectories, runs, limits=NONE, matrix=NONE, price=lambda _: (1.0, 1.0), **stated):
     """The advice of the only series."""
-    tables = Tables(runs, trajectories, limits, matrix)
+    tables = EvidenceTables(runs, trajectories, limits, matrix)
     (found,) = advice_evidence.series_advice(tables, Trainings(**stated), price)
     return found
 

@@ -16,6 +16,10 @@ from batchscope.catalogue.optimizer_constants import DEFAULT
         ({"micro_batch_size": 16}, "pieces of 16"),
         ({"beta_scaling": "half_life"}, "beta scaling half-life"),
         ({"beta_scaling": "none"}, "no beta scaling"),
+        ({"threads": 2.0, "replicas": "none"}, "2 threads, none replicas"),
+        ({"threads": "none", "inner_steps": "none"}, "none threads, none inner steps"),
+        ({"delay_seconds": 0.05}, "delay of 50 ms"),
+        ({"delay_seconds": "none"}, "no delay seconds"),
         ({"alpha": -0.25}, "alpha \N{MINUS SIGN}0.25"),
         (
             {"schedule": "cosine", "precision": "mixed_float16"},

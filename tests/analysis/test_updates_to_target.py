@@ -46,7 +46,7 @@ def test_a_series_is_found_whole():
     assert found.measured["examples"][:, 0] == pytest.approx(updates * SIZES)
     assert found.fit.critical_batch_size == pytest.approx(40)
     assert found.fit.updates_min == pytest.approx(10 * math.log(10))
-    assert found.step[:2] == pytest.approx((0.002, 0.0001))  # whatever a training took to start
+    assert found.step.costs == pytest.approx((0.002, 0.0001))  # whatever a training took to start
     assert found.fastest.batch_size == pytest.approx(math.sqrt(40 * 20))
     assert found.ratios()[SIZES.index(32)].mean == 1  # where the least measured seconds are
 
@@ -178,7 +178,7 @@ def test_rates_that_were_tried_are_chosen_and_distinguish_no_series():
     assert found.fit.critical_batch_size == pytest.approx(40)
     seconds = 0.5 + exact() * (0.002 + 0.0001 * np.array(SIZES))
     assert found.measured["seconds"][:, 0] == pytest.approx(seconds)
-    assert found.step[:2] == pytest.approx((0.002, 0.0001))
+    assert found.step.costs == pytest.approx((0.002, 0.0001))
 
 
 def test_the_rate_of_a_seed_is_chosen_by_the_others():
@@ -266,7 +266,7 @@ def test_the_time_of_a_step_is_stated_or_fitted():
     assert without.step is None and without.fastest is None
     uneven = evaluations(seeds=(0, 1, 2))
     uneven = uneven[(uneven["batch_size"] != 8) | (uneven["seed"] > 0)]
-    assert scaling(uneven).step[:2] == pytest.approx((0.002, 0.0001))
+    assert scaling(uneven).step.costs == pytest.approx((0.002, 0.0001))
     falling = evaluations()
     falling["seconds"] = falling["updates"] * (0.02 - 0.0001 * falling["batch_size"])
     found = scaling(falling)
@@ -296,12 +296,12 @@ def test_a_step_has_the_examples_that_it_had_and_not_a_whole_batch():
     per_step = 0.002 + 0.0001 * rows["examples"] / rows["updates"]
     rows["seconds"] = (rows["updates"] * per_step).fillna(0)
     found = scaling(rows)
-    assert found.step[:2] == pytest.approx((0.002, 0.0001)) and found.cost.residual < 1e-9
+    assert found.step.costs == pytest.approx((0.002, 0.0001)) and found.cost.residual < 1e-9
     largest = rows["batch_size"] == 128  # as many examples a step as 64 has
     rows.loc[largest, "examples"] = rows.loc[largest, "updates"] * 51.2
     rows.loc[largest, "seconds"] = rows.loc[largest, "updates"] * (0.002 + 0.0001 * 51.2)
     found = scaling(rows)
-    assert found.step[:2] == pytest.approx((0.002, 0.0001)) and found.cost.sizes == len(SIZES) - 1
+    assert found.step.costs == pytest.approx((0.002, 0.0001)) and found.cost.sizes == len(SIZES) - 1
 
 
 def test_a_rate_that_two_sizes_share_is_given_for_each():

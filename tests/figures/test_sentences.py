@@ -56,6 +56,10 @@ def test_series_are_described_by_their_contrast_over_paired_seeds():
     )
     text = words.sentence(frame, "accuracy", "Mean accuracy", wording.PERCENT)
     assert "at batch size 16, a difference of 25 points (2 pairs, 95 % interval" in text
+    # One seed makes the mean of ratios point against the means: their difference is reported.
+    outlier = frame.assign(time=[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 3.0])
+    text = words.sentence(outlier, "time", "Mean time", wording.Unit(" s"))
+    assert "between 1 s (SGD) and 2 s (Adam) at batch size 16, a difference of 1 s (2 pairs" in text
 
 
 def test_a_ratio_is_paired_by_seed():

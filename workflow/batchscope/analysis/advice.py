@@ -72,7 +72,7 @@ class Edge(NamedTuple):
     limit: str = SECONDS
 
 
-class Rates(NamedTuple):
+class TriedRates(NamedTuple):
     """The learning rates of one series.
 
     Attributes:
@@ -142,7 +142,7 @@ class Evidence:
     seeds: Sequence[int]
     to_target: ToTarget
     outcomes: Sequence[Outcome]
-    rates: Rates = Rates()
+    rates: TriedRates = TriedRates()
     limits: Limits = Limits()
     scope: str = ""
     seed_seconds: float = math.nan
@@ -316,15 +316,15 @@ def _height(reach: Reach, evidence: Evidence) -> float:
     """Returns where a limit ends; one that ends with the sizes that were tried comes last."""
     if reach.above is not None:
         return reach.largest
-    memory, open_, _ = evidence.limits
-    return math.inf if reach.limit != MEMORY or open_ else memory or 0
+    limits = evidence.limits
+    return math.inf if reach.limit != MEMORY or limits.memory_open else limits.memory or 0
 
 
 def _memory(evidence: Evidence) -> Iterator[Judged]:
-    memory, open_, _ = evidence.limits
-    beyond = NOT_MEASURED if memory is None or open_ else BEYOND
+    limits = evidence.limits
+    beyond = NOT_MEASURED if limits.memory is None or limits.memory_open else BEYOND
     for size in evidence.batch_sizes:
-        yield Judged(MEMORY, size, WITHIN if size <= (memory or 0) else beyond)
+        yield Judged(MEMORY, size, WITHIN if size <= (limits.memory or 0) else beyond)
 
 
 def _seconds(evidence: Evidence) -> list[Judged]:

@@ -25,7 +25,7 @@ from batchscope.analysis import (
     updates_to_target,
     verdict_matrix,
 )
-from batchscope.analysis.advice import Edge, Evidence, Limits, Outcome, Rates, ToTarget
+from batchscope.analysis.advice import Edge, Evidence, Limits, Outcome, ToTarget, TriedRates
 from batchscope.analysis.advice_tables import SeriesAdvice
 from batchscope.analysis.critical_batch_size import LEAST_SIZES
 from batchscope.analysis.updates_to_target import Scaling, Series, Target
@@ -44,7 +44,7 @@ _KNEE = step_cost.PLATEAU_SHARE / (1 - step_cost.PLATEAU_SHARE)  # in units of B
 _OF_MACHINE = ("machine", "dataset", "dataset_digest", "model", "model_digest", "device")
 
 
-class Tables(NamedTuple):
+class EvidenceTables(NamedTuple):
     """The tables of an experiment that its advice rests on.
 
     Attributes:
@@ -58,7 +58,7 @@ class Tables(NamedTuple):
     matrix: pandas.DataFrame
 
 
-def series_advice(tables: Tables, asked: Trainings, price: Price) -> list[SeriesAdvice]:
+def series_advice(tables: EvidenceTables, asked: Trainings, price: Price) -> list[SeriesAdvice]:
     """Returns the advice of every series that trains at three batch sizes or more.
 
     Args:
@@ -82,7 +82,7 @@ def series_advice(tables: Tables, asked: Trainings, price: Price) -> list[Series
     return found
 
 
-def _evidence(series: Series, tables: Tables, asked: Trainings, price: Price) -> Evidence:
+def _evidence(series: Series, tables: EvidenceTables, asked: Trainings, price: Price) -> Evidence:
     """Returns what is known of one series, of which the runs are all."""
     runs = tables.runs
     scaling = _scaling(series, tables.trajectories, asked.budgets)
@@ -152,7 +152,7 @@ def _rates(
     scaling: Scaling | None,
     converged: dict[str, equal_budgets.Reading],
     seconds: float,
-) -> Rates:
+) -> TriedRates:
     """Returns what was tried, of trainings that take so many seconds for one more seed."""
     edges: list[Edge] = []
     for outcome in [*converged.values()][:1]:  # outcomes at a budget share their rates
@@ -164,7 +164,7 @@ def _rates(
     tried = max(1, *runs.groupby("batch_size")[chosen_rates.RATE].nunique())
     known = bool(runs[chosen_rates.RATE].notna().all())
     of_one = seconds * runs["seed"].nunique() / tried
-    return Rates(tried if tried > 1 else 0, known, tuple(edges), of_one)
+    return TriedRates(tried if tried > 1 else 0, known, tuple(edges), of_one)
 
 
 def _edges(

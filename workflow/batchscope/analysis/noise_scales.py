@@ -21,9 +21,9 @@ from batchscope.analysis.ratio_intervals import Ratio
 from batchscope.analysis.updates_to_target import Scaling, Target
 
 START, EARLY, END = "start", "epoch", "end"  # places in a training
-_ENDINGS = {START: "_start", END: ""}  # place -> how the columns of runs.csv end that are of it
+ENDINGS = {START: "_start", END: ""}  # place -> how the columns of runs.csv end that are of it
 # Place -> the columns of a noise scale and its interval beside a critical batch size.
-BESIDE = {place: [f"noise_scale_{place}{end}" for end in intervals.ENDS] for place in _ENDINGS}
+BESIDE = {place: [f"noise_scale_{place}{end}" for end in intervals.ENDS] for place in ENDINGS}
 _COLUMNS = ["noise_batch_size", *chain(*BESIDE.values())]
 _SAME = ("dataset", "model", "optimizer")
 
@@ -38,8 +38,8 @@ class Point(NamedTuple):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends of its bar, which may be NaN: of a single seed the jackknife's error."""
-        if self.found.n > 1:
+        """The ends of its bar, which may be NaN: of a single run the jackknife's error."""
+        if len(self.runs) > 1:
             return self.found.low, self.found.high
         error = float(self.runs["gradient_noise_scale_error"].iloc[0])
         return self.found.ratio - error, self.found.ratio + error
@@ -84,7 +84,7 @@ def _nearest(scaling: Scaling, runs: pandas.DataFrame) -> dict[str, float]:
     if scaling.rates:
         rate = scaling.rates["updates"].chosen[scaling.batch_sizes.index(size)]
         own = own[own[chosen_rates.RATE] == rate]
-    for place, ending in _ENDINGS.items():
+    for place, ending in ENDINGS.items():
         ratio = _of(own, ending)
         if ratio.resolved:
             found = (math.nan if ratio.open else ratio.ratio, ratio.low, ratio.high)

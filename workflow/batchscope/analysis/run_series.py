@@ -186,13 +186,14 @@ def _words(factor: str, value: Any) -> str:
         return name if value else f"no {name}"
     if value in entry.phrases:
         return entry.phrases[value]
+    if factor == "delay_seconds" and isinstance(value, int | float):
+        return f"delay of {wording.number(1000 * value)} ms"
     words = value_words(factor, value)
     if entry.noun:
-        words = wording.count(int(value) if float(value).is_integer() else value, entry.noun)
+        whole = isinstance(value, float) and value.is_integer()
+        words = wording.count(int(value) if whole else value, entry.noun)
     elif isinstance(value, int | float):
         words = wording.tick(value) if value < 0 else wording.shortest(value)
-    if factor == "delay_seconds":
-        return f"delay of {wording.number(1000 * value)} ms"
     if entry.phrase or entry.noun:
         return (entry.phrase or "{}").format(words)
     return f"no {name}" if value == "none" else f"{name} {words.replace('_', ' ')}"

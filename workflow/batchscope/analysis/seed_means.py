@@ -11,7 +11,8 @@ import pandas
 from batchscope.analysis import intervals
 from batchscope.store import records
 
-RATE = "chosen_learning_rate"  # column of the rates at which seeds are read, where they are chosen
+# Column of the rates at which seeds are read, where they are chosen.
+CHOSEN_RATE = "chosen_learning_rate"
 
 
 class Mean(NamedTuple):
@@ -19,7 +20,7 @@ class Mean(NamedTuple):
 
     Attributes:
         interval: At 95 %, Student's t.
-        by_seed: Seed -> its value; NaN for a seed that has one at other batch sizes alone.
+        by_seed: Seed -> its value.
         seeds: How many there are, with those that have no value.
         rates: That are chosen here; empty where there is no choice.
     """
@@ -38,14 +39,13 @@ class Mean(NamedTuple):
 def by_batch_size(rows: pandas.DataFrame, column: str) -> dict[int, Mean]:
     """Returns the mean of every batch size of a series that has a finite value."""
     values = rows[column].astype(float)
-    finished = rows[(rows["status"] == records.FINISHED) & np.isfinite(values)]
-    table = values[finished.index].groupby([finished["seed"], finished["batch_size"]]).mean()
-    table, seeds = table.unstack(), rows["seed"].nunique()
-    found = {}
-    for size, own in finished.groupby("batch_size"):
-        rates = tuple(sorted(own[RATE].unique())) if RATE in own else ()
-        interval = intervals.t_interval(table[size], differ=len(rates) > 1)
-        found[int(size)] = Mean(interval, table[size], seeds, rates)
+    finished = (rows["status"] == records.FINISHED) & np.isfinite(values)
+    found, seeds = {}, rows["seed"].nunique()
+    for size, own in rows.assign(**{column: values})[finished].groupby("batch_size"):
+        rates = tuple(sorted(own[CHOSEN_RATE].unique())) if CHOSEN_RATE in own else ()
+        by_seed = own.groupby("seed")[column].mean()
+        interval = intervals.t_interval(by_seed, differ=len(rates) > 1)
+        found[int(size)] = Mean(interval, by_seed, seeds, rates)
     return found
 
 

@@ -137,6 +137,11 @@ class Step(NamedTuple):
     per_image: float
     half_batch: step_cost.Estimate
 
+    @property
+    def costs(self) -> tuple[float, float]:
+        """The fixed cost of a step and the cost per example, s."""
+        return self.fixed, self.per_image
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -152,7 +157,7 @@ class Scaling:
             took from above alone, shape (sizes, seeds); on any axis.
         cost: Time of a step, from the seconds of the trainings; None where they are not known.
         step: As stated or fitted; None where it is not known or not resolved.
-        rates: Axis -> the rates that were chosen; empty where none is.
+        rates: Of `updates` and `seconds`, the rates that were chosen; empty where none is.
     """
 
     factors: dict[str, Any]
@@ -184,7 +189,7 @@ class Scaling:
         if not (fit and step and math.isfinite(fit.critical_batch_size)):
             return None
         error = fastest_batch_size.log_error(fit, step.half_batch)
-        return fastest_batch_size.fastest(fit.updates_min, fit.examples_min, *step[:2], error)
+        return fastest_batch_size.fastest(fit.updates_min, fit.examples_min, *step.costs, error)
 
     @property
     def fitted(self) -> np.ndarray:
@@ -213,7 +218,10 @@ class Scaling:
         return self.measured_fastest is None and bool(fastest_batch_size.usable(seconds).any())
 
     def rates_by(self, axis: str) -> Rates | None:
-        """Returns the learning rates at which the values along an axis are read."""
+        """Returns the learning rates at which the values along an axis are read.
+
+        Of examples those of the updates, whose order at a batch size is the same.
+        """
         return self.rates.get(axis) or self.rates.get("updates")
 
     def differ(self, axis: str) -> np.ndarray:
@@ -399,7 +407,8 @@ def _scaling(
     read = {axis: chosen_rates.leave_one_out(cube) for axis, cube in cubes.items()}
     measured, rates = {axis: values for axis, (values, _) in read.items()}, {}
     if len(tried) > 1:
-        rates = {axis: _rates(tried, cubes[axis], diverged, read[axis][1]) for axis in axes}
+        timed = [axis for axis in axes if axis != "examples"]
+        rates = {axis: _rates(tried, cubes[axis], diverged, read[axis][1]) for axis in timed}
     places = [np.maximum(index, 0) for _, index in read.values()]
     at_first = np.logical_or.reduce([chosen_rates.at(first, index) for index in places])
     more = (at_first, step, cost, rates, series.along)

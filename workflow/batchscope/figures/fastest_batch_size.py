@@ -160,7 +160,7 @@ def _closed(scaling: Scaling) -> Iterator[str]:
 
 def _misfit(scaling: Scaling) -> Iterator[str]:
     """Yields where the measured times depart from the closed form by more than their interval."""
-    constants = (scaling.fit.updates_min, scaling.fit.examples_min, *scaling.step[:2])
+    constants = (scaling.fit.updates_min, scaling.fit.examples_min, *scaling.step.costs)
     given = (scaling.batch_sizes, scaling.measured[_SECONDS], constants, scaling.differ(_SECONDS))
     ratios = fastest_batch_size.misfit(*given)
     found = [each for each in zip(scaling.batch_sizes, ratios, strict=True) if each[1].n > 1]

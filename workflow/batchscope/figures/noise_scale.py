@@ -34,13 +34,11 @@ def select(tables: Tables) -> pandas.DataFrame:
     keys, runs = ["machine", "run"], tables.runs
     factors = against_batch_size.factor_columns(runs)
     about = runs[list(dict.fromkeys([*keys, *factors, "epochs_run"]))]
-    at_start, at_end = (
-        {name: runs[f"{name}{ending}"] for name in _COLUMNS} for ending in ("_start", "")
-    )
-    parts = [
-        about.assign(place=START, epoch=0, **at_start),
-        about.assign(place=END, epoch=about["epochs_run"], **at_end),
-    ]
+    epochs = {START: 0, END: about["epochs_run"]}
+    parts = []
+    for place, ending in noise_scales.ENDINGS.items():
+        values = {name: runs[f"{name}{ending}"] for name in _COLUMNS}
+        parts.append(about.assign(place=place, epoch=epochs[place], **values))
     if len(tables.at_epochs):
         early = tables.at_epochs[[*keys, "at_epoch", *_COLUMNS]]
         early = about.merge(early.rename(columns={"at_epoch": "epoch"}), on=keys)

@@ -134,7 +134,7 @@ def _seconds_lines(scaling: Scaling) -> Iterator[str]:
         if scaling.cost is not None:
             yield f"  no fastest size in closed form: {target_words.NO_LINE}"
         return
-    fixed, per_image = (wording.number(1e3 * each) for each in scaling.step[:2])
+    fixed, per_image = (wording.number(1e3 * each) for each in scaling.step.costs)
     half = wording.number(scaling.step.half_batch.value)
     yield f"  a step takes {fixed} ms + {per_image} ms per example (B_half {half})"
     if scaling.fastest:

@@ -129,7 +129,7 @@ def advice(
 ) -> dict[str, pandas.DataFrame]:
     """Returns which batch sizes to use, and how each stands before every limit."""
     found = study.experiments[experiment]
-    tables = advice_evidence.Tables(runs, _served(trajectories), limits, budgets)
+    tables = advice_evidence.EvidenceTables(runs, _served(trajectories), limits, budgets)
     series = advice_evidence.series_advice(tables, found.trainings, price_of_a_seed(results, found))
     factors = run_series.factor_columns(runs)
     return {

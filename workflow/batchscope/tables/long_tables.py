@@ -26,11 +26,11 @@ from batchscope.tables import own_tables
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
+NAN = math.nan
 FIRST = ("run", *run_factors.FACTORS, "status")
 Single = str | int | float | None
 Factors = dict[str, Any]
 Block = dict[str, Any]  # column -> a value for each row, or a single one for all of them
-NAN = math.nan
 Blocks = Iterator[tuple[dict[str, Any], Block]]  # beside the first columns of their run
 # What the table calls a column of a run's history otherwise: its own names have another meaning.
 _RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}

@@ -211,7 +211,7 @@ def draw_closed_form(axes: Axes, scaling: Scaling) -> None:
     if not (fit and step and best):
         return
     grid = np.geomspace(min(scaling.batch_sizes), max(scaling.batch_sizes), _POINTS)
-    constants = (fit.updates_min, fit.examples_min, *step[:2])
+    constants = (fit.updates_min, fit.examples_min, *step.costs)
     times = fastest_batch_size.seconds_to_target(grid, *constants)
     axes.plot(np.log2(grid), times, color=LINE, zorder=2)
     if grid[0] <= best.batch_size <= grid[-1]:

@@ -41,7 +41,7 @@ def sentence(
     """
     if (rate := best_learning_rates.tuned_factor(frame)) and (sign := _sign(column)):
         frame = best_learning_rates.at_best(frame, column, sign).rename(
-            columns={rate: seed_means.RATE}
+            columns={rate: seed_means.CHOSEN_RATE}
         )
         what = f"{what.removesuffix(',')}, {best_learning_rates.AT_BEST},"
     every = (
