@@ -92,11 +92,12 @@ def test_a_rate_on_the_edge_leaves_no_range():
     assert result.evidence.rates.seconds == 60 * 6 / 2
 
 
-def test_the_edge_is_that_of_the_rates_that_ran():
+@pytest.mark.parametrize("status", ["missing", "no_gpu"])
+def test_the_edge_is_that_of_the_rates_that_ran(status):
     """At 64 the rate .4 has not run yet: there .2 is the highest of those tried."""
     trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.4), seeds=range(6), **FACTORS)
     gone = runs.loc[(runs["batch_size"] == 64) & (runs["learning_rate"] == 0.4), "run"]
-    runs["status"] = runs["status"].mask(runs["run"].isin(gone), "missing")
+    runs["status"] = runs["status"].mask(runs["run"].isin(gone), status)
     trajectories = trajectories[~trajectories["run"].isin(gone)]
     trajectories = trajectories.assign(epoch=1.0, test_accuracy=0.9)
     rates = advised(trajectories, runs).advice.evidence.rates

@@ -73,9 +73,10 @@ def test_the_exponent_of_a_known_optimum_is_exact(power, factor):
     assert (fit.bound, fit.on_edge, fit.points) == ("", 0, 9)
 
 
-def test_a_rate_that_was_never_trained_is_no_edge():
+@pytest.mark.parametrize("status", ["missing", "no_gpu"])
+def test_a_rate_that_was_never_trained_is_no_edge(status):
     rows = runs(lambda size, seed: 0.08)
-    rows.loc[rows["learning_rate"] == 0.16, "status"] = "missing"
+    rows.loc[rows["learning_rate"] == 0.16, "status"] = status
     found = {(choice.edge, len(choice.rates)) for choice in choices(rows)}
     assert found == {(best_learning_rates.HIGH, 4)}
 

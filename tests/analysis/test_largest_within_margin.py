@@ -126,9 +126,10 @@ def test_a_size_with_a_failed_run_is_compared_with_none():
     assert set(verdicts(none).values()) == {"failed"}
 
 
-def test_a_size_whose_runs_are_missing_did_not_fail():
+@pytest.mark.parametrize("status", ["missing", "no_gpu"])
+def test_a_size_whose_runs_are_missing_did_not_fail(status):
     rows = runs({16: 0.70, 32: 0.70, 64: 0.70})
-    rows.loc[rows["batch_size"] == 32, ["status", "test_accuracy"]] = "missing", math.nan
+    rows.loc[rows["batch_size"] == 32, ["status", "test_accuracy"]] = status, math.nan
     found = largest_within_margin.find(rows, "test_accuracy", 0.03)
     assert verdicts(found) == {16: "within", 32: "no_value", 64: "within"}
     rows.loc[(rows["batch_size"] == 64) & (rows["seed"] == 2), "status"] = "missing"

@@ -32,7 +32,7 @@ from batchscope.analysis.updates_to_target import Scaling, Series, Target
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.run_factors import TIMING_FACTORS
-from batchscope.store.records import MISSING
+from batchscope.store.records import FINISHED, UNSUCCESSFUL
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Trainings
@@ -174,7 +174,7 @@ def _edges(
 
     Where some training failed at every rate none is chosen, and the size is excluded as failed.
     """
-    tried = runs[chosen_rates.RATE].where(runs["status"] != MISSING)
+    tried = runs[chosen_rates.RATE].where(runs["status"].isin([FINISHED, *UNSUCCESSFUL]))
     highest_tried = tried.groupby(runs["batch_size"]).max()
     for (size, highest), rate, edge in zip(highest_tried.items(), rates, on_edge, strict=True):
         if edge and not np.isnan(rate):

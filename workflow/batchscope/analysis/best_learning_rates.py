@@ -153,8 +153,9 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     values = np.full((len(seeds), len(rates)), math.nan)
     columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
     for seed, rate, status, loss in zip(*columns, strict=True):
-        found = {records.FINISHED: loss, records.MISSING: math.nan}.get(status, math.inf)
-        values[seeds.index(seed), rates.index(rate)] = found
+        if status in (records.FINISHED, *records.UNSUCCESSFUL):
+            found = loss if status == records.FINISHED else math.inf
+            values[seeds.index(seed), rates.index(rate)] = found
     known = ~np.isnan(values).all(axis=0)
     if known.any():
         rates, values = np.array(rates)[known].tolist(), values[:, known]

@@ -19,15 +19,14 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import chosen_rates, run_series, trajectories
-from batchscope.analysis.updates_to_target import FAILED, Target
+from batchscope.analysis.updates_to_target import Target
 from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, EPOCHS, TAKEN, TARGET
-from batchscope.store.records import FINISHED, OFF_TARGET
+from batchscope.store.records import FINISHED, OFF_TARGET, UNSUCCESSFUL
 
 CHOSEN_BY = "validation_loss"
 # Outcomes of a budget: on test data, or where those are not known on validation data.
 ON_TEST = ("test_accuracy", "test_loss")
 ON_VALIDATION = ("validation_accuracy", "validation_loss")
-_FAILED = (*FAILED, OFF_TARGET)  # ran, and got nowhere
 # What may have passed a target on its way: of a training loss that was missed, another one.
 _PASSING = (FINISHED, OFF_TARGET)
 Place = tuple[int, int, int]  # of a training in (sizes, rates, seeds)
@@ -87,7 +86,7 @@ class Trained:
         """Whether a batch size has a run of a seed, whatever became of it, shape (sizes, seeds)."""
         found = np.zeros((len(self.batch_sizes), len(self.seeds)), bool)
         for (size, _, seed), row in self.rows.items():
-            found[size, seed] |= row["status"] in (FINISHED, *_FAILED)
+            found[size, seed] |= row["status"] in (FINISHED, *UNSUCCESSFUL)
         return found
 
     @functools.cached_property
@@ -314,7 +313,7 @@ def _cube(
     for place, row in series.rows.items():
         if row["status"] in read and place in found:
             values[place] = found[place]
-        elif row["status"] in _FAILED:
+        elif row["status"] in UNSUCCESSFUL:
             values[place] = -math.inf if name.endswith("accuracy") else math.inf
     return values
 

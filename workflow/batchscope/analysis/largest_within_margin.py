@@ -83,8 +83,7 @@ def find(
     compared with none. The margin is above 0.
     """
     values = rows[outcome].where(rows["status"] == records.FINISHED)
-    ran = ~rows["status"].isin([records.FINISHED, records.MISSING])
-    values = values.mask(ran, math.inf)
+    values = values.mask(rows["status"].isin(records.UNSUCCESSFUL), math.inf)
     table = rows.assign(value=values).pivot(index="batch_size", columns="seed", values="value")
     of = (table.to_numpy(float), table.index.tolist(), margin, outcome.endswith("accuracy"))
     found = judge(compare(*of, differing))

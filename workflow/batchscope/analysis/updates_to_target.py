@@ -32,8 +32,6 @@ from batchscope.catalogue.own_columns import ACCURACIES, AXES, LOSSES
 from batchscope.store import records
 
 TARGETS = 3  # of a series, where none is given
-# What became of a training that counts as never there, whatever it passed on its way.
-FAILED = (records.DIVERGED, records.OUT_OF_MEMORY)
 _RUN = ["batch_size", "seed"]
 
 
@@ -342,7 +340,7 @@ def _floats(column: pandas.Series) -> np.ndarray:
 
 
 def _failed(rows: pandas.DataFrame) -> bool:
-    return "status" in rows and rows["status"].iloc[0] in FAILED
+    return "status" in rows and rows["status"].iloc[0] in records.FAILED
 
 
 def _lowest_of_all(table: pandas.DataFrame) -> float:
@@ -352,7 +350,7 @@ def _lowest_of_all(table: pandas.DataFrame) -> float:
     rate failed is left out, as it is of the fit, where enough others are there.
     """
     keys = _run_keys(table)
-    failed = table.get("status", pandas.Series("", table.index)).isin(FAILED)
+    failed = table.get("status", pandas.Series("", table.index)).isin(records.FAILED)
     losses = table["_loss"].where(np.isfinite(table["_loss"]) & ~failed, math.inf)
     known = table["updates"].notna() | failed  # of no training there are no updates
     runs = table[keys].assign(_loss=losses, _known=known).groupby(keys, dropna=False)

@@ -20,6 +20,8 @@ OUT_OF_MEMORY = "out_of_memory"
 FITS = "fits"  # of a try of a batch size
 OFF_TARGET = "off_target"
 MISSING = "missing"
+FAILED = (DIVERGED, OUT_OF_MEMORY)
+UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and FINISHED did not run
 
 SPLITS = ("train", "validation", "test")
 HISTORY_COLUMNS = (

@@ -462,8 +462,7 @@ def failure_note(frame: pandas.DataFrame) -> str:
     """Returns how many runs did not finish, or an empty string."""
     failed, parts = failures(frame), []
     for status, word in FAILED_WORDS.items():
-        count = int((failed["status"] == status).sum())
-        if count:
+        if count := int((failed["status"] == status).sum()):
             short = f" ({word})" if status in _SHORT else ""
             parts.append(f"{absence.counted(status, count)}{short}")
     return f"Of {len(frame)} runs: " + ", ".join(parts) + "." if parts else ""
