@@ -2,65 +2,20 @@
 
 from batchscope.catalogue.entries import Column, Integer, Text, interval
 
-_DECIDING = Integer(
-    "The other batch size that decides the verdict: that with the largest p of being better "
-    "by less than the margin. Those with a failed run are not compared."
-)
 _TARGET = {
     "target": Text("Loss or accuracy to reach, as the command line takes it."),
     "target_column": Text("Column of trajectories.csv that it is of."),
     "target_value": Column("The number to reach."),
 }
 
-MARGINS: dict[str, Column] = {
-    "outcome": Text("The outcome: a column of runs.csv."),
-    "margin": Column(
-        "Largest loss of it that counts as negligible, as the configuration states it."
-    ),
-    "batch_size": Integer("Examples per update."),
-    "seeds": Integer("Seeds with a finished run at every batch size that is compared."),
-    "mean": Column("Mean of the outcome over the finished runs."),
-    "deciding_batch_size": _DECIDING,
-    "difference": Column(
-        "Mean over the seeds of the outcome here less that at the deciding batch size."
-    ),
-    **interval(
-        "difference",
-        "Lower end of its 90 % t-interval, each end of which is a one-sided 95 % bound.",
-    ),
-    "p_within": Column(
-        "Largest p over the other batch sizes of the one-sided test that the other is better by "
-        "less than the margin."
-    ),
-    "p_beyond": Column(
-        "Smallest p over the other batch sizes of the one-sided test that the other is better by "
-        "more than the margin, times their number; adjusted by Holm's method over the batch "
-        "sizes of the series."
-    ),
-    "verdict": Text(
-        "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs), failed (a run diverged, ran out of memory or missed its "
-        "target_train_loss), alone (no other to be compared with: every other one failed or has no "
-        "value) or no_value (no run yet, or none with a value)."
-    ),
-    "smallest_batch_size": Integer(
-        "Smallest batch size within the margin: the same in all rows of a series; empty without "
-        "any."
-    ),
-    "largest_batch_size": Integer(
-        "Largest batch size up to which, from the smallest within the margin on, every one is "
-        "within it; one that is not resolved, or failed, ends it."
-    ),
-}
-
-BUDGETS: dict[str, Column] = {
+_HELD_EQUAL = {
     "budget": Text(
         "What is held equal: epochs, updates, seconds, target (a loss or an accuracy to reach), "
-        "or convergence (each training at its lowest validation loss)."
+        "convergence (each training at its lowest validation loss), or end (each training's own)."
     ),
     "budget_value": Column(
-        "How much of it; of a target the loss or accuracy; empty of convergence, and where the "
-        "rows of somebody's own file are the target."
+        "How much of it; of a target the loss or accuracy; empty of convergence, of the end, and "
+        "where the rows of somebody's own file are the target."
     ),
     "budget_column": Text("What the target is of; else empty."),
     "stated": Integer(
@@ -69,9 +24,22 @@ BUDGETS: dict[str, Column] = {
         "every batch size of the series reached with all its seeds."
     ),
     "outcome": Text(
-        "test_accuracy and test_loss, or those on validation data where the runs have no test "
-        "data at the budget; of a target updates, examples and seconds to it."
+        "The outcome: on test data, or on validation data where the runs have no test data at the "
+        "budget; of a target updates, examples and seconds to it; at the end a column of runs.csv."
     ),
+}
+_VERDICT = {
+    "n": Integer("Paired seeds: those with a value at every batch size that is compared."),
+    "verdict": Text(""),
+    "reason": Text("Why, where the interval alone does not say; empty for nothing."),
+    "seeds_to_resolve": Integer(
+        "Seeds in all that would settle it with power .8, were all as found; empty where it is "
+        "settled or none would."
+    ),
+}
+
+COMPARISONS: dict[str, Column] = {
+    **_HELD_EQUAL,
     "margin": Column(
         "Largest loss of the outcome that counts as negligible: as the configuration states it, "
         "else 0.01 of an accuracy, 0.05 nats of a loss; of a target always 0.1, a tenth."
@@ -89,6 +57,10 @@ BUDGETS: dict[str, Column] = {
         "1 at convergence where the validation loss still fell when most trainings of the batch "
         "size ended: the outcome is that of their length, and longer ones may be better."
     ),
+    "at_first": Integer(
+        "1 where some training was at the target by its first evaluation: what it took is an "
+        "upper bound, and the interval is open towards better."
+    ),
     "seeds": Integer("Seeds of the batch size with a run, whatever became of it."),
     "reached": Integer(
         "Those that finished and reached the budget, at the rate that they are read at; empty "
@@ -98,57 +70,60 @@ BUDGETS: dict[str, Column] = {
     "mean": Column(
         "Mean of the outcome over the seeds; geometric of a target; empty where a run failed."
     ),
-    "median": Column("Median of what was taken to a target; infinite where most never reached it."),
-    "restricted_mean": Column(
-        "Arithmetic mean of it, each cut at the most that any training used."
+    **interval("mean", "Lower end of its 95 % t-interval."),
+    "against": Integer("The other batch size with the best mean; empty where there is none."),
+    "estimate": Column(
+        "Mean over the paired seeds of the outcome here less that at `against`; of a target the "
+        "ratio to it."
     ),
-    "deciding_batch_size": _DECIDING,
-    "difference": Column(
-        "Mean over the seeds of the outcome here less that at the batch size with the best mean "
-        "of the row; of a target relative to it. 0 at the best itself."
+    "low": Column(
+        "Lower end of the interval against the best of the others, empty where it is open. At the "
+        "end that is better, and at the one that is worse, it is as measures.md says."
     ),
-    **interval(
-        "difference",
-        "Lower end of its 90 % t-interval, which is wider where seeds are read at different "
-        "learning rates; empty at the best itself.",
+    "high": Column("Upper end."),
+    "bound": Column(
+        "What the interval is read against: the margin as a difference (below 0 of an accuracy), "
+        "1 + margin of a ratio."
     ),
-    "p_within": Column(
-        "Largest p over the other batch sizes of the one-sided paired t-test that the other is "
-        "better by less than the margin."
-    ),
-    "p_beyond": Column(
-        "Smallest p over the other batch sizes of the one-sided paired t-test that the other is "
-        "better by more than the margin, times their number; adjusted by Holm's method over the "
-        "batch sizes of the row, and no less than the least p of the row, or 1 without any."
-    ),
-    "verdict": Text(
-        "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, few_seeds "
-        "(fewer than 6 pairs), failed (a run that did not finish, or never got there), alone (no "
-        "other to be compared with: every other one failed or has no value) or no_value (no run at "
-        "all, none evaluated by then, or not timed)."
-    ),
-    "trend": Text(
-        "Of the row: larger where larger batch sizes are better (p_larger below 0.05), smaller, "
-        "or none."
-    ),
-    "no_trend": Text(
-        "Why there is none: not_resolved; mixed (p_any below 0.05: they differ, but not in one "
-        "direction; or the slope per doubling is against the order, which Page's test sees); "
-        "few_seeds; few_sizes (fewer than three have a value); edge, where the rate of the batch "
-        "size at the losing end lies on the edge of those tried; or bounded, where a training was"
-        " at the target by its first evaluation, so that what it took is an upper bound. Empty "
-        "where there is one."
-    ),
-    "p_larger": Column(
-        "p of Page's trend test that larger is better, with seeds as blocks; where rates are "
-        "chosen, by shuffling batch sizes within each seed and choosing them again; adjusted by "
-        "Holm's method with all p of rows of the table."
-    ),
-    "p_smaller": Column("The same, that smaller is better."),
-    "p_any": Column(
-        "p of Friedman's test that batch sizes differ at all, seeds as blocks; adjusted so."
+    **_VERDICT,
+    "seeds_to_resolve_high": Integer(
+        "The same with the upper 80 % bound of the standard deviation."
     ),
 }
+COMPARISONS["verdict"] = Text(
+    "within (the whole interval is better than the bound), beyond (the whole interval is worse), "
+    "not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
+)
+
+TRENDS: dict[str, Column] = {
+    **_HELD_EQUAL,
+    "direction": Text(
+        "rises or falls with the batch size: at the end as somebody stated it; at a budget what "
+        "makes larger batch sizes better."
+    ),
+    "source": Text("Who stated it; empty at a budget."),
+    "seeds": Integer("Seeds with a run."),
+    "smallest": Integer("Smallest batch size with a value."),
+    "smallest_mean": Column("Mean there; geometric of a target."),
+    **interval("smallest_mean", "Lower end of its 95 % t-interval."),
+    "largest": Integer("Largest batch size with a value."),
+    "largest_mean": Column("Mean there."),
+    **interval("largest_mean", "Lower end of its 95 % t-interval."),
+    "estimate": Column(
+        "Mean over the paired seeds of the slope against the base-2 logarithm of the batch size; "
+        "of a target the factor per doubling."
+    ),
+    "low": Column("Lower end of its t-interval at the level; empty where it is open."),
+    "high": Column("Upper end."),
+    "level": Column("One-sided level of each end, alpha* of the experiment's trends."),
+    "p": Column("One-sided p of the direction."),
+    "p_against": Column("One-sided p of the opposite direction."),
+    **_VERDICT,
+}
+TRENDS["verdict"] = Text(
+    "supported (the interval lies on the side of the direction), contradicted (on the other), "
+    "not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
+)
 
 CRITICAL: dict[str, Column] = {
     **_TARGET,
@@ -307,40 +282,6 @@ ADVICE: dict[str, Column] = {
         "What it means that there are other seeds than were planned, in words."
     ),
     "overturned_by": Text("What would overturn it, in words."),
-}
-
-ADVICE_SIZES: dict[str, Column] = {
-    "limit": Text("memory, seconds (to the target) or outcome."),
-    "outcome": Text("Which outcome, of that limit; empty where none was measured."),
-    "margin": Column("Largest loss of it that counts as negligible."),
-    "batch_size": Integer("Examples per update."),
-    "verdict": Text(
-        "within (one-sided paired t-tests at 5 %: every other size is better by less than the "
-        "limit's margin), beyond (some other one is better by more), not_resolved, few_seeds, "
-        "failed, alone (every other one failed or has no value), no_value (no run, or none with "
-        "a value), or not_measured. Of memory: within or beyond what fits."
-    ),
-    "against": Integer("The other batch size that decides the verdict."),
-    "difference": Column("Mean paired difference to it; of seconds, relative."),
-    **interval(
-        "difference",
-        "Lower end of its 90 % t-interval, which is wider where seeds are read at different "
-        "learning rates.",
-    ),
-    "question": Text(
-        "The open question, in words; empty where it is settled, or is asked of the other size "
-        "already."
-    ),
-    "equal": Integer(
-        "1 where the seeds would show equal sizes to be equal; 0 where a difference as large as "
-        "it is measured would be distinguished from the margin."
-    ),
-    "seeds_needed_low": Integer(
-        "Further seeds that would settle it with power .8, at the level of its test."
-    ),
-    "seeds_needed_high": Integer("The same with the upper 80 % bound of the standard deviation."),
-    "minutes_needed_low": Column("Minutes of one core that these seeds take.", "min"),
-    "minutes_needed_high": Column("Upper end.", "min"),
 }
 
 CLAIMS: dict[str, Column] = {

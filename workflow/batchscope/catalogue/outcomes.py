@@ -5,15 +5,50 @@ An outcome is a column of runs.csv with a label; one with a direction is asked a
 
 from __future__ import annotations
 
-import math
+import enum
 from dataclasses import dataclass, replace
 
 from batchscope.catalogue import columns
 
 RISES, FALLS = "rises", "falls"
 DIRECTIONS = (RISES, FALLS)
-LEVEL = 0.05  # of every test
-LEAST_SEEDS = 6  # paired seeds below which no verdict is given
+LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
+LEAST_SEEDS = 6  # paired replicates below which nothing is more than provisional
+
+
+class Verdict(enum.StrEnum):
+    """What replicates say of a statement, or of a batch size beside the best of the others."""
+
+    SUPPORTED = "supported"
+    CONTRADICTED = "contradicted"
+    WITHIN = "within"  # the margin of the best of the others
+    BEYOND = "beyond"
+    NOT_RESOLVED = "not_resolved"
+    PROVISIONAL = "provisional"  # two to five replicates
+    ONE_SEED = "one_seed"
+    NOT_TESTABLE = "not_testable"
+
+
+class Reason(enum.StrEnum):
+    """Why a verdict is what it is, where the interval alone does not say."""
+
+    NONE = ""
+    NOT_AT_EVERY_STEP = "not_at_every_step"  # supported, but one step significantly turns back
+    RATE_ON_EDGE = "rate_on_edge"  # a better learning rate may lie beyond those tried
+    AT_FIRST_EVALUATION = "at_first_evaluation"  # what was taken is an upper bound
+    LOWER_BOUND = "lower_bound"  # nothing stopped the runs
+    FAILED = "failed"  # a run did not finish, or never got there
+    NO_VALUE = "no_value"  # no run, none evaluated by then, or not timed
+    ALONE = "alone"  # nothing to compare it with
+    NO_BUDGET = "no_budget"  # some training ended before the budget
+    NOT_POSITIVE = "not_positive"  # a value of 0 or below has no logarithm
+    NOT_IN_GRID = "not_in_grid"
+    NO_RESULTS = "no_results"
+    NO_GPU = "no_gpu"
+    FEW_GPUS = "few_gpus"
+    NO_MACHINE = "no_machine"  # the results of a second machine
+    NO_CORES = "no_cores"
+    NOT_INSTALLED = "not_installed"
 
 
 @dataclass(frozen=True)
@@ -50,19 +85,3 @@ def stated(column: str, direction: str, source: str) -> Outcome | None:
     if found is None or found.direction == direction:
         return found
     return replace(found, direction=direction, source=source)
-
-
-def seeds_needed(batch_sizes: int, tests: int = 1) -> int:
-    """Returns the paired seeds below which no trend over these batch sizes can get a verdict.
-
-    Page's test of n seeds and k sizes gives no p below (1 / k!)^n, which Holm's adjustment
-    multiplies by the number of tests. The t-test for two sizes has no smallest p.
-
-    Args:
-        batch_sizes: How many are compared, at least 2.
-        tests: Tests that share the level.
-    """
-    if batch_sizes < 3:
-        return LEAST_SEEDS
-    smallest = math.log(max(tests, 1) / LEVEL) / math.lgamma(batch_sizes + 1)
-    return max(LEAST_SEEDS, math.floor(smallest) + 1)

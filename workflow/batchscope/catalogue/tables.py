@@ -40,7 +40,7 @@ OF_TIMINGS = dict(_of_timings())
 # beyond it is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")
 _TRAINED = ("runs", "trajectories")
-_ADVISED = (*_TRAINED, "limits", "budgets")
+_ADVISED = (*_TRAINED, "limits", "comparisons", "trends", "critical_batch_size")
 # In the order in which they are written; each is a field of batchscope.figures.Tables.
 TABLES: dict[str, Table] = {
     "runs": Table("run_table.collect", keys=()),
@@ -59,12 +59,11 @@ TABLES: dict[str, Table] = {
     ),
     **OF_TIMINGS,
     "limits": Table("timing_tables.limits"),
-    "margins": Table("decisions.margins", decision_columns.MARGINS, ("runs",)),
-    "budgets": Table("decisions.budgets", decision_columns.BUDGETS, _TRAINED),
+    "comparisons": Table("decisions.comparisons", decision_columns.COMPARISONS, _TRAINED),
+    "trends": Table("decisions.trends", decision_columns.TRENDS, _TRAINED),
     "critical_batch_size": Table("decisions.to_target", decision_columns.CRITICAL, _TRAINED),
     "to_target": Table("decisions.to_target", decision_columns.TO_TARGET, _TRAINED),
     "advice": Table("decisions.advice", decision_columns.ADVICE, _ADVISED),
-    "advice_sizes": Table("decisions.advice", decision_columns.ADVICE_SIZES, _ADVISED),
     "published": Table("run_table.published"),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)

@@ -1,0 +1,320 @@
+"""Statements about paired replicates: contrasts in, a verdict with its interval out.
+
+A replicate is a seed or a timing job. A contrast has one number per replicate: a slope against the
+logarithm of the batch size, a difference of two cells, or of their logarithms, a level. Its mean is
+stated to lie between two bounds. A statement is of one contrast or of several.
+
+The estimate is the mean, with Student's t-interval, and the verdict is read off that interval:
+supported where it lies inside the bounds, contradicted where it lies outside. Statements that stand
+together are a family, with one level for all: of those said to be supported or contradicted, 5 % on
+average are wrong (Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289). With m tests, a
+statement and its contrary being two, of which R are rejected, every end is a one-sided bound at
+alpha* = max(R, 1) .05 / m; the intervals have the false coverage rate of Benjamini and Yekutieli
+2005 (J. Am. Stat. Assoc. 100, 71).
+
+Several contrasts that must all hold are an intersection-union test, which takes no adjustment
+(Berger 1982, Technometrics 24, 295); the contrary, that some contrast does not, takes Bonferroni's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from batchscope.analysis import intervals, seeds_wanted
+from batchscope.analysis.intervals import Interval
+from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
+
+ROUNDING = 1e-12  # share of the numbers below which their difference is none
+Groups = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One number per replicate, whose mean is stated to lie between two bounds.
+
+    Attributes:
+        values: Shape (replicates,); those that are not finite are left out.
+        tuned: Whether seeds are read at different rates (see `intervals.correction`).
+        open_low: Whether the mean may be lower than it looks, by what was not tried or seen;
+            `open_high` whether it may be higher. The interval is open at that end.
+        cells: What it is of: factor -> value.
+    """
+
+    values: np.ndarray
+    low: float = -math.inf
+    high: float = math.inf
+    tuned: bool = False
+    open_low: bool = False
+    open_high: bool = False
+    cells: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Leaves out what is not finite; rounding decides nothing at a bound."""
+        if not (math.isfinite(self.low) or math.isfinite(self.high)):
+            raise ValueError("Expected a bound at least. Received: none.")
+        values = np.asarray(self.values, float)
+        values = values[np.isfinite(values)]
+        for bound in filter(math.isfinite, (self.low, self.high)):
+            close = np.abs(values - bound) <= ROUNDING * (np.abs(values) + abs(bound))
+            values = np.where(close, bound, values)
+        object.__setattr__(self, "values", values)
+
+    @property
+    def n(self) -> int:
+        """Replicates."""
+        return len(self.values)
+
+    @functools.cached_property
+    def mean(self) -> float:
+        """Their mean; NaN without any."""
+        if not self.n:
+            return math.nan
+        return float(self.values[0] if np.ptp(self.values) == 0 else self.values.mean())
+
+    @functools.cached_property
+    def deviation(self) -> float:
+        """Standard deviation of a replicate, larger where they are read at different rates."""
+        if self.n < 2:
+            return math.nan
+        spread = 0.0 if np.ptp(self.values) == 0 else self.values.std(ddof=1)
+        return float(spread * math.sqrt(intervals.correction(self.n, self.tuned)))
+
+    @property
+    def bounds(self) -> int:
+        """How many bounds are finite."""
+        return math.isfinite(self.low) + math.isfinite(self.high)
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        """Returns the mean between two one-sided bounds at a level; an open end is NaN."""
+        if self.n < 2:
+            return Interval(self.mean, n=self.n)
+        half = special.stdtrit(self.n - 1, 1 - level) * self.deviation / math.sqrt(self.n)
+        low = math.nan if self.open_low else self.mean - half
+        high = math.nan if self.open_high else self.mean + half
+        return Interval(self.mean, float(low), float(high), self.n)
+
+    def p_above(self, bound: float) -> float:
+        """Returns the one-sided p that the mean lies above a bound; 1 where that end is open."""
+        return 1.0 if self.open_low else self._tail(self.mean - bound)
+
+    def p_below(self, bound: float) -> float:
+        """Returns the one-sided p that it lies below."""
+        return 1.0 if self.open_high else self._tail(bound - self.mean)
+
+    def _tail(self, excess: float) -> float:
+        if self.n < 2:
+            return math.nan
+        if self.deviation == 0:
+            return float(not excess > 0)
+        t = excess / self.deviation * math.sqrt(self.n)
+        return float(special.stdtr(self.n - 1, -t))
+
+    @functools.cached_property
+    def p(self) -> float:
+        """Of what is stated: the larger one of both bounds."""
+        found = [self.p_above(self.low)] if math.isfinite(self.low) else []
+        found += [self.p_below(self.high)] if math.isfinite(self.high) else []
+        return max(found)
+
+    @functools.cached_property
+    def p_against(self) -> float:
+        """Of the contrary: the smaller one of both sides, times their number."""
+        found = [self.p_below(self.low)] if math.isfinite(self.low) else []
+        found += [self.p_above(self.high)] if math.isfinite(self.high) else []
+        return min(1.0, len(found) * min(found))
+
+    def inside(self, level: float) -> bool:
+        """Returns whether the interval at a level lies inside the bounds."""
+        _, low, high, _ = self.interval(level)
+        below = self.low == -math.inf or low > self.low
+        return below and (self.high == math.inf or high < self.high)
+
+    def outside(self, level: float) -> bool:
+        """Returns whether it lies outside, with the level shared by the bounds."""
+        _, low, high, _ = self.interval(level / self.bounds)
+        return high < self.low or low > self.high
+
+    def replicates_to_resolve(self, level: float) -> int | None:
+        """Returns how many would settle it with power .8, were all as found; None if none would."""
+        if self.n < 2 or self.open_low or self.open_high or self.deviation == 0:
+            return None
+        excess = min(self.mean - self.low, self.high - self.mean)
+        if excess == 0:
+            return None
+        level = level if excess > 0 else level / self.bounds
+        wanted = seeds_wanted.for_difference(abs(excess) / self.deviation, level)
+        return None if wanted >= seeds_wanted.MOST else max(wanted, LEAST_SEEDS, self.n + 1)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Contrasts of which all must hold; or all of one group of them.
+
+    Attributes:
+        supported_by: Groups of contrasts that support it, where all of one hold; one group of
+            all where empty.
+        contradicted_by: Groups that contradict it, where none of one holds; every contrast by
+            itself where empty.
+        steps: Contrasts of neighbouring positions, stated to be no less than 0 each: where one is
+            below 0 by its test, with Bonferroni over them, it does not hold at every step.
+    """
+
+    contrasts: tuple[Contrast, ...]
+    supported_by: Groups = ()
+    contradicted_by: Groups = ()
+    steps: tuple[Contrast, ...] = ()
+
+    @property
+    def groups(self) -> tuple[Groups, Groups]:
+        """The groups that support it, and those that contradict it."""
+        every = tuple(range(len(self.contrasts)))
+        return self.supported_by or (every,), self.contradicted_by or tuple((at,) for at in every)
+
+    @property
+    def n(self) -> int:
+        """The fewest replicates of its contrasts."""
+        return min((each.n for each in self.contrasts), default=0)
+
+    @functools.cached_property
+    def p(self) -> tuple[float, float]:
+        """Of the statement and of its contrary."""
+        supporting, contradicting = self.groups
+        p = [max(self.contrasts[at].p for at in group) for group in supporting]
+        against = [max(self.contrasts[at].p_against for at in group) for group in contradicting]
+        return min(1.0, len(p) * min(p)), min(1.0, len(against) * min(against))
+
+    @property
+    def turns_back(self) -> bool:
+        """Whether some step goes against it significantly."""
+        return any(each.p_below(0.0) * len(self.steps) < LEVEL for each in self.steps)
+
+
+class Judged(NamedTuple):
+    """A statement with its verdict.
+
+    Attributes:
+        estimate: Of the contrast that decides, with the interval that the verdict is read off.
+        level: One-sided level of its ends.
+        p: Of the statement; `p_against` of its contrary.
+        to_resolve: Replicates in all that would settle it with power .8, were the deciding
+            contrast as found; None where it is settled, or none would.
+    """
+
+    verdict: Verdict
+    reason: Reason
+    estimate: Interval
+    level: float
+    deciding: Contrast
+    p: float
+    p_against: float
+    to_resolve: int | None = None
+
+
+def judge(statements: Sequence[Statement]) -> list[Judged]:
+    """Returns the statements of one family with their verdicts, in order."""
+    level = family_level([p for each in statements if each.n >= LEAST_SEEDS for p in each.p])
+    return [_judged(each, level) for each in statements]
+
+
+def family_level(p_values: Sequence[float]) -> float:
+    """Returns alpha*: every p of the family that is rejected is at most that, every other above."""
+    ordered = np.sort(np.asarray(p_values, float))
+    if not len(ordered):
+        return LEVEL
+    shares = LEVEL * np.arange(1, len(ordered) + 1) / len(ordered)
+    rejected = np.flatnonzero(ordered <= shares)
+    return float(shares[rejected[-1] if len(rejected) else 0])
+
+
+def _judged(statement: Statement, family: float) -> Judged:
+    few = statement.n < LEAST_SEEDS
+    level = LEVEL if few else family
+    supporting, contradicting = statement.groups
+    contrasts = statement.contrasts
+    at = level / len(supporting)
+    against = level / len(contradicting)
+
+    def weakest(group: Sequence[int], name: str) -> Contrast:
+        return max((contrasts[one] for one in group), key=lambda each: _rank(getattr(each, name)))
+
+    holding = [group for group in supporting if all(contrasts[one].inside(at) for one in group)]
+    failing = [
+        group for group in contradicting if all(contrasts[one].outside(against) for one in group)
+    ]
+    verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
+    if holding:
+        verdict = Verdict.SUPPORTED
+        deciding = weakest(min(holding, key=lambda group: weakest(group, "p").p), "p")
+        reason = Reason.NOT_AT_EVERY_STEP if statement.turns_back else Reason.NONE
+    elif failing:
+        verdict = Verdict.CONTRADICTED
+        best = min(failing, key=lambda group: weakest(group, "p_against").p_against)
+        deciding = weakest(best, "p_against")
+        at = against / deciding.bounds
+    else:
+        group = min(supporting, key=lambda group: _rank(weakest(group, "p").p))
+        open_ = [one for one in group if not contrasts[one].outside(against)] or group
+        deciding = weakest(open_, "p")
+        at = min(at, against / deciding.bounds)
+        more = deciding.replicates_to_resolve(at)
+    if few:
+        verdict = Verdict.ONE_SEED if statement.n == 1 else Verdict.PROVISIONAL
+        reason, more = Reason.NONE, LEAST_SEEDS
+    if statement.n == 0:
+        verdict, reason, more = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
+    p, p_against = statement.p
+    found = deciding.interval(at)._replace(n=statement.n)
+    return Judged(verdict, reason, found, at, deciding, p, p_against, more)
+
+
+def _rank(p: float) -> float:
+    """Orders p-values: one that does not exist is the weakest."""
+    return 2.0 if math.isnan(p) else p
+
+
+def trend(
+    values: Any,
+    positions: Any,
+    rises: bool,
+    tuned: bool = False,
+    open_up: bool = False,
+    open_down: bool = False,
+    cells: Mapping[str, Any] | None = None,
+) -> Statement:
+    """States that values rise, or fall, along positions: the mean slope of the replicates.
+
+    Replicates have slopes of their own, by least squares. Order tests take these as equal, and err
+    far more often than they say where they are not.
+
+    Args:
+        values: Shape (replicates, positions), at least two positions; a replicate with a gap is
+            left out.
+        positions: Rising, on the scale that slopes are per unit of: log2 of the batch size.
+        tuned: Whether replicates are read at different rates at some position.
+        open_up: Whether the slope may be higher than it looks; `open_down` whether lower.
+    """
+    values, positions = np.asarray(values, float), np.asarray(positions, float)
+    complete = values[np.isfinite(values).all(axis=1)]
+    bounds: dict[str, Any] = {"low" if rises else "high": 0.0}
+    ends = {"open_high": open_up, "open_low": open_down}
+    slope = Contrast(slopes(complete, positions), tuned=tuned, **bounds, **ends, cells=cells or {})
+    sign = 1.0 if rises else -1.0
+    steps = sign * np.diff(complete, axis=1).T if len(positions) > 2 else ()
+    return Statement((slope,), steps=tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps))
+
+
+def slopes(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Returns the least-squares slope against positions, at least two distinct ones, per row."""
+    centred = np.asarray(positions, float) - np.mean(positions)
+    if not centred.any():
+        raise ValueError("Expected at least two positions. Received: one.")
+    values = np.asarray(values, float)
+    found = values @ centred / (centred @ centred)
+    return np.where(np.ptp(values, axis=1) > 0, found, 0.0)  # not what rounding makes of none
