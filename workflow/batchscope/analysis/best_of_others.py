@@ -117,15 +117,9 @@ def against_best(found: Pairs) -> tuple[np.ndarray, ...]:
 
     Each of shape (..., sizes).
     """
-    sizes = found.mean.shape[-1]
-    others = np.where(np.eye(sizes, dtype=bool), math.inf, 0.0)
-    mean = found.mean + others
-    return (
-        mean.argmin(axis=-1),
-        mean.min(axis=-1),
-        (found.low + others).min(axis=-1),
-        (found.high + others).min(axis=-1),
-    )
+    itself = np.eye(found.mean.shape[-1], dtype=bool)
+    mean, low, high = (np.where(itself, math.inf, each) for each in (found[0], *found[2:4]))
+    return mean.argmin(axis=-1), mean.min(axis=-1), low.min(axis=-1), high.min(axis=-1)
 
 
 def compare(

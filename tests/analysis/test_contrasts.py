@@ -1,0 +1,183 @@
+"""Statements of paired replicates: known answers, and verdicts that agree with their intervals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from batchscope.analysis import contrasts
+from batchscope.analysis.contrasts import Contrast, Statement
+from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
+
+SIX = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+
+
+def one(values, **bounds):
+    (found,) = contrasts.judge([Statement((Contrast(np.array(values, float), **bounds),))])
+    return found
+
+
+def test_the_interval_and_p_are_those_of_scipy():
+    contrast = Contrast(SIX, low=1.5)
+    expected = stats.ttest_1samp(SIX, 1.5, alternative="greater")
+    assert contrast.p == pytest.approx(expected.pvalue)
+    low, high = expected.confidence_interval(0.95).low, 2 * SIX.mean()
+    assert contrast.interval(0.05)[:3] == pytest.approx((3.5, low, high - low))
+
+
+def test_two_bounds_are_two_one_sided_tests_and_the_contrary_shares_its_level():
+    contrast = Contrast(SIX, low=0.0, high=5.0)
+    above, below = (
+        stats.ttest_1samp(SIX, bound, alternative=way).pvalue
+        for bound, way in ((0.0, "greater"), (5.0, "less"))
+    )
+    assert contrast.p == pytest.approx(max(above, below))
+    assert contrast.p_against == pytest.approx(min(1.0, 2 * min(1 - above, 1 - below)))
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds", "verdict"),
+    [
+        (SIX, {"low": 0.0}, Verdict.SUPPORTED),
+        (SIX, {"high": 0.0}, Verdict.CONTRADICTED),
+        (SIX - 3.5, {"low": 0.0}, Verdict.NOT_RESOLVED),
+        (SIX, {"low": -20.0, "high": 20.0}, Verdict.SUPPORTED),
+        (SIX, {"low": -20.0, "high": -10.0}, Verdict.CONTRADICTED),
+        ([0.3] * 6, {"low": 0.1 + 0.2}, Verdict.NOT_RESOLVED),  # the bound itself, but for rounding
+        ([0.3] * 6, {"low": 0.2}, Verdict.SUPPORTED),
+        (SIX[:5], {"low": 0.0}, Verdict.PROVISIONAL),
+        (SIX[:1], {"low": 0.0}, Verdict.ONE_SEED),
+        ([math.nan, math.inf], {"low": 0.0}, Verdict.NOT_TESTABLE),
+    ],
+)
+def test_a_verdict_of_one_contrast(values, bounds, verdict):
+    assert one(values, **bounds).verdict == verdict
+
+
+def test_an_open_end_supports_nothing():
+    assert one(SIX, low=0.0, open_low=True).verdict == Verdict.NOT_RESOLVED
+    assert math.isnan(one(SIX, low=0.0, open_low=True).estimate.low)
+    assert one(SIX, low=0.0, open_high=True).verdict == Verdict.SUPPORTED
+    assert one(-SIX, low=0.0, open_high=True).verdict == Verdict.NOT_RESOLVED
+
+
+def test_seeds_at_different_rates_scatter_more():
+    tuned, plain = Contrast(SIX, low=0.0, tuned=True), Contrast(SIX, low=0.0)
+    assert tuned.deviation == pytest.approx(plain.deviation * math.sqrt(1 + 0.57 * math.sqrt(6)))
+
+
+def test_the_weakest_contrast_decides_and_the_contrary_takes_bonferroni():
+    strong, weak = Contrast(SIX + 10, low=0.0), Contrast(SIX - 1, low=0.0)
+    (found,) = contrasts.judge([Statement((strong, weak))])
+    assert (found.verdict, found.deciding) == (Verdict.SUPPORTED, weak)
+    statement = Statement((strong, Contrast(-SIX, low=0.0)))
+    (found,) = contrasts.judge([statement])
+    assert found.verdict == Verdict.CONTRADICTED
+    assert statement.p[1] == pytest.approx(2 * statement.contrasts[1].p_against)
+    assert found.level == pytest.approx(LEVEL / 2 / 2)  # of two tests one is rejected, of two parts
+
+
+def test_one_of_several_rivals_supports_a_statement():
+    best, rival = Contrast(SIX, low=0.0), Contrast(-SIX, low=0.0)
+    groups = {"supported_by": ((0,), (1,)), "contradicted_by": ((0, 1),)}
+    (found,) = contrasts.judge([Statement((best, rival), **groups)])
+    assert (found.verdict, found.deciding) == (Verdict.SUPPORTED, best)
+    (found,) = contrasts.judge([Statement((rival, rival), **groups)])
+    assert found.verdict == Verdict.CONTRADICTED
+
+
+def test_the_level_of_a_family_is_that_of_benjamini_and_hochberg():
+    p = np.array([0.001, 0.008, 0.012, 0.04, 0.2, 0.9, 0.8, 0.7])
+    level = contrasts.family_level(p)
+    assert level == pytest.approx(3 * LEVEL / 8)
+    rejected = stats.false_discovery_control(p) <= LEVEL
+    assert ((p <= level) == rejected).all()
+    assert contrasts.family_level([0.5, 0.6]) == pytest.approx(LEVEL / 2)
+
+
+def test_few_replicates_stand_outside_the_family():
+    few = Statement((Contrast(SIX[:5], low=0.0),))
+    whole = Statement((Contrast(SIX, low=0.0),))
+    alone, *_ = contrasts.judge([whole])
+    beside, provisional = contrasts.judge([whole, few])
+    assert alone.level == beside.level
+    assert provisional.level == LEVEL and provisional.to_resolve == 6
+
+
+def test_a_trend_is_the_mean_slope_of_the_seeds():
+    values = np.outer(SIX, [0.0, 1.0, 2.0]) + [[5.0], [1.0], [0.0], [2.0], [9.0], [3.0]]
+    statement = contrasts.trend(values, [3, 4, 5], rises=True)
+    assert statement.contrasts[0].values == pytest.approx(SIX)
+    (found,) = contrasts.judge([statement])
+    assert found.verdict == Verdict.SUPPORTED and found.reason == Reason.NONE
+    assert contrasts.judge([contrasts.trend(values, [3, 4, 5], rises=False)])[0].verdict == (
+        Verdict.CONTRADICTED
+    )
+
+
+def test_a_curve_that_turns_back_is_not_supported_at_every_step():
+    values = np.array([0.0, 4.0, 3.0, 8.0]) + 0.01 * np.random.default_rng(0).normal(size=(6, 4))
+    (found,) = contrasts.judge([contrasts.trend(values, range(4), rises=True)])
+    assert (found.verdict, found.reason) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
+
+
+def test_a_replicate_with_a_gap_is_left_out_of_a_trend():
+    values = np.vstack([np.outer(SIX, [0.0, 1.0]), [[math.nan, 1.0]]])
+    assert contrasts.trend(values, [1, 2], rises=True).n == 6
+
+
+def test_the_replicates_that_would_settle_it_are_those_of_the_t_test():
+    # An effect of half a standard deviation takes 27 seeds at 5 %, as decisions.md has it.
+    values = 0.5 + np.array([-1.0, -1, -1, 1, 1, 1]) * math.sqrt(5 / 6)
+    assert Contrast(values, low=0.0).replicates_to_resolve(LEVEL) == 27
+
+
+def random_statement(rng):
+    """Returns a statement of random contrasts: few or many, of two bounds or one, open or not."""
+    n = int(rng.integers(1, 9))
+    parts = []
+    for _ in range(int(rng.integers(1, 5))):
+        bounds = [{"low": 0.0}, {"high": 0.5}, {"low": -1.0, "high": 1.0}][int(rng.integers(3))]
+        ends = {name: bool(rng.random() < 0.1) for name in ("open_low", "open_high", "tuned")}
+        parts.append(Contrast(rng.normal(rng.normal(0, 2), 1, n), **bounds, **ends))
+    return Statement(tuple(parts))
+
+
+def read_off(judged):
+    """Returns the verdict that anybody reads off the printed interval and the bounds."""
+    _, low, high, n = judged.estimate
+    if n < 6:
+        return Verdict.ONE_SEED if n == 1 else Verdict.PROVISIONAL
+    bounds = judged.deciding
+    inside = (low > bounds.low or bounds.low == -math.inf) and (
+        high < bounds.high or bounds.high == math.inf
+    )
+    outside = high < bounds.low or low > bounds.high
+    return (
+        Verdict.SUPPORTED if inside else Verdict.CONTRADICTED if outside else Verdict.NOT_RESOLVED
+    )
+
+
+def test_verdict_and_interval_never_disagree():
+    rng = np.random.default_rng(0)
+    seen = set()
+    for _ in range(300):
+        for judged in contrasts.judge([random_statement(rng) for _ in range(5)]):
+            assert judged.verdict == read_off(judged), judged
+            seen.add(judged.verdict)
+    assert len(seen) == 5
+
+
+def test_a_statement_that_is_supported_has_the_whole_family_level():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        family = [random_statement(rng) for _ in range(6)]
+        p = [each for statement in family if statement.n >= 6 for each in statement.p]
+        rejected = dict(zip(p, stats.false_discovery_control(p) <= LEVEL, strict=True)) if p else {}
+        for statement, judged in zip(family, contrasts.judge(family), strict=True):
+            if statement.n >= 6:
+                assert (judged.verdict == Verdict.SUPPORTED) == rejected[statement.p[0]]
+                assert (judged.verdict == Verdict.CONTRADICTED) == rejected[statement.p[1]]
