@@ -1,13 +1,13 @@
-"""How often the intervals and tests that decide hold the truth, by simulation at full size.
+"""How often the intervals of fits and of tuned rates hold the truth, by simulation at full size.
 
-    python benchmarks/coverage.py [--studies 2000] [--margin-studies 1000]
+    python benchmarks/coverage.py [--studies 2000]
 
 Printed, each with its Monte Carlo error: the share of simulated studies whose 95 % interval holds
 the true critical batch size, fastest batch size, gradient noise scale, and difference of two batch
-sizes that are read at the learning rates which the other seeds choose, and the share in which a
-batch size whose true outcome lies at the margin is called within it, or beyond it. The first
-column names what was drawn; nothing is trained and nothing is written. An interval of several
-seeds is the wider of two, that of the profile and that over seeds, and holds the truth more often.
+sizes that are read at the learning rates which the other seeds choose. The first column names what
+was drawn; nothing is trained and nothing is written. An interval of several seeds is the wider of
+two, that of the profile and that over seeds, and holds the truth more often. Verdicts:
+`error_rates.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 import numpy as np
-import pandas
 
 from batchscope import wording
 from batchscope.analysis import (
@@ -29,7 +28,6 @@ from batchscope.analysis import (
     critical_batch_size,
     fastest_batch_size,
     intervals,
-    largest_within_margin,
     ratio_intervals,
     step_cost,
 )
@@ -81,32 +79,8 @@ def at_chosen_rates(
     return found.low <= 0 <= found.high
 
 
-def at_margin(
-    random: np.random.Generator, sizes: int, seeds: int, verdict: str, rates: int = 1
-) -> bool:
-    """Whether the last of some sizes, worse than all others by the margin, gets a verdict.
-
-    It is neither within the margin nor beyond it. Rates are equally good.
-    """
-    margin = 0.01
-    cube = random.normal(0, 0.004, (sizes, rates, seeds)) + random.normal(0, 0.004, seeds)
-    read, index = chosen_rates.leave_one_out(0.1 + cube)
-    read[-1] += margin
-    differing = np.flatnonzero(chosen_rates.differ(index))
-    rows = pandas.DataFrame(
-        {
-            "batch_size": np.repeat(2 ** np.arange(4, 4 + sizes), seeds),
-            "seed": np.tile(np.arange(seeds), sizes),
-            "status": "finished",
-            "test_loss": read.ravel(),
-        }
-    )
-    found = largest_within_margin.find(rows, "test_loss", margin, (2 ** (4 + differing)).tolist())
-    return found.sizes[-1].verdict == verdict
-
-
-def cases(margin_studies: int, studies: int) -> Iterator[tuple[str, str, int, Callable]]:
-    """Yields what is drawn, what is asked of the share, how many studies, and one study."""
+def cases() -> Iterator[tuple[str, str, Callable]]:
+    """Yields what is drawn, what is asked of the share, and one study."""
     for seeds in (1, 3, 6):
         for noise in (0.03, 0.1):
             drawn = f"{wording.count(seeds, 'seed')}, {noise:.0%} scatter"
@@ -115,14 +89,12 @@ def cases(margin_studies: int, studies: int) -> Iterator[tuple[str, str, int, Ca
                 yield (
                     f"{name}: {drawn}",
                     asked,
-                    studies,
                     lambda random, one=one, noise=noise, seeds=seeds: one(random, noise, seeds),
                 )
     for norm_squared, spread, words in ((4.0, 0.25, "clear"), (0.05, 0.05, "mostly open")):
         yield (
             f"noise scale: 6 seeds, {words}",
             "93 to 97 %",
-            studies,
             lambda random, n=norm_squared, s=spread: noise_scale(random, n, s),
         )
     grids = [(0.0, rates) for rates in (2, 3, 5, 7)] + [(0.5, 3), (3.0, 3)]
@@ -131,33 +103,23 @@ def cases(margin_studies: int, studies: int) -> Iterator[tuple[str, str, int, Ca
             yield (
                 f"difference at chosen rates: {seeds} seeds, {rates} rates, {step:g} sd apart",
                 "at least 93 %",
-                studies,
                 lambda random, s=step, k=rates, n=seeds: at_chosen_rates(random, s, k, n),
             )
     for seeds, rates, step in ((6, 3, 0.0), (6, 3, 1.0), (6, 5, 0.0), (20, 7, 0.0)):
         yield (
             f"mean at chosen rates: {seeds} seeds, {rates} rates, {step:g} sd apart",
             "93 to 97 %",
-            studies,
             lambda random, s=step, k=rates, n=seeds: at_chosen_rates(random, s, k, n, alone=True),
         )
-    for sizes, rates in ((2, 1), (4, 1), (6, 1), (2, 3), (2, 5), (4, 3)):
-        for verdict in (largest_within_margin.WITHIN, largest_within_margin.BEYOND):
-            yield (
-                f"{verdict}: {sizes} sizes, 6 seeds" + (f", {rates} equal rates" * (rates > 1)),
-                "at most 5 %",
-                margin_studies,
-                lambda random, k=sizes, v=verdict, r=rates: at_margin(random, k, 6, v, r),
-            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=2000)
-    parser.add_argument("--margin-studies", type=int, default=1000)
     arguments = parser.parse_args()
     print("| simulated | share | asked |\n|---|---|---|")
-    for name, asked, studies, study in cases(arguments.margin_studies, arguments.studies):
+    studies = arguments.studies
+    for name, asked, study in cases():
         random = np.random.default_rng(0)
         share = sum(study(random) for _ in range(studies)) / studies
         error = math.sqrt(max(share * (1 - share), 1 / studies) / studies)

@@ -17,7 +17,7 @@ SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
 # `sharpness` and `timing_starts`, which take half a minute at their smallest.
 SMALLEST = {
     "accumulation": "--batch-size 512 --pieces 256 --blocks 2",
-    "coverage": "--studies 2 --margin-studies 2",
+    "coverage": "--studies 2",
     "landscape": "--points 3 --networks small_cnn",
     "training": "--batch-sizes 4 --blocks 2",
     "trajectory": "--batch-sizes 512 --epochs 1 --blocks 2",

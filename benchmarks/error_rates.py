@@ -1,0 +1,191 @@
+"""How often verdicts err, and how often their intervals hold the truth, by simulation.
+
+    python benchmarks/error_rates.py [--studies 20000]
+
+Nothing is trained and nothing is written. Printed, each with its Monte Carlo error: the level of
+trends where seeds have slopes of their own, where scatter grows with the batch size and is skewed,
+and where one run is far off; the false discovery rate and the power of a family of claims, of one
+series or of many; how often a batch size whose true outcome lies at the margin is called within it,
+or any is wrongly called beyond it; how often the intervals hold the truth; and how often the law
+of the critical batch size is said not to fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
+
+import numpy as np
+
+from batchscope.analysis import best_of_others, chosen_rates, contrasts, critical_batch_size
+from batchscope.catalogue.outcomes import LEVEL, Verdict
+
+SEEDS, SIZES = 6, 5
+STRICT = LEVEL / 30  # of one of thirty claims
+# Slopes over their standard deviations between seeds, as the trends of docs/results have them.
+EFFECTS = (0.2, 0.3, 0.4, 0.7, 0.9, 1.3, 1.4, 2.0, 2.6, 2.8, 4.2, 5.3, 8.3, 9.3, 15.2)
+
+
+class Share(NamedTuple):
+    """A share of simulated studies: what was drawn, how many of how many, what is asked of it."""
+
+    drawn: str
+    asked: str
+    share: float
+    error: float
+
+
+def share(drawn: str, asked: str, hits: np.ndarray) -> Share:
+    """Returns the mean of what was found, and its Monte Carlo error."""
+    hits = np.asarray(hits, float)
+    error = math.sqrt(max(hits.var(), 1 / hits.size) / hits.size)
+    return Share(drawn, asked, float(hits.mean()), error)
+
+
+def slopes(rng: np.random.Generator, case: str, studies: int) -> np.ndarray:
+    """Returns the slopes of studies whose seeds have none on average, shape (studies, seeds)."""
+    noise = rng.standard_normal((studies, SEEDS, SIZES))
+    at = np.arange(SIZES) - (SIZES - 1) / 2
+    if case == "slopes of their own":  # which scatter by one standard deviation of the noise
+        noise += rng.standard_normal((studies, SEEDS, 1)) * at
+    elif case == "skewed, scatter grows fivefold":
+        noise = (1 - rng.exponential(size=noise.shape)) * np.linspace(1, 5, SIZES)
+    elif case == "one run is far off":
+        noise[:, 0, -1] += 10 * rng.choice((-1, 1), studies)
+    return contrasts.slopes(noise.reshape(-1, SIZES), at).reshape(studies, SEEDS)
+
+
+def trends(rng: np.random.Generator, studies: int) -> Iterator[Share]:
+    """Yields how often a slope that is none on average is said to rise."""
+    asked = {"equal slopes": "5 %", "slopes of their own": "5 %"}
+    for case in (*asked, "skewed, scatter grows fivefold", "one run is far off"):
+        p = [contrasts.Contrast(row, low=0.0).p for row in slopes(rng, case, studies)]
+        for level in (LEVEL, STRICT):
+            wanted = f"{level:.2%}" if case in asked else "(no assumption of it holds)"
+            yield share(f"trend, {case}, at {level:.2%}", wanted, np.array(p) < level)
+
+
+def family(rng: np.random.Generator, series: int) -> tuple[list[contrasts.Judged], np.ndarray]:
+    """Returns a family of thirty statements for each series, judged, and their true means."""
+    true = np.repeat([*EFFECTS, *[0.0] * len(EFFECTS)], series)
+    values = true[:, None] + rng.standard_normal((len(true), SEEDS))
+    statements = [
+        contrasts.Statement((contrasts.Contrast(row, **{way: 0.0}),))
+        for row, way in zip(values, rng.choice(("low", "high"), len(true)), strict=True)
+    ]
+    return contrasts.judge(statements), true
+
+
+def wrong(judged: contrasts.Judged, true: float) -> bool:
+    """Returns whether a verdict is said of the wrong side, or of a mean that is none."""
+    rises = (judged.verdict == Verdict.SUPPORTED) == math.isfinite(judged.deciding.low)
+    return true == 0 or rises != (true > 0)
+
+
+def claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
+    """Yields false discovery rate, power, and coverage of families of claims."""
+    told = (Verdict.SUPPORTED, Verdict.CONTRADICTED)
+    for series in (1, 8, 20):
+        false, power, missed = [], [], []
+        for _ in range(max(studies // (50 * series), 20)):
+            judged, true = family(rng, series)
+            pairs = [pair for pair in zip(judged, true, strict=True) if pair[0].verdict in told]
+            false.append(np.mean([wrong(*pair) for pair in pairs]) if pairs else 0.0)
+            power += [one.verdict in told for one, mean in zip(judged, true, strict=True) if mean]
+            outside = [not one.estimate.low <= mean <= one.estimate.high for one, mean in pairs]
+            missed.append(np.mean(outside) if pairs else 0.0)
+        drawn = f"{series} x 30 claims, half true, {SEEDS} seeds"
+        yield share(f"false among those told: {drawn}", "at most 5 %", np.array(false))
+        yield share(f"told of those that are true: {drawn}", "power", np.array(power))
+        yield share(f"intervals of those told miss: {drawn}", "at most 5 %", np.array(missed))
+
+
+def compared(
+    rng: np.random.Generator, scatter: np.ndarray, worse: int, margin: float, rates: int, n: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the true differences from the best of the others, and those found with their ends.
+
+    The first sizes are worse than the rest by the margin. Rates are equally good.
+    """
+    true = np.where(np.arange(len(scatter)) < worse, -margin, 0.0)
+    values = rng.normal(0, scatter[:, None, None], (n, len(scatter), rates, SEEDS))
+    tuned = np.zeros((n, len(scatter)), bool)
+    if rates > 1:
+        read = [chosen_rates.leave_one_out(-each) for each in values]
+        values = -np.array([found for found, _ in read])
+        values -= values.mean()  # the choice lifts every size alike
+        tuned = np.array([chosen_rates.differ(index) for _, index in read])
+    else:
+        values = values[:, :, 0]
+    found = best_of_others.pairs(values + true[:, None], margin, tuned)
+    best = np.array([true[at] - np.delete(true, at).max() for at in range(len(true))])
+    return best, *best_of_others.against_best(found)[1:]
+
+
+def comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
+    """Yields errors and coverage of the comparison with the best, the truth at the margin."""
+    for sizes in (2, 3, 5, 7):
+        for name, scatter in {
+            "equal scatter": np.ones(sizes),
+            "scatter x 5": np.linspace(1, 5, sizes),
+            "best scatters most": np.linspace(5, 1, sizes)[::-1],
+        }.items():
+            within, beyond, held = [], [], []
+            for margin in (0.05, 0.5, 2.0):
+                for worse in {1, sizes // 2}:
+                    n = max(studies // 6, 200)
+                    true, _, low, high = compared(rng, scatter, worse, margin, 1, n)
+                    within.append((low > -margin)[:, true <= -margin].mean(axis=0).max())
+                    beyond.append((high < -margin).any(axis=1).mean())
+                    held.append(((low <= true) & (true <= high)).mean(axis=0).min())
+            drawn, error = f"{sizes} sizes, {name}", math.sqrt(LEVEL * (1 - LEVEL) / n)
+            for what, found in {"within": max(within), "any beyond": max(beyond)}.items():
+                yield Share(f"wrongly {what}: {drawn}", "at most 5 %", float(found), error)
+            held_error = error * math.sqrt(0.9 * 0.1 / LEVEL / (1 - LEVEL))
+            yield Share(f"interval holds: {drawn}", "at least 90 %", float(min(held)), held_error)
+    for sizes, rates in ((2, 3), (4, 3), (4, 5)):
+        n = max(studies // 20, 100)
+        true, _, low, high = compared(rng, np.ones(sizes), 1, 1.0, rates, n)
+        drawn = f"{sizes} sizes, {rates} equal rates"
+        yield share(f"wrongly within: {drawn}", "at most 5 %", low[:, 0] > -1.0)
+        yield share(f"wrongly any beyond: {drawn}", "at most 5 %", (high < -1.0).any(axis=1))
+
+
+def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
+    """Yields how often a lack of fit is found where there is none, and where there is some."""
+    sizes = 2.0 ** np.arange(3, 9)
+    law = 100 * (1 + 60 / sizes)
+    for more, seeds, asked in ((1.0, 6, "3 to 6 %"), (1.0, 1, "3 to 6 %"), (1.2, 6, "66 %")):
+        true = law * np.where(np.arange(len(sizes)) == 0, more, 1.0)
+        flagged = []
+        for _ in range(max(studies // 20, 100)):
+            noise = np.exp(rng.normal(0, 0.1, (len(sizes), seeds)))
+            flagged.append(critical_batch_size.fit(sizes, true[:, None] * noise).flagged)
+        drawn = f"the smallest takes {more - 1:.0%} more, {seeds} seed(s)"
+        yield share(f"lack of fit: {drawn}", asked, np.array(flagged))
+
+
+def every(studies: int, seed: int = 0) -> Iterator[Share]:
+    """Yields all shares, each group from draws of its own."""
+    for index, group in enumerate((trends, claims, comparisons)):
+        yield from group(np.random.default_rng([seed, index]), studies)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--studies", type=int, default=20_000)
+    arguments = parser.parse_args()
+    print("| simulated | share | asked |\n|---|---|---|")
+    for found in every(arguments.studies):
+        row = f"{found.share:.2%} ± {found.error:.2%} | {found.asked}"
+        print(f"| {found.drawn} | {row} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
