@@ -107,6 +107,15 @@ def test_few_replicates_stand_outside_the_family():
     assert provisional.level == LEVEL and provisional.to_resolve == 6
 
 
+def test_statements_of_the_same_numbers_count_once():
+    sure, doubtful = (Statement((Contrast(values, low=0.0),)) for values in (SIX, SIX - 2.3))
+    (alone, _), (beside, *_) = (
+        contrasts.judge([sure, doubtful]),
+        contrasts.judge([sure, doubtful, *[Statement((Contrast(SIX.copy(), low=0.0),))] * 5]),
+    )
+    assert alone.level == beside.level
+
+
 def test_a_trend_is_the_mean_slope_of_the_seeds():
     values = np.outer(SIX, [0.0, 1.0, 2.0]) + [[5.0], [1.0], [0.0], [2.0], [9.0], [3.0]]
     statement = contrasts.trend(values, [3, 4, 5], rises=True)

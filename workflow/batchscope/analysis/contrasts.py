@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -182,6 +182,14 @@ class Statement:
         """The fewest replicates of its contrasts."""
         return min((each.n for each in self.contrasts), default=0)
 
+    @property
+    def numbers(self) -> Hashable:
+        """What is tested, the same for statements of the same numbers."""
+        return self.groups, tuple(
+            (each.values.tobytes(), each.low, each.high, each.open_low, each.open_high)
+            for each in self.contrasts
+        )
+
     @functools.cached_property
     def p(self) -> tuple[float, float]:
         """Of the statement and of its contrary."""
@@ -218,8 +226,13 @@ class Judged(NamedTuple):
 
 
 def judge(statements: Sequence[Statement]) -> list[Judged]:
-    """Returns the statements of one family with their verdicts, in order."""
-    level = family_level([p for each in statements if each.n >= LEAST_SEEDS for p in each.p])
+    """Returns the statements of one family with their verdicts, in order.
+
+    Statements of the same numbers, such as the time of a step at several learning rates, are one
+    statement of the family.
+    """
+    tested = {each.numbers: each.p for each in statements if each.n >= LEAST_SEEDS}
+    level = family_level([p for both in tested.values() for p in both])
     return [_judged(each, level) for each in statements]
 
 
