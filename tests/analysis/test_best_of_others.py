@@ -1,4 +1,4 @@
-"""Each batch size against the best of the others: known answers, and verdicts read off intervals."""
+"""Each batch size against the best of the others: known answers, and verdicts read off it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error rates and coverage by simulation, of fixed seeds; at full size: benchmarks/error_rates.py."""
+"""Error rates and coverage by simulation; at full size: benchmarks/error_rates.py."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ Statist. 12, 1136), with variances of their own for every pair::
 A size is within the margin where low_i > -margin: every other one is better by less, an
 intersection-union test, which takes no adjustment (Berger 1982, Technometrics 24, 295). It is
 beyond where high_i < -margin. In 5 % of studies at most any size is wrongly beyond: by Bonferroni
-over the k (k - 1) / 2 pairs. Either size of a pair may be called beyond, but the difference can only be at
-one end of [-margin, margin]; the level a of a pair solves
+over the k (k - 1) / 2 pairs. Either size of a pair may be called beyond, but the true difference
+lies at one end of [-margin, margin] at most; the level a of a pair solves
 
     P(T > t) + P(T > t + 2 margin / se) = .05 / (k (k - 1) / 2)
 
