@@ -1,0 +1,143 @@
+"""Each batch size of a reading against the best of the others, as the rows of comparisons.csv.
+
+What was taken to a target is compared by its logarithm, so that differences are ratios. Rows have
+the outcome's own direction: below 0 is a lower accuracy, and a loss that is lower.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import best_of_others, chosen_rates, intervals, run_series
+from batchscope.analysis.best_of_others import Compared
+from batchscope.analysis.intervals import Interval
+from batchscope.analysis.readings import Reading
+from batchscope.catalogue.budget_kinds import END
+from batchscope.catalogue.decision_columns import COMPARISONS
+from batchscope.catalogue.outcomes import Reason, Verdict
+
+
+def table(runs: pandas.DataFrame, readings: Iterable[Reading]) -> pandas.DataFrame:
+    """Returns one row per reading and batch size; see `COMPARISONS`."""
+    factors = [name for name in run_series.factor_columns(runs) if name != chosen_rates.RATE]
+    rows = [row for reading in readings for row in _rows(reading, factors)]
+    return run_series.table(rows, COMPARISONS, factors)
+
+
+def compare(reading: Reading) -> list[Compared]:
+    """Compares every batch size of a reading, estimates in the outcome's own direction."""
+    values, margin = reading.values if reading.rises else -reading.values, reading.margin
+    whole = np.ones(len(values), bool)
+    if reading.taken:
+        whole = ~(reading.values <= 0).any(axis=1)  # there is no ratio to nothing
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.where(whole[:, None], -np.log(reading.values), math.inf)
+        margin = math.log1p(margin)
+    first = reading.at_first.tolist()
+    found = best_of_others.compare(values, margin, reading.tuned.tolist(), first)
+    return [
+        _own_direction(each, reading, margin, kept, ended)
+        for each, kept, ended in zip(found, whole, reading.ended, strict=True)
+    ]
+
+
+def bound(reading: Reading) -> float:
+    """Returns what the interval of a batch size is read against."""
+    if reading.taken:
+        return 1 + reading.margin
+    return -reading.margin if reading.rises else reading.margin
+
+
+def _own_direction(
+    found: Compared, reading: Reading, margin: float, positive: bool, ended: bool
+) -> Compared:
+    ends = found.estimate[:3]
+    if not reading.rises:
+        mean, low, high = (bound(reading) if end == -margin else _turned(end, reading) for end in ends)
+        ends = (mean, high, low)
+    reason = found.reason
+    if not positive:
+        reason = Reason.NOT_POSITIVE
+    elif reason == Reason.NO_VALUE and ended:
+        reason = Reason.NO_BUDGET
+    elif found.verdict == Verdict.NOT_RESOLVED and any(map(math.isnan, ends)):
+        reason = Reason.AT_FIRST_EVALUATION
+    return found._replace(reason=reason, estimate=Interval(*ends, found.estimate.n))
+
+
+def _turned(end: float, reading: Reading) -> float:
+    return math.exp(-end) if reading.taken else -end
+
+
+def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a reading, one per batch size."""
+    budget = reading.budget
+    shared = {
+        "budget": budget.kind,
+        "budget_value": budget.value,
+        "budget_column": budget.column,
+        "stated": int(budget.stated),
+        "outcome": reading.outcome,
+        "margin": reading.margin,
+        "bound": bound(reading),
+    }
+    marks = {"on_edge": reading.on_edge, "still_falling": reading.falling}
+    marks["at_first"] = reading.at_first
+    found = zip(reading.batch_sizes, compare(reading), reading.means(), strict=True)
+    for at, (size, compared, mean) in enumerate(found):
+        own = reading.runs[reading.runs["batch_size"] == size].iloc[0]
+        against = compared.against
+        row = {
+            **{name: own[name] for name in factors},
+            **shared,
+            "batch_size": size,
+            "learning_rate": reading.rates[at],
+            **{name: int(each[at]) for name, each in marks.items()},
+            "seeds": int(reading.ran[at].sum()),
+            **intervals.columns("mean", mean[:3]),
+            "against": None if against is None else reading.batch_sizes[against],
+            **dict(zip(("estimate", "low", "high", "n"), compared.estimate, strict=True)),
+            "verdict": compared.verdict,
+            "reason": compared.reason,
+            "seeds_to_resolve": compared.seeds_to_resolve,
+            "seeds_to_resolve_high": compared.seeds_to_resolve_high,
+        }
+        if compared.reason != Reason.NO_VALUE and row["seeds"]:
+            count = int(np.isfinite(reading.values[at]).sum())
+            ends = reached(count, row["seeds"])
+            row |= intervals.columns("reached", (count, *ends))
+        yield row
+
+
+@functools.cache  # of the few pairs that a table asks for, each many times
+def reached(count: int, of: int) -> tuple[float, float]:
+    """Returns the 95 % interval of a share.
+
+    Source: Clopper and Pearson 1934, Biometrika 26, 404.
+    """
+    from scipy import stats  # half a second, which the figures need not pay for
+
+    found = stats.binomtest(count, of).proportion_ci(0.95, method="exact")
+    return float(found.low), float(found.high)
+
+
+def neighbours_within(rows: pandas.DataFrame) -> tuple[int, int] | None:
+    """Returns the ends of the first range of batch sizes within the margin; None if none is.
+
+    `rows` are those of one series, budget and outcome.
+    """
+    ordered = rows.sort_values("batch_size")
+    within = (ordered["verdict"] == Verdict.WITHIN).to_numpy()
+    if not within.any():
+        return None
+    first = int(within.argmax())
+    rest = within[first:]
+    last = first + int(rest.argmin() if not rest.all() else len(rest)) - 1
+    sizes = ordered["batch_size"].to_numpy()
+    return int(sizes[first]), int(sizes[last])
