@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batchscope.analysis import chosen_rates, intervals, paired_tests, run_series
+from batchscope.analysis import chosen_rates, contrasts, intervals, run_series
 from batchscope.store import records
 
 if TYPE_CHECKING:
@@ -25,18 +25,6 @@ LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
 CHOSEN_ON = "best_validation_loss"
 AT_BEST = "each batch size at its best learning rate"  # of what `at_best` returns
-
-
-def best(losses: Any) -> int | None:
-    """Returns the index of the rate that `chosen_rates.by_lowest` chooses, or None.
-
-    Args:
-        losses: Shape (seeds, rates), rates ascending: infinite where a run failed, NaN where
-            there is none.
-    """
-    losses = np.atleast_2d(np.asarray(losses, float))
-    (index,) = chosen_rates.by_lowest(losses.T[None]).index.tolist()
-    return None if index < 0 else index
 
 
 def edge(rate: float, rates: Sequence[float]) -> str:
@@ -143,25 +131,6 @@ def tuned_factor(frame: pandas.DataFrame) -> str | None:
     return chosen_rates.RATE if several(frame.reset_index(drop=True)) else None
 
 
-def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
-    """Returns seeds, learning rates, and validation losses of shape (seeds, rates) for `best`.
-
-    Rates are the factor's, ascending, of which some training is known: none lies beyond the others
-    before it was trained.
-    """
-    seeds, rates = (sorted(rows[name].unique().tolist()) for name in ("seed", "learning_rate"))
-    values = np.full((len(seeds), len(rates)), math.nan)
-    columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
-    for seed, rate, status, loss in zip(*columns, strict=True):
-        if status in (records.FINISHED, *records.UNSUCCESSFUL):
-            found = loss if status == records.FINISHED else math.inf
-            values[seeds.index(seed), rates.index(rate)] = found
-    known = ~np.isnan(values).all(axis=0)
-    if known.any():
-        rates, values = np.array(rates)[known].tolist(), values[:, known]
-    return seeds, rates, values
-
-
 def at_best(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataFrame:
     """Returns the rows of every seed at the best rate of its batch size.
 
@@ -178,27 +147,52 @@ def at_best(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataF
     """
     frame = frame.reset_index(drop=True)
     by_loss = column.startswith("test_") and CHOSEN_ON in frame and frame[CHOSEN_ON].notna().any()
+    finished = frame["status"] == records.FINISHED
     known = sign * frame[column].astype(float)
-    known = known.where(known.notna() & (frame["status"] == records.FINISHED), np.inf)
+    known = known.where(known.notna() & finished, np.inf)
     kept = np.zeros(len(frame), bool)
     for group in series(frame):
-        for _, rows in group.frame.assign(known=known[group.frame.index]).groupby("batch_size"):
-            if by_loss:
-                seeds, rates, values = losses(rows)
-                index = chosen_rates.for_other_data(values.T[None]).repeat(len(seeds))
-            else:
-                table = rows.pivot_table("known", "learning_rate", "seed", "max", dropna=False)
-                seeds, rates = table.columns, table.index
-                index = chosen_rates.leave_one_out(table.to_numpy()[None])[1][0]
-            read = {seed: rates[at] for seed, at in zip(seeds, index, strict=True) if at >= 0}
-            kept[rows.index] = rows["seed"].map(read) == rows["learning_rate"]
+        rows = group.frame
+        if by_loss:
+            losses, sizes, rates, seeds = _losses(rows)
+            index = chosen_rates.for_other_data(losses)[:, None].repeat(len(seeds), axis=1)
+        else:
+            values, sizes, rates, seeds = chosen_rates.cube(rows, known[rows.index])
+            index = chosen_rates.leave_one_out(values)[1]
+        at = np.searchsorted(sizes, rows["batch_size"]), np.searchsorted(seeds, rows["seed"])
+        kept[rows.index] = np.array([*rates, np.nan])[index[at]] == rows["learning_rate"]
     return frame[kept]
+
+
+def _losses(rows: pandas.DataFrame) -> chosen_rates.Cube:
+    return chosen_rates.cube(rows, chosen_rates.measured(rows, rows[CHOSEN_ON]))
 
 
 def choices(rows: pandas.DataFrame) -> list[Choice]:
     """Returns the best rate of every batch size of one series' runs, in order of batch size."""
-    rows = rows.assign(effective_learning_rate=effective(rows))
-    return [_choice(int(size), chosen) for size, chosen in rows.groupby("batch_size")]
+    found, (cube, sizes, factors, seeds) = [], _losses(rows)
+    rates = rows.assign(rate=effective(rows)).groupby(["batch_size", "learning_rate"])["rate"]
+    effective_rates = rates.first()
+    for size, values in zip(sizes, cube, strict=True):
+        known = [(size, factor) in effective_rates.index for factor in factors]
+        kept = np.flatnonzero(chosen_rates.tried(values[None])[0])
+        kept = kept if len(kept) else np.flatnonzero(known)
+        own = [float(effective_rates[size, factors[at]]) for at in kept]
+        (index,) = chosen_rates.by_lowest(values[None, kept]).index.tolist()
+        by_seed = chosen_rates.by_lowest(values[kept].T[:, :, None]).index.tolist()
+        found.append(
+            Choice(
+                batch_size=size,
+                rates=tuple(own),
+                learning_rate=factors[kept[index]] if index >= 0 else math.nan,
+                rate=[*own, math.nan][index],  # the index -1 is none
+                by_seed={
+                    seed: [*own, math.nan][at] for seed, at in zip(seeds, by_seed, strict=True)
+                },
+                runs=int(np.isfinite(values[kept[index]]).sum()) if index >= 0 else 0,
+            )
+        )
+    return found
 
 
 def chosen(frame: pandas.DataFrame) -> Iterator[tuple[run_series.Series, list[Choice]]]:
@@ -207,22 +201,6 @@ def chosen(frame: pandas.DataFrame) -> Iterator[tuple[run_series.Series, list[Ch
         found = [choice for choice in choices(group.frame) if choice.runs]
         if found and several(group.frame):
             yield group, found
-
-
-def _choice(size: int, rows: pandas.DataFrame) -> Choice:
-    seeds, factors, values = losses(rows)
-    by_factor = rows.groupby("learning_rate")["effective_learning_rate"].first()
-    rates = [float(by_factor[factor]) for factor in factors]
-    index = best(values)
-    single = {seed: best(row) for seed, row in zip(seeds, values, strict=True)}
-    return Choice(
-        batch_size=size,
-        rates=tuple(rates),
-        learning_rate=math.nan if index is None else float(factors[index]),
-        rate=math.nan if index is None else rates[index],
-        by_seed={seed: math.nan if at is None else rates[at] for seed, at in single.items()},
-        runs=0 if index is None else int(np.isfinite(values[:, index]).sum()),
-    )
 
 
 def exponent(found: list[Choice]) -> Exponent | None:
@@ -239,10 +217,10 @@ def exponent(found: list[Choice]) -> Exponent | None:
         return None
     sizes = np.array([choice.batch_size for choice in found], float)
     logs = np.log2(rates[complete])
-    interval = intervals.t_interval(paired_tests.slopes_per_doubling(logs, sizes))
+    doublings = np.log2(sizes)
+    interval = intervals.t_interval(contrasts.slopes(logs, doublings))
     kept = compress(seeds, complete)
     on_edges = [[edge(each.by_seed[seed], each.rates) for each in found] for seed in kept]
-    doublings = np.log2(sizes)
     centred = doublings - doublings.mean()
     resolution = _resolution(centred, found)
     low, high = interval.low - resolution, interval.high + resolution

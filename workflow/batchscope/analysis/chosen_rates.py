@@ -2,15 +2,49 @@
 
 What a rate is chosen by says too much good of it. A validation loss chooses, and the test data
 report; where the outcome itself chooses, each seed is read at the rate that the others choose.
+
+All take a cube, shape (sizes, rates, seeds), rates ascending: NaN where there is no run, infinite
+where it diverged or never reached the target. A rate without a single run was not tried, and a seed
+without one at any rate of a size is no seed of it.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from batchscope.store.records import FINISHED, UNSUCCESSFUL
+
+if TYPE_CHECKING:
+    import pandas
+
 RATE = "learning_rate"
+
+
+class Cube(NamedTuple):
+    """Numbers of the runs of a series, with their batch sizes, rates and seeds, ascending."""
+
+    values: np.ndarray
+    batch_sizes: list[int]
+    rates: list[float]
+    seeds: list[int]
+
+
+def cube(runs: pandas.DataFrame, values: Any) -> Cube:
+    """Returns one number per run, of which each has a row, as a cube; NaN where there is no run."""
+    columns = [runs[name] for name in ("batch_size", RATE, "seed")]
+    axes = [np.unique(column) for column in columns]
+    found = np.full([len(axis) for axis in axes], np.nan)
+    places = zip(axes, columns, strict=True)
+    found[tuple(np.searchsorted(axis, column) for axis, column in places)] = values
+    return Cube(found, *(axis.tolist() for axis in axes))
+
+
+def measured(runs: pandas.DataFrame, values: Any, worst: float = np.inf) -> Any:
+    """Returns the values of the runs that finished, the worst of those that failed, else NaN."""
+    failed = np.where(runs["status"].isin(UNSUCCESSFUL), worst, np.nan)
+    return np.where(runs["status"] == FINISHED, np.asarray(values, float), failed)
 
 
 class Chosen(NamedTuple):
@@ -31,14 +65,8 @@ def by_lowest(losses: Any) -> Chosen:
 
     A rate is excluded at a batch size where one of its runs is missing, diverged or never reached
     the target. Among equals the lowest rate is chosen.
-
-    Args:
-        losses: Shape (sizes, rates, seeds), rates ascending, lower is better: NaN where there is
-            no run, infinite where it diverged or never reached the target. A rate without a
-            single run was not tried, and a seed without one at any rate of a size is no seed
-            of it.
     """
-    losses = _cube(losses)
+    losses = _checked(losses)
     own = ~np.isnan(losses).all(axis=1, keepdims=True)
     finite = np.isfinite(losses)
     usable = tried(losses) & (finite | ~own).all(axis=2)
@@ -55,7 +83,7 @@ def for_other_data(losses: Any) -> np.ndarray:
     tried, the one at which most got there, so that the size is reported by its runs. Else, as
     every rate lacks a run, -1: means over other seeds are no means to compare.
     """
-    losses = _cube(losses)
+    losses = _checked(losses)
     index = by_lowest(losses).index
     for size, (found, there) in enumerate(zip(losses, tried(losses), strict=True)):
         failed = np.isinf(found[there]).any(axis=1)
@@ -74,15 +102,12 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
     failure. Where a single rate was tried there is no choice, and the only seed of a batch size
     is read at its own, which flatters it.
 
-    Args:
-        values: What was taken to a target, as `by_lowest` takes losses.
-
     Returns:
         The values read, shape (sizes, seeds), and at which rate, -1 where there is none to
         choose: then infinite where no other seed got there at any rate, and NaN where a seed has
         no run.
     """
-    values = _cube(values)
+    values = _checked(values)
     sizes, _, seeds = values.shape
     read, index = np.full((sizes, seeds), np.nan), np.full((sizes, seeds), -1)
     for size, (found, there) in enumerate(zip(values, tried(values), strict=True)):
@@ -112,11 +137,9 @@ def differ(read: Any) -> np.ndarray:
 def on_edge(index: Any, values: Any) -> np.ndarray:
     """Returns whether rates are the first or the last of several tried at their batch size.
 
-    Args:
-        index: Which rate, -1 for none, shape (sizes, ...).
-        values: As `by_lowest` takes losses.
+    `index` is which rate, -1 for none, shape (sizes, ...).
     """
-    index, there = np.asarray(index), tried(_cube(values))
+    index, there = np.asarray(index), tried(_checked(values))
     first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
     shape = (-1, *[1] * (index.ndim - 1))
     ends = (index == first.reshape(shape)) | (index == last.reshape(shape))
@@ -136,7 +159,7 @@ def most_reached(values: Any) -> int:
     return int(means.argmin()) if count.any() else -1
 
 
-def _cube(values: Any) -> np.ndarray:
+def _checked(values: Any) -> np.ndarray:
     values = np.asarray(values, float)
     if values.ndim != 3:
         text = f"received shape {values.shape}; (sizes, rates, seeds) is expected."

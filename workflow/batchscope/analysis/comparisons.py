@@ -6,7 +6,6 @@ the outcome's own direction: below 0 is a lower accuracy, and a loss that is low
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,7 +17,6 @@ from batchscope.analysis import best_of_others, chosen_rates, intervals, run_ser
 from batchscope.analysis.best_of_others import Compared
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.readings import Reading
-from batchscope.catalogue.budget_kinds import END
 from batchscope.catalogue.decision_columns import COMPARISONS
 from batchscope.catalogue.outcomes import Reason, Verdict
 
@@ -59,7 +57,9 @@ def _own_direction(
 ) -> Compared:
     ends = found.estimate[:3]
     if not reading.rises:
-        mean, low, high = (bound(reading) if end == -margin else _turned(end, reading) for end in ends)
+        mean, low, high = (
+            bound(reading) if end == -margin else _turned(end, reading) for end in ends
+        )
         ends = (mean, high, low)
     reason = found.reason
     if not positive:
@@ -110,24 +110,11 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
         }
         if compared.reason != Reason.NO_VALUE and row["seeds"]:
             count = int(np.isfinite(reading.values[at]).sum())
-            ends = reached(count, row["seeds"])
-            row |= intervals.columns("reached", (count, *ends))
+            row |= intervals.columns("reached", (count, *intervals.share(count, row["seeds"])))
         yield row
 
 
-@functools.cache  # of the few pairs that a table asks for, each many times
-def reached(count: int, of: int) -> tuple[float, float]:
-    """Returns the 95 % interval of a share.
-
-    Source: Clopper and Pearson 1934, Biometrika 26, 404.
-    """
-    from scipy import stats  # half a second, which the figures need not pay for
-
-    found = stats.binomtest(count, of).proportion_ci(0.95, method="exact")
-    return float(found.low), float(found.high)
-
-
-def neighbours_within(rows: pandas.DataFrame) -> tuple[int, int] | None:
+def range_within(rows: pandas.DataFrame) -> tuple[int, int] | None:
     """Returns the ends of the first range of batch sizes within the margin; None if none is.
 
     `rows` are those of one series, budget and outcome.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,8 +29,7 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.updates_to_target import Target
-from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, END, EPOCHS, TAKEN, TARGET
-from batchscope.store.records import FINISHED, UNSUCCESSFUL
+from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, END, EPOCHS, TARGET
 
 LEAST_SIZES = 2
 CHOSEN_BY = "validation_loss"  # of an evaluation; of a run `best_learning_rates.CHOSEN_ON`
@@ -39,7 +38,6 @@ ON_TEST = ("test_accuracy", "test_loss")
 ON_VALIDATION = ("validation_accuracy", "validation_loss")
 # What counts as negligible where the experiment states nothing of it.
 MARGINS = {"accuracy": 0.01, "loss": 0.05, "taken": 0.1}
-Place = tuple[int, int, int]  # of a training in (sizes, rates, seeds)
 
 
 class Budget(NamedTuple):
@@ -115,17 +113,15 @@ class Reading:
         Empty where a run failed, or there is none.
         """
         found = []
-        for values, tuned in zip(self.values, self.tuned.tolist(), strict=True):
-            values = values[~np.isnan(values)]
-            if not len(values) or not np.isfinite(values).all():
-                found.append(Interval())
-            elif self.taken:
-                usable = (values > 0).all()
-                found.append(
-                    intervals.ratio_interval(values, 1.0, tuned) if usable else Interval()
-                )
-            else:
+        for row, tuned in zip(self.values, self.tuned.tolist(), strict=True):
+            values = row[~np.isnan(row)]
+            whole = len(values) and np.isfinite(values).all()
+            if self.taken and whole and (values > 0).all():
+                found.append(intervals.ratio_interval(values, 1.0, tuned))
+            elif whole and not self.taken:
                 found.append(intervals.t_interval(values, differ=tuned))
+            else:
+                found.append(Interval())
         return found
 
 
@@ -147,19 +143,19 @@ def of_experiment(
     shared = budgets(evaluations, stated)
     for series in best_learning_rates.series(runs) if len(runs) else ():
         each = Trainings.of(series.frame, evaluations)
-        if len(each.batch_sizes) < LEAST_SIZES:
+        if len(each.axes.batch_sizes) < LEAST_SIZES:
             continue
-        at_own_targets = updates_to_target.at_own_targets(each.evaluations)
-        if not at_own_targets and each.chosen_by_loss:
+        own_targets = updates_to_target.at_own_targets(each.evaluations)
+        if own_targets:  # what a training had used by then is no budget of others
+            yield from to_target(each, stated)
+        elif each.chosen_by_loss:
             for budget in shared:
                 if budget.kind == CONVERGENCE:
                     yield from to_target(each, stated)
                 yield from at_budget(each, budget, margins)
-        elif at_own_targets:  # what a training had used by then is no budget of others
-            yield from to_target(each, stated)
         for outcome in margins if at_end is None else at_end:
             if outcome in series.frame and series.frame[outcome].notna().any():
-                yield _at_end(each, outcome, margins.get(outcome, math.nan))
+                yield at_own_end(each, outcome, margins.get(outcome, math.nan))
 
 
 def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
@@ -173,15 +169,15 @@ def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Bu
     if not len(finished):
         return []
     last = finished.groupby(["machine", "run"])[[*AXES.values()]].max()
-    found = []
     if run_series.falling(evaluations):
         ends = {*last[AXES[EPOCHS]], *finished[EPOCHS]}
         found = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
-    else:
-        for kind, axis in AXES.items():
-            if last[axis].notna().any():
-                value = float(stated.get(kind, last[axis].min()))
-                found.append(Budget(kind, value, "", kind in stated))
+        return [*found, Budget(CONVERGENCE)]
+    known = {kind: axis for kind, axis in AXES.items() if last[axis].notna().any()}
+    found = [
+        Budget(kind, float(stated.get(kind, last[axis].min())), "", kind in stated)
+        for kind, axis in known.items()
+    ]
     return [*found, Budget(CONVERGENCE)]
 
 
@@ -191,59 +187,32 @@ class Trainings:
 
     Attributes:
         runs: Their rows of runs.csv, and `evaluations` those of trajectories.csv.
-        batch_sizes: Ascending, as are rates and seeds.
-        rows: The row of runs.csv of each training.
-        evaluated: The numbers of its evaluations in order of updates by column, where there are
-            any.
+        evaluated: Run -> column -> the numbers of its evaluations in order of updates.
     """
 
     runs: pandas.DataFrame
     evaluations: pandas.DataFrame
-    batch_sizes: list[int]
-    rates: list[float]
-    seeds: list[int]
-    rows: dict[Place, dict[str, Any]]
-    evaluated: dict[Place, dict[str, np.ndarray]]
+    evaluated: dict[str, dict[str, np.ndarray]]
 
     @classmethod
     def of(cls, runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trainings:
         """Returns those of one series, of which `runs` has every one: missing ones too."""
-        own = evaluations[evaluations["run"].isin(runs["run"])]
-        if "machine" in runs and "machine" in own:
-            own = own[own["machine"].isin(runs["machine"])]
-        known = runs
-        if runs[chosen_rates.RATE].isna().all():  # of trainings made elsewhere it may not be known
-            known = runs.assign(**{chosen_rates.RATE: 0.0})
-        names = ("batch_size", chosen_rates.RATE, "seed")
-        axes = [sorted(known[name].unique().tolist()) for name in names]
+        keys = [name for name in ("run", "machine") if name in runs and name in evaluations]
+        own = evaluations.merge(runs[keys], on=keys).sort_values("updates", kind="stable")
         numbers = [*{*AXES.values(), CHOSEN_BY, *ON_TEST, *ON_VALIDATION} & {*own}]
         found = {
             run: {name: rows[name].to_numpy(float, na_value=math.nan) for name in numbers}
-            for run, rows in own.sort_values("updates", kind="stable").groupby("run", sort=False)
+            for run, rows in own.groupby("run", sort=False)
         }
-        rows, evaluated = {}, {}
-        for row in known.to_dict("records"):
-            place = tuple(axis.index(row[name]) for axis, name in zip(axes, names, strict=True))
-            rows[place] = row
-            if row["run"] in found:
-                evaluated[place] = found[row["run"]]
-        return cls(runs, own, *axes, rows, evaluated)
+        return cls(runs, own, found)
 
     @functools.cached_property
     def finished(self) -> list[dict[str, np.ndarray]]:
         """The evaluations of every training that finished."""
-        items = self.evaluated.items()
-        return [found for place, found in items if self.rows[place]["status"] == FINISHED]
+        known = (self.evaluated.get(run) for run in run_series.finished(self.runs)["run"])
+        return [found for found in known if found]
 
-    @functools.cached_property
-    def ran(self) -> np.ndarray:
-        """Whether a batch size has a run of a seed, whatever became of it, shape (sizes, seeds)."""
-        found = np.zeros((len(self.batch_sizes), len(self.seeds)), bool)
-        for (size, _, seed), row in self.rows.items():
-            found[size, seed] |= row["status"] in (FINISHED, *UNSUCCESSFUL)
-        return found
-
-    @functools.cached_property
+    @property
     def chosen_by_loss(self) -> bool:
         """Whether any training that finished has what rates and evaluations are chosen by."""
         return any(np.isfinite(found[CHOSEN_BY]).any() for found in self.finished)
@@ -253,49 +222,63 @@ class Trainings:
         known = [name in found and not np.isnan(found[name]).any() for found in self.finished]
         return bool(known) and all(known)
 
-    def cube(self, found: Mapping[Place, float], rises: bool) -> np.ndarray:
-        """Returns what was found of those that finished, shape (sizes, rates, seeds).
+    def by_run(self, read: Callable[[dict[str, np.ndarray]], float]) -> np.ndarray:
+        """Returns what is read of each training's evaluations, shape (runs,); NaN of none."""
+        known = (self.evaluated.get(run) for run in self.runs["run"])
+        return np.array([read(rows) if rows else math.nan for rows in known], float)
 
-        NaN where there is no training, infinitely bad where it failed.
-        """
-        shape = (len(self.batch_sizes), len(self.rates), len(self.seeds))
-        values = np.full(shape, np.nan)
-        for place, row in self.rows.items():
-            if row["status"] == FINISHED:
-                values[place] = found.get(place, math.nan)
-            elif row["status"] in UNSUCCESSFUL:
-                values[place] = -math.inf if rises else math.inf
-        return values
+    def cube(self, values: Any, rises: bool = False) -> chosen_rates.Cube:
+        """Returns one number per run as a cube; NaN without a run, infinitely bad if it failed."""
+        worst = -math.inf if rises else math.inf
+        return chosen_rates.cube(self.runs, chosen_rates.measured(self.runs, values, worst))
+
+    @functools.cached_property
+    def axes(self) -> chosen_rates.Cube:
+        """The batch sizes, rates and seeds; 0 where there is a run that finished."""
+        return self.cube(np.zeros(len(self.runs)))
 
     def column(self, name: str) -> np.ndarray:
         """Returns a column of runs.csv, as `cube` does."""
-        values = self.runs[name].to_numpy(float, na_value=math.nan) if name in self.runs else ()
-        return self.cube(dict(zip(self.rows, values)), name.endswith("accuracy"))
+        values = self.runs[name].to_numpy(float, na_value=math.nan) if name in self.runs else np.nan
+        return self.cube(np.broadcast_to(values, len(self.runs)), name.endswith("accuracy")).values
+
+    def at(self, budget: Budget, name: str) -> np.ndarray:
+        """Returns what each training has in a column of its evaluations at a budget, likewise."""
+        found = self.by_run(lambda rows: _at(budget, rows, name))
+        return self.cube(found, name.endswith("accuracy")).values
 
     def reading(
-        self, budget: Budget, outcome: str, margin: float, values: np.ndarray, **more: Any
+        self, budget: Budget, outcome: str, margin: float, values: np.ndarray, **more: np.ndarray
     ) -> Reading:
         """Returns the reading of an outcome; what is left out of `more` holds of no size."""
         names = ("on_edge", "tuned", "at_first", "falling", "ended")
-        none = dict.fromkeys(names, np.zeros(len(self.batch_sizes), bool))
-        sizes, seeds = tuple(map(int, self.batch_sizes)), tuple(self.seeds)
-        known = (self.runs, budget, outcome, margin, sizes, seeds, values, self.ran)
+        cube, sizes, _, seeds = self.axes
+        none = dict.fromkeys(names, np.zeros(len(sizes), bool))
+        ran = ~np.isnan(cube).all(axis=1)
+        known = (self.runs, budget, outcome, margin, tuple(sizes), tuple(seeds), values, ran)
         return Reading(*known, **{**none, **more})
 
-    def rates_of(self, losses: np.ndarray, read: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the rates of the sizes, and whether they lie on the edge of those tried.
+    def chosen_by(self, losses: np.ndarray, cube: np.ndarray, others: bool) -> dict[str, Any]:
+        """Returns an outcome at the rates that losses choose, both of shape (sizes, rates, seeds).
 
-        The only one where one was tried. Where some training failed at every rate none is chosen:
-        the edge is that of the rates at which seeds are read, shape (sizes, seeds), -1 for none.
+        A size of which every rate lacks a run has none, and no values.
+
+        Args:
+            others: Whether each seed is read at the rate that the others choose.
         """
-        chosen, tried = chosen_rates.by_lowest(losses), chosen_rates.tried(losses)
-        index = np.where(tried.sum(axis=1) == 1, tried.argmax(axis=1), chosen.index)
-        known = np.array([*self.rates, math.nan])  # the index -1 is none
-        rates = np.full(len(index), math.nan)
-        if self.runs[chosen_rates.RATE].notna().any():
-            rates = known[index]
-        of_read = chosen_rates.on_edge(read, losses).any(axis=1)
-        return {"rates": rates, "on_edge": np.where(chosen.index < 0, of_read, chosen.on_edge)}
+        chosen = chosen_rates.for_other_data(losses)
+        index = np.repeat(chosen[:, None], losses.shape[2], axis=1)
+        if others:
+            of_others = chosen_rates.leave_one_out(losses)[1]
+            index = np.where((index < 0) | (of_others < 0), index, of_others)
+        best = chosen_rates.by_lowest(losses).index
+        best = np.where(chosen_rates.tried(losses).sum(axis=1) == 1, chosen, best)
+        return {
+            "values": np.where(index < 0, np.nan, chosen_rates.at(cube, index)),
+            "rates": np.array([*self.axes.rates, math.nan])[best],  # the index -1 is none
+            "on_edge": chosen_rates.on_edge(chosen, losses),
+            "tuned": chosen_rates.differ(index),
+        }
 
 
 def at_budget(
@@ -303,59 +286,50 @@ def at_budget(
 ) -> Iterator[Reading]:
     """Yields every outcome of a series at a budget, each size at its rate there.
 
-    The rate is the one with the lowest mean validation loss at the budget over all seeds; a size
-    of which every rate lacks a run has none, and no values. On validation data each seed is read at
-    the rate that the others choose.
+    On test data, or where these are not known on validation data. The rate is the one with the
+    lowest mean validation loss at the budget over all seeds; on validation data each seed is read
+    at the rate that the others choose.
     """
-    losses = _values(trainings, CHOSEN_BY, budget)
-    for outcome, cube in _outcomes(trainings, budget, losses).items():
-        margin = _margin(outcome, margins)
-        yield _chosen_by(trainings, budget, outcome, margin, losses, cube)
-
-
-def _at_end(trainings: Trainings, outcome: str, margin: float) -> Reading:
-    """Returns a column of runs.csv, each training at its own end."""
-    losses = trainings.column(best_learning_rates.CHOSEN_ON)
-    cube = trainings.column(outcome)
-    if np.isfinite(losses).any():
-        return _chosen_by(trainings, Budget(END), outcome, margin, losses, cube)
-    losses = -cube if outcome.endswith("accuracy") else cube
-    index = chosen_rates.leave_one_out(losses)[1]
-    more = {"tuned": chosen_rates.differ(index), **trainings.rates_of(losses, index)}
-    values = np.where(index < 0, np.nan, chosen_rates.at(cube, index))
-    return trainings.reading(Budget(END), outcome, margin, values, **more)
-
-
-def _chosen_by(
-    trainings: Trainings,
-    budget: Budget,
-    outcome: str,
-    margin: float,
-    losses: np.ndarray,
-    cube: np.ndarray,
-) -> Reading:
-    """Returns an outcome at the rates that validation losses choose, of shape (sizes, rates, seeds).
-
-    Where it is of the data that choose, each seed is read at the rate that the others choose.
-    """
-    chosen = chosen_rates.for_other_data(losses)
-    losses = np.where((chosen < 0)[:, None, None], np.nan, losses)
-    of_all = np.repeat(chosen[:, None], len(trainings.seeds), axis=1)
-    index = of_all
-    if outcome.startswith("validation"):
-        of_others = chosen_rates.leave_one_out(losses)[1]
-        index = np.where(of_others < 0, of_all, of_others)
-    values = np.where(index < 0, np.nan, chosen_rates.at(cube, index))
-    more = {"tuned": chosen_rates.differ(index), **trainings.rates_of(losses, of_all)}
+    losses = trainings.at(budget, CHOSEN_BY)
+    cubes = {name: trainings.at(budget, name) for name in ON_TEST if trainings.whole(name)}
+    more = {}
     if budget.kind == CONVERGENCE:
-        more["falling"] = _falling(trainings, of_all)
-    elif budget.kind in AXES:
-        more["ended"] = _ended(trainings, budget)
-    return trainings.reading(budget, outcome, margin, values, **more)
+        more["falling"] = _falling(trainings, losses)
+        if not cubes:  # they may be measured at the end
+            rows = run_series.finished(trainings.runs)
+            measured = [name for name in ON_TEST if name in rows and rows[name].notna().all()]
+            cubes = {name: trainings.column(name) for name in measured}
+    else:
+        axis = AXES[budget.kind]
+        ended = trainings.by_run(lambda row: trajectories.ended_before(row[axis], budget.value))
+        more["ended"] = (trainings.cube(ended).values == 1).any(axis=(1, 2))
+    for test, validation in zip(ON_TEST, ON_VALIDATION, strict=True):
+        name = test if test in cubes else validation
+        if test not in cubes:
+            if not any(np.isfinite(rows[name]).any() for rows in trainings.finished):
+                continue
+            cubes[name] = trainings.at(budget, name)
+        kind = name.rpartition("_")[2]
+        margin = margins.get(name, margins.get(test, MARGINS[kind]))
+        found = trainings.chosen_by(losses, cubes[name], name == validation)
+        yield trainings.reading(budget, name, margin, **found, **more)
+
+
+def at_own_end(trainings: Trainings, outcome: str, margin: float) -> Reading:
+    """Returns a column of runs.csv at the rates that the runs' validation losses choose.
+
+    Where these are not known the outcome itself chooses, each seed at the rate of the others.
+    """
+    losses, cube = trainings.column(best_learning_rates.CHOSEN_ON), trainings.column(outcome)
+    others = outcome.startswith("validation")
+    if not np.isfinite(losses).any():
+        losses, others = -cube if outcome.endswith("accuracy") else cube, True
+    found = trainings.chosen_by(losses, cube, others)
+    return trainings.reading(Budget(END), outcome, margin, **found)
 
 
 def to_target(trainings: Trainings, stated: Mapping[str, Any]) -> Iterator[Reading]:
-    """Yields what each size takes to the target of a series, of updates, examples and seconds.
+    """Yields the updates, examples and seconds that each size takes to the target of a series.
 
     As stated, or the lowest validation loss that every batch size reached with all its seeds. There
     is none where updates are not known.
@@ -365,93 +339,46 @@ def to_target(trainings: Trainings, stated: Mapping[str, Any]) -> Iterator[Readi
     if not own_targets and (not trainings.whole("updates") or run_series.falling(found)):
         return
     rows = to_target_tables.evaluations(found, trainings.runs)
-    if TARGET in stated and not own_targets:
-        targets = [Target(*each) for each in stated[TARGET].items()]
-    else:
-        targets = updates_to_target.default_targets(rows)[-1:]
+    targets = [Target(*each) for each in stated.get(TARGET, {}).items()]
+    targets = targets or updates_to_target.default_targets(rows)[-1:]
     if not targets or not (targets[0].column or own_targets):
         return
     (scaling,) = updates_to_target.scalings(rows, targets=targets)
-    target = scaling.target
-    budget = Budget(TARGET, target.value, target.column, TARGET in stated)
-    for axis in TAKEN:
-        if axis not in scaling.measured or run_series.finished(rows)[axis].isna().any():
+    budget = Budget(TARGET, scaling.target.value, scaling.target.column, TARGET in stated)
+    only = trainings.runs.groupby("batch_size")[chosen_rates.RATE].first().to_numpy(float)
+    more = {"rates": only, "at_first": scaling.at_first.any(axis=1)}
+    for axis, values in scaling.measured.items():
+        if run_series.finished(rows)[axis].isna().any():
             continue
-        rates = scaling.rates_by(axis)
-        more: dict[str, Any] = {"at_first": scaling.at_first.any(axis=1)}
-        if rates:
+        if rates := scaling.rates_by(axis):
             more |= {"rates": rates.chosen, "on_edge": rates.on_edge, "tuned": rates.differ()}
-        else:
-            more["rates"] = _only_rates(trainings)
-        yield trainings.reading(budget, axis, MARGINS["taken"], scaling.measured[axis], **more)
+        yield trainings.reading(budget, axis, MARGINS["taken"], values, **more)
 
 
-def _only_rates(trainings: Trainings) -> np.ndarray:
-    """Returns the rate of each size, of which one was tried."""
-    return trainings.runs.groupby("batch_size")[chosen_rates.RATE].first().to_numpy(float)
+def _falling(trainings: Trainings, losses: np.ndarray) -> np.ndarray:
+    """Returns whether most trainings of a size, at its rate, end at their lowest loss."""
+
+    def falls(rows: Mapping[str, np.ndarray]) -> float:
+        found = rows[CHOSEN_BY]
+        known = len(found) > 1 and np.isfinite(found).any()
+        return float(np.nanargmin(found) == len(found) - 1) if known else math.nan
+
+    chosen = chosen_rates.for_other_data(losses)
+    _, sizes, rates, _ = trainings.axes
+    rate = dict(zip(sizes, np.array([*rates, math.nan])[chosen], strict=True))
+    read = trainings.runs["batch_size"].map(rate) == trainings.runs[chosen_rates.RATE]
+    found = pandas.Series(trainings.by_run(falls), read.index)
+    found = found.where(read | (len(rates) == 1))  # the only one may not be known
+    return (found.groupby(trainings.runs["batch_size"]).mean() > 0.5).to_numpy()
 
 
-def _outcomes(trainings: Trainings, budget: Budget, losses: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns each outcome at all rates: on test data, or where these are not known, validation."""
-    cubes = {
-        name: _values(trainings, name, budget) for name in ON_TEST if trainings.whole(name)
-    }
-    if budget.kind == CONVERGENCE and not cubes:
-        rows = run_series.finished(trainings.runs)  # at the end they may be measured
-        measured = [name for name in ON_TEST if name in rows and rows[name].notna().all()]
-        cubes = {name: trainings.column(name) for name in measured}
-    found = {}
-    for test, validation in zip(ON_TEST, ON_VALIDATION, strict=True):
-        if test in cubes:
-            found[test] = cubes[test]
-        elif validation == CHOSEN_BY:
-            found[validation] = losses
-        elif any(np.isfinite(each[validation]).any() for each in trainings.finished):
-            found[validation] = _values(trainings, validation, budget)
-    return found
-
-
-def _margin(outcome: str, stated: Mapping[str, float]) -> float:
-    kind = outcome.rpartition("_")[2]
-    return stated.get(outcome, stated.get(f"test_{kind}", MARGINS[kind]))
-
-
-def _ended(trainings: Trainings, budget: Budget) -> np.ndarray:
-    """Returns whether a training of each size finished before the budget."""
-    found = np.zeros(len(trainings.batch_sizes), bool)
-    for place, each in trainings.evaluated.items():
-        if trainings.rows[place]["status"] == FINISHED:
-            used = each[AXES[budget.kind]]
-            found[place[0]] |= trajectories.ended_before(used, budget.value)
-    return found
-
-
-def _falling(trainings: Trainings, index: np.ndarray) -> np.ndarray:
-    """Returns the batch sizes at which most trainings have their lowest loss at their end."""
-    found = []
-    for size, rates in enumerate(index.tolist()):
-        places = [(size, rate, seed) for seed, rate in enumerate(rates)]
-        known = [trainings.evaluated[place] for place in places if place in trainings.evaluated]
-        losses = [each[CHOSEN_BY] for each in known]
-        losses = [each for each in losses if np.isfinite(each).any() and len(each) > 1]
-        ends = sum(bool(np.nanargmin(each) == len(each) - 1) for each in losses)
-        found.append(2 * ends > len(losses))
-    return np.array(found)
-
-
-def _values(trainings: Trainings, name: str, budget: Budget) -> np.ndarray:
-    """Returns what each training has in a column at a budget, as `Trainings.cube` does."""
-    found = {place: _value(each, name, budget) for place, each in trainings.evaluated.items()}
-    return trainings.cube(found, name.endswith("accuracy"))
-
-
-def _value(found: Mapping[str, np.ndarray], name: str, budget: Budget) -> float:
+def _at(budget: Budget, rows: Mapping[str, np.ndarray], name: str) -> float:
     """Returns what a training has in a column at a budget; NaN where it ended before it."""
-    if budget.kind == CONVERGENCE:
-        losses = found[CHOSEN_BY]
-        known = np.isfinite(losses)
-        if not known.any():  # a single row is all that there is to read
-            return float(found[name][0]) if len(losses) == 1 else math.nan
-        return float(found[name][np.argmin(np.where(known, losses, math.inf))])
-    used = found[AXES[budget.kind]]
-    return trajectories.at_budget(used, found[name], budget.value, name.endswith("loss"))
+    if budget.kind != CONVERGENCE:
+        used = rows[AXES[budget.kind]]
+        return trajectories.at_budget(used, rows[name], budget.value, name.endswith("loss"))
+    losses = rows[CHOSEN_BY]
+    known = np.isfinite(losses)
+    if not known.any():  # a single row is all that there is to read
+        return float(rows[name][0]) if len(losses) == 1 else math.nan
+    return float(rows[name][np.argmin(np.where(known, losses, math.inf))])

@@ -7,7 +7,6 @@ Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neura
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -82,13 +81,3 @@ def first_crossing(budgets: Any, losses: Any, target: float) -> float:
     before = float(losses[row - 1])
     share = math.log(before / target) / math.log(before / after)
     return float(budgets[row - 1] + share * (budgets[row] - budgets[row - 1]))
-
-
-def lowest_reached_by_all(losses: Iterable[Any]) -> float:
-    """Returns the lowest loss that every training reached.
-
-    NaN where one has no finite loss, or there is no training.
-    """
-    finite = [each[np.isfinite(each)] for each in (np.asarray(found, float) for found in losses)]
-    lowest = [each.min() if len(each) else math.nan for each in finite]
-    return float(np.max(lowest)) if lowest else math.nan

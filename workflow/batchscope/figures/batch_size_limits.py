@@ -16,11 +16,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from batchscope import wording
-from batchscope.analysis import largest_within_margin, run_series, step_cost
+from batchscope.analysis import comparisons, run_series, step_cost
 from batchscope.catalogue import run_factors
-from batchscope.catalogue.decision_columns import MARGINS
+from batchscope.catalogue.budget_kinds import END
+from batchscope.catalogue.decision_columns import COMPARISONS
+from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, timings, verdict_marks
+from batchscope.figures.drawing import canvas, verdict_marks
 
 FITS, KNEE = "fits", "knee"
 NO_KNEE, RISES, NOISY = "no_knee", "still_rising", "too_noisy"
@@ -29,17 +31,8 @@ _LOOP_FACTORS = tuple(run_factors.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
 _LABEL = 34  # characters in a line
 _MOST_SHOWN = 6  # series described one by one
-_VERDICTS = {
-    largest_within_margin.WITHIN: "within the margin of every other",
-    largest_within_margin.NOT_RESOLVED: "not resolved",
-    largest_within_margin.BEYOND: "worse than another by more than the margin",
-    largest_within_margin.FAILED: "a run did not finish",
-    largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
-    largest_within_margin.ALONE: "no other to compare it with",
-    largest_within_margin.NO_VALUE: "no run, or no value",
-}
 # Verdicts of which one suffices to show that no batch size is within the margin.
-_WITHOUT = (largest_within_margin.NOT_RESOLVED, largest_within_margin.BEYOND)
+_WITHOUT = (Verdict.NOT_RESOLVED, Verdict.BEYOND)
 _SERIES, _MACHINE = canvas.COLOURS[:2]
 
 
@@ -58,9 +51,10 @@ def select(tables: Tables) -> pandas.DataFrame:
     bound of its search and its memory.
     """
     machine = pandas.DataFrame(_machine_limits(tables.limits)).drop_duplicates()
-    own = [*run_series.varying(tables.margins), *MARGINS]
+    ends = tables.comparisons[tables.comparisons["budget"] == END]
+    own = [*run_series.varying(ends), *COMPARISONS]
     columns = dict.fromkeys(["limit", *run_series.varying(machine), *own, *_LIMIT_COLUMNS])
-    rows = pandas.concat([machine, tables.margins[own]], ignore_index=True)
+    rows = pandas.concat([machine, ends[list(dict.fromkeys(own))]], ignore_index=True)
     return rows.reindex(columns=list(columns))
 
 
@@ -107,7 +101,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
         canvas.empty(axes)
     sizes = sorted({round(size) for size in known})
     canvas.batch_size_axis(axes, sizes, room=0.05)
-    handles, labels = verdict_marks.legend(frame["verdict"].dropna(), _VERDICTS)
+    handles, labels = verdict_marks.legend(
+        map(_shown, frame.dropna(subset="verdict").to_dict("records"))
+    )
     if any(row.limit for row in rows):
         handles.append(Line2D([], [], color=_MACHINE, linewidth=5, alpha=0.5))
         labels.append("limit of the machine")
@@ -122,11 +118,11 @@ def found(frame: pandas.DataFrame) -> str:
     for chosen in [] if _none_finished(frame) else _outcomes(frame):
         parts, few, none, alone = [], 0, 0, 0
         for series in run_series.series(chosen):
-            if pandas.notna(timings.one(series.frame, "largest_batch_size")):
+            if comparisons.range_within(series.frame):
                 parts.append(_reach(series))
             elif series.frame["verdict"].isin(_WITHOUT).any():
                 none += 1
-            elif series.frame["verdict"].eq(largest_within_margin.ALONE).any():
+            elif series.frame["reason"].eq(Reason.ALONE).any():
                 alone += 1
             else:
                 few += 1
@@ -155,9 +151,9 @@ def found(frame: pandas.DataFrame) -> str:
 def _range(chosen: pandas.DataFrame) -> str:
     """Returns the least and the most of the largest batch sizes of series, with these."""
     reach = [
-        (int(size), run_series.describe(series.factors))
+        (within[1], run_series.describe(series.factors))
         for series in run_series.series(chosen)
-        if (size := timings.one(series.frame, "largest_batch_size")) is not None
+        if (within := comparisons.range_within(series.frame))
     ]
     ends = [function(size for size, _ in reach) for function in (min, max)]
     if ends[0] == ends[1]:
@@ -175,25 +171,23 @@ def _none_finished(frame: pandas.DataFrame) -> bool:
 
 def _reach(series: run_series.Series) -> str:
     """Returns `adam: 64 (from 16 on; 128 is not resolved: ... against 32)`."""
-    smallest, largest = (
-        int(timings.one(series.frame, f"{end}_batch_size")) for end in ("smallest", "largest")
-    )
+    smallest, largest = comparisons.range_within(series.frame) or (0, 0)
     above = series.frame[series.frame["batch_size"] > largest].sort_values("batch_size")
     why = "the largest tried"
     if len(above):
         first = above.iloc[0]
         words_ = {
-            largest_within_margin.BEYOND: "is beyond it",
-            largest_within_margin.FAILED: "has a failed run",
-            largest_within_margin.NO_VALUE: "has no run, or no value",
+            Verdict.BEYOND: "is beyond it",
+            Reason.FAILED: "has a failed run",
+            Reason.NO_VALUE: "has no run, or no value",
         }
-        why = f"{int(first['batch_size'])} {words_.get(first['verdict'], 'is not resolved')}"
-        if pandas.notna(first["difference"]):
-            ends = (first["difference"], first["difference_low"], first["difference_high"])
+        why = f"{int(first['batch_size'])} {words_.get(_shown(first), 'is not resolved')}"
+        if pandas.notna(first["estimate"]):
+            ends = (first["estimate"], first["low"], first["high"])
             unit = wording.POINTS if first["outcome"].endswith("accuracy") else wording.PLAIN
             rounded = wording.estimate(*ends, unit=unit)
-            why += f": {rounded.value}{unit.suffix} against {int(first['deciding_batch_size'])}, "
-            why += f"90 % interval {rounded.low} to {rounded.high}"
+            why += f": {rounded.value}{unit.suffix} against {int(first['against'])}, "
+            why += f"interval {rounded.low} to {rounded.high}"
     name = f"{run_series.describe(series.factors)}: " if series.factors else ""
     return f"{name}{largest} (from {smallest} on; {why})"
 
@@ -283,14 +277,17 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, known: pandas.Ser
 
 def _draw_series(axes: Axes, rows: pandas.DataFrame, height: int) -> None:
     entries = rows.sort_values("batch_size")
-    smallest, largest = (entries[f"{end}_batch_size"].iloc[0] for end in ("smallest", "largest"))
-    if pandas.notna(largest):
-        ends = np.log2([float(smallest), float(largest)])
+    if within := comparisons.range_within(entries):
+        ends = np.log2(within)
         axes.plot(ends, [height] * 2, color=_SERIES, linewidth=6, alpha=0.3, zorder=1)
-        _beside(axes, str(int(largest)), ends[1], height, _SERIES)
+        _beside(axes, str(within[1]), ends[1], height, _SERIES)
     for entry in entries.to_dict("records"):
         at = np.log2(float(entry["batch_size"]))
-        axes.plot(at, height, **verdict_marks.look(entry["verdict"]), zorder=3)
+        axes.plot(at, height, **verdict_marks.look(_shown(entry)), zorder=3)
+
+
+def _shown(entry: Any) -> str:
+    return verdict_marks.shown(entry["verdict"], entry["reason"])
 
 
 def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
@@ -301,9 +298,9 @@ def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
 def _note(frame: pandas.DataFrame) -> str:
     stated = map(_stated, _outcomes(frame))
     parts = [f"{outcome}: margin {margin}, stated beforehand" for outcome, margin in stated]
-    seeds = frame["seeds"].dropna()
+    seeds = frame["n"].dropna()
     if len(seeds):
         parts.append(f"paired seeds: {int(seeds.max())}")
-    if (frame["verdict"] == largest_within_margin.FEW_SEEDS).any():
-        parts.append(_VERDICTS[largest_within_margin.FEW_SEEDS])
+    if (frame["verdict"] == Verdict.PROVISIONAL).any():
+        parts.append(verdict_marks.WORDS[Verdict.PROVISIONAL])
     return f"{wording.capital('; '.join(parts))}." if parts else ""

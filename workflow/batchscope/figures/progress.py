@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import (
     best_learning_rates,
-    budgets,
     run_series,
     trajectories,
     updates_to_target,
@@ -46,7 +45,7 @@ def select(tables: Tables) -> pandas.DataFrame:
         # Seeds took times of their own, and are drawn as one line.
         alike = [*run_series.varying(found), "batch_size", "updates"]
         found["seconds"] = found.groupby(alike, dropna=False)["seconds"].transform("mean")
-    found[_STATED] = _stated(tables.budgets)
+    found[_STATED] = _stated(tables.comparisons)
     columns = [*against_batch_size.factor_columns(found), *axes, _LOSS, _STATED]
     return found[columns].reset_index(drop=True)
 
@@ -138,7 +137,7 @@ def _medians(scaling: updates_to_target.Scaling) -> str:
     known = [(size, found) for size, found in known if len(found)]
     parts = []
     for size, found in [*known[:1], *known[1:][-1:]]:
-        middle = budgets.median(found)
+        middle = float(np.median(found))
         value = wording.grouped(middle) if np.isfinite(middle) else "infinite"
         count = words.seeds((int(np.isfinite(found).sum()), len(found)))
         parts.append(f"{value} at {size} (reached by {count})")
@@ -147,11 +146,11 @@ def _medians(scaling: updates_to_target.Scaling) -> str:
     return f"{label}: {text}" if label else text
 
 
-def _stated(budgets: pandas.DataFrame) -> float:
+def _stated(compared: pandas.DataFrame) -> float:
     """Returns the validation loss that the configuration states as target; NaN without one."""
-    if budgets.empty:
+    if compared.empty:
         return np.nan
-    known = budgets[(budgets["budget"] == TARGET) & (budgets["budget_column"] == _LOSS)]
+    known = compared[(compared["budget"] == TARGET) & (compared["budget_column"] == _LOSS)]
     values = known.loc[known["stated"] == 1, "budget_value"].astype(float)
     return values.iloc[0] if len(values) else np.nan
 
@@ -163,10 +162,10 @@ def _target(rows: pandas.DataFrame) -> float:
     """
     if (stated := rows[_STATED].iloc[0]) > 0:
         return stated
-    return trajectories.lowest_reached_by_all(
-        run[_LOSS] if (run["status"] == canvas.FINISHED).all() else ()
-        for _, run in rows.groupby(["batch_size", "seed"])
-    )
+    finite = rows[np.isfinite(rows[_LOSS]) & (rows["status"] == canvas.FINISHED)]
+    lowest = finite.groupby(["batch_size", "seed"])[_LOSS].min()
+    every = rows[["batch_size", "seed"]].drop_duplicates()
+    return float(lowest.max()) if len(lowest) == len(every) else np.nan
 
 
 def _target_note(rows: pandas.DataFrame, targets: list[float]) -> str:

@@ -18,46 +18,29 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from batchscope import wording
-from batchscope.analysis import best_learning_rates, largest_within_margin, run_series
-from batchscope.analysis import verdict_matrix as matrix
+from batchscope.analysis import best_learning_rates, run_series
 from batchscope.analysis.updates_to_target import Target
-from batchscope.catalogue import outcomes, own_columns
-from batchscope.catalogue.budget_kinds import CONVERGENCE, SECONDS, TAKEN, TARGET
-from batchscope.catalogue.decision_columns import BUDGETS
+from batchscope.catalogue import own_columns
+from batchscope.catalogue.budget_kinds import CONVERGENCE, END, SECONDS, TAKEN, TARGET
+from batchscope.catalogue.decision_columns import COMPARISONS
+from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, verdict_marks
 
 _EDGE, _FALLING, _TIMES = "\N{DAGGER}", "\N{DOUBLE DAGGER}", "\N{MULTIPLICATION SIGN}"
 _LOOKS: dict[str, dict[str, Any]] = {
-    largest_within_margin.WITHIN: {"facecolor": "#BFE0F2"},
-    largest_within_margin.BEYOND: {"facecolor": "#F4B183", "hatch": "////"},
-    largest_within_margin.NOT_RESOLVED: {"facecolor": "white"},
-    largest_within_margin.FAILED: {"facecolor": "#DDDDDD", "hatch": "xxxx"},
-    largest_within_margin.FEW_SEEDS: {"facecolor": "#F7F7F7"},
-    largest_within_margin.ALONE: {"facecolor": "#EDEDED"},
-    largest_within_margin.NO_VALUE: {"facecolor": "#EDEDED", "hatch": "...."},
+    Verdict.WITHIN: {"facecolor": "#BFE0F2"},
+    Verdict.BEYOND: {"facecolor": "#F4B183", "hatch": "////"},
+    Verdict.NOT_RESOLVED: {"facecolor": "white"},
+    Reason.FAILED: {"facecolor": "#DDDDDD", "hatch": "xxxx"},
+    Verdict.PROVISIONAL: {"facecolor": "#F7F7F7"},
+    Verdict.ONE_SEED: {"facecolor": "#F7F7F7"},
+    Reason.ALONE: {"facecolor": "#EDEDED"},
+    Reason.NO_VALUE: {"facecolor": "#EDEDED", "hatch": "...."},
 }
-_UNMARKED = (
-    largest_within_margin.FAILED,
-    largest_within_margin.FEW_SEEDS,
-    largest_within_margin.NO_VALUE,
-)
-_WORDS = {
-    largest_within_margin.WITHIN: "no other is better by the margin",
-    largest_within_margin.BEYOND: "another is better by more than the margin",
-    largest_within_margin.NOT_RESOLVED: "not resolved",
-    largest_within_margin.FAILED: "a run failed, or never got there",
-    largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
-    largest_within_margin.ALONE: "no other to compare it with",
-    largest_within_margin.NO_VALUE: "no run, none evaluated by then, or not timed",
-}
-_NONE_WORDS = {
-    matrix.EDGE: f"no verdict ({_EDGE} decides)",
-    matrix.FEW_SEEDS: "no verdict (few seeds)",
-    matrix.FEW_SIZES: "no verdict (few sizes)",
-    matrix.MIXED: "no verdict (not monotone)",
-    matrix.BOUNDED: "no verdict (first evaluation)",
-}
+_MARKED = (Verdict.WITHIN, Verdict.BEYOND, Verdict.NOT_RESOLVED, Reason.ALONE)
+# At a budget the direction that is asked is the one in which larger batch sizes are better.
+_BETTER = {Verdict.SUPPORTED: "larger", Verdict.CONTRADICTED: "smaller"}
 _HATCH = "#9A5B2B"
 _ROW, _HEAD, _COLUMN = 0.31, 0.22, 0.92  # inches
 _LABELS, _VERDICTS = 1.45, 1.6  # inches left and right of the cells
@@ -65,16 +48,24 @@ _CELL_POINTS = 8.0  # size of a cell's text, less where a line of it is too long
 _EM = 0.60  # width of a character, of its size: those of numbers and their signs, on average
 _MOST_WITH_INTERVAL, _MOST_WITH_TEXT = 8, 14  # batch sizes
 _MOST_SHOWN = 3  # series described one by one
+_TREND, _WHY = "trend", "no_trend"
 _TITLE = "Which batch size is better, by what is held equal"
 
 
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns a row per series, budget, outcome and batch size, with what distinguishes series."""
-    found = tables.budgets
+    """Returns a row per series, budget, outcome and batch size, with the trend of its row."""
+    found = tables.comparisons[tables.comparisons["budget"] != END]
     elsewhere = "machine" in found and found["machine"].eq(own_columns.ELSEWHERE).any()
     machine = ["machine"] if elsewhere else []  # whose seconds they are
-    columns = [*machine, *run_series.varying(found), *BUDGETS]
-    return found[list(dict.fromkeys(columns))].reset_index(drop=True)
+    columns = [*machine, *run_series.varying(found), *COMPARISONS]
+    found = found[list(dict.fromkeys(columns))]
+    keys = [*filter(found.columns.__contains__, run_series.varying(tables.trends))]
+    keys += ["budget", "outcome"]
+    trends = tables.trends.reindex(columns=[*keys, "verdict", "reason"])
+    trends = trends.rename(columns={"verdict": _TREND, "reason": _WHY})
+    found = found.merge(trends.astype({"budget": str, "outcome": str}), "left", on=keys)
+    texts = {"reason": "", _TREND: Verdict.NOT_TESTABLE, _WHY: ""}
+    return found.astype(dict.fromkeys(texts, object)).fillna(texts)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -91,9 +82,11 @@ def draw(frame: pandas.DataFrame) -> Figure:
         grid[0, 0].set_title(_TITLE)
         canvas.empty(grid[0, 0])
         grid[0, 0].set_xticks([])
-    verdicts = [name for name in _WORDS if name in set(frame["verdict"])]
-    handles = [_handle(name) for name in verdicts]
-    canvas.legend(figure, handles, [_WORDS[name] for name in verdicts])
+    cells = frame[["verdict", "reason"]].itertuples(index=False, name=None)
+    kinds = {verdict_marks.shown(*cell) for cell in cells}
+    kinds = [name for name in verdict_marks.WORDS if name in kinds]
+    handles = [_handle(name) for name in kinds]
+    canvas.legend(figure, handles, [verdict_marks.WORDS[name] for name in kinds])
     canvas.write(figure, *_notes(frame))
     return figure
 
@@ -102,9 +95,6 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns which way every budget points, for every series."""
     if frame.empty:
         return ""
-    if set(frame["no_trend"]) == {matrix.FEW_SEEDS}:
-        least = outcomes.LEAST_SEEDS
-        return f"No verdict at any budget: it needs {least} seeds with a run at every batch size."
     groups = best_learning_rates.series(frame)
     alike: dict[str, list[str]] = {}
     for group in groups:
@@ -139,8 +129,9 @@ def _trends(kind: str, rows: pandas.DataFrame) -> str:
     """Returns `smaller is better by test loss` of a budget; nothing without a verdict."""
     by_trend: dict[str, list[str]] = {}
     for outcome, cells in rows.groupby("outcome", sort=False):
-        by_trend.setdefault(cells["trend"].iloc[0], []).append(str(outcome).replace("_", " "))
-    without = by_trend.pop(matrix.NONE, [])
+        better = _BETTER.get(cells[_TREND].iloc[0], "")
+        by_trend.setdefault(better, []).append(str(outcome).replace("_", " "))
+    without = by_trend.pop("", [])
     parts = [
         f"{trend} is better{_by(named, len(by_trend) + bool(without), kind)}"
         for trend, named in by_trend.items()
@@ -210,13 +201,12 @@ def _draw_matrix(axes: Axes, rows: pandas.DataFrame) -> None:
         points = min(_CELL_POINTS, 72 * 0.94 * _column(len(sizes)) / (_EM * max(longest, 1)))
         for cell, text in zip(cells.to_dict("records"), texts, strict=True):
             _draw_cell(axes, cell, sizes.index(cell["batch_size"]), at, text, points)
-        row = cells.iloc[0]
-        if row["trend"] == matrix.NONE:
-            why = _NONE_WORDS.get(row["no_trend"], "no verdict")
-            _annotate(axes, why, (1, at), (6, 0), color="#666666")
+        trend, why = cells[[_TREND, _WHY]].iloc[0]
+        if trend in _BETTER:
+            text, look = f"{_BETTER[trend]} is better", {"fontweight": "bold", "color": "black"}
         else:
-            trend = f"{row['trend']} is better"
-            _annotate(axes, trend, (1, at), (6, 0), fontweight="bold", color="black")
+            text, look = f"{trend}{wording.aside(why)}".replace("_", " "), {"color": "#666666"}
+        _annotate(axes, text, (1, at), (6, 0), **look)
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.set_ylim(_height(rows), 0)
     axes.set_yticks(ticks, labels, fontsize=8)
@@ -242,13 +232,13 @@ def _texts(cells: pandas.DataFrame, sizes: int) -> list[str]:
 def _draw_cell(
     axes: Axes, cell: dict[str, Any], column: int, at: float, text: str, points: float
 ) -> None:
-    verdict = cell["verdict"]
+    verdict = verdict_marks.shown(cell["verdict"], cell["reason"])
     corner = (column - 0.48, at - _ROW / 2 + 0.015)
     look = {"edgecolor": _HATCH if "hatch" in _LOOKS[verdict] else "#BBBBBB", "linewidth": 0.5}
     patch = Rectangle(corner, 0.96, _ROW - 0.03, **look, **_LOOKS[verdict])
     patch.set_hatch_linewidth(0.5)
     axes.add_patch(patch)
-    if verdict not in _UNMARKED:
+    if verdict in _MARKED:
         axes.plot(column - 0.42, at - _ROW / 2 + 0.065, **_marker(verdict), zorder=4)
     # The hatch must not run through the numbers.
     box = {"facecolor": _LOOKS[verdict]["facecolor"], "edgecolor": "none", "pad": 0.4}
@@ -258,23 +248,19 @@ def _draw_cell(
 
 
 def _cell_words(cell: dict[str, Any], write: Callable[[float], str]) -> list[str]:
-    """Returns the lines of a cell: its difference from the best, and its interval."""
-    if cell["verdict"] == largest_within_margin.NO_VALUE:
+    """Returns the lines of a cell: its difference from the best, and the interval."""
+    kind = verdict_marks.shown(cell["verdict"], cell["reason"])
+    if kind == Reason.NO_VALUE:
         return ["no value"]
-    if cell["verdict"] == largest_within_margin.FAILED:
+    if kind == Reason.FAILED:
         what = "got there" if cell["budget"] == TARGET else "finished"
         return [f"{int(cell['reached'])} of {int(cell['seeds'])}", what]
-    if cell["verdict"] == largest_within_margin.ALONE:
+    if kind == Reason.ALONE:
         return [_level(cell)]
-    alone = math.isnan(cell["difference_low"])
-    if cell["difference"] == 0 and alone:
-        return ["best", _level(cell)]
-    if math.isnan(cell["difference"]):
-        return [""]
-    first = write(cell["difference"])
-    if alone:
+    first, ends = write(cell["estimate"]), (cell["low"], cell["high"])
+    if cell["n"] < 2:
         return [first]
-    low, high = (write(cell[f"difference_{end}"]) for end in ("low", "high"))
+    low, high = ("open" if math.isnan(end) else write(end) for end in ends)
     return [first, f"[{low}, {high}]".replace(_TIMES, "")]
 
 
@@ -292,9 +278,9 @@ def _writer(cells: pandas.DataFrame) -> Callable[[float], str]:
         return _ratio
     if outcome.endswith("accuracy"):
         return functools.partial(_signed, scale=100, decimals=1)
-    largest = cells["difference"].abs().max()
+    largest = cells["estimate"].abs().max()
     decimals = 1 - _power(largest) if largest > 0 else 2
-    halves = (cells["difference_high"] - cells["difference_low"]) / 2
+    halves = (cells["high"] - cells["low"]) / 2
     if (known := halves[halves > 0]).size:  # one decimal more where a digit of it would be lost
         decimals = min(max(decimals, -_power(known.min())), decimals + 1)
     return functools.partial(_signed, scale=1, decimals=min(max(decimals, 0), 6))
@@ -305,8 +291,7 @@ def _power(value: float) -> int:
     return math.floor(math.log10(value))
 
 
-def _ratio(value: float) -> str:
-    ratio = 1 + value
+def _ratio(ratio: float) -> str:
     return f"{_TIMES}{wording.fixed(ratio, 2) if ratio < 10 else wording.number(ratio)}"
 
 
@@ -325,7 +310,7 @@ def _annotate(
 
 def _marker(verdict: str) -> dict[str, Any]:
     """Returns how a cell's verdict is marked, as arguments of a line; some have no mark."""
-    if verdict in _UNMARKED:
+    if verdict not in _MARKED:
         return {"linestyle": "none"}
     look = {**verdict_marks.look(verdict), "markersize": 3.2, "markeredgewidth": 0.6}
     fill = "white" if look["markerfacecolor"] == "white" else "black"
@@ -350,7 +335,7 @@ def _notes(frame: pandas.DataFrame) -> Iterator[str]:
         margins.append(f"{kind} {amount}")
     yield f"Margins: {', '.join(dict.fromkeys(margins))}."
     yield "Differences of accuracy are in percentage points, those of loss in nats."
-    yield "Intervals are of a cell and the best alone; verdicts are adjusted for all batch sizes."
+    yield "A cell is compared with the best of the others, and its colour read off its interval."
     if frame["on_edge"].any():
         yield f"{_EDGE} The best rate is the first or last of those tried: others may be better."
     if frame["still_falling"].any():

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas
 
 from batchscope import disk, wording
-from batchscope.analysis import budgets, to_target_tables
+from batchscope.analysis import intervals, to_target_tables
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.updates_to_target import Rates, Scaling
 from batchscope.figures.drawing import target_words
@@ -103,13 +104,14 @@ def _table(scaling: Scaling) -> Iterator[str]:
         for axis in axes:
             times = scaling.measured[axis][index]
             known = times[pandas.notna(times)]
-            middle = budgets.median(known) if len(known) else math.nan
+            middle = float(np.median(known)) if len(known) else math.nan
             word = wording.ABSENT if math.isnan(middle) else "never"
             cells.append(wording.cell(middle, 3) if math.isfinite(middle) else word)
         updates = scaling.measured["updates"][index]
         updates = updates[pandas.notna(updates)]
         if len(updates):
-            count, of, low, high = budgets.reached(updates)
+            count, of = int(np.isfinite(updates).sum()), len(updates)
+            low, high = intervals.share(count, of)
             cells.append(f"{count}/{of} [{low:.2f}, {high:.2f}]")
         else:
             cells.append(wording.ABSENT)

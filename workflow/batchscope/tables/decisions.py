@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from batchscope.analysis import (
     advice_evidence,
     advice_tables,
-    largest_within_margin,
+    readings,
     run_series,
     to_target_tables,
     updates_to_target,
-    verdict_matrix,
 )
+from batchscope.analysis import comparisons as best_comparisons
 from batchscope.analysis.updates_to_target import Target
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.catalogue.timings import TIMINGS
@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 
-def margins(
-    _: Path | str, study: Study, experiment: str, runs: pandas.DataFrame
-) -> pandas.DataFrame:
-    """Returns one row per series, outcome with a stated margin, and batch size."""
-    return largest_within_margin.table(runs, study.experiments[experiment].trainings.margins)
-
-
-def budgets(
+def comparisons(
     _: Path | str,
     study: Study,
     experiment: str,
@@ -42,8 +35,9 @@ def budgets(
     trajectories: pandas.DataFrame,
 ) -> pandas.DataFrame:
     """Returns one row per series, budget, outcome and batch size."""
-    found = study.experiments[experiment].trainings
-    return verdict_matrix.table(runs, trajectories, found.budgets, found.margins)
+    asked = study.experiments[experiment].trainings
+    found = readings.of_experiment(runs, trajectories, asked.budgets, asked.margins)
+    return best_comparisons.table(runs, found)
 
 
 def _served(trajectories: pandas.DataFrame) -> pandas.DataFrame:

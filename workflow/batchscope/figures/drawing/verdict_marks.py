@@ -7,24 +7,43 @@ from typing import Any
 
 from matplotlib.lines import Line2D
 
-from batchscope.analysis import largest_within_margin
+from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.figures.drawing import canvas
 
-_BAD = (largest_within_margin.BEYOND, largest_within_margin.FAILED)
-# Verdict -> marker, and whether it is filled; in the order of a legend.
+_BAD = (Verdict.BEYOND, Reason.FAILED)
+# Verdict, or the reason where there is none -> marker, and whether it is filled; as in a legend.
 _MARKERS = {
-    largest_within_margin.WITHIN: ("o", True),
-    largest_within_margin.NOT_RESOLVED: ("o", False),
-    largest_within_margin.BEYOND: ("X", True),
-    largest_within_margin.FAILED: ("x", True),
-    largest_within_margin.FEW_SEEDS: (".", True),
-    largest_within_margin.ALONE: ("s", False),
-    largest_within_margin.NO_VALUE: ("_", True),
+    Verdict.WITHIN: ("o", True),
+    Verdict.NOT_RESOLVED: ("o", False),
+    Verdict.BEYOND: ("X", True),
+    Reason.FAILED: ("x", True),
+    Verdict.PROVISIONAL: (".", True),
+    Verdict.ONE_SEED: (".", False),
+    Reason.ALONE: ("s", False),
+    Reason.NO_VALUE: ("_", True),
+}
+# The same in words.
+WORDS = {
+    Verdict.WITHIN: "no other is better by the margin",
+    Verdict.NOT_RESOLVED: "not resolved",
+    Verdict.BEYOND: "another is better by more than the margin",
+    Reason.FAILED: "a run failed, or never got there",
+    Verdict.PROVISIONAL: "fewer than 6 seeds: provisional",
+    Verdict.ONE_SEED: "one seed",
+    Reason.ALONE: "no other to compare it with",
+    Reason.NO_VALUE: "no run, none evaluated by then, or not timed",
 }
 
 
+def shown(verdict: str, reason: str) -> str:
+    """Returns what is drawn of a cell: its verdict, or why it has none."""
+    if verdict != Verdict.NOT_TESTABLE:
+        return verdict
+    return reason if reason in (Reason.ALONE, Reason.NO_VALUE) else Reason.FAILED
+
+
 def look(verdict: str) -> dict[str, Any]:
-    """Returns how a verdict is drawn, as arguments of a line without a line."""
+    """Returns how what is `shown` is drawn, as arguments of a line without a line."""
     marker, filled = _MARKERS[verdict]
     colour = canvas.FAILED_COLOUR if verdict in _BAD else canvas.COLOURS[0]
     return {
@@ -37,7 +56,7 @@ def look(verdict: str) -> dict[str, Any]:
     }
 
 
-def legend(verdicts: Iterable[str], words: dict[str, str]) -> tuple[list[Line2D], list[str]]:
-    """Returns handles and words of those verdicts that are shown and have a marker."""
-    shown = [verdict for verdict in _MARKERS if verdict in set(verdicts)]
-    return [Line2D([], [], **look(each)) for each in shown], [words[each] for each in shown]
+def legend(verdicts: Iterable[str]) -> tuple[list[Line2D], list[str]]:
+    """Returns handles and words of what is `shown`."""
+    drawn = [verdict for verdict in _MARKERS if verdict in {*verdicts}]
+    return [Line2D([], [], **look(each)) for each in drawn], [WORDS[each] for each in drawn]
