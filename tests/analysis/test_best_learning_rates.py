@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import best_learning_rates
-from batchscope.analysis.best_learning_rates import best, choices, exponent
+from batchscope.analysis.best_learning_rates import choices, exponent
 from costs import draws
 
 RATES = [0.01, 0.02, 0.04, 0.08, 0.16]
@@ -27,26 +27,6 @@ def runs(optimum, rates=RATES, sizes=SIZES, seeds=(0, 1, 2), power=0.0, **column
         best_validation_loss=0.3 + np.log2(frame["learning_rate"] / best_rates) ** 2,
         **{"status": "finished", **columns},
     )
-
-
-@pytest.mark.parametrize(
-    ("losses", "index"),
-    [
-        ([[3.0, 1.0, 2.0], [3.0, 2.5, 1.0]], 2),  # the lowest mean
-        ([0.4, 0.3, 0.5], 1),
-        ([[1.0, 0.5, 0.5], [1.0, 0.7, 0.7]], 1),  # among equals the lowest rate
-        ([[1.0, 0.1], [1.0, INF]], 0),  # one at which a seed diverged never is
-        ([[INF, INF]], None),
-        ([[1.0, 0.1], [1.0, NAN], [NAN, NAN]], 0),  # nor one that fewer seeds tried
-        ([[1.0, 0.1], [NAN, 0.2], [NAN, NAN]], 1),
-        ([[NAN, NAN]], None),
-        ([[NAN, 2.0]], 1),
-        # Of means over other seeds neither is the lower.
-        ([[0.2, NAN], [0.2, 0.3], [NAN, 0.05]], None),
-    ],
-)
-def test_which_rate_is_the_best(losses, index):
-    assert best(losses) == index
 
 
 @pytest.mark.parametrize(
@@ -79,14 +59,6 @@ def test_a_rate_that_was_never_trained_is_no_edge(status):
     rows.loc[rows["learning_rate"] == 0.16, "status"] = status
     found = {(choice.edge, len(choice.rates)) for choice in choices(rows)}
     assert found == {(best_learning_rates.HIGH, 4)}
-
-
-def test_the_exponent_is_of_effective_rates():
-    frame = runs(lambda size, _: 0.04, power=1.0)
-    found = choices(frame)
-    assert [choice.learning_rate for choice in found] == [0.04] * 4
-    assert [choice.rate for choice in found] == pytest.approx([0.04, 0.08, 0.16, 0.32])
-    assert exponent(found).interval.mean == pytest.approx(1.0)
 
 
 def test_each_seed_gives_an_exponent():
@@ -124,21 +96,6 @@ def test_edges_make_the_exponent_a_bound(optimum, bound):
     assert bool(fit.on_edge) == bool(bound)
 
 
-def test_the_edge_of_the_choice_is_flagged():
-    found = choices(runs(lambda size, _: 0.005 * size / 32))
-    assert [choice.edge for choice in found] == ["lowest", "lowest", "", ""]
-    rates = found[0].by_seed.values()
-    assert [best_learning_rates.edge(rate, found[0].rates) for rate in rates] == ["lowest"] * 3
-    (alone,) = choices(runs(lambda *_: 0.04, rates=[0.1], sizes=[32]))
-    assert alone.edge == "only"
-
-
-def test_the_resolution_is_half_a_step_at_every_batch_size():
-    found = choices(runs(lambda *_: 0.04))
-    # Doublings centre to -1.5, -0.5, 0.5, 1.5: half a step each moves the slope by 2 / 5.
-    assert exponent(found).resolution == pytest.approx(0.4)
-
-
 @pytest.mark.parametrize("spread", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("step", [1, 2])
 @draws(100)
@@ -157,14 +114,6 @@ def test_the_interval_of_the_exponent_covers(step, spread, draws):
         _, low, high, _ = exponent(found).interval
         covered += low <= power <= high
     assert covered >= 0.95 * draws - 3 * math.sqrt(0.95 * 0.05 * draws)
-
-
-def test_a_rate_next_to_divergence_is_not_on_the_edge():
-    frame = runs(lambda *_: 0.16, sizes=[32])
-    frame.loc[(frame["learning_rate"] == 0.16) & (frame["seed"] == 1), "status"] = "diverged"
-    (choice,) = choices(frame)
-    assert choice.rate == 0.08 and choice.edge == "" and choice.runs == 3
-    assert choice.by_seed == {0: 0.16, 1: 0.08, 2: 0.16}
 
 
 @pytest.mark.parametrize("status", ["off_target", "out_of_memory"])

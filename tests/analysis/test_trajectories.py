@@ -60,10 +60,3 @@ def test_an_exponential_decay_is_crossed_where_its_formula_says():
     updates = np.arange(7, 700, 7)
     found = trajectories.first_crossing(updates, 2.3 * np.exp(-updates / 90), 0.3)
     assert found == pytest.approx(90 * math.log(2.3 / 0.3), rel=1e-12)
-
-
-def test_the_lowest_loss_that_every_training_reached():
-    assert trajectories.lowest_reached_by_all([[3, 1, 2], [2, 0.5], [4, 1.5, 9]]) == 1.5
-    assert trajectories.lowest_reached_by_all([[3, math.nan], [2]]) == 3
-    assert math.isnan(trajectories.lowest_reached_by_all([[3, 1], [math.nan]]))
-    assert math.isnan(trajectories.lowest_reached_by_all([]))

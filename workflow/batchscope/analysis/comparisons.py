@@ -61,13 +61,14 @@ def _own_direction(
             bound(reading) if end == -margin else _turned(end, reading) for end in ends
         )
         ends = (mean, high, low)
-    reason = found.reason
+    reason, open_end = found.reason, any(map(math.isnan, ends))
     if not positive:
         reason = Reason.NOT_POSITIVE
     elif reason == Reason.NO_VALUE and ended:
         reason = Reason.NO_BUDGET
-    elif found.verdict == Verdict.NOT_RESOLVED and any(map(math.isnan, ends)):
+    elif found.verdict == Verdict.NOT_RESOLVED and open_end:  # which no number of seeds closes
         reason = Reason.AT_FIRST_EVALUATION
+        found = found._replace(seeds_to_resolve=None, seeds_to_resolve_high=None)
     return found._replace(reason=reason, estimate=Interval(*ends, found.estimate.n))
 
 

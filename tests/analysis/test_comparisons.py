@@ -1,0 +1,174 @@
+"""Each batch size against the best of the others: rows, in the direction of the outcome."""
+
+import math
+
+import numpy as np
+import pandas
+import pytest
+from scipy import stats
+
+from batchscope.analysis import comparisons, intervals, readings
+from batchscope.catalogue import decision_columns
+from costs import draws
+
+NAN, INF = float("nan"), float("inf")
+SIZES = (8, 16, 32)
+# By size: of six seeds.
+POINTS = [[90, 92, 91, 93, 90, 92], [91, 91, 92, 92, 90, 93], [88, 87, 89, 88, 88, 87]]
+THREE = 0.01 * np.array(POINTS)
+
+
+def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more):
+    """Returns a reading of values, shape (sizes, seeds)."""
+    values = np.asarray(values, float)
+    sizes, seeds = tuple(SIZES[: len(values)]), tuple(range(values.shape[1]))
+    none = np.zeros(len(values), bool)
+    names = ("on_edge", "tuned", "at_first", "falling", "ended")
+    marks = {name: np.array(more.get(name, none)) for name in names}
+    runs = pandas.DataFrame({"batch_size": sizes, "optimizer": "sgd", "learning_rate": 0.1})
+    rates = np.full(len(values), 0.1)
+    budget = readings.Budget(kind, 10.0)
+    of = (runs, budget, outcome, margin, sizes, seeds, values, ~np.isnan(values), rates)
+    return readings.Reading(*of, **marks)
+
+
+def table(*args, **more):
+    found = reading(*args, **more)
+    return comparisons.table(found.runs, [found])
+
+
+def pair(at, other):
+    """Returns the mean of a pair's difference and its standard error."""
+    difference = THREE[at] - THREE[other]
+    return difference.mean(), difference.std(ddof=1) / math.sqrt(6)
+
+
+def test_three_sizes_of_six_seeds_by_hand():
+    margin, t = 0.02, stats.t(5)
+    found = table(THREE, margin=margin)
+    assert found["against"].tolist() == [16, 8, 16]
+    assert found["estimate"].tolist() == pytest.approx([-1 / 600, 1 / 600, -22 / 600])
+    lows = [mean - t.isf(0.05) * error for mean, error in (pair(2, 0), pair(2, 1))]
+    assert found["low"][2] == pytest.approx(min(lows))
+    mean, error = pair(2, 1)
+    deviate = (found["high"][2] - mean) / error  # of either end of the margin, over three pairs
+    assert t.sf(deviate) + t.sf(deviate + 2 * margin / error) == pytest.approx(0.05 / 3)
+    assert found["verdict"].tolist() == ["within", "within", "beyond"]
+    assert (found["bound"] == -margin).all() and (found["n"] == 6).all()
+    mean, half = THREE[0].mean(), t.isf(0.025) * THREE[0].std(ddof=1) / math.sqrt(6)
+    level = found.loc[0, ["mean", "mean_low", "mean_high"]].to_list()
+    assert level == pytest.approx([mean, mean - half, mean + half])
+    reached = found.loc[0, ["reached", "reached_low", "reached_high"]].to_list()
+    assert reached == pytest.approx([6, 0.540742, 1], abs=1e-6)
+    assert list(found) == ["optimizer", *decision_columns.COMPARISONS]
+
+
+def test_a_loss_has_its_own_direction_and_what_is_taken_its_ratio():
+    accuracy, loss = table(THREE), table(-THREE, "test_loss")
+    assert loss["estimate"].tolist() == [-each for each in accuracy["estimate"]]
+    assert loss["low"].tolist() == [-each for each in accuracy["high"]]
+    assert loss["high"].tolist() == [-each for each in accuracy["low"]]
+    assert loss["bound"][0] == 0.05 and loss["verdict"].tolist() == accuracy["verdict"].tolist()
+    taken = table(100 * np.exp(-THREE), "updates", math.expm1(0.05), "target")
+    ends = ["estimate", "low", "high"]
+    assert np.log(taken[ends].to_numpy()) == pytest.approx(loss[ends].to_numpy())
+    assert taken["bound"][0] == pytest.approx(math.exp(0.05))
+    assert taken["verdict"].tolist() == accuracy["verdict"].tolist()
+    assert taken["mean"][0] == pytest.approx(100 * math.exp(-THREE[0].mean()))
+
+
+def test_a_size_without_a_comparison_says_why():
+    values = np.vstack([THREE[0], [NAN] * 6, [*THREE[2][:5], -INF]])
+    found = table(values)
+    assert set(found["verdict"]) == {"not_testable"}
+    assert found["reason"].tolist() == ["alone", "no_value", "failed"]
+    assert found["mean"].notna().tolist() == [True, False, False]
+    assert found["reached"].tolist() == [6, pandas.NA, 5]
+    assert found["seeds"].tolist() == [6, 0, 6]
+    found = table(values, ended=[False, True, False])
+    assert found["reason"].tolist() == ["alone", "no_budget", "failed"]
+    nothing = table(np.vstack([THREE[:2], [0.0, *THREE[2][1:]]]), "updates", 0.1, "target")
+    assert nothing["reason"].tolist() == ["", "", "not_positive"]
+    few = [(THREE[:, :5], "provisional"), (THREE[:, :1], "one_seed"), (THREE[:2], "within")]
+    for values, verdict in few:
+        found = table(values)
+        assert found["verdict"][0] == verdict and found["estimate"].notna().all()
+        assert found["low"].notna().all() == (verdict != "one_seed")
+    assert found["low"].notna().all() and len(found) == 2
+
+
+def test_pairs_are_of_the_seeds_that_all_sizes_have():
+    gap = THREE.copy()
+    gap[1, 5] = NAN
+    found = table(gap)
+    assert (found["n"] == 5).all() and set(found["verdict"]) == {"provisional"}
+    assert found["mean"][0] == pytest.approx(THREE[0].mean())  # the level is of its own seeds
+    assert found["estimate"].tolist() == table(THREE[:, :5])["estimate"].tolist()
+
+
+def test_tuned_rates_widen_what_their_size_is_compared_in():
+    plain, tuned = table(THREE), table(THREE, tuned=[True, False, False])
+    widths = [(each["estimate"] - each["low"])[0] for each in (plain, tuned)]
+    factor = math.sqrt(float(intervals.correction(6, True)))
+    assert widths[1] == pytest.approx(factor * widths[0])
+    levels = [(each["mean_high"] - each["mean"]).tolist() for each in (plain, tuned)]
+    assert levels[1] == pytest.approx([factor * levels[0][0], *levels[0][1:]])
+
+
+def test_an_upper_bound_opens_the_end_that_it_leaves_unknown():
+    """The slowest was there by its first evaluation: it may have taken less."""
+    values = 100 / THREE
+    plain = table(values, "updates", 0.02, "target")
+    found = table(values, "updates", 0.02, "target", at_first=[False, False, True])
+    assert plain["verdict"].tolist() == ["within", "within", "beyond"]
+    assert found["verdict"].tolist() == ["not_resolved"] * 3
+    assert set(found["reason"]) == {"at_first_evaluation"}
+    assert found["low"].isna().tolist() == [False, False, True]
+    assert found["high"].isna().tolist() == [True, True, False]
+    assert found["at_first"].tolist() == [0, 0, 1] and found["seeds_to_resolve"].isna().all()
+
+
+def test_marks_and_factors_stand_in_every_row():
+    found = table(
+        THREE, "test_loss", 0.2, on_edge=[True, False, False], falling=[False, True, True]
+    )
+    assert found["on_edge"].tolist() == [1, 0, 0] and found["still_falling"].tolist() == [0, 1, 1]
+    assert (found["optimizer"] == "sgd").all() and (found["learning_rate"] == 0.1).all()
+    empty = comparisons.table(reading(THREE).runs, [])
+    assert empty.empty and list(empty) == ["optimizer", *decision_columns.COMPARISONS]
+
+
+def test_the_range_within_the_margin_is_the_first_one():
+    words = ["within", "beyond", "within", "within", "not_resolved"]
+    rows = pandas.DataFrame({"batch_size": [64, 32, 16, 8, 4], "verdict": words})
+    assert comparisons.range_within(rows) == (8, 16)
+    assert comparisons.range_within(rows[:3]) == (16, 16)
+    assert comparisons.range_within(rows[rows["verdict"] != "within"]) is None
+
+
+def read_off(row):
+    """Returns what an interval says beside its bound."""
+    better, worse = (row["low"], row["high"]) if row["bound"] < 0 else (-row["high"], -row["low"])
+    bound = row["bound"] if row["bound"] < 0 else -row["bound"]
+    return "within" if better > bound else "beyond" if worse < bound else "not_resolved"
+
+
+@draws(300)
+def test_the_verdict_is_always_read_off_the_interval(draws):
+    random, verdicts = np.random.default_rng(0), set()
+    outcomes = [("test_accuracy", "epochs"), ("test_loss", "epochs"), ("seconds", "target")]
+    for draw in range(draws):
+        outcome, kind = outcomes[draw % 3]
+        sizes, seeds = random.integers(2, 4), random.integers(6, 9)
+        means = random.normal(0, random.choice([0.0, 0.1]), (sizes, 1))
+        values = np.exp(means + random.normal(0, random.choice([0.0, 0.02]), (sizes, seeds)))
+        values = np.round(values, 2)  # so that some lie at the margin itself
+        marks = {name: random.random(sizes) < 0.2 for name in ("tuned", "at_first")}
+        marks["at_first"] &= kind == "target"
+        for row in table(values, outcome, 0.1, kind, **marks).to_dict("records"):
+            assert row["verdict"] == read_off(row), row
+            open_end = math.isnan(row["low"]) or math.isnan(row["high"])
+            explained = row["reason"] == "at_first_evaluation"
+            assert explained == (open_end and row["verdict"] == "not_resolved")
+            verdicts.add(row["verdict"])
+    assert verdicts == {"within", "beyond", "not_resolved"}

@@ -1,0 +1,269 @@
+"""Trainings read where something is held equal: budgets, the rates chosen there, values."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+from batchscope.analysis import readings
+from batchscope.analysis.readings import Budget
+
+NAN, INF = float("nan"), float("inf")
+STEPS = 8  # evaluations of a training, one per epoch of 32 examples
+SECONDS = {8: 0.010, 16: 0.006, 32: 0.004}  # per example
+
+
+def loss_of(size, rate, seed, step):
+    """Returns a loss that falls faster for small batches, fastest at rate 0.2; seeds differ."""
+    speed = (8 / size) ** 0.5 * {0.1: 0.5, 0.2: 1.0, 0.4: 0.7}[rate]
+    return math.exp(-0.4 * speed * step) * (1 + 0.01 * seed)
+
+
+def frames(sizes=(8, 16, 32), rates=(0.1, 0.2, 0.4), seeds=range(3), steps=STEPS, failed=()):
+    """Returns the rows of runs.csv and trajectories.csv of a product of sizes, rates and seeds.
+
+    Args:
+        steps: Evaluations of each; or batch size -> of its own.
+        failed: Pairs (batch size, rate) of which seed 0 diverged after two evaluations.
+    """
+    runs, rows = [], []
+    for size, rate, seed in itertools.product(sizes, rates, seeds):
+        status = "diverged" if (size, rate) in failed and seed == 0 else "finished"
+        run = {"run": f"{size}-{rate}-{seed}", "machine": "laptop", "optimizer": "sgd"}
+        run |= {"learning_rate": rate, "batch_size": size, "seed": seed, "status": status}
+        runs.append(run)
+        last = steps[size] if isinstance(steps, dict) else steps
+        for step in range(1, 3 if status == "diverged" else last + 1):
+            loss = loss_of(size, rate, seed, step)
+            rows.append(
+                {
+                    **run,
+                    "examples": 32 * step,
+                    "updates": 32 // size * step,
+                    "epoch": float(step),
+                    "seconds": 32 * step * SECONDS[size],
+                    "validation_loss": loss,
+                    "validation_accuracy": 1 - loss / 3,
+                    "test_loss": 2 * loss,
+                    "test_accuracy": 1 - loss / 2,
+                }
+            )
+    return pandas.DataFrame(runs), pandas.DataFrame(rows)
+
+
+def read(tables, stated=(), margins=(), budget=None, **more):
+    """Returns budget and outcome -> reading of one series; of one budget outcome -> reading."""
+    found = readings.of_experiment(*tables, dict(stated), dict(margins), **more)
+    by = {(each.budget.kind, each.outcome): each for each in found}
+    return (
+        by
+        if budget is None
+        else {name: each for (kind, name), each in by.items() if kind == budget}
+    )
+
+
+def target(tables, stated=()):
+    found = [each.budget for each in read(tables, stated, budget="target").values()]
+    return found[0] if found else None
+
+
+def test_the_default_budgets_are_the_largest_that_every_finished_run_reached():
+    _, rows = frames(steps={8: 8, 16: 10, 32: 12})
+    found = {budget.kind: budget for budget in readings.budgets(rows, {"updates": 5})}
+    assert list(found) == ["epochs", "updates", "seconds", "convergence"]
+    assert found["epochs"] == Budget("epochs", 8.0)
+    assert found["updates"] == Budget("updates", 5.0, "", True)
+    # 12 * 32 examples at 4 ms, less than 8 * 32 at 10 ms and 10 * 32 at 6 ms.
+    assert found["seconds"].value == pytest.approx(12 * 32 * 0.004)
+    _, rows = frames(failed={(16, 0.4)})  # what did not finish bounds nothing
+    assert readings.budgets(rows, {})[0].value == STEPS
+    assert readings.budgets(rows[rows["status"] == "diverged"], {}) == []
+
+
+def test_what_is_not_known_is_no_budget():
+    runs, rows = frames(rates=(0.1,))
+    untimed = read((runs, rows.assign(seconds=np.nan)), {"target": {"validation_loss": 0.5}})
+    assert list(dict.fromkeys(kind for kind, _ in untimed)) == [
+        *("epochs", "updates", "target", "convergence")
+    ]
+    assert [name for kind, name in untimed if kind == "target"] == ["updates", "examples"]
+    rows["updates"] = rows["updates"].astype("Int64").mask(rows["batch_size"] == 8)
+    found = read((runs, rows), {"updates": 8})
+    assert not any(kind == "target" for kind, _ in found)
+    values = found["updates", "test_loss"].values
+    assert np.isnan(values).tolist() == [[True] * 3, [False] * 3, [False] * 3]
+
+
+def test_before_its_end_a_training_whose_rate_falls_is_no_shorter_one():
+    tables = [frame.assign(schedule="cosine", epochs=STEPS) for frame in frames()]
+    stated = {"updates": 5, "target": {"validation_loss": 0.5}}
+    assert {kind for kind, _ in read(tables, stated)} == {"epochs", "convergence"}
+    _, rows = tables
+    constant = rows["batch_size"] > 8
+    mixed = rows.assign(schedule=rows["schedule"].mask(constant, "constant"))
+    assert readings.budgets(mixed, {}) == readings.budgets(rows, {})
+    _, rows = frames(steps={8: 8, 16: 8, 32: 12})
+    longer = rows.assign(schedule="linear", epochs=rows["batch_size"].map({8: 8, 16: 8, 32: 12}))
+    assert [each.kind for each in readings.budgets(longer, {})] == ["convergence"]
+
+
+def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget():
+    found = read(frames(), {"epochs": 5}, budget="epochs")
+    assert list(found) == ["test_accuracy", "test_loss"]
+    loss = found["test_loss"]
+    assert (loss.batch_sizes, loss.seeds) == ((8, 16, 32), (0, 1, 2)) and loss.ran.all()
+    assert loss.rates.tolist() == [0.2] * 3 and not loss.on_edge.any() and not loss.tuned.any()
+    expected = [[2 * loss_of(size, 0.2, seed, 5) for seed in range(3)] for size in (8, 16, 32)]
+    assert loss.values == pytest.approx(np.array(expected))
+    assert loss.factors == {"optimizer": "sgd", "machine": "laptop"}
+
+
+def test_equal_updates_and_seconds_read_other_evaluations():
+    found = read(frames(rates=(0.2,)), {"updates": 8, "seconds": 1.0})
+    # 8 updates are 2, 4 and 8 epochs; one second is 3.1, 5.2 and 7.8, between two evaluations.
+    epochs = {"updates": (2, 4, 8), "seconds": [1 / 32 / each for each in SECONDS.values()]}
+    for kind, steps in epochs.items():
+        values = found[kind, "test_loss"].values
+        for row, size, step in zip(values, SECONDS, steps, strict=True):
+            expected = [2 * loss_of(size, 0.2, seed, step) for seed in range(3)]
+            assert row.tolist() == pytest.approx(expected)
+
+
+def test_a_rate_on_the_edge_is_marked_and_one_that_failed_is_never_chosen():
+    tables = frames(rates=(0.1, 0.2), failed={(16, 0.2), (32, 0.1), (32, 0.2)})
+    accuracy, loss = read(tables, budget="epochs").values()
+    assert loss.rates[:2].tolist() == [0.2, 0.1] and math.isnan(loss.rates[2])
+    # Where none is chosen the seeds are read at a rate on the edge all the same.
+    assert loss.on_edge.tolist() == [True, True, True]
+    # A size that failed at every rate is reported by its runs.
+    assert (loss.values[2] == INF).tolist() == [True, False, False]
+    assert (accuracy.values[2] == -INF).tolist() == [True, False, False]
+    assert loss.means()[2] == (pytest.approx(math.nan, nan_ok=True),) * 3 + (0,)
+
+
+def test_a_missing_run_is_none_and_excludes_its_rate():
+    runs, rows = frames(rates=(0.1, 0.2))
+    gone = ["16-0.2-1", "32-0.1-2", "32-0.2-0"]  # of 32 every rate lacks one
+    runs.loc[runs["run"].isin(gone), "status"] = "missing"
+    found = read((runs, rows[~rows["run"].isin(gone)]), budget="epochs")["test_loss"]
+    assert found.rates == pytest.approx([0.2, 0.1, NAN], nan_ok=True)
+    assert np.isnan(found.values).tolist() == [[False] * 3, [False] * 3, [True] * 3]
+    assert found.on_edge.tolist() == [True, True, False]
+
+
+def test_a_run_that_ended_before_a_stated_budget_is_not_read_there():
+    found = read(frames(rates=(0.2,), steps={8: 4, 16: 8, 32: 8}), {"epochs": 6}, budget="epochs")
+    assert np.isnan(found["test_loss"].values[0]).all()
+    assert np.isfinite(found["test_loss"].values[1:]).all()
+    assert found["test_loss"].ended.tolist() == [True, False, False]
+
+
+def test_the_target_is_that_of_the_fit_and_is_read_at_the_rate_that_the_others_choose():
+    # Batch size 32 came lowest at rate 0.2; its worst seed is seed 2.
+    assert target(frames()) == Budget("target", loss_of(32, 0.2, 2, STEPS), "validation_loss")
+    stated = {"target": {"test_loss": 0.5}}
+    assert target(frames(), stated) == Budget("target", 0.5, "test_loss", True)
+    at = {"target": {"validation_loss": math.exp(-1.0)}}
+    found = read(frames(rates=(0.2,)), at, budget="target")
+    updates, examples = found["updates"].values, found["examples"].values
+    # exp(-0.4 s k) (1 + seed / 100) = exp(-1): k epochs of 32 / size updates.
+    for row, size in zip(updates, (8, 16, 32), strict=True):
+        speed = 0.4 * (8 / size) ** 0.5
+        epochs = [(1 + math.log(1 + 0.01 * seed)) / speed for seed in range(3)]
+        assert row == pytest.approx([32 / size * epoch for epoch in epochs])
+    assert examples == pytest.approx(updates * np.array([[8], [16], [32]]))
+    assert found["updates"].rates.tolist() == [0.2] * 3 and found["updates"].taken
+    mean, low, high, n = found["updates"].means()[0]
+    logs = np.log(updates[0])
+    half = 4.302653 * logs.std(ddof=1) / 3**0.5
+    ends = logs.mean() + np.array([0, -half, half])
+    assert (mean, low, high) == pytest.approx(np.exp(ends)) and n == 3
+
+
+def test_what_missed_another_target_may_have_passed_this_one():
+    runs, rows = frames(rates=(0.2,))
+    at = {"target": {"validation_loss": math.exp(-1.0)}}
+    before = read((runs, rows), at, budget="target")["updates"].values
+    for frame in (runs, rows):
+        frame.loc[frame["run"] == "8-0.2-0", "status"] = "off_target"
+        frame.loc[frame["run"] == "16-0.2-0", "status"] = "diverged"
+    after = read((runs, rows), at, budget="target")["updates"].values
+    assert after[0].tolist() == before[0].tolist() and after[1, 0] == INF
+
+
+def test_a_target_that_nobody_reaches_takes_for_ever_and_one_at_the_start_is_a_bound():
+    never = read(frames(), {"target": {"validation_loss": 1e-9}}, budget="target")["updates"]
+    assert (never.values == INF).all() and np.isnan(never.rates).all()
+    at = {"target": {"validation_loss": loss_of(8, 0.2, 2, 1)}}
+    found = read(frames(rates=(0.2,)), at, budget="target")["updates"]
+    assert found.at_first.tolist() == [True, False, False]
+
+
+def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():
+    runs, rows = frames(rates=(0.2,))
+    lowest = rows["epoch"] == 3
+    rows.loc[lowest, ["validation_loss", "test_loss"]] = [0.001, 7.0]
+    rows.loc[rows["seed"] == 1, "validation_loss"] = math.nan  # nor at its first evaluation
+    found = read((runs, rows), budget="convergence")["test_loss"]
+    assert (
+        found.values[:, [0, 2]].tolist() == [[7.0] * 2] * 3 and np.isnan(found.values[:, 1]).all()
+    )
+    assert not found.falling.any()
+    runs, rows = frames(rates=(0.2,))
+    late = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
+    rows.loc[late, "validation_loss"] += 1
+    found = read((runs, rows), budget="convergence")["test_loss"]
+    assert found.falling.tolist() == [True, False, True]
+
+
+def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not_flattered():
+    runs, rows = frames(rates=(0.1, 0.2))
+    rows[["test_loss", "test_accuracy"]] = np.nan
+    # Seed 0 alone is far better at the lower rate: the others choose the higher for it.
+    odd = (rows["seed"] == 0) & (rows["learning_rate"] == 0.1) & (rows["batch_size"] == 8)
+    rows.loc[odd, "validation_loss"] = 1e-3
+    found = read((runs, rows), budget="epochs")
+    assert list(found) == ["validation_accuracy", "validation_loss"]
+    assert found["validation_loss"].values[0, 0] == loss_of(8, 0.2, 0, 8)
+    assert not found["validation_loss"].tuned.any()
+    # Far worse at the higher one, it sends the others away from there, and is read there alone.
+    odd = (rows["seed"] == 0) & (rows["learning_rate"] == 0.2) & (rows["batch_size"] == 8)
+    worse = rows.assign(validation_loss=rows["validation_loss"] + odd)
+    found = read((runs, worse), budget="epochs")["validation_loss"]
+    assert found.tuned.tolist() == [True, False, False]
+    # At the end of a training its test data are known from `evaluate`.
+    measured = runs.assign(test_loss=0.5 + 0.01 * runs["seed"], test_accuracy=0.9)
+    found = read((measured, rows))
+    at_end = found["convergence", "test_loss"]
+    assert at_end.values.tolist() == [[0.5, 0.51, 0.52]] * 3
+    assert not at_end.tuned.any() and ("epochs", "test_loss") not in found
+
+
+def test_at_the_end_columns_of_the_runs_are_read_at_the_rate_that_validation_chooses():
+    runs, rows = frames(sizes=(8, 16), rates=(0.1, 0.2), failed={(16, 0.1)})
+    last = runs["learning_rate"].map({0.1: 0.4, 0.2: 0.3})
+    runs = runs.assign(best_validation_loss=last, test_loss=last + runs["seed"], train_loss=last)
+    found = read((runs, rows[:0]), margins={"test_loss": 0.2, "test_accuracy": 0.1})
+    assert list(found) == [("end", "test_loss")]
+    (end,) = found.values()
+    assert end.values.tolist() == [[0.3, 1.3, 2.3]] * 2 and end.rates.tolist() == [0.2, 0.2]
+    assert end.margin == 0.2 and end.on_edge.tolist() == [True, True]
+    # Without validation losses the outcome chooses, each seed at the rate of the others.
+    blind = runs.drop(columns="best_validation_loss")
+    (found,) = read((blind, rows[:0]), at_end=["train_loss"]).values()
+    assert found.rates.tolist() == [0.2, 0.2] and math.isnan(found.margin)
+
+
+def test_rates_that_follow_the_batch_size_are_no_choice_and_one_size_no_series():
+    runs, rows = frames(sizes=(8, 16))
+    follows = [frame[frame["learning_rate"] == frame["batch_size"] / 80] for frame in (runs, rows)]
+    assert read(follows, budget="epochs")["test_loss"].rates.tolist() == [0.1, 0.2]
+    at = {"target": {"validation_loss": 0.9}}
+    assert read(follows, at, budget="target")["updates"].rates.tolist() == [0.1, 0.2]
+    assert read(frames(sizes=(8,))) == {}
+
+
+def test_one_seed_is_read_at_its_own_rate():
+    assert np.isfinite(read(frames(seeds=[0]), budget="target")["updates"].values).all()
