@@ -1,196 +1,123 @@
-"""The matrix of verdicts: its cells, its words at the right, what it says in a sentence."""
+"""Matrix and limits are drawn from comparisons.csv: each cell shows the interval it is read off."""
+
+import math
 
 import numpy as np
 import pandas
 import pytest
 from matplotlib.colors import to_rgb
 
-from batchscope import figures, wording
-from batchscope.catalogue import decision_columns
+from batchscope import figures
+from batchscope.catalogue import decision_columns, timing_columns
 from batchscope.figures.verdict_matrix import _LOOKS
-from drawing import note, texts, titles
+from drawing import texts, titles
 
-FIGURE = figures.FIGURES["verdict_matrix"]
+MATRIX, LIMITS = figures.FIGURES["verdict_matrix"], figures.FIGURES["batch_size_limits"]
 SIZES = (16, 32, 64)
+NAN = float("nan")
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
 
-def row(budget, outcome, verdicts, trend="none", no_trend="", differences=(0.0, 0.02, 0.1), **rest):
-    """Returns the rows of one outcome at one budget; the first size is the best."""
-    value = {"epochs": 40.0, "updates": 900.0, "target": 0.2}.get(budget)
+def row(budget, outcome, verdicts, estimates=(-0.02, 0.02, 0.1), **rest):
+    """Returns the rows of one outcome at one budget."""
+    kind = outcome.rpartition("_")[2]
+    value = {"epochs": 40.0, "updates": 900.0, "target": 0.2}.get(budget, NAN)
+    shared = {
+        **dict.fromkeys(decision_columns.COMPARISONS),
+        **{"machine": "laptop", "budget": budget, "budget_value": value, "stated": 0},
+        **{"budget_column": "validation_loss" if budget == "target" else ""},
+        **{"outcome": outcome, "margin": {"accuracy": 0.01, "loss": 0.05}.get(kind, 0.1)},
+        **{"learning_rate": 0.1, "on_edge": 0, "still_falling": 0, "seeds": 6, "reached": 6},
+        **{"mean": 0.9, "against": 32, "n": 6, "reason": ""},
+    }
     return [
         {
-            **dict.fromkeys(decision_columns.BUDGETS),
-            "machine": "laptop",
-            "budget": budget,
-            "budget_value": value,
-            "budget_column": "validation_loss" if budget == "target" else "",
-            "stated": 0,
-            "outcome": outcome,
-            "margin": {"accuracy": 0.01, "loss": 0.05}.get(outcome.rpartition("_")[2], 0.1),
-            "batch_size": size,
-            "learning_rate": 0.1,
-            "on_edge": 0,
-            "still_falling": 0,
-            "seeds": 6,
-            "reached": 6,
-            "mean": 0.9,
-            "difference": difference,
-            "difference_low": None if difference == 0 else difference - 0.01,
-            "difference_high": None if difference == 0 else difference + 0.01,
-            "verdict": verdict,
-            "trend": trend,
-            "no_trend": no_trend or ("" if trend != "none" else "not_resolved"),
-            **rest,
+            **{**shared, "batch_size": size, "verdict": verdict, "estimate": estimate},
+            **{"low": estimate - 0.01, "high": estimate + 0.01, **rest},
         }
-        for size, verdict, difference in zip(SIZES, verdicts, differences, strict=True)
+        for size, verdict, estimate in zip(SIZES, verdicts, estimates, strict=True)
     ]
 
 
-def frame_of(rows):
-    """Returns what the figure is drawn from, of rows of budgets.csv."""
-    table = pandas.DataFrame(rows)
-    numbers = [name for name in table if name.startswith("difference")]
-    table[numbers] = table[numbers].astype(float)
-    return FIGURE.select(figures.Tables(budgets=table))
+def frame_of(rows, trends=()):
+    """Returns what the matrix is drawn from; `trends` are (budget, outcome, verdict, ...)."""
+    names = ("budget", "outcome", "verdict", "reason", "optimizer")
+    trends = pandas.DataFrame([dict(zip(names, trend, strict=False)) for trend in trends])
+    return MATRIX.select(figures.Tables(comparisons=pandas.DataFrame(rows), trends=trends))
 
 
 CROSSING = [
-    *row("epochs", "test_loss", ("within", "not_resolved", "beyond"), "smaller"),
-    *row("updates", "test_loss", ("beyond", "not_resolved", "within"), "larger"),
-    *row("target", "updates", ("within", "not_resolved", "beyond"), "smaller"),
+    *row("epochs", "test_loss", ("within", "not_resolved", "beyond")),
+    *row("updates", "test_accuracy", ("beyond", "not_resolved", "within")),
+    *row("target", "updates", ("within", "not_resolved", "beyond"), (0.9, 1.1, 12.0)),
+    *row("end", "test_loss", ["within"] * 3),
+]
+TRENDS = [
+    ("epochs", "test_loss", "contradicted", ""),
+    ("updates", "test_accuracy", "supported", ""),
+    ("target", "updates", "not_resolved", "rate_on_edge"),
+    ("end", "test_loss", "supported", ""),
 ]
 
 
-def test_every_cell_has_the_colour_of_its_verdict_and_its_difference():
-    drawing = FIGURE.draw(frame_of(CROSSING))
+def test_every_cell_shows_its_interval_in_the_colour_of_its_verdict():
+    frame = frame_of(CROSSING, TRENDS)
+    drawing = MATRIX.draw(frame)
     (axes,) = drawing.axes
-    colours = [patch.get_facecolor() for patch in axes.patches]
-    assert len(colours) == 9
-    assert len(set(colours)) == 3
-    hatched = [bool(patch.get_hatch()) for patch in axes.patches]
-    assert hatched == [False, False, True, True, False, False, False, False, True]
+    colours = [to_rgb(patch.get_facecolor()) for patch in axes.patches]
+    assert colours == [to_rgb(_LOOKS[each]["facecolor"]) for each in frame["verdict"]]
+    assert len(colours) == 9  # each at its own end is no budget
     found = texts(drawing)
-    assert "+0.02\n[+0.01, +0.03]" in found and "best\n0.9" in found
-    assert "\N{MULTIPLICATION SIGN}1.10\n[1.09, 1.11]" in found
-    trends = [text.get_text() for text in axes.texts if text.get_text().endswith("is better")]
-    assert trends == ["smaller is better", "larger is better", "smaller is better"]
-    heads = [tick for tick in axes.xaxis.get_major_ticks() if tick.label2.get_visible()]
-    assert [tick.label2.get_text() for tick in heads] == ["16", "32", "64"]
-    assert all(tick.label1.get_visible() for tick in heads)  # below them as well
-    heads = ["At equal epochs (40)", "At equal updates (900)", "To a validation loss of 0.2"]
-    assert set(heads) < set(found)
+    assert {f"{MINUS}0.02\n[{MINUS}0.03, {MINUS}0.01]", "+0.10\n[+0.09, +0.11]"} <= {*found}
+    assert {"+10.0\n[+9.0, +11.0]", f"{TIMES}1.10\n[1.09, 1.11]"} <= {*found}
+    beside = [text for text in found if text.endswith(("better", "edge)"))]
+    assert beside == ["smaller is better", "larger is better", "not resolved (rate on edge)"]
+    assert "larger is better" in MATRIX.found(frame)
 
 
-def test_no_digit_of_a_small_difference_is_lost_beside_a_large_one():
-    found = row("epochs", "test_loss", ("within", "beyond", "beyond"), differences=(0.0, 0.02, 1.4))
-    drawn = texts(FIGURE.draw(frame_of(found)))
-    assert {"+0.02\n[+0.01, +0.03]", "+1.40\n[+1.39, +1.41]"} <= set(drawn)
+def test_an_open_end_and_a_single_seed_have_no_number():
+    opened = row("target", "updates", ["not_resolved"] * 3, high=NAN)
+    assert f"{TIMES}0.10\n[0.09, open]" in texts(MATRIX.draw(frame_of(opened)))
+    single = row("epochs", "test_loss", ["one_seed"] * 3, low=NAN, high=NAN, n=1)
+    assert "+0.10" in texts(MATRIX.draw(frame_of(single)))
 
 
-def test_accuracies_are_in_points():
-    given = row("epochs", "test_accuracy", ["within"] * 3, differences=(0.0, -0.004, -0.05))
-    found = texts(FIGURE.draw(frame_of(given)))
-    minus = "\N{MINUS SIGN}"
-    assert f"{minus}0.4\n[{minus}1.4, +0.6]" in found and "best\n90.0 %" in found
-
-
-def test_a_rate_on_the_edge_is_marked_and_explained():
-    given = row("epochs", "test_loss", ["within"] * 3, no_trend="edge")
-    given[2]["on_edge"] = 1
-    found = texts(FIGURE.draw(frame_of(given)))
-    assert sum("\N{DAGGER}" in text for text in found) == 3  # the cell, the row, the note
-    assert "no verdict (\N{DAGGER} decides)" in found
-
-
-def test_a_loss_that_still_fell_is_marked_and_explained():
-    given = row("convergence", "test_loss", ["within"] * 3)
-    given[2]["still_falling"] = 1
-    found = texts(FIGURE.draw(frame_of(given)))
-    assert sum("\N{DOUBLE DAGGER}" in text for text in found) == 2  # the cell and the note
-    words = "\N{DOUBLE DAGGER} The validation loss still fell when most trainings ended."
-    assert any(words in text for text in found)
-
-
-def test_what_failed_is_counted():
-    differences = (0.0, 0.1, float("nan"))
-    given = row("target", "updates", ["within", "within", "failed"], differences=differences)
+def test_what_has_no_comparison_says_why():
+    given = row("target", "updates", ["not_testable"] * 3, (NAN, NAN, NAN))
+    for cell, reason in zip(given, ("alone", "no_value", "failed"), strict=True):
+        cell["reason"] = reason
     given[2]["reached"] = 4
-    assert "4 of 6\ngot there" in texts(FIGURE.draw(frame_of(given)))
-    given[2] |= {"reached": float("nan"), "verdict": "no_value"}  # its first evaluation comes later
-    assert "no value" in texts(FIGURE.draw(frame_of(given)))
+    found = texts(MATRIX.draw(frame_of(given)))
+    assert {"0.9", "no value", "4 of 6\ngot there", "no other to compare it with"} <= {*found}
 
 
-def test_a_size_alone_is_the_best_of_none():
-    differences = (0.0, float("nan"), float("nan"))
-    given = row("target", "updates", ["alone", "failed", "failed"], differences=differences)
-    found = texts(FIGURE.draw(frame_of(given)))
-    assert {"0.9", "no other to compare it with"} <= found and "best\n0.9" not in found
+@pytest.mark.parametrize(
+    ("mark", "letter"), [("on_edge", "\N{DAGGER}"), ("still_falling", "\N{DOUBLE DAGGER}")]
+)
+def test_marks_are_explained(mark, letter):
+    given = row("convergence", "test_loss", ["within"] * 3)
+    given[2][mark] = 1
+    found = texts(MATRIX.draw(frame_of(given)))
+    assert sum(letter in text for text in found) == 2  # the cell and the note
 
 
-def test_validation_data_are_named():
-    given = row("epochs", "validation_loss", ["within"] * 3, "smaller")
-    frame = frame_of(given)
-    said = note(FIGURE.draw(frame))
-    assert said.startswith("Margins:") and "along a training are of validation data." in said
-    assert FIGURE.found(frame) == "At equal epochs (40) smaller is better on validation data."
-
-
-def test_the_sentence_states_every_budget():
-    assert FIGURE.found(frame_of(CROSSING)) == (
-        "At equal epochs (40) smaller is better; at equal updates (900) larger is better; "
-        "to a validation loss of 0.2 smaller is better in updates."
-    )
-    both = [
-        *row("epochs", "test_accuracy", ["not_resolved"] * 3),
-        *row("epochs", "test_loss", ["within"] * 3, "smaller"),
-        *row("convergence", "test_loss", ["not_resolved"] * 3),
-    ]
-    assert FIGURE.found(frame_of(both)) == (
-        "At equal epochs (40) smaller is better by test loss; no verdict at each training's lowest "
-        "validation loss."
-    )
-    target = [
-        *row("target", "updates", ["within"] * 3, "larger"),
-        *row("target", "examples", ["within"] * 3, "smaller"),
-        *row("target", "seconds", ["within"] * 3),
-    ]
-    assert FIGURE.found(frame_of(target)) == (
-        "To a validation loss of 0.2 larger is better in updates, smaller is better in examples "
-        "and no verdict in seconds."
-    )
-    few = row("epochs", "test_loss", ["few_seeds"] * 3, no_trend="few_seeds")
-    assert FIGURE.found(frame_of(few)).startswith("No verdict at any budget: it needs 6 seeds")
-
-
-def test_one_matrix_per_series():
-    names = ("sgd", "adam", "rmsprop", "adagrad")
-    frame = frame_of([{**one, "optimizer": name} for name in names for one in CROSSING])
-    drawing = FIGURE.draw(frame)
-    assert titles(drawing) == ["SGD", "Adam", "RMSprop", "Adagrad"]
-    # No wider than one: the page would make the texts of a wider figure smaller.
-    assert drawing.get_figwidth() == FIGURE.draw(frame_of(CROSSING)).get_figwidth()
-    finding = FIGURE.found(frame_of(CROSSING))
-    assert FIGURE.found(frame) == f"In all 4 series: {wording.lower(finding)}"
-
-
-def test_series_with_the_same_verdicts_are_reported_together():
-    trends = {"sgd": "smaller", "adam": "smaller", "rmsprop": "larger", "adagrad": "none"}
-    given = [
-        {**one, "optimizer": name, "trend": trend}
-        for name, trend in trends.items()
-        for one in row("epochs", "test_loss", ("within", "within", "beyond"), "smaller")
-    ]
-    assert FIGURE.found(frame_of(given)) == (
-        "SGD and Adam: at equal epochs (40) smaller is better. RMSprop: at equal epochs (40) "
-        "larger is better. Adagrad: no verdict at equal epochs (40)."
-    )
+def test_one_matrix_per_series_with_the_trend_of_its_own():
+    names = ("sgd", "adam")
+    one = row("epochs", "test_loss", ["within"] * 3)
+    trends = [("epochs", "test_loss", each, "") for each in ("supported", "contradicted")]
+    trends = [(*trend, name) for trend, name in zip(trends, names, strict=True)]
+    rows = [{**cell, "optimizer": name} for name in names for cell in one]
+    drawing = MATRIX.draw(frame_of(rows, trends))
+    assert titles(drawing) == ["SGD", "Adam"]
+    for axes, better in zip(drawing.axes, ("larger", "smaller"), strict=True):
+        assert f"{better} is better" in [text.get_text() for text in axes.texts]
 
 
 @pytest.mark.parametrize(("count", "lines"), [(8, 2), (9, 1), (15, 0)])
 def test_many_batch_sizes_leave_room_for_less(count, lines):
-    one = row("epochs", "test_loss", ("within", "within", "within"))[1]
+    one = row("epochs", "test_loss", ["within"] * 3)[1]
     given = [{**one, "batch_size": 2**power} for power in range(count)]
-    (axes,) = FIGURE.draw(frame_of(given)).axes
+    (axes,) = MATRIX.draw(frame_of(given)).axes
     shown = [text.get_text() for text in axes.texts if text.get_text().startswith("+0.02")]
     assert len(shown) == (count if lines else 0)
     assert all(len(text.split("\n")) == lines for text in shown)
@@ -202,3 +129,43 @@ def test_colours_differ_in_grey():
     grey = {name: np.dot(weights, to_rgb(look["facecolor"])) for name, look in _LOOKS.items()}
     assert grey["not_resolved"] - grey["within"] > 0.1
     assert grey["within"] - grey["beyond"] > 0.05 and "hatch" in _LOOKS["beyond"]
+
+
+LIMIT = {
+    **dict.fromkeys(timing_columns.FIRST),
+    **{"machine": "laptop", "sweep": "s", "loop": "graph", "memory_limit_mb": 2000.0},
+    **{"max_batch_size": 900, "max_batch_size_bound": "resolved", "noise_floor": 1.03},
+    **{"knee_fitted": 23.6, "knee_batch_size": 24, "still_rising": False},
+}
+
+
+def limits(rows, **knee):
+    """Returns the labels and numbers of the figure of limits, and what it says."""
+    columns = [*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
+    table = pandas.DataFrame([{**LIMIT, **knee}], columns=columns)
+    frame = LIMITS.select(figures.Tables(comparisons=pandas.DataFrame(rows), limits=table))
+    drawing = LIMITS.draw(frame)
+    (axes,) = drawing.axes
+    labels = [text.get_text().replace("\n", " ") for text in reversed(axes.get_yticklabels())]
+    return labels, [text.get_text() for text in axes.texts], LIMITS.found(frame)
+
+
+def test_limits_of_machine_and_outcome_stand_on_one_axis():
+    rows = [
+        *row("end", "test_accuracy", ("within", "within", "beyond"), (0.002, 0.001, -0.1)),
+        *row("end", "test_loss", ["not_resolved"] * 3),
+        *row("epochs", "test_loss", ["within"] * 3),
+    ]
+    labels, numbers, found = limits(rows)
+    assert labels == [
+        *("fits into 2000 MB", "90 % of the plateau"),
+        *("test accuracy within 1.0 points", "test loss within 0.05"),
+    ]
+    assert numbers == ["900", "23.6", "32"]
+    assert "32 (from 16 on; 64 is beyond it: " in found and "No batch size is shown" in found
+    nothing = dict.fromkeys(("knee_fitted", "knee_batch_size", "still_rising"), math.nan)
+    few = row("end", "test_loss", ["provisional"] * 3)
+    assert limits(few, **nothing, noise_floor=8.1)[1] == ["900", "too noisy to tell"]
+    assert limits(few, knee_fitted=NAN, knee_batch_size=NAN)[1] == ["900", "none"]
+    rising = {"knee_fitted": NAN, "knee_batch_size": NAN, "still_rising": True}
+    assert limits(few, **rising)[1] == ["900", "beyond what was timed"]

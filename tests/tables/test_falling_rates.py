@@ -14,13 +14,13 @@ def test_what_is_decided(tmp_path, schedule):
     synthetic.write(tmp_path, study)
     runs = run_table.collect(tmp_path, study, "gap")
     given = (tmp_path, study, "gap", runs, long_tables.trajectories(tmp_path, study, "gap"))
-    budgets = decisions.budgets(*given)
+    compared = decisions.comparisons(*given)
     found = decisions.to_target(*given)
-    advice = decisions.advice(*given, pandas.DataFrame(), budgets)
+    advice = decisions.advice(*given, pandas.DataFrame(), compared)
     if schedule == "cosine":
-        assert set(budgets["budget"]) == {"epochs", "convergence"}
-        assert set(budgets.loc[budgets["budget"] == "epochs", "budget_value"]) == {40}
+        assert set(compared["budget"]) == {"epochs", "convergence"}
+        assert set(compared.loc[compared["budget"] == "epochs", "budget_value"]) == {40}
         assert all(frame.empty for frame in (*found.values(), *advice.values()))
     else:
-        assert {"updates", "target"} <= set(budgets["budget"])
+        assert {"updates", "target"} <= set(compared["budget"])
         assert not any(frame.empty for frame in (*found.values(), *advice.values()))

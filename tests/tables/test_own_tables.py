@@ -8,7 +8,7 @@ import pytest
 
 import own_table
 import synthetic
-from batchscope.analysis import largest_within_margin, run_series
+from batchscope.analysis import comparisons, readings, run_series
 from batchscope.catalogue import columns
 from batchscope.study import planner
 from batchscope.tables import csv_tables, long_tables
@@ -64,7 +64,7 @@ def test_values_are_those_of_the_last_and_the_best_evaluation(written):
 
 @pytest.mark.slow
 def test_a_column_of_ones_own_distinguishes_series_whatever_it_is_called(tmp_path):
-    """`margin` and `mean` are columns of margins.csv, `own_` keeps them apart."""
+    """`margin` and `mean` are columns of comparisons.csv, `own_` keeps them apart."""
     frame = own_table.rows().rename(columns={"variant": "margin"})
     frame["mean"] = frame["margin"].map({"plain": 64, "lookahead": 128})
     runs, trajectories = tables(tmp_path, frame, margins={"test_accuracy": 0.01})
@@ -73,7 +73,8 @@ def test_a_column_of_ones_own_distinguishes_series_whatever_it_is_called(tmp_pat
         assert labels == ["margin plain, mean 64", "margin lookahead, mean 128"]
         # The number goes with the text, which alone distinguishes them.
         assert run_series.series_factors(table) == ["own_margin"]
-    found = largest_within_margin.table(runs, {"test_accuracy": 0.01})
+    at_end = readings.of_experiment(runs, trajectories[:0], {}, {"test_accuracy": 0.01})
+    found = comparisons.table(runs, at_end)
     assert found["own_margin"].unique().tolist() == ["plain", "lookahead"]
     assert (found["margin"] == 0.01).all() and found["mean"].between(0, 1).all()
 

@@ -67,8 +67,9 @@ def test_tables_figures_and_report(finished):
     results = folder / "results" / "studies" / "mine"
     runs = pandas.read_csv(results / "batch_size" / "runs.csv")
     assert len(runs) == 36 and set(runs["own_variant"]) == {"plain", "lookahead"}
-    margins = pandas.read_csv(results / "batch_size" / "margins.csv")
-    assert set(margins["verdict"]) <= {"within", "beyond", "not_resolved"}
+    compared = pandas.read_csv(results / "batch_size" / "comparisons.csv")
+    at_end = compared.loc[compared["budget"] == "end", "verdict"]
+    assert len(at_end) and set(at_end) <= {"within", "beyond", "not_resolved"}
     drawn = {path.stem for path in (results / "batch_size" / "figures").glob("*.png")}
     assert drawn == {"progress", "best_losses", "accuracy", "batch_size_limits", *DECIDING}
     page = project.report(folder, "studies/mine")
@@ -86,8 +87,8 @@ def test_tables_figures_and_report(finished):
 def test_what_the_tables_decide(finished, tmp_path):
     folder, _ = finished
     results = folder / "results" / "studies" / "mine"
-    matrix = pandas.read_csv(results / "batch_size" / "budgets.csv")
-    assert set(matrix["budget"]) == {"updates", "target", "convergence"}
+    matrix = pandas.read_csv(results / "batch_size" / "comparisons.csv")
+    assert set(matrix["budget"]) == {"updates", "target", "convergence", "end"}
     assert set(matrix["outcome"]) == {"test_accuracy", "validation_loss", "updates", "examples"}
     for name in ("batch_size", "at_target"):
         fitted = pandas.read_csv(results / name / "critical_batch_size.csv")
@@ -102,7 +103,7 @@ def test_what_the_tables_decide(finished, tmp_path):
     made = pandas.read_csv(results / "batch_size" / "critical_batch_size.csv")
     printed = printed.rename(columns={"variant": "own_variant"})
     pandas.testing.assert_frame_equal(printed, made[printed.columns])
-    single = pandas.read_csv(results / "at_target" / "budgets.csv")
+    single = pandas.read_csv(results / "at_target" / "comparisons.csv")
     assert set(single["budget"]) == {"target"} and single["budget_value"].isna().all()
     assert set(single["outcome"]) == {"updates", "examples", "seconds"}
     drawn = {path.stem for path in (results / "at_target" / "figures").glob("*.png")}
