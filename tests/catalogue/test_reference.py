@@ -35,7 +35,7 @@ def test_every_column_of_every_table_is_on_the_page_and_can_be_asked_for():
         assert reference.one(f"{name}.csv") in section + "\n"
         for column in found:
             assert f"`{column}`" in section and f"`{column}`" in reference.one(column)
-    assert "budgets.csv:" in reference.one("no_trend")
+    assert "comparisons.csv:" in reference.one("still_falling")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

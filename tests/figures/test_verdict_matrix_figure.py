@@ -70,8 +70,8 @@ def test_every_cell_shows_its_interval_in_the_colour_of_its_verdict():
     found = texts(drawing)
     assert {f"{MINUS}0.02\n[{MINUS}0.03, {MINUS}0.01]", "+0.10\n[+0.09, +0.11]"} <= {*found}
     assert {"+10.0\n[+9.0, +11.0]", f"{TIMES}1.10\n[1.09, 1.11]"} <= {*found}
-    beside = [text for text in found if text.endswith(("better", "edge)"))]
-    assert beside == ["smaller is better", "larger is better", "not resolved (rate on edge)"]
+    beside = {text for text in found if text.endswith(("is better", "edge)"))}
+    assert beside == {"smaller is better", "larger is better", "not resolved (rate on edge)"}
     assert "larger is better" in MATRIX.found(frame)
 
 
