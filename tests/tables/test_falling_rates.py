@@ -1,6 +1,5 @@
 """Tables of trainings whose rate falls towards the horizon: nothing is read before their ends."""
 
-import pandas
 import pytest
 
 import synthetic
@@ -16,11 +15,10 @@ def test_what_is_decided(tmp_path, schedule):
     given = (tmp_path, study, "gap", runs, long_tables.trajectories(tmp_path, study, "gap"))
     compared = decisions.comparisons(*given)
     found = decisions.to_target(*given)
-    advice = decisions.advice(*given, pandas.DataFrame(), compared)
     if schedule == "cosine":
         assert set(compared["budget"]) == {"epochs", "convergence"}
         assert set(compared.loc[compared["budget"] == "epochs", "budget_value"]) == {40}
-        assert all(frame.empty for frame in (*found.values(), *advice.values()))
+        assert all(frame.empty for frame in found.values())
     else:
         assert {"updates", "target"} <= set(compared["budget"])
-        assert not any(frame.empty for frame in (*found.values(), *advice.values()))
+        assert not any(frame.empty for frame in found.values())

@@ -162,7 +162,7 @@ def _target(rows: pandas.DataFrame) -> float:
     """
     if (stated := rows[_STATED].iloc[0]) > 0:
         return stated
-    finite = rows[np.isfinite(rows[_LOSS]) & (rows["status"] == canvas.FINISHED)]
+    finite = rows[np.isfinite(rows[_LOSS].astype(float)) & (rows["status"] == canvas.FINISHED)]
     lowest = finite.groupby(["batch_size", "seed"])[_LOSS].min()
     every = rows[["batch_size", "seed"]].drop_duplicates()
     return float(lowest.max()) if len(lowest) == len(every) else np.nan
