@@ -16,7 +16,7 @@ def test_what_is_decided(tmp_path, schedule):
     compared = decisions.comparisons(*given)
     found = decisions.to_target(*given)
     if schedule == "cosine":
-        assert set(compared["budget"]) == {"epochs", "convergence"}
+        assert set(compared["budget"]) == {"epochs", "convergence", "end"}
         assert set(compared.loc[compared["budget"] == "epochs", "budget_value"]) == {40}
         assert all(frame.empty for frame in found.values())
     else:

@@ -19,6 +19,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
+from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.updates_to_target import Target
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, SECONDS, TAKEN, TARGET
@@ -59,9 +60,11 @@ def select(tables: Tables) -> pandas.DataFrame:
     machine = ["machine"] if elsewhere else []  # whose seconds they are
     columns = [*machine, *run_series.varying(found), *COMPARISONS]
     found = found[list(dict.fromkeys(columns))]
-    keys = [*filter(found.columns.__contains__, run_series.varying(tables.trends))]
+    trends = tables.trends
+    trends = trends[trends["budget"] != END] if len(trends) else trends
+    keys = [name for name in run_series.varying(trends) if name in found and name != RATE]
     keys += ["budget", "outcome"]
-    trends = tables.trends.reindex(columns=[*keys, "verdict", "reason"])
+    trends = trends.reindex(columns=[*keys, "verdict", "reason"])
     trends = trends.rename(columns={"verdict": _TREND, "reason": _WHY})
     found = found.merge(trends.astype({"budget": str, "outcome": str}), "left", on=keys)
     texts = {"reason": "", _TREND: Verdict.NOT_TESTABLE, _WHY: ""}
