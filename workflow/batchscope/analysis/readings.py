@@ -148,7 +148,7 @@ def of_experiment(
         own_targets = updates_to_target.at_own_targets(each.evaluations)
         if own_targets:  # what a training had used by then is no budget of others
             yield from to_target(each, stated)
-        elif each.chosen_by_loss:
+        elif each.finished[CHOSEN_BY].notna().any():
             for budget in shared:
                 if budget.kind == CONVERGENCE:
                     yield from to_target(each, stated)
@@ -207,20 +207,14 @@ class Trainings:
         return cls(runs, own, found)
 
     @functools.cached_property
-    def finished(self) -> list[dict[str, np.ndarray]]:
-        """The evaluations of every training that finished."""
-        known = (self.evaluated.get(run) for run in run_series.finished(self.runs)["run"])
-        return [found for found in known if found]
-
-    @property
-    def chosen_by_loss(self) -> bool:
-        """Whether any training that finished has what rates and evaluations are chosen by."""
-        return any(np.isfinite(found[CHOSEN_BY]).any() for found in self.finished)
+    def finished(self) -> pandas.DataFrame:
+        """The evaluations of the trainings that finished."""
+        return run_series.finished(self.evaluations)
 
     def whole(self, name: str) -> bool:
         """Returns whether every evaluation of every finished training has a value of a column."""
-        known = [name in found and not np.isnan(found[name]).any() for found in self.finished]
-        return bool(known) and all(known)
+        known = self.finished.get(name)
+        return known is not None and len(known) > 0 and bool(known.notna().all())
 
     def by_run(self, read: Callable[[dict[str, np.ndarray]], float]) -> np.ndarray:
         """Returns what is read of each training's evaluations, shape (runs,); NaN of none."""
@@ -306,7 +300,7 @@ def at_budget(
     for test, validation in zip(ON_TEST, ON_VALIDATION, strict=True):
         name = test if test in cubes else validation
         if test not in cubes:
-            if not any(np.isfinite(rows[name]).any() for rows in trainings.finished):
+            if trainings.finished[name].isna().all():
                 continue
             cubes[name] = trainings.at(budget, name)
         kind = name.rpartition("_")[2]
@@ -348,7 +342,7 @@ def to_target(trainings: Trainings, stated: Mapping[str, Any]) -> Iterator[Readi
     only = trainings.runs.groupby("batch_size")[chosen_rates.RATE].first().to_numpy(float)
     more = {"rates": only, "at_first": scaling.at_first.any(axis=1)}
     for axis, values in scaling.measured.items():
-        if run_series.finished(rows)[axis].isna().any():
+        if not trainings.whole(axis):
             continue
         if rates := scaling.rates_by(axis):
             more |= {"rates": rates.chosen, "on_edge": rates.on_edge, "tuned": rates.differ()}
