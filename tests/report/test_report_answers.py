@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pandas
 import pytest
+from batchscope.analysis.series_differences import Contrast
 from markupsafe import escape
 
 import synthetic
@@ -19,7 +20,6 @@ from batchscope.analysis import (
     parallel_totals,
     series_differences,
 )
-from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError

@@ -148,6 +148,15 @@ def series(frame: pandas.DataFrame) -> list[Series]:
     return result
 
 
+def of(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
+    """Returns the rows that have some factors, as those of a series are."""
+    import pandas
+
+    for name, value in factors.items():
+        frame = frame[frame[name].isna() if pandas.isna(value) else frame[name] == value]
+    return frame
+
+
 def _read(factor: str, rows: pandas.DataFrame) -> bool:
     """Whether the rows read a factor, where it is a method's own or a scaling rule's."""
     if factor == "base_batch_size":

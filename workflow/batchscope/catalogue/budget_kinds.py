@@ -7,6 +7,7 @@ from batchscope.catalogue.parameters import MOST, Parameter
 
 EPOCHS, UPDATES, SECONDS = "epochs", "updates", "seconds"
 TARGET, CONVERGENCE = "target", "convergence"
+END = "end"  # each training's own, which nothing holds equal
 # Kind -> the column of trajectories.csv that is equal.
 AXES = {EPOCHS: "epoch", UPDATES: "updates", SECONDS: "seconds"}
 SLOWER = 0.1  # share of the fastest size's seconds to a target by which one may take longer

@@ -16,8 +16,10 @@ from batchscope.analysis import (
     updates_to_target,
     verdict_matrix,
 )
+from batchscope.analysis.trends import table as trends_table
 from batchscope.analysis.updates_to_target import Target
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import measure_settings, outcomes, run_names
+from batchscope.catalogue.outcomes import Outcome
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates
 
@@ -44,6 +46,28 @@ def budgets(
     """Returns one row per series, budget, outcome and batch size."""
     found = study.experiments[experiment].trainings
     return verdict_matrix.table(runs, trajectories, found.budgets, found.margins)
+
+
+def trends(
+    _: Path | str,
+    study: Study,
+    experiment: str,
+    runs: pandas.DataFrame,
+    trajectories: pandas.DataFrame,
+) -> pandas.DataFrame:
+    """Returns one row per series, budget and outcome: its slope."""
+    budgets = study.experiments[experiment].trainings.budgets
+    return trends_table(runs, trajectories, budgets, _stated(study, experiment))
+
+
+def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
+    """Returns what documents state about the columns of an experiment's runs."""
+    found = {}
+    for claim in study.claims:
+        source, test = f"{claim.document}, {claim.place}", claim.test
+        if test.asked == experiment:
+            found[test.column] = outcomes.stated(test.column, test.direction, source)
+    return {column: stated for column, stated in found.items() if stated}
 
 
 def _served(trajectories: pandas.DataFrame) -> pandas.DataFrame:
