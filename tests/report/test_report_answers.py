@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import re
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pandas
 import pytest
-from batchscope.analysis.series_differences import Contrast
 from markupsafe import escape
 
 import synthetic
 from batchscope import report, wording
-from batchscope.analysis import (
-    intervals,
-    noise_scales,
-    outcome_answers,
-    parallel_totals,
-    series_differences,
-)
-from batchscope.catalogue import outcomes
+from batchscope.analysis import intervals, noise_scales, seed_pairs, trends
+from batchscope.analysis.seed_pairs import Differences
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.figures import Tables
@@ -36,6 +32,7 @@ from batchscope.report import (
     text,
 )
 from batchscope.study.plan import Experiment, Times
+from batchscope.tables import csv_tables
 from html_page import Page
 from report_example import altered
 
@@ -45,49 +42,59 @@ FATES = "27 finished, 1 diverged, 1 out of memory, 1 missing"
 
 def test_answers_say_what_the_statistics_say(example, shown, troubled):
     for answer in troubled[1].experiments["gap"].answers:
-        assert answer.outcome.label in shown.text and answer.verdict in shown.text
+        assert answer.outcome.label in shown.text and answer.words in shown.text
         assert f">{answer.outcome.column}</code>" in example[3]
         assert all(source.strip() in shown.text for source in answer.outcome.source.split(";"))
 
 
+def test_answers_are_the_rows_of_trends_with_words_for_their_series():
+    rows = itertools.product((0.1, 0.2), (16, 256), range(7))
+    runs = pandas.DataFrame(rows, columns=["learning_rate", "batch_size", "seed"])
+    noise = np.random.default_rng(0).normal(0, 0.01, len(runs))
+    rise = (runs["batch_size"] > 16) * np.where(runs["learning_rate"] > 0.1, 0.4, -0.4)
+    runs = runs.assign(generalisation_gap=rise + noise, status="finished", patience=0)
+    runs = runs.assign(epochs=40, epochs_run=40)
+    runs.loc[0, "status"] = "diverged"
+    table = trends.table(runs, (), {})
+    written = csv_tables.read(io.StringIO(table.to_csv(index=False)))
+    down, up = answers.read(written, runs)
+    assert (down.series, up.series) == ("learning rate 0.1", "learning rate 0.2")
+    assert down.against and up.resolved and down.held == "at equal epochs (40)"
+    assert down.slope == pytest.approx((*table.loc[0, ["estimate", "low", "high"]], 6))
+    assert [down.p, up.p] == pytest.approx([table["p_against"][0], table["p"][1]])
+    assert (down.smallest.batch_size, up.largest.batch_size) == (16, 256)
+    assert "6 of 7 seeds" in down.note and up.note == ""
+    assert answers.read(pandas.DataFrame(), runs) == []
+
+
 def test_verdicts_become_headlines():
-    def answer(label, verdict, direction="rises", **rest):
+    def answer(label, verdict="supported", direction="rises", **rest):
         return synthetic.answer(verdict, (0.5, 0.4, 0.6), label, direction=direction, **rest)
 
-    unresolved = [answer("Gap", "not resolved"), answer("Loss", "not resolved")]
+    unresolved = [answer("Gap", "not_resolved"), answer("Loss", "not_resolved")]
     given = [
         unresolved[0],
-        answer("Distance", "falls", "falls"),
-        answer("Loss", "rises", series="adam"),
-        answer("Epochs until it stopped", "rises"),
-        answer("Width", "rises, against what was stated", "falls"),
-        answer("Accuracy", "not enough seeds (3 of 6)"),
+        answer("Distance", direction="falls"),
+        answer("Loss", series="adam"),
+        answer("Epochs until it stopped"),
+        answer("Width", "contradicted", "falls"),
+        answer("Accuracy", "provisional", n=3),
     ]
     assert answers.in_short(given) == (
         "as the batch size grows, distance falls; loss rises (adam); epochs until it stopped rise"
     )
     assert answers.in_short(unresolved) == "not resolved for 2 outcomes"
-    assert answers.in_short([answer("Time", "one batch size")]) == ""
-    assert answers.headlines(given) == [
-        (
-            "As the batch size grows",
-            "distance falls (50 [40, 60] points per doubling); "
-            "loss rises (adam; 50 [40, 60] points per doubling); "
-            "epochs until it stopped rise (50 [40, 60] points per doubling).",
-        ),
-        ("Not resolved", "gap."),
-        ("Rises, against what was stated", "width (50 [40, 60] points per doubling)."),
-        ("Not enough seeds (3 of 6)", "accuracy."),
-    ]
+    assert answers.in_short([answer("Time", "not_testable")]) == ""
+    (_, told), *others = answers.headlines(given)
+    assert told.count("50 [40, 60] points per doubling") == 3
+    assert [text.partition(" ")[0] for _, text in others] == ["gap.", "width", "accuracy."]
 
 
-def test_the_p_of_a_contrary_is_said_to_be_so():
-    given = {"test": outcome_answers.Test("page", 0.1, 0.8, 1.0, 0.012)}
-    against = synthetic.answer("rises, against what was stated", direction="falls", **given)
-    open_ = synthetic.answer("not resolved", **given)
-    for answer, p in ((against, "0.012 of the contrary"), (open_, "1.000")):
+def test_a_table_has_the_p_of_what_the_verdict_says_and_its_level():
+    against, open_ = (synthetic.answer(verdict) for verdict in ("contradicted", "not_resolved"))
+    for answer, p in ((against, "0.100 of the contrary"), (open_, "0.100")):
         ((row,),) = [table["head"] + table["rest"] for table in answers.groups([answer])]
-        assert row["p"] == p
+        assert (row["p"], row["level"], row["resolved"]) == (p, "level 0.02", False)
         ((row,),) = [answers.across([answer])["rest"]]
         assert row["cells"][0]["p"] == p
 
@@ -108,7 +115,7 @@ def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(whole, monkeypatc
     left_out = [{**row, "status": "no_gpu"} for row in on_gpu]
     assert missed in page_text(question, rows=left_out)
     sentence = "What several GPUs save cannot be tested here."
-    monkeypatch.setattr(parallel_totals, "sentence", lambda *_: sentence)
+    monkeypatch.setattr(experiment_view, "_in_parallel", lambda *_: sentence)
     twice = page_text(question)
     assert sentence in twice and missed not in twice
 
@@ -154,7 +161,7 @@ def test_whole_batches_are_no_number_in_the_scope(whole):
 
 def test_sources_are_numbered_as_the_table_shows_them():
     """What is asked stands at the head of the table, and so does who states it."""
-    gap, loss = (synthetic.answer("falls", (0.5, 0.4, 0.6), label) for label in ("Gap", "Loss"))
+    gap, loss = (synthetic.answer(label=label) for label in ("Gap", "Loss"))
     gap = replace(gap, outcome=replace(gap.outcome, source="A; B"))
     loss = replace(loss, outcome=replace(loss.outcome, source="C; A"))
     assert answers.sources([gap, loss]) == ["A", "B", "C"]
@@ -165,14 +172,9 @@ def test_sources_are_numbered_as_the_table_shows_them():
 
 def test_no_headline_without_its_budget():
     held = "at equal epochs (40)"
-    given = [
-        synthetic.answer("falls", direction="falls", label="Distance", held=held),
-        synthetic.answer("not resolved", label="Gap", held=held),
-    ]
-    assert answers.in_short(given) == f"as the batch size grows, {held}, distance falls"
-    assert answers.in_short(given[1:]) == f"not resolved, {held}, for 1 outcome"
-    verdicts = [verdict for verdict, _ in answers.headlines(given)]
-    assert verdicts == [f"As the batch size grows, {held}", f"Not resolved, {held}"]
+    given = [synthetic.answer("supported", label="Loss", held=held), synthetic.answer(held=held)]
+    assert answers.in_short(given) == f"as the batch size grows, {held}, loss rises"
+    assert all(held in verdict for verdict, _ in answers.headlines(given))
     assert answers.groups(given)[0]["held"] == held
 
 
@@ -202,8 +204,7 @@ def test_headlines_state_no_single_rate_where_rates_are_tuned(whole, built, monk
 
 def test_resolved_answers_are_reported(built):
     text = Page(built).text
-    grows = "As the batch size grows, at equal epochs (40): "
-    assert f"{grows}test accuracy falls (\N{MINUS SIGN}0." in text
+    assert "As the batch size grows, at equal epochs (40): " in text
     assert "6 paired seeds" in text and "Nothing: every run finished" in text
     assert "This report is partial" not in text
 
@@ -265,8 +266,8 @@ def test_series_stand_beside_the_first_of_them(troubled, monkeypatch):
     study, inputs = troubled
     assert "Beside " not in Page(study_page.build(study, inputs)).text  # one series
     difference = intervals.Interval(-0.25, -0.5, 0.0, 6)
-    given = Contrast(256, "no <scaling>", ("linear",), {"test_accuracy": (difference,)})
-    monkeypatch.setattr(series_differences, "contrast", lambda runs: given)
+    given = Differences(256, "no <scaling>", ("linear",), {"test_accuracy": (difference,)})
+    monkeypatch.setattr(seed_pairs, "differences", lambda runs: given)
     html = study_page.build(study, inputs)
     page = Page(html)
     assert page.open == []
@@ -275,8 +276,20 @@ def test_series_stand_beside_the_first_of_them(troubled, monkeypatch):
     assert f"{minus}0.25 [{minus}0.50, 0.00] 6 paired seeds" in page.text
 
 
-def test_thresholds_are_those_of_the_statistics():
-    assert f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired" in answers.READING
+def test_total_times_in_parallel_are_of_one_series():
+    rows = itertools.product((32, 256), (0, 1))
+    trained = pandas.DataFrame(rows, columns=["batch_size", "seed"])
+    trained = trained.assign(learning_rate=0.01, stop_reason="patience", epochs_run=[1, 2, 3, 5])
+    timed = trained.assign(replicas=4, device="gpu", status="finished", seconds_per_epoch=2.0)
+    told = experiment_view._in_parallel(timed, trained)
+    ratio = intervals.ratio_interval([6, 10], [2, 4])
+    assert f"(2 seeds), a factor of {wording.estimated(*ratio[:3])}." in told
+    both = [pandas.concat([of, of.assign(learning_rate=0.02)]) for of in (timed, trained)]
+    assert experiment_view._in_parallel(*both) == ""
+    missed = timed.assign(status="no_gpu")
+    reasons = [experiment_view._in_parallel(of, trained) for of in (missed, timed, missed[:0])]
+    assert [bool(reason) for reason in reasons] == [True, True, False] and "no GPU" in reasons[0]
+    assert experiment_view._in_parallel(timed.drop(columns="replicas"), trained) == ""
 
 
 def test_runs_that_missed_their_target_loss_are_reported():
@@ -284,12 +297,9 @@ def test_runs_that_missed_their_target_loss_are_reported():
         {"batch_size": size, "reached_target": reached}
         for size, reached in (("256", "0"), ("32", "1"), ("256", "1"), ("32", "1"))
     ]
-    targets = experiment_view._targets
-    note = targets(rows)
-    assert targets(rows, "target").startswith("The target was reached in 2 of 2 at batch")
-    assert "2 of 2 at batch size 32, 1 of 2 at batch size 256; the other runs are left out" in note
-    assert targets(rows[1:2]).endswith("in 1 of 1 at batch size 32.")
-    assert targets([{"batch_size": "32", "reached_target": ""}]) == ""
+    note = experiment_view._targets(rows)
+    assert "2 of 2 at batch size 32, 1 of 2 at batch size 256" in note
+    assert experiment_view._targets([{"batch_size": "32", "reached_target": ""}]) == ""
 
 
 def test_a_missed_target_loss_is_a_gap_of_its_own(troubled):

@@ -55,16 +55,6 @@ def held_equal(rows: pandas.DataFrame) -> tuple[str, float]:
     return "", math.nan
 
 
-def lengths(rows: pandas.DataFrame) -> tuple[str, pandas.DataFrame]:
-    """Returns the column of how long runs are, with its `min` and `max` by batch size."""
-    finished = run_series.finished(rows)
-    for column in ("epochs_run", "steps_run"):
-        if column in finished and len(finished) and finished[column].notna().all():
-            found = finished.groupby("batch_size")[column].agg(["min", "max"])
-            return column, found.astype(int)
-    return "", pandas.DataFrame()
-
-
 def parallel_totals(timed: pandas.DataFrame, trained: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the runs of which an epoch was timed, with the seconds until they would have stopped.
 

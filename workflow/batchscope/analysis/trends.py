@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas
 
-from batchscope.analysis import contrasts, intervals, readings, run_series, training_ends
+from batchscope.analysis import contrasts, intervals, run_series, training_ends
 from batchscope.analysis.contrasts import Judged, Statement
 from batchscope.analysis.readings import Budget, Reading
 from batchscope.catalogue import outcomes
@@ -112,18 +112,17 @@ class _Asked:
 
 
 def table(
-    runs: pandas.DataFrame,
-    evaluations: pandas.DataFrame,
-    stated: Mapping[str, Any],
-    claims: Mapping[str, Outcome],
+    runs: pandas.DataFrame, at_budgets: Iterable[Reading], claims: Mapping[str, Outcome]
 ) -> pandas.DataFrame:
     """Returns one row per series, budget and outcome of an experiment, all of them one family.
 
     Args:
-        stated: Budgets of the experiment: kind -> value, of a target column -> value.
+        at_budgets: Every outcome of every series where a budget is held equal.
         claims: Column -> what the study states about it, in place of what is asked of every study.
     """
-    asked = [*_at_end(runs, claims), *_at_budgets(runs, evaluations, stated)] if len(runs) else []
+    asked = _at_end(runs, claims) if len(runs) else []
+    larger = (_Asked(each, RISES if each.rises else FALLS) for each in at_budgets)
+    asked = [each for each in (*asked, *larger) if len(each.kept)]
     statements = [each.statement for each in asked]
     judged = iter(contrasts.judge([each for each in statements if each]))
     lines = [
@@ -131,15 +130,6 @@ def table(
         for each, statement in zip(asked, statements, strict=True)
     ]
     return run_series.table(lines, TRENDS, run_series.factor_columns(runs))
-
-
-def _at_budgets(
-    runs: pandas.DataFrame, evaluations: pandas.DataFrame, stated: Mapping[str, Any]
-) -> Iterator[_Asked]:
-    for reading in readings.of_experiment(runs, evaluations, stated, {}, at_end=()):
-        found = _Asked(reading, RISES if reading.rises else FALLS)
-        if len(found.kept):
-            yield found
 
 
 def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_Asked]:
@@ -151,9 +141,7 @@ def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_
         if column == "epochs_run" and chosen:
             continue  # the horizon, not an outcome
         ran_out = column in UNTIL_STOPPED and not chosen and training_ends.all_ran_out(rows)
-        found = _Asked(at_end(rows, column), outcome.direction, outcome.source, ran_out)
-        if len(found.kept):
-            yield found
+        yield _Asked(at_end(rows, column), outcome.direction, outcome.source, ran_out)
 
 
 def at_end(rows: pandas.DataFrame, column: str) -> Reading:
@@ -161,22 +149,18 @@ def at_end(rows: pandas.DataFrame, column: str) -> Reading:
 
     A batch size at which no run has one, and some failed, has failed.
     """
-    axes = [sorted(rows[name].unique().tolist()) for name in ("batch_size", "seed")]
-    shape = dict(zip(("index", "columns"), axes, strict=True))
-    of = rows if column == _TIMED else run_series.finished(rows)
-    of = of.astype({column: float}).drop_duplicates(["seed", "batch_size"], keep="last")
-    values = of.pivot(index="batch_size", columns="seed", values=column)
-    values = values.reindex(**shape).to_numpy(float)
-    values = np.where(np.isfinite(values), values, math.nan)
-    ran = rows[rows["status"].isin((records.FINISHED, *records.UNSUCCESSFUL))]
-    there = pandas.crosstab(ran["batch_size"], ran["seed"]).reindex(**shape).to_numpy(float) > 0
-    failed = rows[rows["status"].isin(records.UNSUCCESSFUL)]["batch_size"]
-    values[np.isnan(values).all(axis=1) & np.isin(axes[0], failed)] = math.inf
-    none = np.zeros(len(values), bool)
-    axes = [tuple(each) for each in axes]
-    rates = np.full(len(values), math.nan)
-    marks = (none, none, none, none, none)
-    return Reading(rows, Budget(END), column, math.nan, *axes, values, there, rates, *marks)
+    sizes, seeds = (sorted(rows[name].unique().tolist()) for name in ("batch_size", "seed"))
+    cells = rows.drop_duplicates(["batch_size", "seed"], keep="last")
+    cells = cells.set_index(["batch_size", "seed"])[[column, "status"]]
+    cells = cells.reindex(pandas.MultiIndex.from_product([sizes, seeds]))
+    values, statuses = (cells[name].to_numpy().reshape(len(sizes), -1) for name in cells)
+    finished, failed = statuses == records.FINISHED, np.isin(statuses, records.UNSUCCESSFUL)
+    values = values.astype(float)
+    values[~np.isfinite(values) | ~(finished | (column == _TIMED))] = math.nan
+    values[np.isnan(values).all(axis=1) & failed.any(axis=1)] = math.inf
+    none, ran = np.zeros(len(sizes), bool), finished | failed
+    known = (rows, Budget(END), column, math.nan, tuple(sizes), tuple(seeds), values, ran)
+    return Reading(*known, np.full(len(sizes), math.nan), none, none, none, none, none)
 
 
 def _line(asked: _Asked, judged: Judged | None) -> dict[str, Any]:

@@ -36,7 +36,6 @@ DIFFERENCES = (
 )
 _GROWS = "as the batch size grows"
 _OPPOSITE = {RISES: FALLS, FALLS: RISES}
-_MOST_LENGTHS = 3  # batch sizes whose epochs are listed one by one
 _HELD = {
     "target_train_loss": "at an equal training loss",
     "epochs_run": "at equal epochs",
@@ -146,28 +145,12 @@ def _note(row: pandas.Series, reason: Reason, runs: pandas.DataFrame) -> str:
 def held_equal(rows: pandas.DataFrame) -> str:
     """Returns what the finished runs of a series have in common where their trainings ended.
 
-    `at equal epochs (40)`, or `at each run's own end`, with how long that is: `(10 epochs at batch
-    size 16, 40 at 256)`, or `(patience 10, 12 to 88 epochs)`.
+    `at equal epochs (40)`, or `at each run's own end (patience 10)`.
     """
     column, value = training_ends.held_equal(rows)
     if column in _HELD:
         return f"{_HELD[column]} ({wording.shortest(value)})"
-    patience = f"patience {value:.0f}" if column else ""
-    how_long = ", ".join(filter(None, [patience, _lengths(rows)]))
-    return f"at each run's own end{f' ({how_long})' if how_long else ''}"
-
-
-def _lengths(rows: pandas.DataFrame) -> str:
-    """Returns how long runs of different length are; by batch size where that is short."""
-    column, lengths = training_ends.lengths(rows)
-    if not column:
-        return ""
-    name = {"epochs_run": "epoch", "steps_run": "update"}[column]
-    if (lengths["min"] < lengths["max"]).any() or len(lengths) > _MOST_LENGTHS:
-        return f"{lengths['min'].min()} to {wording.count(int(lengths['max'].max()), name)}"
-    first, *rest = lengths["max"].items()
-    parts = [f"{wording.count(first[1], name)} at batch size {first[0]}"]
-    return ", ".join([*parts, *(f"{length} at {size}" for size, length in rest)])
+    return f"at each run's own end{f' (patience {value:.0f})' if column else ''}"
 
 
 def headlines(answers: list[Answer]) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from batchscope.analysis import (
     advice_evidence,
     advice_tables,
     largest_within_margin,
+    readings,
     run_series,
     to_target_tables,
     updates_to_target,
@@ -56,8 +57,9 @@ def trends(
     trajectories: pandas.DataFrame,
 ) -> pandas.DataFrame:
     """Returns one row per series, budget and outcome: its slope."""
-    budgets = study.experiments[experiment].trainings.budgets
-    return trends_table(runs, trajectories, budgets, _stated(study, experiment))
+    stated = study.experiments[experiment].trainings.budgets
+    found = readings.of_experiment(runs, trajectories, stated, {}, at_end=())
+    return trends_table(runs, found, _stated(study, experiment))
 
 
 def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
