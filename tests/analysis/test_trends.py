@@ -1,4 +1,4 @@
-"""Trends of an experiment against values worked out by hand, and their verdicts against intervals."""
+"""Trends against values worked out by hand, and their verdicts against their intervals."""
 
 import dataclasses
 import itertools
