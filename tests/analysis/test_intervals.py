@@ -18,13 +18,6 @@ def test_t_interval_against_scipy():
         assert intervals.t_interval(few) == pytest.approx(expected, nan_ok=True)
 
 
-def test_t_intervals_equal_the_single_one():
-    values = np.array([[1.0, 2.0, 4.0], [1.0, math.nan, 3.0], [math.nan] * 3])
-    mean, low, high, n = intervals.t_intervals(values)
-    for row, *got in zip(values, mean, low, high, n, strict=True):
-        assert got == pytest.approx(list(intervals.t_interval(row)), nan_ok=True)
-
-
 def test_on_a_logarithmic_axis_an_interval_stays_positive():
     values = [0.1, 0.2, 3.0]
     linear, log = (intervals.t_interval(values, logarithmic=way) for way in (False, True))
@@ -41,9 +34,3 @@ def test_ratio_interval_is_the_t_interval_of_the_logarithms():
     logs = intervals.t_interval(np.log([2.0, 4.0, 2.0]))  # what has no logarithm is left out
     assert ratio == pytest.approx((16 ** (1 / 3), math.exp(logs.low), math.exp(logs.high), 3))
     assert intervals.ratio_interval([], []).n == 0
-
-
-def test_binomial_half_width():
-    # 400 test images at 50 %: the +-4.9 points of 1.96 * sqrt(0.25 / 400).
-    assert intervals.binomial_half_width(0.5, 400) == pytest.approx(0.049)
-    assert intervals.binomial_half_width(1.0, 400) == 0.0
