@@ -1,4 +1,4 @@
-"""Words for the factors of optimizers, pieces and schedules in labels of series."""
+"""Words for the factors of series in labels, and the series of a table."""
 
 import pandas
 import pytest
@@ -10,21 +10,14 @@ from batchscope.catalogue.optimizer_constants import DEFAULT
 @pytest.mark.parametrize(
     ("factors", "words"),
     [
-        ({"beta_2": DEFAULT}, "default beta 2"),
         ({"beta_2": 0.95, "weight_decay": DEFAULT}, "beta 2 0.95, default weight decay"),
         ({"micro_batch_size": 0}, "whole batches"),
-        ({"micro_batch_size": 16}, "pieces of 16"),
-        ({"beta_scaling": "half_life"}, "beta scaling half-life"),
-        ({"beta_scaling": "none"}, "no beta scaling"),
+        ({"micro_batch_size": 16, "beta_scaling": "none"}, "pieces of 16, no beta scaling"),
         ({"threads": 2.0, "replicas": "none"}, "2 threads, none replicas"),
-        ({"threads": "none", "inner_steps": "none"}, "none threads, none inner steps"),
-        ({"delay_seconds": 0.05}, "delay of 50 ms"),
-        ({"delay_seconds": "none"}, "no delay seconds"),
-        ({"alpha": -0.25}, "alpha \N{MINUS SIGN}0.25"),
-        (
-            {"schedule": "cosine", "precision": "mixed_float16"},
-            "schedule cosine, precision mixed float16",
-        ),
+        ({"delay_seconds": 0.05, "alpha": -0.25}, "delay of 50 ms, alpha \N{MINUS SIGN}0.25"),
+        ({"delay_seconds": 0.0, "warmup_epochs": 0}, "no delay, no warmup"),
+        ({"optimizer": "rmsprop", "device": "gpu"}, "RMSprop, GPU"),
+        ({"precision": "mixed_float16"}, "precision mixed float16"),
     ],
 )
 def test_of_a_series(factors, words):
@@ -34,22 +27,30 @@ def test_of_a_series(factors, words):
 def test_the_base_batch_size_is_named_where_a_rule_reads_it():
     columns = ["batch_size", "learning_rate_scaling", "base_batch_size"]
     frame = pandas.DataFrame([(16, "none", 32), (16, "sqrt", 64)], columns=columns)
-    labels = [group.label for group in run_series.series(frame)]
+    found = run_series.series(frame)
+    labels = [group.label for group in found]
     assert labels == ["no scaling", "square-root scaling, base batch size 64"]
+    for group in found:
+        assert run_series.of(frame, group.factors).equals(group.frame)
+
+
+def test_a_factor_that_follows_from_the_batch_size_splits_nothing():
+    frame = pandas.DataFrame({"batch_size": [16, 32, 16, 32], "learning_rate": [0.1, 0.2] * 2})
+    frame["optimizer"] = ["adam", "adam", None, None]
+    assert run_series.series_factors(frame) == ["optimizer"]
+    _, unknown = run_series.series(frame)
+    assert len(run_series.of(frame, unknown.factors)) == 2
+    assert run_series.coupled_factors(frame) == {"learning_rate": [0.1, 0.2]}
 
 
 @pytest.mark.parametrize(
     ("factor", "value", "words"),
     [
-        ("optimizer", "adam", "Adam"),
-        ("device", "cpu", "CPU"),
         ("framework", "mxnet", "MXNet"),
         ("beta_scaling", "half_life", "half-life"),
         ("model", "small_cnn", "small_cnn"),
         ("micro_batch_size", "0", "none (whole batches)"),
-        ("micro_batch_size", 16, "16"),
         ("threads", "0", "all"),
-        ("seed", "0", "0"),
     ],
 )
 def test_of_a_value(factor, value, words):

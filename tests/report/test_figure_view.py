@@ -52,8 +52,8 @@ def test_the_first_sentence_of_a_finding_stands_alone(text, first, rest):
 
 
 def test_an_answer_is_about_what_the_figures_show():
-    accuracy = synthetic.answer("not resolved", (0.5, 0.4, 0.6), "Test accuracy")
-    loss = synthetic.answer("rises", (0.5, 0.4, 0.6), "Loss", direction="rises")
+    accuracy = synthetic.answer("not_resolved", (0.5, 0.4, 0.6), "Test accuracy")
+    loss = synthetic.answer("supported", (0.5, 0.4, 0.6), "Loss")
     timed = content.Figure("Time", "", found="An epoch takes 2 s.", csv=b"seconds")
     shown = content.Figure("Loss", "", csv=loss.outcome.column.encode())
     assert content.Figure("Loss", "").columns == []
@@ -86,7 +86,7 @@ def test_what_belongs_to_an_answer_has_its_place_in_it():
     ],
 )
 def test_a_slope_stands_beside_its_own_outcome_alone(name, finding, expected):
-    answer = synthetic.answer("rises", (0.5, 0.4, 0.6), "Best validation loss")
+    answer = synthetic.answer("supported", (0.5, 0.4, 0.6), "Best validation loss")
     figure = content.Figure("F", "", name=name, found=finding, csv=answer.outcome.column.encode())
     shown = figure_view.build(1, figure, replace(RESULTS, answers=[answer]), [], str)
     assert shown["finding"].endswith(" per doubling.") == expected
@@ -112,19 +112,17 @@ def test_of_all_figures_those_answer_whose_names_stand_in_the_question():
 
 
 def test_too_few_seeds_are_reported_with_what_was_measured():
-    few = synthetic.answer("not enough seeds (2 of 6)")
+    few = synthetic.answer("provisional", n=2)
     shown = content.Figure("A", "", found="It was 1 at 8.", csv=few.outcome.column.encode())
     sentences = experiment_answer.sentences([few], [shown])
-    assert sentences == [("", "It was 1 at 8. No verdict: not enough seeds (2 of 6).")]
+    assert sentences == [("", "It was 1 at 8. Provisional, 2 of 6 seeds.")]
 
 
 def test_what_is_not_resolved_is_reported_with_its_values():
-    found = [synthetic.answer("not resolved")]
+    found = [synthetic.answer("not_resolved")]
     shown = content.Figure("A", "", found="It was 1 at 8.", csv=b"test_accuracy")
     sentences = experiment_answer.sentences(found, [shown])
-    assert sentences == [
-        ("", "It was 1 at 8. The tests, adjusted over all outcomes, do not resolve a trend.")
-    ]
+    assert sentences == [("", "It was 1 at 8. These seeds do not resolve a trend.")]
 
 
 def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():
@@ -140,7 +138,7 @@ def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():
 
 
 def test_many_series_are_counted():
-    verdicts = {"a": "rises", "b": "rises", "c": "not resolved", "d": "rises"}
+    verdicts = {"a": "supported", "b": "supported", "c": "not_resolved", "d": "supported"}
     found = [synthetic.answer(verdict, series=name) for name, verdict in verdicts.items()]
     shown = content.Figure("A", "", found="Long.", csv=b"test_accuracy")
     sentences = experiment_answer.sentences(found, [shown])

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import re
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pandas
 import pytest
 from markupsafe import escape
 
 import synthetic
 from batchscope import report, wording
-from batchscope.analysis import (
-    intervals,
-    noise_scales,
-    outcome_answers,
-    parallel_totals,
-    series_differences,
-)
-from batchscope.analysis.series_differences import Contrast
-from batchscope.catalogue import outcomes
+from batchscope.analysis import intervals, noise_scales, seed_pairs, trends
+from batchscope.analysis.seed_pairs import Differences
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.figures import Tables
@@ -36,6 +32,7 @@ from batchscope.report import (
     text,
 )
 from batchscope.study.plan import Experiment, Times
+from batchscope.tables import csv_tables
 from html_page import Page
 from report_example import altered
 
@@ -45,72 +42,69 @@ FATES = "27 finished, 1 diverged, 1 out of memory, 1 missing"
 
 def test_answers_say_what_the_statistics_say(example, shown, troubled):
     for answer in troubled[1].experiments["gap"].answers:
-        assert answer.outcome.label in shown.text and answer.verdict in shown.text
+        assert answer.outcome.label in shown.text and answer.words in shown.text
         assert f">{answer.outcome.column}</code>" in example[3]
         assert all(source.strip() in shown.text for source in answer.outcome.source.split(";"))
 
 
+def test_answers_are_the_rows_of_trends_with_words_for_their_series():
+    rows = itertools.product((0.1, 0.2), (16, 256), range(7))
+    runs = pandas.DataFrame(rows, columns=["learning_rate", "batch_size", "seed"])
+    rise = (runs["batch_size"] > 16) * np.where(runs["learning_rate"] > 0.1, 0.4, -0.4)
+    runs["generalisation_gap"] = rise + np.random.default_rng(0).normal(0, 0.01, len(runs))
+    runs = runs.assign(status="finished", patience=0, epochs=40, epochs_run=40)
+    runs.loc[0, "status"] = "diverged"
+    table = trends.table(runs, (), {})
+    written = csv_tables.read(io.StringIO(table.to_csv(index=False)))
+    down, up = answers.read(written, runs)
+    assert (down.series, up.series) == ("learning rate 0.1", "learning rate 0.2")
+    assert down.against and up.resolved and down.held == "at equal epochs (40)"
+    assert down.slope == pytest.approx((*table.loc[0, ["estimate", "low", "high"]], 6))
+    assert [down.p, up.p] == pytest.approx([table["p_against"][0], table["p"][1]])
+    assert "6 of 7 seeds" in down.note and up.note == ""
+    assert answers.read(pandas.DataFrame(), runs) == []
+
+
 def test_verdicts_become_headlines():
-    def answer(label, verdict, direction="rises", **rest):
-        return synthetic.answer(verdict, (0.5, 0.4, 0.6), label, direction=direction, **rest)
-
-    unresolved = [answer("Gap", "not resolved"), answer("Loss", "not resolved")]
+    held = "at equal epochs (40)"
     given = [
-        unresolved[0],
-        answer("Distance", "falls", "falls"),
-        answer("Loss", "rises", series="adam"),
-        answer("Epochs until it stopped", "rises"),
-        answer("Width", "rises, against what was stated", "falls"),
-        answer("Accuracy", "not enough seeds (3 of 6)"),
+        synthetic.answer(label="Gap", held=held),
+        synthetic.answer("supported", label="Distance", direction="falls", held=held),
+        synthetic.answer("supported", label="Epochs until it stopped", series="adam", held=held),
+        synthetic.answer("contradicted", label="Width", held=held),
+        synthetic.answer("provisional", label="Accuracy", held=held, n=3),
+        synthetic.answer("not_testable", label="Time", held=held),
     ]
-    assert answers.in_short(given) == (
-        "as the batch size grows, distance falls; loss rises (adam); epochs until it stopped rise"
-    )
-    assert answers.in_short(unresolved) == "not resolved for 2 outcomes"
-    assert answers.in_short([answer("Time", "one batch size")]) == ""
-    assert answers.headlines(given) == [
-        (
-            "As the batch size grows",
-            "distance falls (50 [40, 60] points per doubling); "
-            "loss rises (adam; 50 [40, 60] points per doubling); "
-            "epochs until it stopped rise (50 [40, 60] points per doubling).",
-        ),
-        ("Not resolved", "gap."),
-        ("Rises, against what was stated", "width (50 [40, 60] points per doubling)."),
-        ("Not enough seeds (3 of 6)", "accuracy."),
-    ]
+    short = f"as the batch size grows, {held}, distance falls; epochs until it stopped rise (adam)"
+    assert answers.in_short(given) == short and answers.in_short(given[-1:]) == ""
+    (_, told), *others = found = answers.headlines(given)
+    assert told.count("10 [\N{MINUS SIGN}10, 30] points per doubling") == 2
+    assert all(held in verdict for verdict, _ in found)  # none without its budget
+    assert [text.partition(" ")[0] for _, text in others] == ["gap.", "width", "accuracy."]
 
 
-def test_the_p_of_a_contrary_is_said_to_be_so():
-    given = {"test": outcome_answers.Test("page", 0.1, 0.8, 1.0, 0.012)}
-    against = synthetic.answer("rises, against what was stated", direction="falls", **given)
-    open_ = synthetic.answer("not resolved", **given)
-    for answer, p in ((against, "0.012 of the contrary"), (open_, "1.000")):
+def test_a_table_has_the_p_of_what_the_verdict_says_and_its_level():
+    against, open_ = (synthetic.answer(verdict) for verdict in ("contradicted", "not_resolved"))
+    for answer, p in ((against, "0.100 of the contrary"), (open_, "0.100")):
         ((row,),) = [table["head"] + table["rest"] for table in answers.groups([answer])]
-        assert row["p"] == p
+        assert (row["p"], row["level"], row["resolved"]) == (p, "level 0.02", False)
         ((row,),) = [answers.across([answer])["rest"]]
         assert row["cells"][0]["p"] == p
 
 
-def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(whole, monkeypatch):
-    study, inputs = whole
-    gap = inputs.experiments["gap"]
-    missed = "Nothing ran on a GPU, so what is asked of one stays open."
+def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(whole):
+    gap = whole[1].experiments["gap"]
 
-    def page_text(question, **other):
-        asked = replace(gap.experiment, question=question)
-        return Page(study_page.build(study, altered(inputs, experiment=asked, **other))).text
+    def missed(question, sentences=(), **columns):
+        rows = [{**row, **columns} for row in gap.rows]
+        experiment = replace(gap.experiment, question=question)
+        found = replace(gap, experiment=experiment, rows=rows)
+        return bool(experiment_view._no_gpu(found, [], [*sentences]))
 
     question = "Is a large batch faster on one thread and on a GPU?"
-    assert missed in page_text(question) and missed not in page_text("Is a large batch faster?")
-    on_gpu = [{**row, "device": "gpu"} for row in gap.rows]
-    assert missed not in page_text(question, rows=on_gpu)
-    left_out = [{**row, "status": "no_gpu"} for row in on_gpu]
-    assert missed in page_text(question, rows=left_out)
-    sentence = "What several GPUs save cannot be tested here."
-    monkeypatch.setattr(parallel_totals, "sentence", lambda *_: sentence)
-    twice = page_text(question)
-    assert sentence in twice and missed not in twice
+    assert missed(question) and not missed("Is a large batch faster?")
+    assert not missed(question, device="gpu") and missed(question, device="gpu", status="no_gpu")
+    assert not missed(question, ["What several GPUs save cannot be tested here."])
 
 
 def test_a_timing_on_a_gpu_answers_for_one():
@@ -138,23 +132,9 @@ def test_a_noise_scale_is_compared_with_critical_batch_sizes_of_other_experiment
     assert experiment_view._with_others(found, alone, both) == []
 
 
-def test_whole_batches_are_no_number_in_the_scope(whole):
-    study, inputs = whole
-    sizes = [{**row, "micro_batch_size": str(16 * (i % 2))} for i, row in enumerate(inputs.rows)]
-    page = Page(study_page.build(study, altered(inputs, rows=sizes)))
-    assert "micro batch size none (whole batches), 16" in page.text
-    sweeps = [
-        Sweep({"micro_batch_size": size, "threads": size}, batch_sizes=(8, 16)) for size in (0, 2)
-    ]
-    timed = replace(study.experiments["gap"], times=Times({"throughput": {}}, tuple(sweeps)))
-    scope = "Timed alone on the machine, nothing trained to an end: throughput; batch size 8, 16; "
-    scope += "micro batch size none (whole batches), 2; threads all, 2."
-    assert experiment_view._scope(content.ExperimentResults(timed, [])) == scope
-
-
 def test_sources_are_numbered_as_the_table_shows_them():
     """What is asked stands at the head of the table, and so does who states it."""
-    gap, loss = (synthetic.answer("falls", (0.5, 0.4, 0.6), label) for label in ("Gap", "Loss"))
+    gap, loss = (synthetic.answer(label=label) for label in ("Gap", "Loss"))
     gap = replace(gap, outcome=replace(gap.outcome, source="A; B"))
     loss = replace(loss, outcome=replace(loss.outcome, source="C; A"))
     assert answers.sources([gap, loss]) == ["A", "B", "C"]
@@ -163,49 +143,20 @@ def test_sources_are_numbered_as_the_table_shows_them():
     assert [row["references"] for row in (*table["head"], *table["rest"])] == [[1, 2], [2, 3]]
 
 
-def test_no_headline_without_its_budget():
-    held = "at equal epochs (40)"
-    given = [
-        synthetic.answer("falls", direction="falls", label="Distance", held=held),
-        synthetic.answer("not resolved", label="Gap", held=held),
-    ]
-    assert answers.in_short(given) == f"as the batch size grows, {held}, distance falls"
-    assert answers.in_short(given[1:]) == f"not resolved, {held}, for 1 outcome"
-    verdicts = [verdict for verdict, _ in answers.headlines(given)]
-    assert verdicts == [f"As the batch size grows, {held}", f"Not resolved, {held}"]
-    assert answers.groups(given)[0]["held"] == held
-
-
 def test_the_headline_stands_beside_the_report(example, tmp_path):
-    results = example[1]
-    troubled = (results / "report.txt").read_text(encoding="utf-8")
-    start = "The gap <u>found</u>: No advice (small_cnn on digits, SGD at learning rate 0.05, "
-    assert troubled.startswith(start)
+    troubled = (example[1] / "report.txt").read_text(encoding="utf-8")
+    assert troubled.startswith("The gap <u>found</u>: ") and troubled.count("\n") == 1
     assert troubled.endswith("(30 training runs in 1 experiment: " + FATES + ").\n")
-    assert troubled.count("\n") == 1
     empty = study_page.headline(example[0], content.read(example[0], tmp_path, example[2], True))
     assert empty == "30 training runs in 1 experiment: 30 missing."
 
 
-def test_headlines_state_no_single_rate_where_rates_are_tuned(whole, built, monkeypatch):
+def test_headlines_state_no_single_rate_where_rates_are_tuned(whole, monkeypatch):
     study, inputs = whole[0], altered(whole[1], advice=pandas.DataFrame())
-    html = study_page.build(study, inputs)
-    assert "As the batch size grows" in Page(html).text
-    assert "as the batch size grows" in study_page.headline(study, inputs)
-    # Where there is no card, the first screen has the first sentence of every answer.
-    assert 'id="short"' in html and 'id="short"' not in built
+    assert "As the batch size grows, at" in Page(study_page.build(study, inputs)).text
     monkeypatch.setattr(content, "tuned_factor", lambda runs: "learning_rate")
     inputs = altered(inputs)  # each asks once whether rates are tuned
     assert "As the batch size grows, at" not in Page(study_page.build(study, inputs)).text
-    assert study_page.headline(study, inputs).startswith("30 training runs in 1 experiment")
-
-
-def test_resolved_answers_are_reported(built):
-    text = Page(built).text
-    grows = "As the batch size grows, at equal epochs (40): "
-    assert f"{grows}test accuracy falls (\N{MINUS SIGN}0." in text
-    assert "6 paired seeds" in text and "Nothing: every run finished" in text
-    assert "This report is partial" not in text
 
 
 def test_the_ledger_stands_at_the_top_and_below_its_figures(example, shown, troubled):
@@ -261,22 +212,31 @@ def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(finish
     assert len(links) == 3 and all(f'id="{anchor}"' in own for _, anchor in links)
 
 
-def test_series_stand_beside_the_first_of_them(troubled, monkeypatch):
-    study, inputs = troubled
-    assert "Beside " not in Page(study_page.build(study, inputs)).text  # one series
+def test_series_stand_beside_the_first_of_them(monkeypatch):
+    assert answers.contrast(pandas.DataFrame()) is None
     difference = intervals.Interval(-0.25, -0.5, 0.0, 6)
-    given = Contrast(256, "no <scaling>", ("linear",), {"test_accuracy": (difference,)})
-    monkeypatch.setattr(series_differences, "contrast", lambda runs: given)
-    html = study_page.build(study, inputs)
-    page = Page(html)
-    assert page.open == []
-    assert "Beside no <scaling>, at batch size 256" in page.text and "<scaling>" not in html
-    minus = "\N{MINUS SIGN}"
-    assert f"{minus}0.25 [{minus}0.50, 0.00] 6 paired seeds" in page.text
+    given = Differences(256, "no scaling", ("linear",), {"test_accuracy": (difference,)})
+    monkeypatch.setattr(seed_pairs, "differences", lambda runs: given)
+    table = answers.contrast(pandas.DataFrame({"run": ["a"]}))
+    ((row,), series) = table["rows"], table["series"]
+    assert (row["column"], series) == ("test_accuracy", ("linear",))
+    assert row["cells"][0]["difference"].value == "\N{MINUS SIGN}0.25"
 
 
-def test_thresholds_are_those_of_the_statistics():
-    assert f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired" in answers.READING
+def test_total_times_in_parallel_are_of_one_series():
+    rows = itertools.product((32, 256), (0, 1))
+    trained = pandas.DataFrame(rows, columns=["batch_size", "seed"])
+    trained = trained.assign(learning_rate=0.01, stop_reason="patience", epochs_run=[1, 2, 3, 5])
+    timed = trained.assign(replicas=4, device="gpu", status="finished", seconds_per_epoch=2.0)
+    told = experiment_view._in_parallel(timed, trained)
+    ratio = intervals.ratio_interval([6, 10], [2, 4])
+    assert f"(2 seeds), a factor of {wording.estimated(*ratio[:3])}." in told
+    both = [pandas.concat([of, of.assign(learning_rate=0.02)]) for of in (timed, trained)]
+    assert experiment_view._in_parallel(*both) == ""
+    missed = timed.assign(status="no_gpu")
+    reasons = [experiment_view._in_parallel(of, trained) for of in (missed, timed, missed[:0])]
+    assert [bool(reason) for reason in reasons] == [True, True, False] and "no GPU" in reasons[0]
+    assert experiment_view._in_parallel(timed.drop(columns="replicas"), trained) == ""
 
 
 def test_runs_that_missed_their_target_loss_are_reported():
@@ -284,12 +244,9 @@ def test_runs_that_missed_their_target_loss_are_reported():
         {"batch_size": size, "reached_target": reached}
         for size, reached in (("256", "0"), ("32", "1"), ("256", "1"), ("32", "1"))
     ]
-    targets = experiment_view._targets
-    note = targets(rows)
-    assert targets(rows, "target").startswith("The target was reached in 2 of 2 at batch")
-    assert "2 of 2 at batch size 32, 1 of 2 at batch size 256; the other runs are left out" in note
-    assert targets(rows[1:2]).endswith("in 1 of 1 at batch size 32.")
-    assert targets([{"batch_size": "32", "reached_target": ""}]) == ""
+    note = experiment_view._targets(rows)
+    assert "2 of 2 at batch size 32, 1 of 2 at batch size 256" in note
+    assert experiment_view._targets([{"batch_size": "32", "reached_target": ""}]) == ""
 
 
 def test_a_missed_target_loss_is_a_gap_of_its_own(troubled):
@@ -303,13 +260,9 @@ def test_a_missed_target_loss_is_a_gap_of_its_own(troubled):
 
 
 def test_gaps_are_listed_with_what_mends_them(shown, troubled):
-    study, inputs = troubled
-    for words in (
-        *(FATES, "This report is partial", "Missing: sharpness", "lower learning_rate"),
-        *("smaller batch_size", "This command runs what is missing"),
-    ):
+    for words in (FATES, "Missing: sharpness", "lower learning_rate", "smaller batch_size"):
         assert words in shown.text
-    assert inputs.missing.measures == {"sharpness": {list(study.runs)[8]: ""}}
+    assert troubled[1].missing.measures == {"sharpness": {list(troubled[0].runs)[8]: ""}}
 
 
 def test_gaps_quote_the_logs_of_what_failed(example, tmp_path):
@@ -317,28 +270,27 @@ def test_gaps_quote_the_logs_of_what_failed(example, tmp_path):
     results = shutil.copytree(given, tmp_path / "results")
     lacking = list(study.runs)[8]
     (missing,) = content.read(study, results, path, partial=True).missing.runs
+    (dataset,) = study.datasets
     logs = {
         f"logs/train/{missing}.log": 'Traceback:\n  File "x"\n\nValueError: no <b>model</b>\n\n',
         f"logs/sharpness/{lacking}/default.log": "",
+        f"logs/prepare_data/{dataset}.log": "No disk.\n",
     }
     for name, log_text in logs.items():
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(log_text)
-    trained, measured = logs
+    trained, measured, prepared = logs
     inputs = content.read(study, results, path, partial=True)
     assert inputs.missing.runs == {missing: f"ValueError: no <b>model</b> ({trained})"}
     assert inputs.missing.measures == {"sharpness": {lacking: f"nothing ({measured})"}}
-    page = Page(study_page.build(study, inputs))
-    for run, message in {**inputs.missing.runs, **inputs.missing.measures["sharpness"]}.items():
-        assert f"{run}: {message}" in page.text
+    assert (
+        f"{missing}: {inputs.missing.runs[missing]}" in Page(study_page.build(study, inputs)).text
+    )
     # Where the data are not there, the training never began: their log says why.
     (tmp_path / trained).unlink()
-    (dataset,) = study.datasets
     (results / "data" / dataset / "record.json").unlink()
-    (tmp_path / "logs" / "prepare_data").mkdir()
-    (tmp_path / "logs" / "prepare_data" / f"{dataset}.log").write_text("No disk.\n")
     inputs = content.read(study, results, path, partial=True)
-    assert inputs.missing.runs == {missing: f"No disk. (logs/prepare_data/{dataset}.log)"}
+    assert inputs.missing.runs == {missing: f"No disk. ({prepared})"}
 
 
 @pytest.mark.parametrize(
@@ -359,11 +311,8 @@ def test_intervals_keep_two_digits_of_their_half_width(numbers, shown):
 
 
 def test_columns_share_decimals_where_that_suits():
-    assert text.common_decimals([0.9812345, 0.5]) == 4
-    assert text.common_decimals([0.02, 0.03]) == 2
-    assert text.common_decimals([1.0, 2.0]) is None
-    assert text.common_decimals([0.001, 250.5]) is None
-    assert text.common_decimals([]) is None
+    columns = ([0.9812345, 0.5], [0.02, 0.03], [1.0, 2.0], [0.001, 250.5], [])
+    assert [text.common_decimals(column) for column in columns] == [4, 2, None, None, None]
 
 
 def test_small_words():
@@ -379,6 +328,4 @@ def test_series_are_distinguished_by_factors_and_their_values():
     apart = experiment_view._distinguishing(runs)
     assert sorted(apart) == ["adam", "optimizer", "sgd"]
     assert not experiment_view._distinguishing(runs[:1])
-    question = "Does Adam keep its accuracy?"
-    assert experiment_answer.compares(question, apart)
-    assert not experiment_answer.compares(question, ["optimizer"])
+    assert experiment_answer.compares("Does Adam keep its accuracy?", apart)

@@ -108,14 +108,14 @@ def test_a_factor_in_the_question_asks_for_a_comparison():
 
 
 def test_a_factor_with_its_interval_is_reported_with_its_verdict():
-    rises = synthetic.answer("rises", direction="rises")
+    rises = synthetic.answer("supported")
     shown = Figure("A", "", found="A factor of 2 (95 % interval 1 to 3).", csv=b"test_accuracy")
     assert experiment_answer.sentences([rises], [shown]) == [("Rises", shown.found)]
     held = dataclasses.replace(rises, held="at equal epochs (10)")
     assert experiment_answer.sentences([held], [shown]) == [
         ("Rises, at equal epochs (10)", shown.found)
     ]
-    series = [synthetic.answer("rises", direction="rises", series=name) for name in "ab"]
+    series = [synthetic.answer("supported", series=name) for name in "ab"]
     (verdict,) = experiment_answer.sentences(series, [shown])
     assert verdict[0] == "As the batch size grows"
     assert experiment_answer.sentences(series, [shown], compared=True) == [("", shown.found)]

@@ -12,7 +12,7 @@ import pytest
 import costs
 import synthetic
 from batchscope import disk, errors
-from batchscope.analysis import outcome_answers
+from batchscope.analysis import trends
 from batchscope.catalogue import (
     columns,
     measure_settings,
@@ -153,8 +153,8 @@ def test_a_run_that_missed_its_target_loss_is_compared_with_none(tmp_path):
     status = ["diverged", "finished", "finished", "off_target", "finished", "finished"]
     assert frame["status"].tolist() == status
     assert frame["test_loss"].notna().tolist() == [False, *[True] * 5]  # what it measured stays
-    found = outcome_answers.pair(frame, "test_loss")
-    assert len(found.complete) == 2 and math.isnan(found.values[0, 1])
+    values = trends.at_end(frame, "test_loss").values
+    assert pandas.isna(values).tolist() == [[True, False, False], [True, False, False]]
     history = long_tables.histories(tmp_path, planned, "gap").drop_duplicates("run")
     assert history["status"].tolist() == status
 

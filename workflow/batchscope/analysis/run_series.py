@@ -102,10 +102,7 @@ def series_factors(frame: pandas.DataFrame) -> list[str]:
     A factor that follows from batch size and the others (a learning rate that grows with the
     batch size, say) splits nothing and is left out.
     """
-    return _fewest(frame, varying(frame))
-
-
-def _fewest(frame: pandas.DataFrame, kept: list[str]) -> list[str]:
+    kept = varying(frame)
     # A factor that goes with others is described by them: numbers are dropped first.
     for factor in sorted(kept, key=lambda name: not _numeric(frame, name)):
         others = [name for name in kept if name != factor]
@@ -134,8 +131,7 @@ def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
 
 def series(frame: pandas.DataFrame) -> list[Series]:
     """Returns the frame's series in their order of appearance."""
-    several = varying(frame)
-    factors = _fewest(frame, several)
+    factors, several = series_factors(frame), varying(frame)
     if not factors:
         return [Series("", {}, frame)]
     result = []
@@ -146,6 +142,15 @@ def series(frame: pandas.DataFrame) -> list[Series]:
         label = describe({name: rows[name].iloc[0] for name in constant})
         result.append(Series(label, values, rows))
     return result
+
+
+def of(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
+    """Returns the rows that have some factors, as those of a series are."""
+    import pandas
+
+    for name, value in factors.items():
+        frame = frame[frame[name].isna() if pandas.isna(value) else frame[name] == value]
+    return frame
 
 
 def _read(factor: str, rows: pandas.DataFrame) -> bool:

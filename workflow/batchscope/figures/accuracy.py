@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
-from batchscope.analysis import best_learning_rates, run_series, seed_means
+from batchscope.analysis import best_learning_rates, run_series, seed_pairs
 from batchscope.catalogue import value_ranges
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, as_published, canvas, words
@@ -122,7 +122,7 @@ def _binomial(
     look = {"color": style["color"], "alpha": 0.2, "solid_capstyle": "butt", "zorder": 1}
     look["linewidth"] = float(np.clip(0.5 * room / place.count, 1.0, 7.0))  # points
     rows = group.frame[group.frame["status"] == canvas.FINISHED]
-    errors = seed_means.binomial(rows, panel.column, ["batch_size"]).dropna()
+    errors = seed_pairs.binomial(rows, panel.column, ["batch_size"]).dropna()
     for size, mean, half in errors.itertuples(name=None):
         ends = value_ranges.clipped(panel.column, (mean - half, mean + half))
         axes.plot([np.log2(size) + place.offset] * 2, ends, **look)

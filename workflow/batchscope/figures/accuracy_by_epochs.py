@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
-from batchscope.analysis import best_learning_rates, run_series, seed_means
+from batchscope.analysis import best_learning_rates, run_series, seed_pairs
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, by_epochs, canvas, words
 from batchscope.figures.drawing.against_batch_size import Place
@@ -78,7 +78,7 @@ def _binomial_note(frame: pandas.DataFrame) -> str:
     if len(items) == 0:
         return ""
     factors = [*run_series.varying(frame), "batch_size", "at_epoch"]
-    halves = seed_means.binomial(rows, _SHOWN, factors)["half"]
+    halves = seed_pairs.binomial(rows, _SHOWN, factors)["half"]
     low, high = (wording.number(100 * half, 2) for half in (halves.min(), halves.max()))
     error = f"±{low}" if low == high else f"±{low} to ±{high}"
     counted = f"{items[0]:,} test examples" if len(items) == 1 else "its test examples"

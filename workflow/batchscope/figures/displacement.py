@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from batchscope import wording
-from batchscope.analysis import changes_by_seed, run_series
+from batchscope.analysis import run_series, seed_pairs
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, marks, words
 
@@ -40,7 +40,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     height = 2.75 if len(groups) < 4 else 2.4
     figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height)
     for row, group in zip(grid, groups, strict=True):
-        changes = changes_by_seed.doublings(group.frame, [*_PARTS], _WHOLE)
+        changes = seed_pairs.doublings(group.frame, [*_PARTS], _WHOLE)
         first = f" to batch size {changes['batch_size'].min()}" if len(changes) else ""
         panels = [
             ("What adds up", "change of log₂ (doublings)", _draw_sums),
@@ -67,12 +67,12 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns by what factor the distance and its parts change between the ends."""
     sentences = []
     for group in run_series.series(frame):
-        changes = changes_by_seed.doublings(group.frame, [*_PARTS], _WHOLE)
+        changes = seed_pairs.doublings(group.frame, [*_PARTS], _WHOLE)
         sizes = sorted(changes["batch_size"].unique().tolist())
         if len(sizes) < 2:
             continue
         factors = {
-            name: wording.number(2 ** changes_by_seed.means(changes, name)["mean"].iloc[-1])
+            name: wording.number(2 ** _means(changes, name)["mean"].iloc[-1])
             for name in (*_PARTS, _WHOLE)
         }
         of = wording.aside(group.label)
@@ -106,7 +106,7 @@ def _draw_sums(axes: Axes, changes: pandas.DataFrame) -> None:
     width = 0.6 * canvas.spacing(sizes)
     tops, bottoms = np.zeros(len(sizes)), np.zeros(len(sizes))
     for index, part in enumerate(_PARTS):
-        heights = changes_by_seed.means(changes, part)["mean"].to_numpy()
+        heights = _means(changes, part)["mean"].to_numpy()
         base = np.where(heights >= 0, tops, bottoms)
         axes.bar(at, heights, width, bottom=base, **_bar_style(index))
         tops, bottoms = tops + np.maximum(heights, 0), bottoms + np.minimum(heights, 0)
@@ -134,11 +134,16 @@ def _draw_parts(axes: Axes, changes: pandas.DataFrame) -> None:
     canvas.few_log_labels(axes.yaxis, high / low)
 
 
+def _means(changes: pandas.DataFrame, part: str) -> pandas.DataFrame:
+    """Returns the mean of a part by batch size, with the ends of its interval."""
+    return seed_pairs.over_seeds(changes.pivot_table(part, "batch_size", "seed"))
+
+
 def _draw_mean(
     axes: Axes, changes: pandas.DataFrame, name: str, shown: np.ufunc, offset: float = 0.0
 ) -> None:
     """Draws means with their t-intervals, which are those of the logarithms."""
-    means = changes_by_seed.means(changes, name)
+    means = _means(changes, name)
     mean, low, high = shown(means.to_numpy().T)
     at = np.log2(means.index.to_numpy(float)) + offset
     bars = np.nan_to_num([mean - low, high - mean])  # without an interval: 0

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis import changes_by_seed, run_series
+from batchscope.analysis import run_series, seed_pairs
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_epoch, canvas, marks, words
 
@@ -37,7 +37,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         len(groups), 1 + by_epoch, width=4.2 if by_epoch else 6.5, height=height, sharex=True
     )
     if by_epoch:
-        ratios = [changes_by_seed.ratio_of_extremes(group.frame, _COLUMN)[1] for group in groups]
+        ratios = [seed_pairs.ratio_of_extremes(group.frame, _COLUMN)[1] for group in groups]
         canvas.alike_scales(grid[:, 1], [np.append(each.to_numpy(float), 1.0) for each in ratios])
     for (left, *right), group in zip(grid, groups, strict=True):
         values = against_epoch.scaled_by(group.frame, _COLUMN).to_numpy(float)
@@ -70,11 +70,11 @@ def found(frame: pandas.DataFrame) -> str:
         return words.sentence(rows, _COLUMN, f"{what} run has,") if used else ""
     sentences = []
     for group in run_series.series(frame):
-        sizes, ratios = changes_by_seed.ratio_of_extremes(group.frame, _COLUMN)
+        sizes, ratios = seed_pairs.ratio_of_extremes(group.frame, _COLUMN)
         ratios = ratios.dropna(axis=1, how="all").dropna()
         if ratios.empty:
             continue
-        values, means = [], changes_by_seed.geometric_means(ratios)
+        values, means = [], seed_pairs.over_seeds(ratios, geometric=True)
         for epoch in dict.fromkeys(ratios.index[[0, -1]]):
             seeds = words.seeds((int(ratios.loc[epoch].count()), group.frame["seed"].nunique()))
             values.append(f"{wording.bracketed(*means.loc[epoch])} in epoch {int(epoch)} ({seeds})")
@@ -90,7 +90,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _draw_ratio(axes: Axes, rows: pandas.DataFrame, points: int) -> None:
     """Draws every seed's ratio thin, and their geometric mean with its t-interval."""
-    sizes, ratios = changes_by_seed.ratio_of_extremes(rows, _COLUMN)
+    sizes, ratios = seed_pairs.ratio_of_extremes(rows, _COLUMN)
     axes.set_title(f"Ratio, {sizes[0]} over {sizes[1]}" if len(sizes) > 1 else "Ratio")
     ratios = ratios.dropna(how="all").dropna(axis=1, how="all")
     if ratios.size == 0:
@@ -99,7 +99,7 @@ def _draw_ratio(axes: Axes, rows: pandas.DataFrame, points: int) -> None:
         return
     ratios = ratios.iloc[against_epoch.thinned(len(ratios), points)]
     epochs = ratios.index.to_numpy(int)
-    means = changes_by_seed.geometric_means(ratios)
+    means = seed_pairs.over_seeds(ratios, geometric=True)
     colour = canvas.COLOURS[0]
     if ratios.count(axis=1).max() > 1:
         thin = {"color": colour, "linewidth": 0.5, "alpha": 0.35}

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 
 from batchscope import wording
-from batchscope.analysis import outcome_answers, run_series
+from batchscope.analysis import run_series, training_ends
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, words
 from batchscope.figures.drawing.against_batch_size import Panel, Place
@@ -32,7 +32,7 @@ _ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns factors, status, time per epoch, epochs and total time of every run."""
     columns = [_EPOCH.column, _STOP.column, _TOTAL.column]
-    more = ("epochs", "replicas", "device", *outcome_answers.STOPS)
+    more = ("epochs", "replicas", "device", *training_ends.STOPS)
     varying = run_series.varying(tables.runs)
     columns += [name for name in more if name in tables.runs and name not in varying]
     return against_batch_size.select(tables.runs, columns)
@@ -43,7 +43,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
     What no step's time depends on, a learning rate say, has no line of its own.
     """
-    chosen = outcome_answers.epochs_chosen(frame)
+    chosen = training_ends.epochs_chosen(frame)
     panels = (_EPOCH, replace(_STOP, title="Epochs") if chosen else _STOP, _TOTAL)
     panels = panels[:1] if chosen and (frame["epochs"] == 1).all() else panels
     figure, grid = canvas.panels(1, len(panels), width=canvas.PANEL_WIDTH if panels[1:] else 4.8)
@@ -68,7 +68,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
     sentences, time = [], ""
-    chosen = outcome_answers.epochs_chosen(frame)
+    chosen = training_ends.epochs_chosen(frame)
     if frame[_EPOCH.column].notna().any():
         each = _epoch_times(frame)
         time = words.sentence(each, _EPOCH.column, "Mean time per epoch", _SECONDS)
@@ -110,7 +110,7 @@ def _mark_bounds(
     axes: Axes, panel: Panel, group: run_series.Series, style: dict[str, Any], place: Place
 ) -> None:
     """Marks the runs that nothing stopped: hollow, with an arrow upwards."""
-    unstopped = outcome_answers.unstopped(group.frame) & group.frame[panel.column].notna()
+    unstopped = training_ends.unstopped(group.frame) & group.frame[panel.column].notna()
     at = against_batch_size.positions(group.frame, place)[unstopped]
     values = group.frame.loc[unstopped, panel.column]
     look = {"linestyle": "none", "color": style["color"], "zorder": 2.5}
@@ -125,7 +125,7 @@ def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
     """Returns how many runs nothing stopped, by series and batch size; empty without any."""
     parts = []
     for group in run_series.series(frame):
-        if found := outcome_answers.ran_out_words(outcome_answers.ran_out(group.frame)):
+        if found := words.ran_out(training_ends.ran_out(group.frame)):
             parts.append(f"{group.label}: {found}" if group.label else found)
     if not parts:
         return ""

@@ -8,7 +8,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis import run_series, seed_means
+from batchscope.analysis import run_series, seed_pairs
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas
 from batchscope.figures.drawing.against_batch_size import Panel
@@ -63,7 +63,7 @@ def found(frame: pandas.DataFrame) -> str:
         (layer, group.label): small / large
         for layer in _layers(frame)
         for group in groups
-        if len(means := seed_means.by_batch_size(_of_layer(group, layer).frame, "distance")) > 1
+        if len(means := seed_pairs.by_batch_size(_of_layer(group, layer).frame, "distance")) > 1
         and (small := means[min(means)].interval.mean) > 0
         and (large := means[max(means)].interval.mean) > 0
     }

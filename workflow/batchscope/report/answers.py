@@ -1,43 +1,156 @@
-"""The answers of an experiment: effects with confidence intervals and p-values over seeds."""
+"""The answers of an experiment: its trends at each training's own end, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import outcome_answers, series_differences
-from batchscope.analysis.intervals import Interval
-from batchscope.analysis.outcome_answers import Answer
+from batchscope.analysis import run_series, seed_pairs, training_ends, trends
+from batchscope.analysis.intervals import ENDS, Interval
 from batchscope.catalogue import outcomes, value_ranges
-from batchscope.catalogue.outcomes import Outcome
+from batchscope.catalogue.budget_kinds import END
+from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS, RISES, Outcome, Reason, Verdict
+from batchscope.figures.drawing import words
 from batchscope.report.text import format_interval, format_p
 from batchscope.wording import Estimate
 
 READING = (
     "Values are means over seeds with 95 % intervals by Student's t, cut where no value can "
-    "be; every seed has a timing job of its own. The change per doubling is the mean over seeds of "
-    "the slope against the base-2 logarithm of the batch size. Paired seeds are "
-    "those that finished at every batch size; they alone are compared. p tests the direction "
-    "that was stated beforehand: Page's trend test with seeds as blocks, or a one-sided paired "
-    "t-test where there are two batch sizes; 1 where the order, which Page's test sees, and the "
-    "slope point apart; adjusted by Holm's method over all tests of the study, each once. "
-    "\u201cRises\u201d or \u201cfalls\u201d is said where the adjusted p is "
-    f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired seeds or more. \u201cAgainst "
-    "what was stated\u201d is said where that of the opposite direction is, adjusted likewise over "
-    "the opposites of all tests; p is then of the contrary. "
-    "\u201cNot resolved\u201d means that these seeds do not show it, and not that there is no "
-    "difference."
+    "be; every seed has a timing job of its own. Paired seeds are those with a value at every "
+    "batch size; they alone are compared. The change per doubling is the mean of their slopes "
+    "against the base-2 logarithm of the batch size, with Student's t-interval of these slopes. "
+    "The verdict is read off it: \u201crises\u201d or \u201cfalls\u201d is said where it lies on "
+    "one side of 0. Each end is a one-sided bound at the level beside p, so that of the trends of "
+    f"an experiment that are said to rise or fall {wording.percent(outcomes.LEVEL, 0)} on average "
+    "are wrong at most (false discovery rate, Benjamini and Hochberg). Fewer than "
+    f"{LEAST_SEEDS} paired seeds say nothing that is more than provisional. \u201cNot "
+    "resolved\u201d means that these seeds do not show it, and not that there is no difference."
 )
-ONE_SIZE = outcome_answers.ONE_SIZE
 DIFFERENCES = (
     "Means over seeds of the difference in pairs of runs with the same seed, with 95 % intervals "
-    "by Student's t. No test: nobody stated a direction for them beforehand."
+    "by Student's t. No verdict: nobody stated a direction for them beforehand."
 )
 _GROWS = "as the batch size grows"
-_TESTS = {"page": "Page", "paired_t": "Paired t"}
+_OPPOSITE = {RISES: FALLS, FALLS: RISES}
+_HELD = {
+    "target_train_loss": "at an equal training loss",
+    "epochs_run": "at equal epochs",
+    "steps_run": "at equal updates",
+}
+_UNTESTABLE = {Reason.ALONE: "one batch size", Reason.LOWER_BOUND: "lower bounds alone"}
+
+
+class Level(NamedTuple):
+    """An outcome, its mean over seeds, at one end of a series' batch sizes."""
+
+    batch_size: int
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A row of trends.csv, with words for its series, and for what was equal at all batch sizes.
+
+    Attributes:
+        p: Of what the verdict says: of the contrary where it is contradicted.
+    """
+
+    outcome: Outcome
+    series: str
+    held: str
+    smallest: Level
+    largest: Level
+    slope: Interval
+    level: float
+    p: float
+    verdict: Verdict
+    reason: Reason
+    note: str
+
+    @property
+    def resolved(self) -> bool:
+        """Whether it goes as was stated."""
+        return self.verdict == Verdict.SUPPORTED
+
+    @property
+    def against(self) -> bool:
+        """Whether it goes against what was stated."""
+        return self.verdict == Verdict.CONTRADICTED
+
+    @property
+    def words(self) -> str:
+        """The verdict in words."""
+        direction = self.outcome.direction
+        return {
+            Verdict.SUPPORTED: direction,
+            Verdict.CONTRADICTED: f"{_OPPOSITE[direction]}, against what was stated",
+            Verdict.PROVISIONAL: f"provisional, {self.slope.n} of {LEAST_SEEDS} seeds",
+            Verdict.NOT_TESTABLE: _UNTESTABLE.get(self.reason, "not testable"),
+        }.get(self.verdict, self.verdict.replace("_", " "))
+
+
+def read(table: pandas.DataFrame, runs: pandas.DataFrame) -> list[Answer]:
+    """Returns the rows of trends.csv at the end of the trainings, in order."""
+    if table.empty:
+        return []
+    found, rows = {}, table[table["budget"] == END]
+    for group in run_series.series(runs):
+        held = held_equal(group.frame)
+        for index, row in run_series.of(rows, group.factors).iterrows():
+            found[index] = _answer(row, group, held)
+    return [found[index] for index in sorted(found)]
+
+
+def _answer(row: pandas.Series, group: run_series.Series, held: str) -> Answer:
+    source = "" if pandas.isna(row["source"]) else row["source"]
+    outcome = outcomes.stated(row["outcome"], row["direction"], source)
+    reason = Reason("" if pandas.isna(row["reason"]) else row["reason"])
+    ends = [
+        Level(int(row[name]), Interval(*(row[f"{name}_mean{end}"] for end in ENDS)))
+        for name in ("smallest", "largest")
+    ]
+    return Answer(
+        replace(outcome, source=source),
+        group.label,
+        held,
+        *ends,
+        slope=Interval(row["estimate"], row["low"], row["high"], int(row["n"])),
+        level=row["level"],
+        p=row["p_against" if row["verdict"] == Verdict.CONTRADICTED else "p"],
+        verdict=Verdict(row["verdict"]),
+        reason=reason,
+        note=_note(row, reason, group.frame),
+    )
+
+
+def _note(row: pandas.Series, reason: Reason, runs: pandas.DataFrame) -> str:
+    """Returns what a reader must know beside the verdict, or an empty string."""
+    notes, several = [], row["smallest"] < row["largest"]
+    sizes = {size for size in runs["batch_size"] if not row["smallest"] <= size <= row["largest"]}
+    if sizes:
+        notes.append(f"no value at batch size {', '.join(map(str, sorted(sizes)))}")
+    if row["outcome"] in trends.UNTIL_STOPPED and (counts := training_ends.ran_out(runs)):
+        notes.append(f"{words.ran_out(counts)}, so that its mean is a lower bound")
+    if several and row["n"] < row["seeds"]:
+        notes.append(f"{row['n']} of {row['seeds']} seeds have a value at every batch size")
+    if reason == Reason.NOT_AT_EVERY_STEP:
+        notes.append("not at every step")
+    return "; ".join(notes)
+
+
+def held_equal(rows: pandas.DataFrame) -> str:
+    """Returns what the finished runs of a series have in common where their trainings ended.
+
+    `at equal epochs (40)`, or `at each run's own end (patience 10)`.
+    """
+    column, value = training_ends.held_equal(rows)
+    if column in _HELD:
+        return f"{_HELD[column]} ({wording.shortest(value)})"
+    return f"at each run's own end{f' (patience {value:.0f})' if column else ''}"
 
 
 def headlines(answers: list[Answer]) -> list[tuple[str, str]]:
@@ -63,16 +176,16 @@ def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[s
 
     Nothing is reported of batch sizes without what was held equal.
     """
-    tested = [answer for answer in answers if answer.verdict != ONE_SIZE]
+    tested = [answer for answer in answers if answer.verdict != Verdict.NOT_TESTABLE]
     lines: dict[str, list[str]] = {}
-    for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
-        verdict, words = answer.verdict, wording.lower(answer.outcome.label)
-        if _resolved(answer):
-            verdict, words = _GROWS, f"{words} {_does(answer.outcome)}"
-        change = slope(answer) if _resolved(answer) or _against(answer) else ""
+    for answer in sorted(tested, key=lambda answer: not answer.resolved):
+        verdict, said = answer.words, wording.lower(answer.outcome.label)
+        if answer.resolved:
+            verdict, said = _GROWS, f"{said} {_does(answer.outcome)}"
+        change = slope(answer) if answer.resolved or answer.against else ""
         if beside := "; ".join(filter(None, [answer.series, change])):
-            words += f" ({beside})"
-        lines.setdefault(", ".join(filter(None, [verdict, answer.held])), []).append(words)
+            said += f" ({beside})"
+        lines.setdefault(", ".join(filter(None, [verdict, answer.held])), []).append(said)
     return lines
 
 
@@ -81,10 +194,6 @@ def _does(outcome: Outcome) -> str:
     noun = outcome.label.split()[0]
     several = noun.endswith("s") and not noun.endswith("ss")
     return outcome.direction.removesuffix("s") if several else outcome.direction
-
-
-def _resolved(answer: Answer) -> bool:
-    return answer.verdict == answer.outcome.direction
 
 
 def slope(answer: Answer) -> str:
@@ -142,26 +251,27 @@ def across(answers: list[Answer], asked: Collection[Answer] = ()) -> dict[str, A
 def _cell(answer: Answer) -> dict[str, Any]:
     ends = dict.fromkeys((answer.smallest, answer.largest))
     levels = [(end.batch_size, _estimate(end.interval)) for end in ends]
-    return {**_shared(answer), "ends": levels, "p": _p(answer) if answer.test.name else ""}
+    return {**_shared(answer), "ends": levels}
 
 
 def _shared(answer: Answer) -> dict[str, Any]:
     """Returns what every table has of an answer."""
     return {
         "slope": _estimate(answer.slope),
-        "verdict": answer.verdict,
-        "resolved": _resolved(answer),
+        "verdict": answer.words,
+        "resolved": answer.resolved,
+        "p": _p(answer),
         "note": answer.note,
     }
 
 
 def contrast(runs: pandas.DataFrame) -> dict[str, Any] | None:
     """Returns how series differ from the first, as a table: an outcome per row."""
-    found = series_differences.contrast(runs) if len(runs) else None
+    found = seed_pairs.differences(runs) if len(runs) else None
     if found is None:
         return None
     rows = []
-    for column, intervals in found.differences.items():
+    for column, intervals in found.of.items():
         cells = [
             {"difference": _estimate(each), "seeds": wording.count(each.n, "paired seed")}
             for each in intervals
@@ -194,29 +304,18 @@ def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> 
         "smallest_at": low.batch_size if low.batch_size != smallest else None,
         "largest": _level(high.interval, asked.column),
         "largest_at": high.batch_size if high.batch_size != largest else None,
-        "seeds": wording.count(answer.pairs, "paired seed"),
+        "seeds": wording.count(answer.slope.n, "paired seed"),
         "expected": asked.direction,
         "references": [references.index(part) + 1 for part in cited],
-        "p": _p(answer),
-        "raw_p": _raw_p(answer) if answer.test.name else "",
+        "level": f"level {wording.number(answer.level)}" if answer.level > 0 else "",
     }
 
 
 def _p(answer: Answer) -> str:
-    """Returns the adjusted p of what the verdict says: of the contrary where that is shown."""
-    if _against(answer):
-        return f"{format_p(answer.test.p_against_holm)} of the contrary"
-    return format_p(answer.test.p_holm)
-
-
-def _raw_p(answer: Answer) -> str:
-    """Returns the test, and its p where that is of the direction that the verdict says."""
-    test = _TESTS[answer.test.name]
-    return test if _against(answer) else f"{test} {format_p(answer.test.p)}"
-
-
-def _against(answer: Answer) -> bool:
-    return answer.verdict.endswith(outcome_answers.AGAINST)
+    """Returns the p of what the verdict says; nothing where nothing was tested."""
+    if pandas.isna(answer.p):
+        return ""
+    return f"{format_p(answer.p)} of the contrary" if answer.against else format_p(answer.p)
 
 
 def _estimate(interval: Interval) -> Estimate | None:

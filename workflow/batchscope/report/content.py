@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import damage, disk, wording
-from batchscope.analysis import outcome_answers
 from batchscope.analysis.best_learning_rates import tuned_factor
-from batchscope.catalogue import columns, outcomes, weight_counts
+from batchscope.catalogue import columns, weight_counts
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.host.absence import Absence
-from batchscope.report import claim_rows, runs_table
+from batchscope.report import answers, claim_rows, runs_table
+from batchscope.report.answers import Answer
 from batchscope.store import job_files, records, taken
 from batchscope.tables import claim_table, run_table
 
@@ -81,7 +81,7 @@ class ExperimentResults:
     rows: list[runs_table.Row]  # as `runs_table.complete` returns them
     tables: Tables = field(default_factory=Tables)  # empty before they are made
     figures: list[Figure] = _list()
-    answers: list[outcome_answers.Answer] = _list()
+    answers: list[Answer] = _list()
 
     @functools.cached_property
     def tuned(self) -> bool:
@@ -200,8 +200,7 @@ def _experiments(study: Study, results: Path, partial: bool) -> dict[str, Experi
             Tables(folder if there else None),
             read_figures(folder / "figures", results, partial),
         )
-    answered = answers(study, [each.tables.runs for each in found.values()])
-    return {name: replace(each, answers=answered.get(name, [])) for name, each in found.items()}
+    return {name: replace(each, answers=_answers(each)) for name, each in found.items()}
 
 
 def _shown(path: Path, results: Path) -> str:
@@ -217,38 +216,22 @@ def _nearest(path: Path | str) -> str:
     return (path.relative_to(here) if inside else Path(os.path.normpath(path))).as_posix()
 
 
-def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outcome_answers.Answer]]:
-    """Returns every experiment's answers; Holm's adjustment runs over all of the study's."""
-    by_experiment: dict[str, list[outcome_answers.Answer]] = {}
-    filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
-    if filled:
-        rows = pandas.concat(filled, ignore_index=True)
-        for answer in outcome_answers.answers(rows, _stated(study)):
-            early = _early(study, answer)
-            noted = replace(answer, note="; ".join(filter(None, [early, answer.note])))
-            by_experiment.setdefault(answer.experiment, []).append(noted)
-    return by_experiment
+def _answers(found: ExperimentResults) -> list[Answer]:
+    """Returns an experiment's answers."""
+    return [
+        replace(each, note="; ".join(filter(None, [_early(found.experiment, each), each.note])))
+        for each in answers.read(found.tables.trends, found.tables.runs)
+    ]
 
 
-def _early(study: Study, answer: outcome_answers.Answer) -> str:
+def _early(experiment: Experiment, answer: Answer) -> str:
     """Returns which of several numbers of epochs an answer is of, where there are others."""
-    experiment = study.experiments[answer.experiment]
     ends = {run["epochs"] for run in experiment.trainings.runs.values()}
     others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
     if not others or answer.outcome.column not in columns.AT_EPOCHS:
         return ""
     noun = "epoch" if others == ["1"] else "epochs"
     return f"at the end of the trainings; not tested after {wording.listed(others)} {noun}"
-
-
-def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:
-    """Returns what the study's documents state about columns, by experiment."""
-    found: dict[str, dict[str, outcomes.Outcome]] = {}
-    for claim in study.claims:
-        source, test = f"{claim.document}, {claim.place}", claim.test
-        if test.asked and (stated := outcomes.stated(test.column, test.direction, source)):
-            found.setdefault(test.asked, {})[test.column] = stated
-    return found
 
 
 def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:

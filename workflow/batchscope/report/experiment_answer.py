@@ -16,15 +16,16 @@ from typing import Any
 from batchscope import wording
 from batchscope.analysis import ledger
 from batchscope.analysis.advice_words import Card
-from batchscope.analysis.outcome_answers import FEW_SEEDS, NOT_RESOLVED, Answer
-from batchscope.catalogue.outcomes import FALLS, RISES
+from batchscope.catalogue.outcomes import Verdict
 from batchscope.report import answers, claim_rows, topics
+from batchscope.report.answers import Answer
 from batchscope.report.content import Figure
 
 MOST = 3  # sentences
 _MOST_DECIDED = 2
 _MOST_SERIES = 3  # of which an answer has a sentence each
 _FASTEST = "fastest_batch_size"
+_FEW_SEEDS = (Verdict.PROVISIONAL, Verdict.ONE_SEED)
 _WORD = re.compile(r"[a-z]{4,}")
 _STEM = 5  # letters that distinguish words: sharper is sharpness
 # Beginnings of words that say nothing of what is asked.
@@ -186,23 +187,22 @@ def decided(
 
 def _resolved(found: list[Answer]) -> str:
     """Returns the verdict on a figure's first outcome where it is a direction, and its budget."""
-    verdict = found[0].verdict if found else ""
-    if not verdict.startswith((RISES, FALLS)):
+    if not found or not (found[0].resolved or found[0].against):
         return ""
-    return wording.capital(", ".join(filter(None, [verdict, found[0].held])))
+    return wording.capital(", ".join(filter(None, [found[0].words, found[0].held])))
 
 
 def _verdicts(found: list[Answer]) -> list[tuple[str, str]]:
     """Returns the verdicts on outcomes: of many series, in how many each was given."""
-    tested = [each for each in found if each.verdict != answers.ONE_SIZE]
-    if not tested or all(FEW_SEEDS in each.verdict for each in tested):
+    tested = [each for each in found if each.verdict != Verdict.NOT_TESTABLE]
+    if all(each.verdict in _FEW_SEEDS for each in tested):
         return []
     series = {each.series for each in tested}
     if len(series) <= MOST:
         return answers.headlines(tested)
     lines = []
     for outcome in dict.fromkeys(each.outcome for each in tested):
-        counts = Counter(each.verdict for each in tested if each.outcome == outcome)
+        counts = Counter(each.words for each in tested if each.outcome == outcome)
         words = [f"{verdict} in {count}" for verdict, count in counts.most_common()]
         lines.append((outcome.label, f"{', '.join(words)} of {counts.total()} series."))
     return lines
@@ -210,15 +210,15 @@ def _verdicts(found: list[Answer]) -> list[tuple[str, str]]:
 
 def _open(found: list[Answer]) -> bool:
     """Returns whether the seeds resolve no outcome: then values say more than verdicts."""
-    return {each.verdict for each in found} == {NOT_RESOLVED}
+    return {each.verdict for each in found} == {Verdict.NOT_RESOLVED}
 
 
 def _none(found: list[Answer]) -> str:
     """Returns that there is no verdict, and why, where that is so."""
     if _open(found):
-        return "The tests, adjusted over all outcomes, do not resolve a trend."
-    few = [each.verdict for each in found if FEW_SEEDS in each.verdict]
-    return f"No verdict: {few[0]}." if few else ""
+        return "These seeds do not resolve a trend."
+    few = [each.words for each in found if each.verdict in _FEW_SEEDS]
+    return f"{wording.capital(few[0])}." if few else ""
 
 
 def advised(card: Card, figures: Sequence[Figure]) -> list[str]:

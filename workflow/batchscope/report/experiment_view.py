@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import (
-    noise_scales,
-    parallel_totals,
-    run_series,
-    seeds_wanted,
-)
-from batchscope.analysis.outcome_answers import Answer
+from batchscope.analysis import intervals, noise_scales, run_series, seeds_wanted, training_ends
 from batchscope.catalogue import own_columns, run_factors, sweep_names
 from batchscope.report import (
     advice_card,
@@ -26,6 +20,7 @@ from batchscope.report import (
     machine_answer,
     runs_table,
 )
+from batchscope.report.answers import Answer
 from batchscope.report.content import ExperimentResults, Figure, Inputs
 from batchscope.report.text import parsed, plain
 from batchscope.store import records
@@ -114,12 +109,56 @@ def _with_others(found: ExperimentResults, inputs: Inputs, about: list[Figure]) 
     if len(runs) and "seconds_per_epoch" in runs:
         trained = [each.tables.runs for each in every if len(each.tables.runs)]
         ended = pandas.concat(frame for frame in trained if "stop_reason" in frame)
-        texts.append(parallel_totals.sentence(runs, ended))
+        texts.append(_in_parallel(runs, ended))
     if {"noise_scale", "critical_batch_size"} <= {figure.name for figure in about}:
         others = [each.tables.critical_batch_size for each in every if each is not found]
         if critical := [frame for frame in others if len(frame)]:
             texts.append(noise_scales.sentence(runs, pandas.concat(critical)))
     return experiment_answer.parts(" ".join(filter(None, texts)))
+
+
+def _in_parallel(timed: pandas.DataFrame, trained: pandas.DataFrame) -> str:
+    """Returns how long the largest batch takes in parallel beside the smallest, until it stops.
+
+    Of the most replicas on each device of this machine, where they are one series, and what of it
+    cannot be tested where these are no GPUs. Empty where an experiment has no replicas; arguments
+    as of `training_ends.parallel_totals`.
+    """
+    timed = run_series.own(timed)
+    replicas = timed["replicas"] if "replicas" in timed else pandas.Series(dtype=int)
+    if not (replicas > 1).any():
+        return ""
+    found = training_ends.parallel_totals(timed, trained)
+    parts = []
+    for device, several in found[found["replicas"] > 1].groupby("device"):
+        most = int(several["replicas"].max())
+        rows = several[several["replicas"] == most]
+        if rows.duplicated(["seed", "batch_size"]).any():  # another rate, say: no one total
+            continue
+        table = rows.pivot(index="seed", columns="batch_size", values="seconds").dropna()
+        if table.shape[0] and table.shape[1] > 1:
+            parts.append(_total(table, f"{most} {'GPUs' if device == 'gpu' else 'replicas'}"))
+    gpus = timed[(timed["device"] == "gpu") & (replicas > 1)]
+    if not len(run_series.finished(gpus)):
+        parts.append(
+            "What MirroredStrategy saves on several GPUs cannot be tested here, since "
+            + ("there is no GPU." if len(gpus) else "replicas are logical devices of one CPU.")
+        )
+    return " ".join(parts)
+
+
+def _total(table: pandas.DataFrame, where: str) -> str:
+    """Returns the totals at both ends of the batch sizes, from a table of seeds by batch sizes."""
+    small, large = table.columns[0], table.columns[-1]
+    ends = [intervals.t_interval(table[size]) for size in (small, large)]
+    seconds = wording.alike([end[:3] for end in ends], wording.Unit(" s"))
+    ratio = intervals.ratio_interval(table[large], table[small])
+    factor = wording.estimated(ratio.mean, ratio.low, ratio.high)
+    pairs = wording.count(ratio.n, "seed")
+    return (
+        f"On {where}, epochs until the training stopped times the time per epoch gave {seconds[0]} "
+        f"at batch size {small} and {seconds[1]} at {large} ({pairs}), a factor of {factor}."
+    )
 
 
 def _scope(found: ExperimentResults) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 from markupsafe import Markup
 
 from batchscope import damage
-from batchscope.analysis.outcome_answers import Answer
 from batchscope.catalogue.entries import OVER, Need
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import answers, claim_rows, experiment_answer, inline_svg, reading
+from batchscope.report.answers import Answer
 from batchscope.report.content import ExperimentResults, Figure, Picture, packed
 from batchscope.report.runs_table import Row
 from batchscope.report.text import marked

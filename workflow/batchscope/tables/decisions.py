@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 from batchscope.analysis import (
     advice_evidence,
     advice_tables,
+    comparisons,
     readings,
     run_series,
     to_target_tables,
+    trends,
     updates_to_target,
 )
-from batchscope.analysis import comparisons as best_comparisons
 from batchscope.analysis.updates_to_target import Target
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import measure_settings, outcomes, run_names
+from batchscope.catalogue.budget_kinds import END
+from batchscope.catalogue.outcomes import Outcome
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates
 
@@ -27,17 +30,31 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 
-def comparisons(
+def held_equal(
     _: Path | str,
     study: Study,
     experiment: str,
     runs: pandas.DataFrame,
     trajectories: pandas.DataFrame,
-) -> pandas.DataFrame:
-    """Returns one row per series, budget, outcome and batch size."""
+) -> dict[str, pandas.DataFrame]:
+    """Returns what the runs say at every budget: of each batch size, and along the sizes."""
     asked = study.experiments[experiment].trainings
-    found = readings.of_experiment(runs, trajectories, asked.budgets, asked.margins)
-    return best_comparisons.table(runs, found)
+    found = list(readings.of_experiment(runs, trajectories, asked.budgets, asked.margins))
+    at_budgets = [each for each in found if each.budget.kind != END]
+    return {
+        "comparisons": comparisons.table(runs, found),
+        "trends": trends.table(runs, at_budgets, _stated(study, experiment)),
+    }
+
+
+def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
+    """Returns what documents state about the columns of an experiment's runs."""
+    found = {}
+    for claim in study.claims:
+        source, test = f"{claim.document}, {claim.place}", claim.test
+        if test.asked == experiment:
+            found[test.column] = outcomes.stated(test.column, test.direction, source)
+    return {column: stated for column, stated in found.items() if stated}
 
 
 def _served(trajectories: pandas.DataFrame) -> pandas.DataFrame:

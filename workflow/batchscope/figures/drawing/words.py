@@ -1,6 +1,6 @@
 """Sentences with a figure's own numbers: means over seeds, at the smallest and largest batch size.
 
-They say what was measured, and leave verdicts to the tests of batchscope.analysis.outcome_answers.
+They say what was measured, and leave verdicts to batchscope.analysis.trends.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import best_learning_rates, run_series, seed_means
+from batchscope.analysis import best_learning_rates, run_series, seed_pairs
 from batchscope.analysis.run_series import Series
-from batchscope.analysis.seed_means import Mean
+from batchscope.analysis.seed_pairs import Mean
 
 _MOST_SERIES = 4  # described one by one
 _MOST_CHANGES = 3  # of so many each has its change; two are compared, and of more the extremes
@@ -41,11 +41,11 @@ def sentence(
     """
     if (rate := best_learning_rates.tuned_factor(frame)) and (sign := _sign(column)):
         frame = best_learning_rates.at_best(frame, column, sign).rename(
-            columns={rate: seed_means.CHOSEN_RATE}
+            columns={rate: seed_pairs.CHOSEN_RATE}
         )
         what = f"{what.removesuffix(',')}, {best_learning_rates.AT_BEST},"
     every = (
-        (each, seed_means.by_batch_size(each.frame, column)) for each in run_series.series(frame)
+        (each, seed_pairs.by_batch_size(each.frame, column)) for each in run_series.series(frame)
     )
     found = [(group, means) for group, means in every if means]
     if not found:
@@ -66,6 +66,16 @@ def sentence(
     if changes and any(len(means) > 1 for _, means in found):
         return f"{what} was, by series, {'; '.join(parts)}. It was {beside}."
     return f"{what} was {beside}. By series: {'; '.join(parts)}."
+
+
+def ran_out(counts: dict[int, tuple[int, int]]) -> str:
+    """Returns `3 of 6 runs at batch size 256 ran ...` of what `training_ends.ran_out` returned."""
+    if not counts:
+        return ""
+    (size, (some, all_)), *rest = counts.items()
+    parts = [f"{some} of {all_} runs at batch size {size}"]
+    parts += [f"{some} of {all_} at batch size {size}" for size, (some, all_) in rest]
+    return f"{', '.join(parts)} ran to the last epoch that they may"
 
 
 def further(count: int, what: str = "series ") -> list[str]:
@@ -149,7 +159,7 @@ def _apart(larger: Mean, smaller: Mean, unit: wording.Unit) -> tuple[str, str]:
 
     Empty without an interval: below two seeds that are in both.
     """
-    found, ratio = seed_means.apart(larger, smaller, ratio=unit is not wording.PERCENT)
+    found, ratio = seed_pairs.apart(larger, smaller, ratio=unit is not wording.PERCENT)
     shown = wording.PLAIN if ratio else wording.POINTS if unit is wording.PERCENT else unit
     pairs = f"{'geometric mean of ' if ratio else ''}{wording.count(found.n, 'pair')}"
     rounded = wording.estimate(found.mean, found.low, found.high, shown)

@@ -1,0 +1,232 @@
+"""Trends against values worked out by hand, and their verdicts against their intervals."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pandas
+import pytest
+from batchscope.analysis.readings import Budget
+from scipy import stats
+
+from batchscope.analysis import intervals, trends
+from batchscope.catalogue import outcomes
+from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
+
+SIZES = (16, 32, 64)
+NONE = np.full((6, 3), math.nan)
+
+
+def frame(values, sizes=SIZES, **columns):
+    """Returns runs: `values` is outcome -> array of shape (seeds, sizes)."""
+    seeds = len(next(iter(values.values())))
+    rows = []
+    for (s, seed), (b, size) in itertools.product(enumerate(range(seeds)), enumerate(sizes)):
+        row = {"batch_size": size, "seed": seed, "status": "finished", "learning_rate": 0.1}
+        row |= {"epochs": 40, "epochs_run": 40, "patience": 0, **columns}
+        rows.append(row | {name: array[s][b] for name, array in values.items()})
+    return pandas.DataFrame(rows)
+
+
+def rising(seeds=6, sizes=3, noise=0.01):
+    return np.arange(sizes) + np.random.default_rng(0).normal(0, noise, (seeds, sizes))
+
+
+def table(runs, at_budgets=(), claims=None):
+    return trends.table(runs, at_budgets, claims or {})
+
+
+def only(values, sizes=SIZES, **columns):
+    """Returns the row of runs of which the generalisation gap alone is known; it is to rise."""
+    (row,) = table(frame({"generalisation_gap": values}, sizes, **columns)).to_dict("records")
+    return row
+
+
+def reading(values, outcome="test_accuracy", budget="epochs", **marks):
+    """Returns what was read at a budget: `values` of shape (seeds, sizes)."""
+    runs = frame({outcome: values})
+    found = trends.at_end(runs, outcome)
+    marks = {name: np.array(where) for name, where in marks.items()}
+    values = np.asarray(values, float).T
+    return dataclasses.replace(found, budget=Budget(budget, 10.0), values=values, **marks)
+
+
+def judged(*readings):
+    return table(frame({"test_accuracy": NONE}), readings).to_dict("records")
+
+
+def test_a_trend_of_two_sizes_is_the_paired_t_test():
+    values = np.random.default_rng(1).normal([[0.0, 0.4]], 0.3, (7, 2))
+    row = only(values, (16, 256))
+    test = stats.ttest_rel(values[:, 1], values[:, 0], alternative="greater")
+    assert (row["p"], row["p_against"]) == pytest.approx((test.pvalue, 1 - test.pvalue))
+    assert row["level"] == LEVEL / 2  # the statement and its contrary
+    ends = test.confidence_interval(1 - LEVEL / 2)
+    assert row["low"] == pytest.approx(ends.low / 4)  # four doublings
+    assert row["estimate"] == pytest.approx((values[:, 1] - values[:, 0]).mean() / 4)
+
+
+def test_slopes_are_the_seeds_own_and_per_doubling():
+    """Slopes 1 to 6 per doubling: mean 3.5, standard error sqrt(3.5 / 6), 5 degrees of freedom."""
+    row = only(np.outer(range(1, 7), [0, 1, 3]) + np.arange(6.0)[:, None], (16, 32, 128))
+    half = stats.t.ppf(1 - LEVEL / 2, 5) * math.sqrt(3.5 / 6)
+    assert [row["estimate"], row["low"], row["high"]] == pytest.approx(
+        [3.5, 3.5 - half, 3.5 + half]
+    )
+    assert (row["verdict"], row["n"], row["direction"]) == (Verdict.SUPPORTED, 6, "rises")
+    assert (row["budget"], row["outcome"]) == ("end", "generalisation_gap")
+    assert "Keskar" in row["source"] and row["learning_rate"] == 0.1
+
+
+def test_the_ends_have_the_means_of_all_their_seeds():
+    values = rising(seeds=7)
+    values[3, 2] = math.nan
+    row = only(values)
+    for name, at in (("smallest", 0), ("largest", 2)):
+        expected = intervals.t_interval(values[:, at])
+        found = [row[f"{name}_mean{end}"] for end in intervals.ENDS]
+        assert (row[name], found) == (SIZES[at], pytest.approx(list(expected[:3])))
+    assert (row["seeds"], row["n"], row["verdict"]) == (7, 6, Verdict.SUPPORTED)
+
+
+def test_all_rows_of_an_experiment_are_one_family():
+    noise = np.random.default_rng(5).normal(0, 1, (6, 3))
+    values = {"generalisation_gap": rising(), "test_accuracy": -rising(), "weight_distance": noise}
+    found = table(frame(values), [reading(rising()), reading(noise, "test_loss")])
+    assert len(found) == 5
+    told = found["verdict"].isin([Verdict.SUPPORTED, Verdict.CONTRADICTED])
+    assert told.sum() == 3
+    assert found["level"].tolist() == pytest.approx([3 * LEVEL / 10] * 5)
+
+
+def test_what_documents_state_takes_the_place_of_what_is_asked():
+    stated = outcomes.stated("generalisation_gap", "falls", "Somebody, page 1")
+    runs = frame({"generalisation_gap": rising()})
+    (row,) = table(runs, claims={"generalisation_gap": stated}).to_dict("records")
+    shown = (row["direction"], row["source"], row["verdict"])
+    assert shown == ("falls", "Somebody, page 1", Verdict.CONTRADICTED)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "verdict"), [(5, Verdict.PROVISIONAL), (2, Verdict.PROVISIONAL), (1, "one_seed")]
+)
+def test_few_seeds_get_an_estimate_and_no_verdict(seeds, verdict):
+    row = only(rising(seeds=seeds))
+    assert row["verdict"] == verdict and row["estimate"] == pytest.approx(1, abs=0.02)
+    assert math.isnan(row["low"]) == (seeds == 1) and row["seeds_to_resolve"] == 6
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [("diverged", Reason.FAILED), ("missing", Reason.NO_VALUE)]
+)
+def test_a_size_without_a_value_is_left_out(status, reason):
+    runs = frame({"generalisation_gap": rising(sizes=4)}, sizes=(16, 32, 64, 128))
+    runs.loc[runs["batch_size"].eq(128), "status"] = status
+    (row,) = table(runs).to_dict("records")
+    assert (row["largest"], row["verdict"], row["reason"]) == (64, Verdict.SUPPORTED, reason)
+    (row,) = table(runs[runs["batch_size"] > 32]).to_dict("records")
+    assert (row["verdict"], row["reason"]) == (Verdict.NOT_TESTABLE, reason)
+    (row,) = table(runs[runs["batch_size"] == 32]).to_dict("records")
+    assert (row["verdict"], row["reason"]) == (Verdict.NOT_TESTABLE, Reason.ALONE)
+    assert math.isnan(row["level"])
+
+
+def test_where_nothing_stopped_a_run_values_are_lower_bounds():
+    values = {name: rising(sizes=2) + 40 for name in ("epochs_run", "train_seconds")}
+    runs = frame(values, sizes=(32, 256))
+    ran_out = runs.assign(epochs_run=40)
+    found = table(ran_out.assign(patience=10)).set_index("outcome")
+    assert set(found["reason"]) == {Reason.LOWER_BOUND} and found["level"].isna().all()
+    assert set(found["verdict"]) == {Verdict.NOT_TESTABLE}
+    # Epochs that were chosen are no outcome, and their time is one.
+    assert table(ran_out)["outcome"].tolist() == ["train_seconds"]
+    assert set(table(runs.assign(patience=10))["verdict"]) == {Verdict.SUPPORTED}
+    timed = table(frame({"seconds_per_epoch": -rising()}, status="diverged"))
+    assert timed["verdict"].tolist() == [Verdict.SUPPORTED]  # by a job of its own
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [(1, "supported"), (-1, "contradicted")])
+@pytest.mark.parametrize("outcome", ["test_accuracy", "test_loss"])
+@pytest.mark.parametrize(
+    ("mark", "reason"),
+    [("on_edge", Reason.RATE_ON_EDGE), ("at_first", Reason.AT_FIRST_EVALUATION)],
+)
+def test_an_end_that_may_be_better_opens_the_interval(outcome, sign, verdict, mark, reason):
+    """At the winning end it changes nothing; at the losing one it leaves the trend open."""
+    rises = outcome == "test_accuracy"
+    values = sign * rising() if rises else -sign * rising()
+    winning = [False, False, True] if sign > 0 else [True, False, False]
+    (closed,) = judged(reading(values, outcome))
+    (won,) = judged(reading(values, outcome, **{mark: winning}))
+    (lost,) = judged(reading(values, outcome, **{mark: winning[::-1]}))
+    (middle,) = judged(reading(values, outcome, **{mark: [False, True, False]}))
+    assert closed == pytest.approx(middle, nan_ok=True)
+    assert closed["verdict"] == won["verdict"] == verdict and won["reason"] == ""
+    assert (lost["verdict"], lost["reason"]) == (Verdict.NOT_RESOLVED, reason)
+    upper = rises == (sign > 0)
+    assert [math.isnan(won[end]) for end in ("low", "high")] == [not upper, upper]
+    assert [math.isnan(lost[end]) for end in ("low", "high")] == [upper, not upper]
+
+
+def test_an_open_end_is_no_reason_where_the_other_one_resolves_nothing():
+    noise = np.random.default_rng(3).normal(0, 1, (6, 3))
+    (row,) = judged(reading(noise, on_edge=[False, False, True]))
+    assert (row["verdict"], row["reason"]) == (Verdict.NOT_RESOLVED, "")
+
+
+def test_what_was_taken_changes_by_a_factor_per_doubling():
+    values = 100.0 * 0.5 ** np.arange(3) * np.exp(rising(noise=0.1) - np.arange(3))
+    (row,) = judged(reading(values, "updates", "target"))
+    logs = np.log(values)
+    slopes = (logs[:, 2] - logs[:, 0]) / 2
+    ends = stats.t.interval(1 - LEVEL, 5, slopes.mean(), stats.sem(slopes))
+    assert [row[end] for end in ("low", "high")] == pytest.approx(np.exp(ends))
+    assert row["verdict"] == Verdict.SUPPORTED and row["direction"] == "falls"
+    assert row["smallest_mean"] == pytest.approx(np.exp(logs[:, 0].mean()))
+    (wider,) = judged(reading(values, "updates", "target", tuned=[False, True, False]))
+    factor = math.sqrt(intervals.correction(6, True))
+    assert math.log(wider["high"] / wider["low"]) == pytest.approx(factor * (ends[1] - ends[0]))
+    values[2, 0] = math.inf
+    (row,) = judged(reading(values, "updates", "target"))
+    assert (row["smallest"], row["n"], row["reason"]) == (32, 6, Reason.FAILED)
+    values[2, 0] = 0.0
+    (row,) = judged(reading(values, "updates", "target"))
+    assert row["reason"] == Reason.NOT_POSITIVE
+
+
+def test_a_trend_that_turns_back_somewhere_is_told():
+    row = only(rising(sizes=4)[:, [0, 2, 1, 3]], (16, 32, 64, 128))
+    assert (row["verdict"], row["reason"]) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
+
+
+def read_off(row):
+    """Returns the verdict that the printed interval gives."""
+    if row["n"] < 6:
+        return Verdict.ONE_SEED if row["n"] == 1 else Verdict.PROVISIONAL
+    none = float(row["budget"] == "target")
+    above, below = row["low"] > none, row["high"] < none
+    held, against = (above, below) if row["direction"] == "rises" else (below, above)
+    return "supported" if held else "contradicted" if against else "not_resolved"
+
+
+@pytest.mark.parametrize("series", [1, 8, 20])
+@pytest.mark.parametrize("effect", [0.0, 0.1, 2.0])
+def test_every_verdict_is_the_one_that_its_interval_shows(series, effect):
+    random = np.random.default_rng(series)
+    names = ("generalisation_gap", "test_accuracy", "weight_distance")
+    frames, readings = [], []
+    for index in range(series):
+        seeds = 6 if index % 4 < 3 else random.integers(1, 6)
+        slopes = random.choice([-effect, effect], len(names))[:, None, None] * np.arange(3)
+        values = slopes + random.standard_normal((len(names), seeds, 3)) * random.gamma(1, 0.3)
+        frames.append(frame(dict(zip(names, values, strict=True)), learning_rate=index))
+        marks = {name: random.random(3) < 0.2 for name in ("on_edge", "at_first", "tuned")}
+        taken = np.exp(values[0])
+        readings += [reading(values[1], **marks), reading(taken, "updates", "target", **marks)]
+    rows = table(pandas.concat(frames), readings).to_dict("records")
+    assert len(rows) == 5 * series
+    assert [row["verdict"] for row in rows] == [read_off(row) for row in rows]
+    told = [row["verdict"] in ("supported", "contradicted") for row in rows]
+    if effect == 2:  # many series do not keep a large effect from being shown
+        assert np.mean(told) > 0.5
