@@ -196,7 +196,7 @@ class Statement:
         supporting, contradicting = self.groups
         p = [max(self.contrasts[at].p for at in group) for group in supporting]
         against = [max(self.contrasts[at].p_against for at in group) for group in contradicting]
-        return min(1.0, len(p) * min(p)), min(1.0, len(against) * min(against))
+        return _capped(len(p) * min(p)), _capped(len(against) * min(against))
 
     @property
     def turns_back(self) -> bool:
@@ -248,11 +248,9 @@ def family_level(p_values: Sequence[float]) -> float:
 
 def _judged(statement: Statement, family: float) -> Judged:
     few = statement.n < LEAST_SEEDS
-    level = LEVEL if few else family
     supporting, contradicting = statement.groups
     contrasts = statement.contrasts
-    at = level / len(supporting)
-    against = level / len(contradicting)
+    at, against = family / len(supporting), family / len(contradicting)
 
     def weakest(group: Sequence[int], name: str) -> Contrast:
         return max((contrasts[one] for one in group), key=lambda each: _rank(getattr(each, name)))
@@ -279,12 +277,16 @@ def _judged(statement: Statement, family: float) -> Judged:
         more = deciding.replicates_to_resolve(at)
     if few:
         verdict = Verdict.ONE_SEED if statement.n == 1 else Verdict.PROVISIONAL
-        reason, more = Reason.NONE, LEAST_SEEDS
+        reason, more, at = Reason.NONE, LEAST_SEEDS, LEVEL
     if statement.n == 0:
         verdict, reason, more = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
     p, p_against = statement.p
     found = deciding.interval(at)._replace(n=statement.n)
     return Judged(verdict, reason, found, at, deciding, p, p_against, more)
+
+
+def _capped(p: float) -> float:
+    return min(p, 1.0)  # NaN stays NaN
 
 
 def _rank(p: float) -> float:
