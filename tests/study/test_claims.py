@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from batchscope import snakefile
 from batchscope.catalogue import claim_tables, tables
 from batchscope.study import config, planner
 from batchscope.study.claims import Test as ClaimTest
@@ -81,21 +82,14 @@ def test_a_claim_is_read_with_the_values_of_the_catalogue():
     assert [claim.figure for claim in made.claims[:2]] == ["accuracy_by_epochs"] * 2
 
 
-def test_claims_change_no_run_and_no_table():
-    from batchscope import snakefile
-
+def test_claims_change_no_run():
     without = study()
     del without["claims"]
-    made = [planner.make(one) for one in (study(FALLS), without)]
-    first, second = (snakefile.Jobs(one, "config.yaml", "full", False) for one in made)
-    assert made[0].runs == made[1].runs
-    assert [first.also(name) for name in first.study.experiments] == [
-        second.also(name) for name in second.study.experiments
-    ]
-    assert first.stated() == ["results/studies/claims/claims.csv"] and second.stated() == []
-    assert first.claim_tables() == ["results/studies/claims/gap/runs.csv"]
-    assert set(first.claim_tables()) <= set(first.tables())
-    assert first.claims in first.targets()
+    stated, none = (planner.make(one) for one in (study(FALLS), without))
+    assert stated.runs == none.runs
+    jobs = snakefile.Jobs(stated, "config.yaml", "full", False)
+    assert jobs.stated() == ["results/studies/claims/claims.csv"]
+    assert jobs.claim_tables() == ["results/studies/claims/gap/runs.csv"]
 
 
 def above(of, to, kind="comparison"):
@@ -170,19 +164,11 @@ def test_another_machine_is_missed_only_where_it_is_no_requirement():
     assert planned(test, requires="machine").warnings == ()
 
 
-@pytest.mark.slow
 def test_too_few_seeds_ever_to_decide_it_are_reported():
-    value = {"type": "value", "above": 0.5}
-    assert planned(FALLS, value).warnings == ()
-    warnings = planned(FALLS, value, seeds=3).warnings
-    assert warnings[0] == (
+    assert planned(FALLS).warnings == ()
+    assert planned(*[FALLS] * 8, seeds=3).warnings[0] == (
         "claims: received 3 seeds in experiments.gap; at least 6 are expected for a verdict on "
-        "c0 and c1."
-    )
-    # Page's test of three sizes and six seeds has no p below 6**-6.
-    many = planned(*[FALLS] * 2400, value).warnings
-    assert (
-        "at least 7 are expected for a verdict on c0, c1, c2, c3, c4, c5 and 2394 more" in many[0]
+        "c0, c1, c2, c3, c4, c5 and 2 more."
     )
 
 
@@ -195,9 +181,6 @@ def test_a_single_timing_job_decides_no_time():
 
 
 def test_every_table_that_a_claim_may_be_of_has_its_columns():
-    """Held against the tables as they are written."""
-    assert {*claim_tables.TABLES} <= {*tables.TABLES}
-    assert "landscapes" in claim_tables.TABLES
     for name, about in claim_tables.TABLES.items():
         own = {*claim_tables.columns_of(name, {"evaluate": {}}), *about.keys}
         if name in tables.OF_TIMINGS:
@@ -206,7 +189,6 @@ def test_every_table_that_a_claim_may_be_of_has_its_columns():
             assert own <= {*long_tables.FIRST, *about.columns}, name
     assert "test_accuracy" in claim_tables.columns_of("runs", {"evaluate": {}})
     assert "run" not in claim_tables.columns_of("runs", {"evaluate": {}})
-    assert "seconds" in claim_tables.columns_of("trajectories", {})  # at so many updates
     assert "step_verdict" not in claim_tables.columns_of("sweeps", {})  # words
 
 
