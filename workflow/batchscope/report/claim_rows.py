@@ -14,7 +14,7 @@ from batchscope.analysis import contrasts, run_series
 from batchscope.catalogue import tables, value_ranges
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
-from batchscope.report.text import format_interval, format_p, parsed
+from batchscope.report.text import format_interval, format_p, is_number, parsed
 from batchscope.study.claims import RATIO
 
 Row = dict[str, str]
@@ -39,17 +39,17 @@ WORDS = {
     Verdict.NOT_TESTABLE: "not testable here",
 }
 _TESTED = (Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.NOT_RESOLVED)
-_MISSING = {
+MISSING = {
     Reason.NO_GPU: "a GPU",
     Reason.FEW_GPUS: "several GPUs",
     Reason.NO_MACHINE: "the results of a second machine",
     Reason.NO_CORES: "as many cores as threads",
     Reason.NOT_INSTALLED: "an installation of {what}",
     Reason.NO_RESULTS: "results of {experiment}",
-    Reason.NOT_IN_GRID: "a grid of {experiment} with {what}",
+    Reason.NOT_IN_GRID: "not in the grid of {experiment}: {what}",
     Reason.NO_BUDGET: "a value at {what} of every training",
     Reason.NOT_POSITIVE: "values above 0, of which ratios are taken",
-    Reason.NO_VALUE: "a finished run with a value in every cell, also at {what}",
+    Reason.NO_VALUE: "a finished run with a value at {what}",
 }
 _NAMED = ("optimizer", "device", "framework")  # factors that their values name
 _MANY = 1000  # seeds or jobs that nobody makes
@@ -110,8 +110,11 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
     against = row["verdict"] == Verdict.CONTRADICTED
     p = row["p_against" if against else "p"]
     effect = _effect(row)
-    every = row["reason"] != Reason.NOT_AT_EVERY_STEP
-    word = WORDS[Verdict(row["verdict"])] + ("" if every else ", not at every step")
+    word = WORDS[Verdict(row["verdict"])]
+    if row["reason"] == Reason.NOT_AT_EVERY_STEP:
+        word += ", not at every step"
+    elif row["verdict"] == Verdict.ONE_SEED and row["table"] in tables.OF_TIMINGS:
+        word = "one timing job"
     return {
         **row,
         "word": wording.capital(word),
@@ -133,6 +136,12 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         "missing": _open(row),
         "figure_link": link(row["experiment"], row["figure"]) if row["figure"] else None,
     }
+
+
+def _coverage(row: Row) -> str:
+    """Returns the coverage of an interval whose ends have the row's level: `97.5 %`."""
+    level = parsed(row["level"])
+    return "" if level is None else f"{wording.number(100 * (1 - 2 * level), 4)} %"
 
 
 def in_words(shown: dict[str, Any]) -> str:
@@ -186,14 +195,14 @@ def _stated(row: Row) -> str:
     over, sides = _name(row["over"]), _read(row["sides"]) or []
     cells, compared = _cells(_read(row["cells"])), " against ".join(map(_cells, sides))
     rises, bounds = bool(row["low_bound"]), _bounds(row)
-    chosen = ", ".join(map(_cells, sides))
+    chosen = ", ".join(_cells(each, "or") for each in sides)
     words = {
         "trend": f"{'rises' if rises else 'falls'} over {over}",
         "equivalence": f"differs by {bounds} over {over}",
         "value": f"is {bounds}",
         "comparison": f"with {compared}: {row['scale']} {bounds}",
         "interaction": f"per {row['per']} of {over}, {compared}: {row['scale']} {bounds}",
-        "argmax": f"is {'highest' if rises else 'lowest'} at {chosen.replace(' and ', ' or ')}",
+        "argmax": f"is {'highest' if rises else 'lowest'} at {chosen}",
         "order": "rises from " + " to ".join(map(_cells, sides)),
         "exception": f"at {chosen} lies {'above' if rises else 'below'} the line between its "
         "neighbours",
@@ -205,43 +214,39 @@ def _stated(row: Row) -> str:
 
 def _bounds(row: Row) -> str:
     unit, ratio = _unit(row), row["scale"] == RATIO
-    low, high = (parsed(row[name]) for name in ("low_bound", "high_bound"))
+    low, high = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
 
-    def amount(end: float, number: Callable[[float], str] = wording.tick) -> str:
-        text = number(unit.times * end)
+    def amount(end: float) -> str:
+        text = wording.tick(unit.times * end)
         if unit.suffix == " points" and text in ("1", f"{wording.MINUS}1"):
             return f"{text} point"
         return text + (unit.suffix if end else "")
 
     if row["type"] == "equivalence":
-        return f"less than {'a factor of ' if ratio else ''}{amount(high or 0.0)}"
+        return f"less than {'a factor of ' if ratio else ''}{amount(high)}"
     # Where a value cannot be beyond a bound, that bound says nothing beside the other.
-    least, most = value_ranges.possible(row["column"]) if row["type"] == "value" else (None, None)
-    if low is None or (least is not None and low <= least and (high or math.inf) < most):
-        return f"below {amount(high or 0.0)}"
-    if high is None or (most is not None and high >= most and low > least):
+    least, most = value_ranges.possible(row["column"]) if row["type"] == "value" else (low, high)
+    if math.isinf(high) or least < low < most <= high:
         return f"above {amount(low)}"
+    if math.isinf(low) or low <= least < high < most:
+        return f"below {amount(high)}"
     # The lower end may be what no decimals write: 1 / 1.05.
     return f"between {wording.number(unit.times * low, 4)} and {amount(high)}"
 
 
-def _cells(cells: dict[str, Any]) -> str:
+def _cells(cells: dict[str, Any], last: str = "and") -> str:
     """Returns cells in words: `batch size 4, epoch 1 and 2`; empty for all."""
-    return ", ".join(
-        _several(name, values) if isinstance(values, list) else _cell(name, values)
-        for name, values in cells.items()
-    )
-
-
-def _cell(name: str, value: Any) -> str:
-    return run_series.describe({name: value})
-
-
-def _several(name: str, values: list[Any]) -> str:
-    if name in _NAMED:
-        return wording.listed(_cell(name, value) for value in values)
-    words = (wording.shortest(each) if isinstance(each, int | float) else each for each in values)
-    return f"{_name(name)} {wording.listed(words)}"
+    found = []
+    for name, values in cells.items():
+        if not isinstance(values, list):
+            found.append(run_series.describe({name: values}))
+        elif name in _NAMED:
+            words = [run_series.describe({name: value}) for value in values]
+            found.append(wording.listed(words, last))
+        else:
+            numbers = [wording.shortest(each) if is_number(each) else each for each in values]
+            found.append(f"{_name(name)} {wording.listed(numbers, last)}")
+    return ", ".join(found)
 
 
 def _name(factor: str) -> str:
@@ -280,7 +285,7 @@ def _open(row: Row) -> str:
         what = _read(row["reason_of"])
         names = [*what.get("framework", ())] if row["reason"] == Reason.NOT_INSTALLED else []
         words = wording.listed(names) or _cells(what) or "these cells"
-        return _MISSING[Reason(row["reason"])].format(experiment=row["experiment"], what=words)
+        return MISSING[Reason(row["reason"])].format(experiment=row["experiment"], what=words)
     if verdict in (Verdict.PROVISIONAL, Verdict.ONE_SEED):
         return f"at least {LEAST_SEEDS} {of} ({row['n']} here)"
     if verdict != Verdict.NOT_RESOLVED:
