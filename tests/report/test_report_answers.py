@@ -197,7 +197,7 @@ def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(finish
     html = (results / "ledger.html").read_text(encoding="utf-8")
     page = Page(html)
     assert page.open == [] and "script-src &#39;none&#39;" in html
-    assert "3 claims: 3 held." in page.text
+    assert "3 claims: 3 supported." in page.text
     assert html.index("A &lt;b&gt;document") < html.index("Another document")
     own = (results / "studies" / "example" / "report.html").read_text(encoding="utf-8")
     links = re.findall(r'href="(studies/example/report\.html)#([\w-]+)"', html)

@@ -114,7 +114,7 @@ def statement(rows: pandas.DataFrame, test: Test) -> Statement:
     if not parts:
         return Statement(())
     # Where the weakest part is shown every other one is; one that fails shows the contrary.
-    weakest = max(range(len(parts)), key=lambda at: contrasts.rank(parts[at].p[0]))
+    weakest = max(range(len(parts)), key=lambda at: parts[at].p[0])
     starts = np.cumsum([0, *(len(each.contrasts) for each in parts)]).tolist()
     groups = [
         tuple(_moved(groups, start) for groups in each.groups)
@@ -200,23 +200,32 @@ def _trend(frame: pandas.DataFrame, test: Test) -> Parts:
 def _equivalence(frame: pandas.DataFrame, test: Test) -> Parts:
     for cells, table in _along(frame, test):
         for to, of in itertools.combinations(table.columns, 2):
-            yield _single(test, table[of] - table[to], _cell(cells, table, of, to))
+            yield _single(test, table[of] - table[to], _named(cells, table, [of, to]))
 
 
 def _value(frame: pandas.DataFrame, test: Test) -> Parts:
     for cells, table in _along(frame, test):
         for at in table.columns:
-            yield _single(test, table[at], _cell(cells, table, at))
+            yield _single(test, table[at], _named(cells, table, at))
 
 
 def _comparison(frame: pandas.DataFrame, test: Test) -> Parts:
-    for cells, of, to in _sides(frame, test):
-        for at in of.columns.intersection(to.columns):
-            yield _single(test, of[at] - to[at], _cell(cells, of, at))
+    return _differences(frame, test, test.of, test.to)
+
+
+def _order(frame: pandas.DataFrame, test: Test) -> Parts:
+    for lower, upper in itertools.pairwise(test.order):
+        yield from _differences(frame, test, upper, lower)
+
+
+def _differences(frame: pandas.DataFrame, test: Test, of: Cells, to: Cells) -> Parts:
+    for cells, one, other in _sides(frame, test, of, to):
+        for at in one.columns.intersection(other.columns):
+            yield _single(test, one[at] - other[at], _named(cells, one, at))
 
 
 def _interaction(frame: pandas.DataFrame, test: Test) -> Parts:
-    for cells, of, to in _sides(frame, test):
+    for cells, of, to in _sides(frame, test, test.of, test.to):
         at = sorted(of.columns.intersection(to.columns))
         if len(at) > 1:
             difference = (of[at] - to[at]).dropna().to_numpy()
@@ -225,21 +234,21 @@ def _interaction(frame: pandas.DataFrame, test: Test) -> Parts:
 
 
 def _sides(
-    frame: pandas.DataFrame, test: Test
+    frame: pandas.DataFrame, test: Test, of: Cells, to: Cells
 ) -> Iterator[tuple[Cell, pandas.DataFrame, pandas.DataFrame]]:
     """Yields a series as a cell, and both sides: replicates by values of the factor.
 
     Every cell of one side is compared with every one of the other.
     """
-    over = [test.over] if test.over not in test.of else []
-    several = [name for name in test.of if max(len(test.of[name]), len(test.to[name])) > 1]
-    for one, other in itertools.product(_each(test.of), _each(test.to)):
-        both = pandas.concat([selected(frame, one), selected(frame, other)])
-        named = {name: [one[name][0], other[name][0]] for name in several}
-        for cells, group in _series(both, test, one, other):
-            of, to = selected(group, one), selected(group, other)
-            if len(of) and len(to):
-                yield {**cells, **named}, _table(of, test, *over), _table(to, test, *over)
+    over = [test.over] if test.over not in of else []
+    for pair in itertools.product(_each(of), _each(to)):
+        sides = [selected(frame, side) for side in pair]
+        named = {name: [side[name][0] for side in pair] for name in of}
+        for cells, group in _series(pandas.concat(sides), test, *pair):
+            rows = [selected(group, side) for side in pair]
+            if not any(each.empty for each in rows):
+                tables = (_table(each, test, *over) for each in rows)
+                yield {**cells, **named}, *tables
 
 
 def _each(cells: Cells) -> list[Cells]:
@@ -257,26 +266,13 @@ def _argmax(frame: pandas.DataFrame, test: Test) -> Parts:
         chosen = [at for at in table.columns if at in test.chosen]
         others = [at for at in table.columns if at not in test.chosen]
         pairs = [
-            _contrast(test, complete[of] - complete[to], _cell(cells, table, of, to))
+            _contrast(test, complete[of] - complete[to], _named(cells, table, [of, to]))
             for of, to in itertools.product(chosen, others)
         ]
         if pairs:
             at = np.arange(len(pairs)).reshape(len(chosen), -1)
             rivals, against = (tuple(map(tuple, each.tolist())) for each in (at, at.T))
             yield Statement(tuple(pairs), rivals, against)
-
-
-def _order(frame: pandas.DataFrame, test: Test) -> Parts:
-    for cells, group in _series(frame, test, *test.order):
-        for at, rows in group.groupby(test.over) if test.over in group else [("", group)]:
-            groups = [selected(rows, named) for named in test.order]
-            if any(each.empty for each in groups):
-                continue
-            here = {**cells, test.over: at} if test.over in group else cells
-            tables = [_table(each, test, *test.order[0]) for each in groups]
-            for lower, upper in itertools.pairwise(tables):
-                for to, of in itertools.product(lower.columns, upper.columns):
-                    yield _single(test, upper[of] - lower[to], _cell(here, upper, of, to))
 
 
 def _exception(frame: pandas.DataFrame, test: Test) -> Parts:
@@ -287,15 +283,12 @@ def _exception(frame: pandas.DataFrame, test: Test) -> Parts:
             if here in test.chosen and left > 0:
                 share = math.log(here / left) / math.log(right / left)
                 line = (1 - share) * table[left] + share * table[right]
-                yield _single(test, table[here] - line, _cell(cells, table, here))
+                yield _single(test, table[here] - line, _named(cells, table, here))
 
 
-def _cell(cells: Cell, table: pandas.DataFrame, of: Any, to: Any = None) -> Cell:
-    """Returns the cell of a column of a series' table, or of two: both values where they differ."""
-    names = [name for name in table.columns.names if name != _NONE]
-    pair = [each if isinstance(each, tuple) else (each,) for each in (of, of if to is None else to)]
-    named = zip(names, *pair, strict=False)
-    return cells | {name: one if one == other else [one, other] for name, one, other in named}
+def _named(cells: Cell, table: pandas.DataFrame, at: Any) -> Cell:
+    """Returns the cell of one or two columns of a series' table."""
+    return cells if table.columns.name == _NONE else {**cells, table.columns.name: at}
 
 
 _OF_TYPE: dict[str, Callable[[pandas.DataFrame, Test], Parts]] = {

@@ -255,7 +255,7 @@ def _judged(statement: Statement, family: float) -> Judged:
     against = level / len(contradicting)
 
     def weakest(group: Sequence[int], name: str) -> Contrast:
-        return max((contrasts[one] for one in group), key=lambda each: rank(getattr(each, name)))
+        return max((contrasts[one] for one in group), key=lambda each: _rank(getattr(each, name)))
 
     holding = [group for group in supporting if all(contrasts[one].inside(at) for one in group)]
     failing = [
@@ -272,7 +272,7 @@ def _judged(statement: Statement, family: float) -> Judged:
         deciding = weakest(best, "p_against")
         at = against / deciding.bounds
     else:
-        group = min(supporting, key=lambda group: rank(weakest(group, "p").p))
+        group = min(supporting, key=lambda group: _rank(weakest(group, "p").p))
         open_ = [one for one in group if not contrasts[one].outside(against)] or group
         deciding = weakest(open_, "p")
         at = min(at, against / deciding.bounds)
@@ -287,7 +287,7 @@ def _judged(statement: Statement, family: float) -> Judged:
     return Judged(verdict, reason, found, at, deciding, p, p_against, more)
 
 
-def rank(p: float) -> float:
+def _rank(p: float) -> float:
     """Orders p-values: one that does not exist is the weakest."""
     return 2.0 if math.isnan(p) else p
 

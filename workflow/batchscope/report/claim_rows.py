@@ -257,12 +257,12 @@ def _decides(row: Row) -> str:
     """Returns words for what decides: a series or cell, or one cell against another."""
     part, parts = _read(row["part"]), int(row["parts"] or 0)
     pairs = {name: each for name, each in part.items() if isinstance(each, list)}
-    if parts < 2 and not pairs:
+    if parts < 2:
         return ""
     single = _cells({name: each for name, each in part.items() if name not in pairs})
     ends = [_cells({name: each[end] for name, each in pairs.items()}) for end in (0, 1)]
-    among = f"which decides among {parts}" if parts > 1 else ""
-    return ", ".join(filter(None, [single, " against ".join(filter(None, ends)), among]))
+    against = " against ".join(filter(None, ends))
+    return ", ".join(filter(None, [single, against, f"which decides among {parts}"]))
 
 
 def _replicates(row: Row) -> str:

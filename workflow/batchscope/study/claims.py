@@ -47,6 +47,7 @@ _POSITIONS = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exce
 
 Cells = dict[str, tuple[Any, ...]]
 Grid = list[dict[str, Any]]  # the factors of every cell of an experiment
+Known = Mapping[str, bool]  # what cells may name -> whether it is a key that is a number
 
 
 @dataclass(frozen=True)
@@ -202,21 +203,25 @@ def _test(
     before = len(findings.problems)
     findings.report(*_wrong_keys(place, body))
     name = body["experiment"]
-    here = {one: found for one, found in experiments.items() if not found.own.path}
-    if name not in here:
+    if name not in experiments or experiments[name].own.path:
+        here = [one for one, found in experiments.items() if not found.own.path]
         text = "an experiment that trains or times here" if name in experiments else "an experiment"
         known = here if name in experiments else experiments
         findings.report(received((*place, "experiment"), name, text, known))
         return None
+    experiment = experiments[name]
     table, over = body.get("table", "runs"), body.get("over", "batch_size")
-    findings.report(*_wrong_column(place, table, body["column"], here[name]))
-    read = _reader(findings, table, here[name])
+    findings.report(*_wrong_column(place, table, body["column"], experiment))
+    # A seed pairs the cells of a claim, and distinguishes none.
+    kind = experiment_kinds.TIMING if experiment.times.timings else experiment_kinds.TRAINING
+    known = dict.fromkeys((*kind.known, "machine"), False)
+    known |= {key: TABLES[table].columns[key].kind != "str" for key in TABLES[table].keys}
+    read = partial(_values, Reader(findings, {}, {}), known=known)
 
     def cells(at: Place, given: Any) -> Cells:
         found = {key: read((*at, key), key, raw) for key, raw in as_map(given).items()}
         return {key: values for key, values in found.items() if values}
 
-    known = read.keywords["known"]
     if over not in known:
         findings.report(unknown((*place, "over", over), "factor", known))
     low, high = _bounds(findings, place, body)
@@ -306,26 +311,13 @@ def _bounds(findings: Findings, place: Place, body: dict[str, Any]) -> tuple[flo
     return low, high
 
 
-def _reader(findings: Findings, table: str, experiment: Experiment) -> partial[tuple[Any, ...]]:
-    """Returns what reads the values of a factor, or of a key of a table: `_values`."""
-    keys = TABLES[table].keys
-    # A seed pairs the cells of a claim, and distinguishes none.
-    of_times = bool(experiment.times.timings)
-    kind = experiment_kinds.TIMING if of_times else experiment_kinds.TRAINING
-    numbers = {key for key in keys if tables.TABLES[table].columns[key].kind != "str"}
-    known = (*kind.known, *keys, "machine")
-    return partial(_values, Reader(findings, {}, {}), known=known, numbers=numbers)
-
-
-def _values(
-    reader: Reader, place: Place, key: str, raw: Any, known: tuple[str, ...], numbers: set[str]
-) -> tuple[Any, ...]:
+def _values(reader: Reader, place: Place, key: str, raw: Any, known: Known) -> tuple[Any, ...]:
     """Returns the values of a factor or key in cells; reports what is none."""
 
     def read(at: Place, one: Any) -> Any:
         if key in EVERY_FACTOR and key not in ("dataset", "model"):  # by their names in the study
             return reader.value(at, EVERY_FACTOR[key], one)
-        if key in numbers and coercion.number(one) is None:
+        if known[key] and coercion.number(one) is None:
             reader.findings.report(received(at, one, "a number"))
             raise Broken
         return coercion.plain(one)
