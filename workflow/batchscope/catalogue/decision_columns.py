@@ -311,7 +311,7 @@ CLAIMS: dict[str, Column] = {
     "high": Column("Upper end."),
     "level": Column(
         "One-sided level of each end: alpha* of the document's claims, or what of it several parts "
-        "or bounds leave; 0.05 of a provisional one."
+        "or bounds leave; of 0.05 below six replicates."
     ),
     "n": Integer(
         "Paired seeds, or timing jobs, with a value in every cell; the fewest of all contrasts."

@@ -206,8 +206,8 @@ def _test(
     if name not in experiments or experiments[name].own.path:
         here = [one for one, found in experiments.items() if not found.own.path]
         text = "an experiment that trains or times here" if name in experiments else "an experiment"
-        known = here if name in experiments else experiments
-        findings.report(received((*place, "experiment"), name, text, known))
+        choices = here if name in experiments else experiments
+        findings.report(received((*place, "experiment"), name, text, choices))
         return None
     experiment = experiments[name]
     table, over = body.get("table", "runs"), body.get("over", "batch_size")
