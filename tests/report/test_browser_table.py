@@ -80,9 +80,9 @@ def test_filters(opened):
 def test_claims_are_filtered_by_verdict(opened):
     rows = opened.find_elements(By.CSS_SELECTOR, ".claims tbody tr")
     assert len(rows) == 3 and all(row.is_displayed() for row in rows)
-    opened.find_element(By.ID, "verdict-held").click()
+    opened.find_element(By.ID, "verdict-supported").click()
     assert not any(row.is_displayed() for row in rows)  # the seeds are too few for any verdict
-    opened.find_element(By.ID, "verdict-untested").click()
+    opened.find_element(By.ID, "verdict-provisional").click()
     assert all(row.is_displayed() for row in rows)
 
 

@@ -175,16 +175,16 @@ def stated(verdict, sentence):
         "word": verdict.capitalize(),
         "sentence": sentence,
         "estimate": wording.Estimate("1.2", "1.1", "1.3"),
-        "effect_is": "ratio",
+        **{"effect": "ratio", "coverage": "90 %"},
     }
 
 
 def test_what_few_others_state_answers_first():
     """Three are about frameworks; the question's own word stands in one."""
     rows = [
-        stated("held", "TensorFlow and MXNet are busier."),
-        stated("held", "PyTorch and MXNet idle."),
-        stated("not held", "Memory rises in TensorFlow."),
+        stated("supported", "TensorFlow and MXNet are busier."),
+        stated("supported", "PyTorch and MXNet idle."),
+        stated("contradicted", "Memory rises in TensorFlow."),
     ]
     question = "Does memory rise, in TensorFlow, PyTorch and MXNet?"
     assert experiment_answer.decided(rows, question) == [rows[2]]
@@ -193,18 +193,18 @@ def test_what_few_others_state_answers_first():
 
 def test_an_answer_begins_with_what_documents_state_and_the_runs_decide():
     rows = [
-        stated("not resolved", "Open."),
-        stated("held", "Small is better."),
-        stated("not held", "Large is faster."),
-        stated("held", "A small one once more."),
-        stated("held", "With every batch it takes this size."),
+        stated("not_resolved", "Open."),
+        stated("supported", "Small is better."),
+        stated("contradicted", "Large is faster."),
+        stated("supported", "A small one once more."),
+        stated("supported", "With every batch it takes this size."),
     ]
     decided = experiment_answer.decided(rows, "Is small better, or large?")
     assert decided == rows[1:3]
     assert experiment_answer.decided(rows, "Which batch size is it?") == []  # none is asked for
     assert experiment_answer.decided(rows, "Is small better?") == rows[1:2]  # nothing new after it
-    small = ("Held", "Small is better (ratio 1.2 [1.1, 1.3], 90 % interval).")
-    large = ("Not held", "Large is faster (ratio 1.2 [1.1, 1.3], 90 % interval).")
+    small = ("Supported", "Small is better (ratio 1.2 [1.1, 1.3], 90 % interval).")
+    large = ("Contradicted", "Large is faster (ratio 1.2 [1.1, 1.3], 90 % interval).")
     assert experiment_answer.sentences([], [], ["A."], [], decided) == [small, large, ("", "A.")]
     spoken, more = ["A.", "B.", "C."], ["X.", "Y.", "Z."]
     sentences = experiment_answer.sentences([], [], spoken, [], decided)

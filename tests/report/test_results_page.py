@@ -6,8 +6,8 @@ import json
 import pytest
 
 from batchscope import disk, errors
-from batchscope.analysis import ledger
 from batchscope.catalogue import decision_columns
+from batchscope.catalogue.outcomes import Verdict
 from batchscope.report import results_page
 from batchscope.report.results_page import Chosen
 
@@ -18,14 +18,10 @@ ROW = {
     "place": "Figure 1",
     "sentence": "Accuracy_falls with `B`.",
     "experiment": "gap",
-    "effect": "-0.02",
-    "effect_low": "-0.03",
-    "effect_high": "-0.01",
-    "effect_is": "per doubling",
-    "n": "6",
-    "parts": "1",
-    "p_holm": "0.001",
-    "verdict": ledger.HELD,
+    **{"type": "trend", "table": "runs", "column": "x", "over": "batch_size", "per": "doubling"},
+    **{"estimate": "-0.02", "low": "-0.03", "high": "-0.01", "level": "0.025", "high_bound": "0.0"},
+    **{"n": "6", "replicates": "6", "parts": "1", "p": "0.001", "p_against": "0.999"},
+    "verdict": Verdict.SUPPORTED,
 }
 CHOSEN = Chosen("own-reduced", "gap", "accuracy")
 
@@ -59,11 +55,11 @@ def test_what_held_and_the_figures_with_what_they_say(results, tmp_path):
     assert text.startswith("# own, reduced form\n\n20")
     assert "Mean &lt;b&gt;accuracy&lt;/b&gt; was 98 %." in text
     assert "24 GB of memory, no GPU; python 3.11.\n\nUse 32 &lt;here&gt;.\n\n## Acc" in text
-    assert "## What holds of A \\| B &lt;2020&gt;\n\n1 claim: 1 held." in text
+    assert "A \\| B &lt;2020&gt; states\n\n1 claim: 1 supported; alpha\\* 0.025." in text
     (line,) = (line for line in text.splitlines() if "Figure 1" in line)
     cells = line.strip("|").replace("\\|", "").split("|")
     assert len(cells) == 6 and cells[1].strip() == "Accuracy\\_falls with \\`B\\`."
-    assert "per doubling; n 6" in cells[3] and cells[2].strip() == "Held"
+    assert "; n 6" in cells[3] and cells[2].strip() == "Supported"
     command = "snakemake --cores 2 --configfile studies/own.yaml --config scale=reduced"
     assert f"```bash\n{command}\n```" in text
 
@@ -78,7 +74,7 @@ def test_pages_of_other_studies_stay_and_are_listed(results, tmp_path):
     listed = pages.with_suffix(".md").read_text().splitlines()
     assert listed[-2:] == [
         "- [other](results/other.md), 2020-02-02: 3 figures",
-        f"- [own, reduced form](results/own-reduced.md), {day}: 1 figure, 1 claim (1 held)",
+        f"- [own, reduced form](results/own-reduced.md), {day}: 1 figure, 1 claim (1 supported)",
     ]
     assert (pages / "other.md").read_text().endswith("Text.\n")
 

@@ -1,15 +1,14 @@
 """What documents state: reading it, and what the plan says of what cannot be decided."""
 
-import copy
 import math
 
 import pytest
 
+from batchscope import snakefile
 from batchscope.catalogue import claim_tables, tables
 from batchscope.study import config, planner
 from batchscope.study.claims import Test as ClaimTest
 from batchscope.tables import long_tables
-from costs import first
 
 
 def study(*tests, seeds=6, **claim):
@@ -81,25 +80,18 @@ def test_a_claim_is_read_with_the_values_of_the_catalogue():
     assert [claim.figure for claim in made.claims[:2]] == ["accuracy_by_epochs"] * 2
 
 
-def test_claims_change_no_run_and_no_table():
-    from batchscope import snakefile
-
+def test_claims_change_no_run():
     without = study()
     del without["claims"]
-    made = [planner.make(one) for one in (study(FALLS), without)]
-    first, second = (snakefile.Jobs(one, "config.yaml", "full", False) for one in made)
-    assert made[0].runs == made[1].runs
-    assert [first.also(name) for name in first.study.experiments] == [
-        second.also(name) for name in second.study.experiments
-    ]
-    assert first.stated() == ["results/studies/claims/claims.csv"] and second.stated() == []
-    assert first.claim_tables() == ["results/studies/claims/gap/runs.csv"]
-    assert set(first.claim_tables()) <= set(first.tables())
-    assert first.claims in first.targets()
+    stated, none = (planner.make(one) for one in (study(FALLS), without))
+    assert stated.runs == none.runs
+    jobs = snakefile.Jobs(stated, "config.yaml", "full", False)
+    assert jobs.stated() == ["results/studies/claims/claims.csv"]
+    assert jobs.claim_tables() == ["results/studies/claims/gap/runs.csv"]
 
 
-def above(of, to, kind="comparison"):
-    return {"type": kind, "of": of, "to": to, "above": 0}
+def above(of, to):
+    return {"type": "comparison", "of": of, "to": to, "above": 0}
 
 
 @pytest.mark.parametrize(
@@ -124,31 +116,6 @@ def test_cells_that_the_grid_lacks_are_reported(test, lacks):
 
 
 @pytest.mark.parametrize(
-    ("test", "place"),
-    [
-        (
-            above({"batch_size": 64}, {"learning_rate": 0.1}),
-            "to: received learning_rate beside batch_size",
-        ),
-        (
-            above({"optimizer": "sgd", "learning_rate": 0.1}, {"optimizer": "adam"}, "interaction"),
-            "to: received optimizer beside learning_rate and optimizer",
-        ),
-        (
-            {"type": "order", "order": [{"optimizer": "sgd"}, {"batch_size": 16}]},
-            "order: received batch_size beside optimizer",
-        ),
-    ],
-)
-def test_sides_that_name_different_factors_are_refused(test, place):
-    written = study(test)
-    made, problems = planner.draft(written, "full", config.schema_problems(written))
-    assert made is None
-    ((key, text),) = [(each.place[-1], each.text) for each in problems]
-    assert f"{key}: {text}" == f"{place}; the same factors are expected."
-
-
-@pytest.mark.parametrize(
     ("budget", "lacks"),
     [
         ({"updates": 34}, ""),  # 1,087 examples: two epochs of 17 at batch size 64
@@ -170,19 +137,11 @@ def test_another_machine_is_missed_only_where_it_is_no_requirement():
     assert planned(test, requires="machine").warnings == ()
 
 
-@pytest.mark.slow
 def test_too_few_seeds_ever_to_decide_it_are_reported():
-    value = {"type": "value", "above": 0.5}
-    assert planned(FALLS, value).warnings == ()
-    warnings = planned(FALLS, value, seeds=3).warnings
-    assert warnings[0] == (
+    assert planned(FALLS).warnings == ()
+    assert planned(*[FALLS] * 8, seeds=3).warnings[0] == (
         "claims: received 3 seeds in experiments.gap; at least 6 are expected for a verdict on "
-        "c0 and c1."
-    )
-    # Page's test of three sizes and six seeds has no p below 6**-6.
-    many = planned(*[FALLS] * 2400, value).warnings
-    assert (
-        "at least 7 are expected for a verdict on c0, c1, c2, c3, c4, c5 and 2394 more" in many[0]
+        "c0, c1, c2, c3, c4, c5 and 2 more."
     )
 
 
@@ -195,9 +154,6 @@ def test_a_single_timing_job_decides_no_time():
 
 
 def test_every_table_that_a_claim_may_be_of_has_its_columns():
-    """Held against the tables as they are written."""
-    assert {*claim_tables.TABLES} <= {*tables.TABLES}
-    assert "landscapes" in claim_tables.TABLES
     for name, about in claim_tables.TABLES.items():
         own = {*claim_tables.columns_of(name, {"evaluate": {}}), *about.keys}
         if name in tables.OF_TIMINGS:
@@ -206,7 +162,6 @@ def test_every_table_that_a_claim_may_be_of_has_its_columns():
             assert own <= {*long_tables.FIRST, *about.columns}, name
     assert "test_accuracy" in claim_tables.columns_of("runs", {"evaluate": {}})
     assert "run" not in claim_tables.columns_of("runs", {"evaluate": {}})
-    assert "seconds" in claim_tables.columns_of("trajectories", {})  # at so many updates
     assert "step_verdict" not in claim_tables.columns_of("sweeps", {})  # words
 
 
@@ -216,32 +171,3 @@ def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():
     for other in ({"cells": {"batch_size": (16, 32)}}, {"table": "at_epochs"}, {"over": "epochs"}):
         given = {"direction": "falls", "table": "runs", **other}
         assert ClaimTest("trend", "gap", column="test_accuracy", **given).asked == ""
-
-
-JUNK = (None, "", "x", -1, 1e400, 10**310, [], {}, [[1]], {"a": 1}, True)
-
-
-@pytest.mark.parametrize("junk", first(JUNK), ids=repr)
-def test_junk_anywhere_in_a_claim_is_a_problem_or_read(junk):
-    whole = study(
-        {**FALLS, "table": "at_epochs", "cells": {"at_epoch": [1, 2]}, "over": "batch_size"},
-        {"type": "comparison", "of": {"batch_size": 64}, "to": {"batch_size": 16}, "above": 0},
-        {"type": "argmax", "is": [16, 32], "best": "lowest"},
-        {"type": "order", "order": [{"optimizer": "sgd"}, {"optimizer": "adam"}]},
-    )
-    for path in list(leaves(whole["claims"], ("claims",))):
-        broken = copy.deepcopy(whole)
-        node = broken
-        for key in path[:-1]:
-            node = node[key]
-        node[path[-1]] = junk
-        found = config.schema_problems(broken)
-        planned_here, problems = planner.draft(broken, "full", found)
-        assert (planned_here is None) == bool(found or problems), path
-
-
-def leaves(node, path):
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
-        yield (*path, key)
-        if isinstance(value, dict | list):
-            yield from leaves(value, (*path, key))

@@ -377,6 +377,22 @@ FULL = {
             "measure": ["evaluate", {"sharpness": {"epsilons": [0.001], "examples": "all"}}],
         }
     },
+    "claims": [
+        {
+            **{"id": name, "document": "D", "place": "P", "sentence": "S", "figure": "accuracy"},
+            "test": {"experiment": "a", "column": "test_accuracy", **test},
+        }
+        for name, test in {
+            "c": {
+                "type": "comparison",
+                "of": {"batch_size": 4},
+                "to": {"batch_size": 8},
+                "above": 0,
+            },
+            "o": {"type": "order", "order": [{"batch_size": 4}, {"batch_size": 8}]},
+            "m": {"type": "argmax", "is": [4], "best": "lowest", "over": "batch_size"},
+        }.items()
+    ],
     "reduced": {
         "defaults": {"epochs": 1},
         "datasets": {"mine": {"per_class": 20}},

@@ -157,23 +157,15 @@ def test_five_thousand_runs_are_planned_at_once():
 
 
 def test_too_few_seeds_for_a_verdict_are_warned_of():
-    def warnings(seeds, sizes=(16, 32, 64), rates=(0.1,), **rest):
-        vary = {"batch_size": list(sizes), "learning_rate": list(rates)}
-        experiment = {"vary": vary, "seeds": seeds, **rest}
-        return planner.make(config(experiment=experiment, max_runs=10_000)).warnings
+    def warnings(seeds, sizes=(16, 32, 64)):
+        experiment = {"vary": {"batch_size": list(sizes)}, "seeds": seeds}
+        return planner.make(config(experiment=experiment)).warnings
 
     assert warnings(1) == (
         "experiments.a.seeds: received 1 seed; at least 6 are expected for a verdict on its 3 "
         "batch sizes.",
     )
-    assert warnings(6) == warnings(1, [16]) == warnings(6, [16, 32]) == ()
-    # A perfect trend of six seeds outlives 2,332 tests: the seven outcomes of 333 rates.
-    rates = [0.001 * step for step in range(1, 334)]
-    assert warnings(6, rates=rates) == ()
-    (warning,) = warnings(6, rates=[*rates, 1.0])
-    assert "received 6 seeds; at least 7 are expected" in warning
-    asked = {"measure": {"evaluate": None, "sharpness": {"spaces": ["full"], "epsilons": [1e-3]}}}
-    assert warnings(6, rates=rates, **asked) != ()
+    assert warnings(6) == warnings(1, [16]) == ()
 
 
 def test_pairs_share_everything_but_one_factor():

@@ -233,7 +233,7 @@ def test_what_a_document_states_is_tested_and_put_into_the_ledger(edited):
     assert configured(edited, {"claims": claims}, **ONE) == {"claims": 1, **DRAWN}
     project.run(edited)
     (row,) = project.rows(edited, "tiny", "claims")
-    assert (row["verdict"], row["n"]) == ("cannot be tested here", "2")
+    assert (row["verdict"], row["n"]) == ("provisional", "2")
     assert project.planned(edited, "ledger") == {"ledger": 1}
     project.run(edited, "ledger")
     assert "It falls." in (edited / "results" / "ledger.html").read_text(encoding="utf-8")

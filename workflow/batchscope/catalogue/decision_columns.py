@@ -293,30 +293,41 @@ CLAIMS: dict[str, Column] = {
     "experiment": Text("The experiment that tests it."),
     "table": Text("The table of the experiment that is read."),
     "column": Text("The column that is stated about."),
-    "stated": Text("What is tested, in words."),
-    "cells": Text("The cells that it is tested in, in words; empty for all."),
-    "part": Text(
-        "The series or cell that decides, where a claim has several parts; all must hold."
+    "scale": Text("What the estimate is: difference (of values, or a value itself) or ratio."),
+    "over": Text("The factor along which a slope, a best value or an exception is sought."),
+    "per": Text("What a slope is per: doubling or unit of that factor; empty of what is none."),
+    "unit": Text("Unit of the column."),
+    "low_bound": Column("Bound that the estimate is stated to lie above; empty for none."),
+    "high_bound": Column("Bound that it is stated to lie below; empty for none."),
+    "cells": Text("The cells that it is tested in, as JSON: factor or key -> value or values."),
+    "sides": Text("The cells that are compared, in order, or said to be best or exceptions."),
+    "part": Text("Of several contrasts the cells of the one that decides, as JSON."),
+    "parts": Integer("How many contrasts it is of."),
+    "estimate": Column(
+        "Mean over the replicates of what decides: a slope, a difference, a value; of a ratio the "
+        "geometric mean."
     ),
-    "parts": Integer("How many parts it has."),
-    "effect": Column(
-        "What was found of the deciding part: a slope, a difference, a ratio or a mean."
+    "low": Column("Lower end of its t-interval at the level."),
+    "high": Column("Upper end."),
+    "level": Column(
+        "One-sided level of each end: alpha* of the document's claims, or what of it several parts "
+        "or bounds leave; of 0.05 below six replicates."
     ),
-    **interval("effect", "Lower end of its 90 % t-interval: a one-sided 95 % bound."),
-    "effect_is": Text("What the effect is."),
-    "unit": Text("Its unit; empty for a ratio."),
     "n": Integer(
-        "Paired seeds, or timing jobs, with a value in every cell; the fewest of all parts."
+        "Paired seeds, or timing jobs, with a value in every cell; the fewest of all contrasts."
     ),
-    "survivors": Text("Of how many these are those that finished, in words; empty for all."),
-    "p": Column("One-sided p of what is stated: the largest of its parts."),
-    "p_holm": Column(
-        "The same, adjusted by Holm's method over what the document states in this study."
+    "replicates": Integer("Seeds or timing jobs in all."),
+    "p": Column("One-sided p of what is stated: the largest of its contrasts."),
+    "p_against": Column("Of its contrary: the smallest of its contrasts times their number."),
+    "verdict": Text(
+        "supported (the interval lies inside the bounds), contradicted (outside), not_resolved, "
+        "provisional (2 to 5 replicates), one_seed or not_testable."
     ),
-    "p_against_holm": Column(
-        "Likewise of the contrary: the smallest of the parts times their number."
+    "reason": Text("Why, where the interval alone does not say; empty for nothing."),
+    "reason_of": Text("What is missing, as JSON: the cell, budget or frameworks; may be empty."),
+    "seeds_to_resolve": Integer(
+        "Seeds or timing jobs in all that would settle it with power .8, were all as found; empty "
+        "where it is settled or none would."
     ),
-    "verdict": Text("held, not held, not resolved or cannot be tested here."),
-    "missing": Text("What would decide what is open."),
     "figure": Text("The figure of the experiment that shows it; may be empty."),
 }

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from batchscope import wording
-from batchscope.analysis import ledger
 from batchscope.analysis.advice_words import Card
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.report import answers, claim_rows, topics
@@ -179,7 +178,7 @@ def decided(
 
     for row in sorted(stated, key=lambda row: (row["figure"] not in names, -rare(row))):
         shared = left & _stems(row["sentence"])
-        if row["verdict"] in (ledger.HELD, ledger.NOT_HELD) and shared:
+        if row["verdict"] in (Verdict.SUPPORTED, Verdict.CONTRADICTED) and shared:
             left -= shared
             found.append(row)
     return found[:_MOST_DECIDED]

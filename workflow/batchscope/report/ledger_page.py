@@ -39,10 +39,11 @@ def build(results: Path | str, home: Path | str) -> str:
     text = f"{wording.count(len(every), 'claim')}: {claim_rows.counts(every)}." if every else _NONE
     return page.render(
         "ledger.html.j2",
-        title="What held",
+        title="What documents state",
         summary=text,
         ledger=claim_rows.by_document(every),
         reading_claims=claim_rows.READING,
+        claim_words=claim_rows.WORDS,
         policy=page.policy(),
         style=Markup("\n" + page.asset("report.css")),
     )

@@ -1,4 +1,4 @@
-"""Results for those who only want to read: chosen figures and what held, a page per study."""
+"""Results for those who only want to read: chosen figures and claims, a page per study."""
 
 from __future__ import annotations
 
@@ -151,8 +151,9 @@ def _figure(results: Path, chosen: Chosen) -> str:
 def _ledger(shown: Sequence[dict[str, Any]]) -> Iterator[str]:
     for group in claim_rows.by_document(shown):
         rows = group["rows"]
-        yield f"## What holds of {_plain(group['document'])}"
-        yield f"{wording.count(len(rows), 'claim')}: {group['counts']}."
+        yield f"## What {_plain(group['document'])} states"
+        level = f"; {_plain(group['level'])}" if group["level"] else ""
+        yield f"{wording.count(len(rows), 'claim')}: {group['counts']}{level}."
         lines = ["| place | claim | verdict | effect, n | p | open |", "|---|---|---|---|---|---|"]
         lines += [_line(row) for row in rows]
         yield "\n".join(lines)

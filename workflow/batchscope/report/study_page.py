@@ -66,6 +66,7 @@ def build(study: Study, inputs: Inputs) -> str:
         experiments=experiments,
         ledger=claim_rows.by_document(stated),
         reading_claims=claim_rows.READING,
+        claim_words=claim_rows.WORDS,
         beside=_beside(study, inputs, links),
         reading_beside=published_beside.READING,
         reading=answers.READING,

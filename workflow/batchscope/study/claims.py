@@ -5,23 +5,22 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import claim_tables, coercion, outcomes, run_names, tables
+from batchscope.catalogue import claim_tables, coercion, run_names, tables
 from batchscope.catalogue.claim_tables import TABLES
 from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
+from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
 from batchscope.catalogue.sweep_names import EVERY_FACTOR
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import experiment_kinds, horizons
-from batchscope.study.experiment_kinds import TRAINING
 from batchscope.study.value_reader import Broken, Reader
 
 if TYPE_CHECKING:
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 _SHOWN = 6  # claims that a warning names
 GPU, MACHINE = "gpu", "machine"
 RATIO, DIFFERENCE = "ratio", "difference"
-# Type -> the keys of its test beside those of every test, those that it must have first.
 _BOUNDS = ("above", "below", "near", "margin")
+# Type -> the keys of its test beside those of every test, those that it must have first.
 TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "trend": (("direction",), ("over", "scale")),
     "equivalence": (("margin",), ("over", "scale")),
@@ -43,8 +42,12 @@ TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "exception": (("is", "direction"), ("over",)),
 }
 _COMMON = ("type", "experiment", "table", "column", "cells")
+_AS_GIVEN = ("type", "experiment", "column", "direction", "best", "scale")
+_POSITIONS = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
 
 Cells = dict[str, tuple[Any, ...]]
+Grid = list[dict[str, Any]]  # the factors of every cell of an experiment
+Known = Mapping[str, bool]  # what cells may name -> whether it is a key that is a number
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,27 @@ class Test:
         whole = self.type == "trend" and self.table == "runs" and not self.cells
         return self.experiment if whole and self.over == "batch_size" else ""
 
+    @property
+    def ratio(self) -> bool:
+        """Whether it is of ratios; an exception is a factor from a line."""
+        return self.scale == RATIO or self.type == "exception"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Where it states a slope, a value, a difference or a ratio to lie."""
+        if self.type in ("value", "equivalence", "comparison", "interaction"):
+            return self.low, self.high
+        falls = self.best == "lowest" if self.type == "argmax" else self.direction == FALLS
+        none = 1.0 if self.ratio else 0.0
+        return (-math.inf, none) if falls else (none, math.inf)
+
+    @property
+    def budget(self) -> dict[str, Any]:
+        """The budget at which trajectories are read; of other tables none."""
+        budgets = claim_tables.BUDGETS if self.table == "trajectories" else ()
+        fixed = {name: self.cells.get(name, ()) for name in budgets}
+        return {name: values[0] for name, values in fixed.items() if len(values) == 1}
+
     def selections(self) -> Iterator[Cells]:
         """Yields the cells that it reads: of both sides, or of every group."""
         sides = [side for side in (self.of, self.to, *self.order) if side] or [{}]
@@ -135,35 +159,41 @@ def read(
         training_sizes: Data set -> training examples, None where only the files know.
     """
     found: dict[str, Claim] = {}
-    grids: dict[str, list[dict[str, Any]]] = {}
+    grids: dict[str, Grid] = {}
     lacking: dict[str, list[str]] = {}
+    few: dict[str, list[str]] = {}
     for index, body in enumerate(raw or ()):
-        place = ("claims", index)
-        if body["id"] in found:
-            text = f"received '{body['id']}' again; every id once is expected."
+        place, name = ("claims", index), body["id"]
+        if name in found:
+            text = f"received '{name}' again; every id once is expected."
             findings.report(Problem((*place, "id"), text))
         test = _test(findings, (*place, "test"), body["test"], experiments)
         if test is None:
             continue
         experiment = experiments[test.experiment]
-        if test.table == "trajectories" and (why := _falling(experiment)):
-            findings.report(Problem((*place, "test", "table"), why))
-            continue
-        words = (body[key] for key in ("id", "document", "place", "sentence"))
         figure = _figure(findings, place, body, experiment, test)
-        claim = Claim(*words, test, body.get("requires", ""), figure)
-        found[claim.id] = claim
+        words = (body[key] for key in ("id", "document", "place", "sentence"))
+        found[name] = Claim(*words, test, body.get("requires", ""), figure)
         if test.experiment not in grids:
             grids[test.experiment] = _grid(experiment, machines)
         grid = grids[test.experiment]
-        why = _lacks(test, experiment, grid) or _beyond(test, experiment, grid, training_sizes)
-        if why and not claim.requires:
-            lacking.setdefault(why, []).append(claim.id)
-    for why, ids in lacking.items():
-        findings.warn(Problem(("claims",), f"{why}; it is expected by {_some(ids)}."))
-    stated = tuple(found.values())
-    _warn_of_seeds(findings, stated, experiments, grids)
-    return stated
+        why = _lacks(test, grid) or _beyond(test, grid, training_sizes)
+        if why and "requires" not in body:
+            lacking.setdefault(f"experiments.{test.experiment} has {why}", []).append(name)
+        if seeds := _too_few(test, experiment):
+            few.setdefault(f"{seeds} in experiments.{test.experiment}", []).append(name)
+    for why, names in lacking.items():
+        findings.warn(Problem(("claims",), f"{why}; it is expected by {_some(names)}."))
+    for seeds, names in few.items():
+        text = f"received {seeds}; at least {LEAST_SEEDS} are expected for a verdict on "
+        findings.warn(Problem(("claims",), f"{text}{_some(names)}."))
+    return tuple(found.values())
+
+
+def _some(names: list[str]) -> str:
+    """Returns the first of some names, and how many more there are."""
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return wording.listed([*names[:_SHOWN], *more])
 
 
 def _test(
@@ -172,43 +202,31 @@ def _test(
     """Returns a test, or None where something in it is reported."""
     before = len(findings.problems)
     findings.report(*_wrong_keys(place, body))
-    name, column = body["experiment"], body["column"]
-    here = {one: found for one, found in experiments.items() if not found.own.path}
-    if name not in here:
-        known, text = experiments, "an experiment"
-        if name in experiments:
-            known, text = here, "an experiment that trains or times here"
-        findings.report(received((*place, "experiment"), name, text, known))
+    name = body["experiment"]
+    if name not in experiments or experiments[name].own.path:
+        here = [one for one, found in experiments.items() if not found.own.path]
+        text = "an experiment that trains or times here" if name in experiments else "an experiment"
+        choices = here if name in experiments else experiments
+        findings.report(received((*place, "experiment"), name, text, choices))
         return None
-    experiment = here[name]
+    experiment = experiments[name]
     table, over = body.get("table", "runs"), body.get("over", "batch_size")
-    measures = {**experiment.trainings.measures, **experiment.times.timings}
-    filling = {*TABLES[table].measures} & {*measures}
-    trained = experiment.trainings.runs and not TABLES[table].measures
-    known = claim_tables.columns_of(table, measures) if filling or trained else []
-    if column not in known:
-        text = f"a column of {table}.csv that the experiment measures"
-        findings.report(received((*place, "column"), column, text, known))
-    low, high = _bounds(findings, place, body)
-    keys = TABLES[table].keys
+    findings.report(*_wrong_column(place, table, body["column"], experiment))
     # A seed pairs the cells of a claim, and distinguishes none.
-    kind = experiment_kinds.TIMING if experiment.times.timings else TRAINING
-    factors = (*kind.known, *keys, "machine")
-    numbers = {key for key in keys if tables.TABLES[table].columns[key].kind != "str"}
-    read = partial(_values, Reader(findings, {}, {}), known=factors, numbers=numbers)
+    kind = experiment_kinds.TIMING if experiment.times.timings else experiment_kinds.TRAINING
+    known = dict.fromkeys((*kind.known, "machine"), False)
+    known |= {key: TABLES[table].columns[key].kind != "str" for key in TABLES[table].keys}
+    read = partial(_values, Reader(findings, {}, {}), known=known)
 
     def cells(at: Place, given: Any) -> Cells:
-        return {
-            key: values
-            for key, raw in as_map(given).items()
-            if (values := read((*at, key), key, raw))
-        }
+        found = {key: read((*at, key), key, raw) for key, raw in as_map(given).items()}
+        return {key: values for key, values in found.items() if values}
 
-    if over not in factors:
-        findings.report(unknown((*place, "over", over), "factor", factors))
-    as_given = ("type", "experiment", "column", "direction", "best", "scale")
+    if over not in known:
+        findings.report(unknown((*place, "over", over), "factor", known))
+    low, high = _bounds(findings, place, body)
     test = Test(
-        **{key: body[key] for key in as_given if key in body},
+        **{key: body[key] for key in _AS_GIVEN if key in body},
         **{key: cells((*place, key), body.get(key)) for key in ("cells", "of", "to")},
         table=table,
         over=over,
@@ -217,10 +235,9 @@ def _test(
         low=low,
         high=high,
     )
-    for at, words in _apart(test):
-        findings.report(Problem((*place, at), words))
+    findings.report(*_apart(place, test))
     at = (*place, "cells")
-    if table == "trajectories" and _budgets(test) != 1 and not findings.broken(at):
+    if table == "trajectories" and len(test.budget) != 1 and not findings.broken(at):
         text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
         findings.report(Problem(at, text))
     return None if len(findings.problems) > before else test
@@ -237,35 +254,39 @@ def _wrong_keys(place: Place, body: dict[str, Any]) -> Iterator[Problem]:
             yield Problem((*place, key), text)
 
 
-def _apart(test: Test) -> Iterator[tuple[str, str]]:
-    """Yields the sides that do not differ in their values alone, and what to say of them.
+def _wrong_column(
+    place: Place, table: str, column: str, experiment: Experiment
+) -> Iterator[Problem]:
+    """Yields that an experiment has no such column, or that it cannot be read at a budget."""
+    measures = {**experiment.trainings.measures, **experiment.times.timings}
+    filling = {*TABLES[table].measures} & {*measures}
+    trained = experiment.trainings.runs and not TABLES[table].measures
+    known = claim_tables.columns_of(table, measures) if filling or trained else []
+    if column not in known:
+        text = f"a column of {table}.csv that the experiment measures"
+        yield received((*place, "column"), column, text, known)
+    schedule = horizons.falling_schedule(experiment.trainings.runs.values())
+    if schedule and table == "trajectories":
+        text = f"received trajectories with schedule {schedule}, {REASON}; schedule {CONSTANT} is "
+        yield Problem((*place, "table"), f"{text}expected, or another table.")
+
+
+def _apart(place: Place, test: Test) -> Iterator[Problem]:
+    """Yields the sides that do not differ in their values alone.
 
     What one side fixes and another leaves open would differ between the two as well.
     """
-    sides = {"to": [test.of, test.to], "order": [*test.order]}
-    for key, (first, *others) in {key: found for key, found in sides.items() if found}.items():
-        for other in others:
-            if first and other and {*first} != {*other}:
-                names = [wording.listed(sorted(side)) for side in (other, first)]
-                yield key, f"received {names[0]} beside {names[1]}; the same factors are expected."
+    for key, sides in {"to": [test.of, test.to], "order": [*test.order]}.items():
+        for side in sides[1:]:
+            if side and sides[0] and {*side} != {*sides[0]}:
+                names = [wording.listed(sorted(each)) for each in (side, sides[0])]
+                text = f"received {names[0]} beside {names[1]}; the same factors are expected."
+                yield Problem((*place, key), text)
                 break
-        read = [{factor: {*values} for factor, values in side.items()} for side in (first, *others)]
+        read = [{factor: {*values} for factor, values in side.items()} for side in sides]
         if any(side and side in read[:index] for index, side in enumerate(read)):
-            yield key, "received the same cells twice; different ones are expected."
-
-
-def _falling(experiment: Experiment) -> str:
-    """Returns why trainings cannot be read at a budget; empty if they can."""
-    schedule = horizons.falling_schedule(experiment.trainings.runs.values())
-    if not schedule:
-        return ""
-    expected = f"schedule {CONSTANT} is expected, or another table"
-    return f"received trajectories with schedule {schedule}, {REASON}; {expected}."
-
-
-def _budgets(test: Test) -> int:
-    """Returns how many budgets a test fixes at one value."""
-    return sum(len(test.cells.get(name, ())) == 1 for name in claim_tables.BUDGETS)
+            text = "received the same cells twice; different ones are expected."
+            yield Problem((*place, key), text)
 
 
 def _bounds(findings: Findings, place: Place, body: dict[str, Any]) -> tuple[float, float]:
@@ -277,11 +298,8 @@ def _bounds(findings: Findings, place: Place, body: dict[str, Any]) -> tuple[flo
         if (ratio or key == "margin") and value <= least:
             findings.report(received((*place, key), body[key], f"a number above {least}"))
             return -math.inf, math.inf
-    if body["type"] == "equivalence" and "margin" in numbers:
-        margin = numbers["margin"]
-        return (1 / margin, margin) if ratio else (-margin, margin)
-    if "near" in numbers and "margin" in numbers:
-        near, margin = numbers["near"], numbers["margin"]
+    if "margin" in numbers and ("near" in numbers or body["type"] == "equivalence"):
+        margin, near = numbers["margin"], numbers.get("near", 1 if ratio else 0)
         return (near / margin, near * margin) if ratio else (near - margin, near + margin)
     low, high = numbers.get("above", -math.inf), numbers.get("below", math.inf)
     if "above" in TYPES[body["type"]][1]:
@@ -293,19 +311,13 @@ def _bounds(findings: Findings, place: Place, body: dict[str, Any]) -> tuple[flo
     return low, high
 
 
-def _values(
-    reader: Reader, place: Place, key: str, raw: Any, known: tuple[str, ...], numbers: set[str]
-) -> tuple[Any, ...]:
-    """Returns the values of a factor or key in cells; reports what is none.
-
-    Args:
-        numbers: Keys whose values are numbers.
-    """
+def _values(reader: Reader, place: Place, key: str, raw: Any, known: Known) -> tuple[Any, ...]:
+    """Returns the values of a factor or key in cells; reports what is none."""
 
     def read(at: Place, one: Any) -> Any:
         if key in EVERY_FACTOR and key not in ("dataset", "model"):  # by their names in the study
             return reader.value(at, EVERY_FACTOR[key], one)
-        if key in numbers and coercion.number(one) is None:
+        if known[key] and coercion.number(one) is None:
             reader.findings.report(received(at, one, "a number"))
             raise Broken
         return coercion.plain(one)
@@ -328,17 +340,14 @@ def _figure(
     if given and (given not in FIGURES or (experiment.figures and given not in experiment.figures)):
         expected = f"a figure of the experiment {experiment.name}"
         findings.report(received((*place, "figure"), given, expected, experiment.figures))
-    if given:
-        return given
     # An experiment that names none draws all that it can.
     shown = experiment.figures or tuple(FIGURES)
     of_column = [name for name in shown if test.column in FIGURES[name].columns]
     of_table = [name for name in TABLES[test.table].figures if name in shown]
-    return next(iter([*of_table, *of_column, *experiment.figures]), "")
+    return given or next(iter([*of_table, *of_column, *experiment.figures]), "")
 
 
-def _grid(experiment: Experiment, machines: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Returns the factors of every cell of an experiment, by the names that cells have."""
+def _grid(experiment: Experiment, machines: tuple[str, ...]) -> Grid:
     every = [*experiment.trainings.runs.values()]
     for sweep in experiment.times.sweeps:
         every += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
@@ -348,15 +357,14 @@ def _grid(experiment: Experiment, machines: tuple[str, ...]) -> list[dict[str, A
         for name in ("dataset", "model"):
             plain[name] = run_names.split_token(str(plain[name]))[0]
         found.setdefault(repr(sorted(plain.items())), plain)
-    keys = {"at_epoch": experiment.at_epochs or (None,), "machine": machines}
+    keys = itertools.product(experiment.at_epochs or (None,), machines)
     return [
-        {**cell, **dict(zip(keys, values, strict=True))}
-        for cell in found.values()
-        for values in itertools.product(*keys.values())
+        {**cell, "at_epoch": epoch, "machine": machine}
+        for (epoch, machine), cell in itertools.product(keys, found.values())
     ]
 
 
-def _matching(grid: list[dict[str, Any]], cells: Cells) -> list[dict[str, Any]]:
+def _matching(grid: Grid, cells: Cells) -> Grid:
     """Returns the cells of a grid that have some of these values; keys of rows are not in it."""
     return [
         cell
@@ -365,83 +373,45 @@ def _matching(grid: list[dict[str, Any]], cells: Cells) -> list[dict[str, Any]]:
     ]
 
 
-def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> str:
-    """Returns what the grid lacks for a test, or an empty text."""
-    name = f"experiments.{experiment.name}"
+def _lacks(test: Test, grid: Grid) -> str:
+    """Returns what an experiment has not, of what a test names or needs; else an empty text."""
     for cells in test.selections():
         for key, values in cells.items():
             lacking = [one for one in values if not _matching(grid, {**cells, key: (one,)})]
             if lacking:
                 # Where the grid has the value somewhere, it is the other cells that it lacks.
                 somewhere = all(_matching(grid, {key: (value,)}) for value in lacking)
-                named = [(key, tuple(lacking))]
-                named += [(k, v) for k, v in cells.items() if k != key and somewhere]
+                others = {k: v for k, v in cells.items() if k != key} if somewhere else {}
+                named = {key: lacking, **others}.items()
                 parts = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in named]
-                return f"{name} has no {wording.listed(parts, 'with')}"
-    wanted = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
-    least = wanted.get(test.type, 1)
+                return f"no {wording.listed(parts, 'with')}"
     if test.over not in EVERY_FACTOR or test.over in test.of:
         return ""
+    least = _POSITIONS.get(test.type, 1)
     for side in [test.of, test.to] if test.of else [{}]:
-        positions = {cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})}
-        if len(positions) < least:
-            count = wording.count(len(positions), "value")
-            return f"{name} has {count} of {test.over.replace('_', ' ')} where {least} are needed"
+        count = len({cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})})
+        if count < least:
+            values = f"{wording.count(count, 'value')} of {test.over.replace('_', ' ')}"
+            return f"{values} where {least} are needed"
     return ""
 
 
-def _beyond(
-    test: Test,
-    experiment: Experiment,
-    grid: list[dict[str, Any]],
-    training_sizes: Mapping[str, int | None],
-) -> str:
-    """Returns that a test's budget lies beyond some training that it reads, or an empty text."""
-    if test.table != "trajectories":
-        return ""
+def _beyond(test: Test, grid: Grid, training_sizes: Mapping[str, int | None]) -> str:
+    """Returns what some training that a test reads does not reach, or an empty text."""
     read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
-    for column, values in test.cells.items():
-        end = horizons.shortest(column, read, training_sizes)
-        if end is not None and end < max(values):
-            noun = column.removesuffix("s")
-            what = f"has no {noun} {wording.shortest(max(values))} in its shortest training of "
-            return f"experiments.{experiment.name} {what}{wording.count(end, noun)}"
+    for column, budget in test.budget.items():
+        end, noun = horizons.shortest(column, read, training_sizes), column.removesuffix("s")
+        if end is not None and end < budget:
+            shortest = f"its shortest training of {wording.count(end, noun)}"
+            return f"no {noun} {wording.shortest(budget)} in {shortest}"
     return ""
 
 
-def _warn_of_seeds(
-    findings: Findings,
-    claims: tuple[Claim, ...],
-    experiments: Mapping[str, Experiment],
-    grids: Mapping[str, list[dict[str, Any]]],
-) -> None:
-    """Warns of claims that no result could decide, one line per experiment and reason."""
-    short: dict[tuple[str, str, int, int], list[str]] = {}
-    tests = Counter(claim.document for claim in claims)
-    for claim in claims:
-        name = claim.test.experiment
-        positions = len({cell.get(claim.test.over) for cell in grids[name]})
-        needed = seeds_needed(claim.test, positions, tests[claim.document])
-        noun, count = "seed", len(experiments[name].trainings.seeds)
-        if claim.test.timed:
-            timings = experiments[name].times.timings.items()
-            filling = TABLES[claim.test.table].measures
-            noun = "repeat of the timing"
-            count = min(each[REPEATS.name] for timing, each in timings if timing in filling)
-        if count < needed:
-            short.setdefault((name, noun, count, needed), []).append(claim.id)
-    for (name, noun, count, needed), ids in short.items():
-        text = f"received {wording.count(count, noun)} in experiments.{name}; at least {needed} "
-        text += f"are expected for a verdict on {_some(ids)}."
-        findings.warn(Problem(("claims",), text))
-
-
-def _some(ids: list[str]) -> str:
-    """Returns the first of some ids, and how many more there are."""
-    shown = ids if len(ids) <= _SHOWN else [*ids[:_SHOWN], f"{len(ids) - _SHOWN} more"]
-    return wording.listed(shown)
-
-
-def seeds_needed(test: Test, positions: int, tests: int) -> int:
-    """Returns the paired seeds below which a test, one of so many, cannot get a verdict."""
-    return outcomes.seeds_needed(positions if test.type == "trend" else 2, tests)
+def _too_few(test: Test, experiment: Experiment) -> str:
+    """Returns how few replicates there are where no result could decide a test; else nothing."""
+    noun, count = "seed", len(experiment.trainings.seeds)
+    if test.timed:
+        filling, timings = TABLES[test.table].measures, experiment.times.timings
+        noun = "repeat of the timing"
+        count = min(each[REPEATS.name] for name, each in timings.items() if name in filling)
+    return wording.count(count, noun) if count < LEAST_SEEDS else ""

@@ -14,18 +14,17 @@ from typing import Any
 from batchscope import wording
 from batchscope.catalogue import (
     coercion,
-    columns,
     dataset_definitions,
     figure_names,
     incompatible_factors,
     measure_settings,
-    outcomes,
     run_names,
     sweep_names,
 )
 from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.networks import NETWORKS
+from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError
@@ -130,16 +129,6 @@ def _experiment(
     )
 
 
-def _trends(experiment: Experiment, sizes: int, stated: set[str]) -> int:
-    """Returns how many trends over batch sizes an experiment may test at most."""
-    trainings, own = experiment.trainings, experiment.own
-    every = own.columns if own.path else columns.of_measures(trainings.measures)
-    found = map(outcomes.outcome, every)
-    asked = {each.column for each in found if each} | stated
-    series = own.series or len(trainings.runs) // (len(trainings.seeds) * sizes)
-    return len(asked) * series
-
-
 class _Planner:
     """One pass over a configuration; collects problems, warnings and runs."""
 
@@ -183,7 +172,7 @@ class _Planner:
         found = {name: each for name, each in experiments.items() if each}
         self._check_total(found.values())
         stated = self._claims(found)
-        self._check_seeds([each for each in found.values() if not each.times.sweeps], stated)
+        self._check_seeds([each for each in found.values() if not each.times.sweeps])
         other_machines.check(self.findings, self.config)
         published = self._published()
         if self.findings.problems or self.findings.structure:
@@ -356,24 +345,15 @@ class _Planner:
             text = f"received {count} runs in all experiments; at most {limit} are"
             self.findings.report(Problem(("max_runs",), f"{text} expected."))
 
-    def _check_seeds(self, experiments: list[Experiment], stated: tuple[claims.Claim, ...]) -> None:
+    def _check_seeds(self, experiments: Iterable[Experiment]) -> None:
         """Warns of experiments with too few seeds for any verdict, or other ones than planned."""
-        sizes = {
-            each.name: len({run["batch_size"] for run in each.trainings.runs.values()})
-            or len(each.vary["batch_size"])
-            for each in experiments
-        }
-        columns_of = {
-            each.name: {claim.test.column for claim in stated if claim.test.asked == each.name}
-            for each in experiments
-        }
-        asked = sum(_trends(each, sizes[each.name], columns_of[each.name]) for each in experiments)
         for each in experiments:
-            count, several = each.own.seeds or len(each.trainings.seeds), sizes[each.name]
-            needed = outcomes.seeds_needed(several, asked)
+            runs = each.trainings.runs.values()
+            several = len({run["batch_size"] for run in runs}) or len(each.vary["batch_size"])
+            count = each.own.seeds or len(each.trainings.seeds)
             place = ("experiments", each.name, "runs" if each.own.path else "seeds")
-            if several > 1 and count < needed:
-                text = f"received {wording.count(count, 'seed')}; at least {needed} are "
+            if several > 1 and count < LEAST_SEEDS:
+                text = f"received {wording.count(count, 'seed')}; at least {LEAST_SEEDS} are "
                 text += f"expected for a verdict on its {several} batch sizes."
                 self.findings.warn(Problem(place, text))
             planned, reduced = each.trainings.seeds_planned, self.scale == "reduced"

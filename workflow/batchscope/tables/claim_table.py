@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas
 
-from batchscope.analysis import ledger
+from batchscope.analysis import claims
 from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def collect(study: Study, folder: Path | str) -> pandas.DataFrame:
     def read(experiment: str, table: str) -> pandas.DataFrame:
         return csv_tables.read(Path(folder) / experiment / f"{table}.csv")
 
-    return ledger.table(study.claims, read, study.machine)
+    return claims.table(study.claims, read, study.machine)
 
 
 def write(study: Study, folder: Path | str, output: Path | str) -> None:

@@ -1,0 +1,353 @@
+"""From tidy tables to the verdicts of claims: known answers, families, and what is not testable."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pandas
+import pytest
+from scipy import stats
+
+from batchscope.analysis import claims, contrasts
+from batchscope.catalogue.decision_columns import CLAIMS
+from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
+from batchscope.study import claims as stated
+from batchscope.study.claims import Claim
+
+SIZES, OPTIMIZERS = (16, 32, 64, 128), ("sgd", "adam")
+ONE = {"optimizer": ("sgd",)}
+ADAM_TO_SGD = {"of": {"optimizer": ("adam",)}, "to": {"optimizer": ("sgd",)}}
+
+
+def runs(value, seeds=range(6), sizes=SIZES, **factors) -> pandas.DataFrame:
+    """Returns rows of runs.csv: `value(batch_size, seed, optimizer)` is the test accuracy."""
+    rows = [
+        {
+            **{"run": f"{optimizer}-{size}-{seed}", "machine": "local", "optimizer": optimizer},
+            **{"batch_size": size, "seed": seed, "status": "finished"},
+            **{"test_accuracy": value(size, seed, optimizer), **factors},
+        }
+        for optimizer, size, seed in itertools.product(OPTIMIZERS, sizes, seeds)
+    ]
+    return pandas.DataFrame(rows)
+
+
+def scattered(rng, **given) -> pandas.DataFrame:
+    level = dict(zip(OPTIMIZERS, rng.normal(1.0, 0.3, 2), strict=True))
+    slope = rng.normal(0.0, 0.15)
+    noise = rng.normal(0.0, 0.1, (129, 20, 2))
+
+    def value(size, seed, optimizer):
+        base = level[optimizer] + slope * math.log2(size / 16)
+        return math.exp(base + noise[size, seed, OPTIMIZERS.index(optimizer)])
+
+    return runs(value, **given)
+
+
+def falling(size, seed, optimizer):
+    slope = {"sgd": 0.02, "adam": 0.01}[optimizer]
+    return 0.9 + 0.01 * seed - (slope + 1e-4 * (seed * size % 7)) * math.log2(size / 16)
+
+
+def claim(name, kind, document="A document", requires="", **given) -> Claim:
+    given = {"experiment": "gap", "table": "runs", "column": "test_accuracy", **given}
+    return Claim(name, document, "Figure 1", "It does.", stated.Test(kind, **given), requires)
+
+
+def judged(frame, *stated_here) -> pandas.DataFrame:
+    table = claims.table(stated_here, lambda experiment, name: frame, "local")
+    assert list(table.columns) == list(CLAIMS)
+    return table.set_index("id")
+
+
+def row(frame, kind, **given) -> pandas.Series:
+    """Returns the row of a claim that is judged alone."""
+    return judged(frame, claim("one", kind, **given)).loc["one"]
+
+
+def part(found) -> dict:
+    return json.loads(found["part"]) if found["part"] else {}
+
+
+FRAME = scattered(np.random.default_rng(1))
+VALUES = FRAME.pivot_table(
+    index="seed", columns=["optimizer", "batch_size"], values="test_accuracy"
+)
+SGD, ADAM = VALUES["sgd"], VALUES["adam"]
+LOG = np.log(SGD)
+DOUBLINGS = np.log2(SIZES)
+
+
+def slopes(table):
+    return np.polyfit(DOUBLINGS, table.T, 1)[0]
+
+
+def sizes(*chosen):
+    return {**ONE, "batch_size": chosen}
+
+
+ORDER = ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
+TO_16 = {"of": {"batch_size": (64,)}, "to": {"batch_size": (16,)}, "cells": ONE}
+BEST_32 = {"chosen": (32,), "cells": sizes(16, 32)}
+# Type with its test -> the numbers of its only contrast, and its bounds.
+KNOWN = [
+    ("trend", {"direction": "falls", "cells": ONE}, slopes(SGD), (None, 0)),
+    ("trend", {"direction": "rises", "cells": ONE, "scale": "ratio"}, slopes(LOG), (1, None)),
+    ("value", {"low": 2.5, "high": 4.0, "cells": sizes(16)}, SGD[16], (2.5, 4.0)),
+    ("equivalence", {"low": -1.0, "high": 1.0, "cells": sizes(32, 64)}, SGD[64] - SGD[32], (-1, 1)),
+    ("comparison", {**TO_16, "low": 0.5}, SGD[64] - SGD[16], (0.5, None)),
+    ("comparison", {**TO_16, "high": 2.0, "scale": "ratio"}, LOG[64] - LOG[16], (None, 2)),
+    ("interaction", {**ADAM_TO_SGD, "low": 0.0}, slopes(ADAM) - slopes(SGD), (0, None)),
+    ("argmax", BEST_32, SGD[32] - SGD[16], (0, None)),
+    ("argmax", {**BEST_32, "best": "lowest"}, SGD[32] - SGD[16], (None, 0)),
+    ("order", {"order": ORDER, "cells": {"batch_size": (16,)}}, ADAM[16] - SGD[16], (0, None)),
+    (
+        *("exception", {"chosen": (32,), "direction": "falls", "cells": sizes(16, 32, 128)}),
+        *(LOG[32] - (2 * LOG[16] + LOG[128]) / 3, (None, 1)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "given", "numbers", "bounds"), KNOWN)
+def test_every_type_is_the_t_test_of_its_contrast(kind, given, numbers, bounds):
+    """One claim and its contrary: each end is a one-sided bound at .05 / 2."""
+    found = row(FRAME, kind, **given)
+    ratio = found["scale"] == "ratio"
+    mean, ends = np.mean(numbers), stats.t.interval(0.95, 5, np.mean(numbers), stats.sem(numbers))
+    shown = [math.exp(one) if ratio else one for one in (mean, *ends)]
+    if found["verdict"] != Verdict.CONTRADICTED or None in bounds:
+        assert found[["estimate", "low", "high"]].tolist() == pytest.approx(shown)
+    p = [
+        stats.ttest_1samp(numbers, math.log(bound) if ratio else bound, alternative=way).pvalue
+        for bound, way in zip(bounds, ("greater", "less"), strict=True)
+        if bound is not None
+    ]
+    assert found["p"] == pytest.approx(max(p))
+    assert found["p_against"] == pytest.approx(min(1, len(p) * min(1 - each for each in p)))
+    stated_bounds = found[["low_bound", "high_bound"]].tolist()
+    assert stated_bounds == pytest.approx(
+        [math.nan if b is None else b for b in bounds], nan_ok=True
+    )
+    assert (found["n"], found["replicates"], found["parts"]) == (6, 6, 1)
+
+
+def test_of_two_parts_the_weakest_decides_and_the_contrary_takes_bonferroni():
+    falls, rises = (row(FRAME, "trend", direction=way) for way in ("falls", "rises"))
+    p = {
+        name: stats.ttest_1samp(slopes(table), 0, alternative="less").pvalue
+        for name, table in (("sgd", SGD), ("adam", ADAM))
+    }
+    assert falls["p"] == pytest.approx(max(p.values()))
+    assert part(falls) == {"optimizer": max(p, key=p.get)} and falls["parts"] == 2
+    assert falls["p_against"] == pytest.approx(min(1, 2 * min(1 - each for each in p.values())))
+    assert rises["p"] == pytest.approx(max(1 - each for each in p.values()))
+    frame = runs(falling)
+    assert row(frame, "trend", direction="falls")["verdict"] == Verdict.SUPPORTED
+    against = row(frame, "trend", direction="rises")
+    assert against["verdict"] == Verdict.CONTRADICTED
+    assert against["level"] == pytest.approx(LEVEL / 2 / 2)  # two tests of the family, two parts
+
+
+def test_a_trend_that_turns_back_holds_not_at_every_step():
+    def value(size, seed, _):
+        return {16: 0.9, 32: 0.8, 64: 0.82, 128: 0.6}[size] + 0.001 * (seed * size % 7)
+
+    found = row(runs(value), "trend", direction="falls")
+    assert (found["verdict"], found["reason"]) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
+    assert row(runs(falling), "trend", direction="falls")["reason"] == Reason.NONE
+
+
+def test_every_series_needs_one_of_several_that_are_said_to_be_best():
+    """Which of them may differ; some other one that beats all of them shows the contrary."""
+    peak = {"sgd": 32, "adam": 64}
+    frame = runs(lambda size, seed, one: (size == peak[one]) + 0.01 * (seed * size % 5))
+    found = row(frame, "argmax", chosen=(32, 64))
+    assert found["verdict"] == Verdict.SUPPORTED and found["parts"] == 2 * 2 * 2
+    assert found["level"] == pytest.approx(LEVEL / 2 / 2)
+    wrong = row(frame, "argmax", chosen=(16, 32))
+    assert wrong["verdict"] == Verdict.CONTRADICTED and part(wrong)["optimizer"] == "adam"
+    assert part(wrong)["batch_size"][1] == 64
+
+
+def test_what_a_document_states_is_one_family_with_one_level():
+    each = itertools.product(SIZES, (2.5, 3.2, 3.5))
+    many = [claim(f"{size}{low}", "value", low=low, cells=sizes(size)) for size, low in each]
+    table = judged(FRAME, *many, claim("alone", "value", "Another", low=2.5, cells=sizes(16)))
+    own = table[table["document"] == "A document"]
+    p = np.array([own["p"], own["p_against"]])
+    assert set(own["level"]) == {contrasts.family_level(p.ravel())} != {table["level"]["alone"]}
+    told = stats.false_discovery_control(p.ravel()).reshape(p.shape) <= LEVEL
+    verdicts = [Verdict.SUPPORTED, Verdict.CONTRADICTED]
+    assert own["verdict"].tolist() == np.select([*told], verdicts, Verdict.NOT_RESOLVED).tolist()
+    assert own["seeds_to_resolve"].notna().sum() == (~told.any(axis=0)).sum() > 0
+
+
+def test_few_replicates_have_an_estimate_and_no_verdict():
+    few = {"low": 0.5, "cells": sizes(16)}
+    for seeds, verdict in ((5, Verdict.PROVISIONAL), (1, Verdict.ONE_SEED)):
+        found = row(runs(falling, seeds=range(seeds)), "value", **few)
+        assert found[["verdict", "n", "seeds_to_resolve"]].tolist() == [verdict, seeds, 6]
+        assert found["estimate"] == pytest.approx(np.mean(0.9 + 0.01 * np.arange(seeds)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_verdict_and_its_interval_never_disagree(seed):
+    rng = np.random.default_rng(seed)
+    frame = scattered(rng, seeds=range(int(rng.integers(2, 12))))
+    frame.loc[rng.random(len(frame)) < 0.03, "status"] = "diverged"
+    low = float(rng.uniform(1, 4))
+    moved = {"value": {"low": low, "high": low + 1}, "comparison": {"low": low / 4, "high": low}}
+    every = [
+        claim(f"{kind}{at}{len(cells)}", kind, **{**given, **moved.get(kind, {}), **cells})
+        for at, (kind, given, _, _) in enumerate(KNOWN)
+        for cells in ({}, {"cells": {}})  # one part, and several
+    ]
+    every.append(claim("best", "argmax", chosen=(32, 64)))
+    table = judged(frame, *every)
+    table = table.fillna({"low_bound": -math.inf, "high_bound": math.inf})
+    inside = (table["low_bound"] < table["low"]) & (table["high"] < table["high_bound"])
+    outside = (table["high"] < table["low_bound"]) | (table["low"] > table["high_bound"])
+    few = table["n"] < 6
+    told = [Verdict.PROVISIONAL, Verdict.SUPPORTED, Verdict.CONTRADICTED]
+    read = np.select([few, inside, outside], told, Verdict.NOT_RESOLVED)
+    assert table["verdict"].tolist() == read.tolist() and table["parts"].max() == 12
+
+
+def not_here(status, framework="mxnet"):
+    frame = runs(falling)[lambda every: every["optimizer"] == "sgd"].assign(framework=framework)
+    frame.loc[frame["batch_size"] == 16, "status"] = status
+    return frame
+
+
+LOW = {"low": 0.5}
+REPLICAS = {"of": {"replicas": (2,)}, "to": {"replicas": (1,)}, "low": 0.0}
+OTHER = {"of": {"machine": ("local",)}, "to": {"machine": ("cluster",)}, "low": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind", "given", "reason", "of"),
+    [
+        (not_here("no_gpu"), "value", LOW, Reason.NO_GPU, {}),
+        (not_here("missing"), "value", {**LOW, "requires": "gpu"}, Reason.NO_GPU, {}),
+        (FRAME, "comparison", {**REPLICAS, "requires": "gpu"}, Reason.FEW_GPUS, {}),
+        (FRAME, "comparison", {**OTHER, "requires": "machine"}, Reason.NO_MACHINE, {}),
+        (not_here("no_cores"), "value", LOW, Reason.NO_CORES, {}),
+        (not_here("not_installed"), "value", LOW, Reason.NOT_INSTALLED, {"framework": ["mxnet"]}),
+        (FRAME.iloc[:0], "value", LOW, Reason.NO_RESULTS, {}),
+        (FRAME, "value", {**LOW, "cells": sizes(16, 512)}, Reason.NOT_IN_GRID, {"batch_size": 512}),
+        (FRAME, "trend", {"direction": "falls", "cells": sizes(16)}, Reason.NOT_IN_GRID, {}),
+        (not_here("diverged"), "value", LOW, Reason.NO_VALUE, {"batch_size": 16}),
+        (
+            FRAME.assign(test_accuracy=FRAME["test_accuracy"].where(FRAME["seed"] > 0, 0.0)),
+            *("trend", {"direction": "falls", "scale": "ratio"}, Reason.NOT_POSITIVE, {}),
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named(frame, kind, given, reason, of):
+    found = row(frame, kind, **given)
+    assert (found["verdict"], found["reason"]) == (Verdict.NOT_TESTABLE, reason)
+    assert json.loads(found["reason_of"] or "{}") == of
+    assert math.isnan(found["estimate"])
+
+
+def test_a_second_machine_is_asked_for_by_name_alone():
+    both = pandas.concat([runs(falling), runs(lambda *_: 0.1, machine="cluster")])
+    found = row(both.reset_index(drop=True), "comparison", **OTHER, requires="machine")
+    assert (found["verdict"], found["parts"]) == (Verdict.SUPPORTED, 8)
+    assert row(both.reset_index(drop=True), "value", low=0.5)["parts"] == 8  # of this one
+
+
+def trajectories(short=()) -> pandas.DataFrame:
+    """Returns trajectories of four evaluations; those of `short`, (size, seed), end at half."""
+    rows = []
+    for size, seed, step in itertools.product((16, 32), range(8), range(1, 5)):
+        if step <= 2 or (size, seed) not in short:
+            row = {"run": f"{size}-{seed}", "machine": "local", "status": "finished", "seed": seed}
+            row |= {"batch_size": size, "updates": 10 * step, "examples": 10 * size * step}
+            loss = (1 + 0.01 * seed) / (step * size)
+            rows.append({**row, "epoch": float(step), "seconds": 1.0, "validation_loss": loss})
+    return pandas.DataFrame(rows)
+
+
+def test_a_trajectory_is_read_at_a_budget_that_every_training_reached():
+    """Of those that went on the seeds that are left would be a choice."""
+    of = {"table": "trajectories", "column": "validation_loss"}
+    falls = {**of, "cells": {"updates": (40,)}, "direction": "falls"}
+    found = row(trajectories(), "trend", **falls)
+    assert found["verdict"] == Verdict.SUPPORTED
+    assert found["estimate"] == pytest.approx(-1.035 / (4 * 32))
+    some = trajectories([(32, 3), (32, 7)])
+    found = row(some, "trend", **falls)
+    assert (found["verdict"], found["reason"]) == (Verdict.NOT_TESTABLE, Reason.NO_BUDGET)
+    assert found["reason_of"] == '{"updates": 40}'
+    small = {"updates": (40,), "batch_size": (16,)}  # none of which ended before
+    assert row(some, "value", low=0.0, cells=small, **of)["verdict"] == Verdict.SUPPORTED
+
+
+def test_a_run_that_did_not_finish_takes_its_seed_out():
+    frame = runs(falling, seeds=range(8))
+    failed = (frame["optimizer"] == "sgd") & (frame["seed"] < 2) & (frame["batch_size"] == 16)
+    for some in (frame[~failed], frame.assign(status=np.where(failed, "diverged", "finished"))):
+        found = row(some, "trend", direction="falls", cells=ONE)
+        assert (found["n"], found["replicates"]) == (6, 8)
+        assert found["verdict"] == Verdict.SUPPORTED
+
+
+def test_keys_distinguish_series_and_what_lies_in_one_cell_is_averaged():
+    frame = pandas.concat(
+        [
+            runs(falling).assign(layer=name, distance=level)
+            for name, level in (("a", 1.0), ("b", 2.0))
+        ]
+    ).reset_index(drop=True)
+    given = {"table": "layers", "column": "distance", "low": 0.0, "cells": sizes(16)}
+    found = row(frame, "value", **given)
+    assert found["parts"] == 2 and part(found)["layer"] in ("a", "b")
+    twice = pandas.concat([runs(lambda *_: 1.0), runs(lambda *_: 3.0)]).reset_index(drop=True)
+    assert row(twice, "value", low=0.0)["estimate"] == 2.0
+    epochs = pandas.concat(
+        [
+            runs(lambda size, seed, _, e=e: 0.1 * e + 0.01 * seed).assign(at_epoch=2**e)
+            for e in range(3)
+        ]
+    ).reset_index(drop=True)
+    along = {"table": "at_epochs", "over": "at_epoch", "direction": "rises", "cells": ONE}
+    found = row(epochs, "trend", **along)
+    assert found["estimate"] == pytest.approx(0.1) and found["parts"] == len(SIZES)
+
+
+def test_every_cell_of_a_side_is_a_part_and_says_what_is_compared():
+    given = {"of": {"batch_size": (64, 128)}, "to": {"batch_size": (16,)}, "high": -0.035}
+    found = row(runs(falling), "comparison", cells=ONE, **given)
+    assert found["parts"] == 2 and part(found) == {"batch_size": [64, 16]}
+    assert json.loads(found["sides"]) == [{"batch_size": [64, 128]}, {"batch_size": 16}]
+    assert found["cells"] == '{"optimizer": "sgd"}'
+
+
+def test_a_slope_over_levels_with_a_zero_is_per_unit():
+    """Zero has no doubling: dropout 0, .25 and .5 lie at equal distances."""
+    frame = pandas.concat(
+        [
+            runs(lambda size, seed, _, p=p: 0.9 - (0.2 + 0.01 * seed) * p, dropout=p)
+            for p in (0.0, 0.25, 0.5)
+        ]
+    ).reset_index(drop=True)
+    along = {"over": "dropout", "direction": "falls", "cells": sizes(16)}
+    found = row(frame, "trend", **along)
+    assert (found["per"], found["estimate"]) == ("unit", pytest.approx(-0.225))
+    found = row(frame[frame["dropout"] > 0], "trend", **along)
+    assert (found["per"], found["estimate"]) == ("doubling", pytest.approx(-0.05625))
+    found = row(frame, "exception", chosen=(0.25,), **along)  # no place beside a zero
+    assert found["reason"] == Reason.NOT_IN_GRID
+
+
+def test_times_are_repeated_by_timing_jobs():
+    job = pandas.DataFrame({"batch_size": SIZES, "status": "finished", "machine": "local"})
+    job["seconds_per_step"] = 100.0 / job["batch_size"]
+    falls = {"direction": "falls", "table": "throughput", "column": "seconds_per_step"}
+    for jobs, verdict in ((1, Verdict.ONE_SEED), (6, Verdict.SUPPORTED)):
+        frame = pandas.concat([job.assign(repeat=one) for one in range(jobs)], ignore_index=True)
+        assert row(frame, "trend", **falls)[["verdict", "n"]].tolist() == [verdict, jobs]

@@ -1,0 +1,135 @@
+"""The ledger of claims: what the runs say of every sentence that documents state.
+
+What one document states in one study is a family of statements; see `contrasts`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pandas
+
+from batchscope.analysis import claim_contrasts, contrasts, run_series
+from batchscope.analysis.contrasts import Judged, Statement
+from batchscope.catalogue import tables
+from batchscope.catalogue.decision_columns import CLAIMS
+from batchscope.catalogue.outcomes import Reason, Verdict
+from batchscope.host import absence
+from batchscope.study.claims import DIFFERENCE, GPU, MACHINE, RATIO, Claim
+
+_DIGITS = 12  # of a ratio, so that the exponential of a bound's logarithm is the bound
+
+
+def table(
+    claims: Iterable[Claim], read: Callable[[str, str], pandas.DataFrame], machine: str
+) -> pandas.DataFrame:
+    """Returns one row per claim, in order; see `CLAIMS`.
+
+    Args:
+        read: (experiment, table) -> its rows.
+        machine: This machine, on which claims are tested that name none.
+    """
+    rows: list[dict[str, Any]] = []
+    families: dict[str, dict[int, Statement]] = {}  # document -> row -> what is stated there
+    for claim in claims:
+        row, statement = _read(claim, read(claim.test.experiment, claim.test.file), machine)
+        if row["reason"] == Reason.NONE:
+            families.setdefault(claim.document, {})[len(rows)] = statement
+        rows.append(row)
+    for family in families.values():
+        for (at, statement), judged in zip(
+            family.items(), contrasts.judge([*family.values()]), strict=True
+        ):
+            parts = len(statement.contrasts)
+            rows[at] |= _numbers(judged, rows[at]["scale"] == RATIO) | {"parts": parts}
+    return run_series.table(rows, CLAIMS)
+
+
+def _read(claim: Claim, frame: pandas.DataFrame, machine: str) -> tuple[dict[str, Any], Statement]:
+    """Returns the row of a claim before it is judged, and what it states of a table."""
+    test = claim.test
+    if "machine" in frame and not any("machine" in cells for cells in test.selections()):
+        frame = frame[frame["machine"] == machine]
+    rows = claim_contrasts.rows(frame, test)
+    statement = claim_contrasts.statement(rows, test)
+    reason, of = _missing(claim, frame, rows, statement)
+    about, by = tables.column(test.table, test.column), claim_contrasts.replicate(rows, test)
+    per = "doubling" if claim_contrasts.doublings(rows, test) else "unit"
+    low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)
+    sides = [side for side in (test.of, test.to, *test.order) if side]
+    row = {
+        **{name: getattr(claim, name) for name in ("id", "document", "place", "sentence")},
+        **{name: getattr(test, name) for name in ("type", "experiment", "table", "column", "over")},
+        "scale": RATIO if test.ratio else DIFFERENCE,
+        "per": per if test.type in ("trend", "interaction") else "",
+        "unit": about.unit if about else "",
+        "low_bound": low,
+        "high_bound": high,
+        "cells": _text(_short(test.cells)),
+        "sides": _text([*map(_short, [{test.over: test.chosen}] if test.chosen else sides)]),
+        "replicates": rows[by].nunique() if by else min(1, len(rows)),
+        "verdict": Verdict.NOT_TESTABLE,
+        "reason": reason,
+        "reason_of": _text(of),
+        "figure": claim.figure,
+    }
+    return row, statement
+
+
+def _missing(
+    claim: Claim, frame: pandas.DataFrame, rows: pandas.DataFrame, statement: Statement
+) -> tuple[Reason, dict[str, Any]]:
+    """Returns why a claim cannot be tested, and the cells that are missing; else nothing."""
+    test = claim.test
+    absent = claim_contrasts.absent(frame, test)
+    lacking = Reason.NONE if absent else claim_contrasts.lacking(rows, test)
+    if statement.n and not absent:
+        return lacking, test.budget if lacking == Reason.NO_BUDGET else {}
+    if claim.requires == MACHINE:
+        return Reason.NO_MACHINE, {}
+    statuses = {*rows["status"]} if "status" in rows else set()
+    if claim.requires == GPU or absence.NO_GPU in statuses:
+        several = any("replicas" in cells for cells in test.selections())
+        return Reason.FEW_GPUS if several else Reason.NO_GPU, {}
+    if absence.NO_CORES in statuses:
+        return Reason.NO_CORES, {}
+    if absence.NOT_INSTALLED in statuses:
+        names = rows.loc[rows["status"] == absence.NOT_INSTALLED, "framework"].unique()
+        return Reason.NOT_INSTALLED, {"framework": [*names]}
+    if frame.empty:
+        return Reason.NO_RESULTS, {}
+    if absent or not statement.contrasts:
+        return Reason.NOT_IN_GRID, absent
+    if lacking:
+        return lacking, test.budget if lacking == Reason.NO_BUDGET else {}
+    return Reason.NO_VALUE, next(dict(each.cells) for each in statement.contrasts if not each.n)
+
+
+def _numbers(judged: Judged, ratio: bool) -> dict[str, Any]:
+    ends = judged.estimate[:3]
+    if ratio:
+        ends = tuple(float(f"{math.exp(end):.{_DIGITS}g}") for end in ends)
+    tests = (judged.level, judged.p, judged.p_against)
+    tests = tests if judged.estimate.n > 1 else (math.nan,) * len(tests)
+    return {
+        **dict(zip(("estimate", "low", "high"), ends, strict=True)),
+        **dict(zip(("level", "p", "p_against"), tests, strict=True)),
+        "part": _text(dict(judged.deciding.cells)),
+        "n": judged.estimate.n,
+        "verdict": judged.verdict,
+        "reason": judged.reason,
+        "seeds_to_resolve": judged.to_resolve,
+    }
+
+
+def _short(cells: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """Returns cells with what has one value as that value."""
+    return {name: each[0] if len(each) == 1 else [*each] for name, each in cells.items()}
+
+
+def _text(cells: Any) -> str:
+    """Returns cells as JSON; empty for none."""
+    return json.dumps(cells, ensure_ascii=False, default=lambda one: one.item()) if cells else ""
