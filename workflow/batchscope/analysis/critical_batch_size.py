@@ -10,8 +10,8 @@ takes twice the fewest updates and twice the fewest examples. Source: McCandlish
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize, special
@@ -21,7 +21,7 @@ from batchscope.catalogue.outcomes import LEVEL
 from batchscope.catalogue.own_columns import LEAST_SIZES
 
 NAN = math.nan
-ROUNDING = 1e-9  # residuals of log S below which a fit is exact
+ROUNDING = 1e-7  # residuals of log S below which a fit is exact
 # Factor beyond the batch sizes up to which B_crit is looked for; an end farther away is open.
 _SEARCH = 1e4
 _CURVATURES = (0.1, 10.0)
@@ -33,33 +33,20 @@ MAXIMAL = "maximal data parallelism"
 PERFECT_BELOW, MAXIMAL_ABOVE = 1 / 9, 9.0
 
 
-@dataclass(frozen=True)
-class CriticalBatchSize:
-    """The fit of one series and target.
+class CriticalBatchSize(NamedTuple):
+    """The fit of one series and target."""
 
-    Attributes:
-        updates_min: S_min, updates; NaN where B_crit is open upwards.
-        examples_min: E_min, examples; NaN where B_crit is open downwards.
-        critical_batch_size: B_crit; NaN where the best fit has none: the updates fall as 1 / B
-            at every size (B_crit has a lower end alone), or do not fall (an upper one alone).
-        low: Lower end of the 95 % interval of B_crit; NaN where it is open, "at most".
-        high: Upper end; NaN where it is open, "at least".
-        by_seed: Whether the interval is the one over seeds, at one end or at both.
-        residual: Root-mean-square residual of log S: about relative.
-        lack_of_fit: p that sizes depart from the curve by chance; NaN where nothing can tell.
-        stray: The sizes that do, where it is below .05.
-    """
-
-    points: int
-    updates_min: float
-    examples_min: float
+    points: int  # batch sizes
+    updates_min: float  # S_min; NaN where B_crit is open upwards
+    examples_min: float  # E_min; NaN where B_crit is open downwards
+    # NaN where the updates fall as 1 / B at every size (open upwards), or do not fall (downwards).
     critical_batch_size: float
-    low: float
-    high: float
-    by_seed: bool
-    residual: float
-    lack_of_fit: float
-    stray: tuple[int, ...]
+    low: float  # end of its 95 % interval; NaN where it is open: "at most"
+    high: float  # NaN where it is open: "at least"
+    by_seed: bool  # whether the interval is the one over seeds, at one end or at both
+    residual: float  # root mean square of log S: about relative
+    lack_of_fit: float  # p that sizes depart from the curve by chance; NaN where nothing can tell
+    stray: tuple[int, ...]  # the sizes that do, where it is significant
 
     @property
     def flagged(self) -> bool:
@@ -86,17 +73,13 @@ def regime(batch_size: float, updates_min: float, examples_min: float) -> str:
     return DIMINISHING
 
 
-def default_base(batch_sizes: Any) -> int:
+def default_base(batch_sizes: Sequence[int]) -> int:
     """Returns the base size of B_20: 256 where it lies among or below the sizes, else the least."""
-    sizes = [int(size) for size in batch_sizes]
-    return BASE if max(sizes) >= BASE else min(sizes)
+    return BASE if max(batch_sizes) >= BASE else min(batch_sizes)
 
 
 def twenty_percent(critical_batch_size: float, base: float) -> float:
-    """Returns B_20, the batch size that takes 20 % more examples than a base size does.
-
-    Source: Zhang et al. 2024 (arXiv 2410.21676), whose critical batch size this is.
-    """
+    """Returns B_20, which takes 20 % more examples than a base size (arXiv 2410.21676)."""
     return 0.2 * critical_batch_size + 1.2 * base
 
 
@@ -110,55 +93,37 @@ def fit(batch_sizes: Any, updates: Any, differ: Any = False) -> CriticalBatchSiz
     seeds, one fit for each gives Student's t-interval of log B_crit. Each end is the wider one.
 
     Args:
-        batch_sizes: Different batch sizes, shape (sizes,).
-        updates: Shape (sizes,), or (sizes, seeds) paired by seed; NaN where a seed has none.
+        batch_sizes: At least three different ones, shape (sizes,).
+        updates: Positive, shape (sizes,) or (sizes, seeds); NaN where a seed has none.
         differ: Whether seeds of a size are read at different rates (`intervals.correction`), shape
             (sizes,) or one for all.
-
-    Raises:
-        ValueError: If there are fewer than three sizes, or updates are missing or not positive.
     """
-    sizes = np.asarray(batch_sizes, float)
-    table = np.asarray(updates, float)
-    table = table[:, None] if table.ndim == 1 else table
-    if len(set(sizes.tolist())) < max(LEAST_SIZES, len(sizes)) or len(table) != len(sizes):
-        raise ValueError(
-            f"critical_batch_size: received batch sizes {sizes.tolist()} and {len(table)} rows of "
-            f"updates; at least {LEAST_SIZES} different batch sizes with one row each are expected."
-        )
-    numbers = table[~np.isnan(table)]
-    if np.isnan(table).all(axis=1).any() or not (np.isfinite(numbers) & (numbers > 0)).all():
-        raise ValueError(
-            f"critical_batch_size: received updates {table.tolist()}; positive numbers are "
-            "expected, at least one for every batch size."
-        )
-    order = np.argsort(sizes)
+    order = np.argsort(batch_sizes)
+    sizes = np.asarray(batch_sizes, float)[order]
+    table = np.log(np.asarray(updates, float).reshape(len(sizes), -1)[order])
     differ = np.broadcast_to(differ, len(sizes))[order]
-    return _fit(sizes[order], np.log(table[order]), differ)
-
-
-def _fit(sizes: np.ndarray, table: np.ndarray, differ: np.ndarray) -> CriticalBatchSize:
     logs = np.nanmean(table, axis=1)
     best, least = _search(sizes, logs)
     ends, seeds = _profile_ends(sizes, logs, best, least), _over_seeds(sizes, table, differ.any())
     low, high = min(ends[0], seeds[0]), max(ends[1], seeds[1])
-    low = low if low > math.log(sizes[0] / _SEARCH) else -math.inf
-    high = high if high < math.log(sizes[-1] * _SEARCH) else math.inf
+    inside = math.isfinite(best)
     shape = _shape(best, sizes)
     centre = float(np.mean(logs - shape))
-    inside = math.isfinite(best)
-    p, errors = _lack_of_fit(sizes, table, logs - centre - shape, best, differ)
+    residuals = logs - centre - shape
+    p, errors = _lack_of_fit(sizes, table, residuals, best, differ)
+    departures = np.abs(residuals) / errors
+    stray = sizes[departures >= min(_STRAY, departures.max())] if departs(p) else ()
     return CriticalBatchSize(
         points=len(sizes),
         updates_min=NAN if best == math.inf else math.exp(centre),
         examples_min=NAN if best == -math.inf else math.exp(centre + (best if inside else 0.0)),
         critical_batch_size=math.exp(best) if inside else NAN,
-        low=math.exp(low) if math.isfinite(low) else NAN,
-        high=math.exp(high) if math.isfinite(high) else NAN,
+        low=math.exp(low) if low > math.log(sizes[0] / _SEARCH) else NAN,
+        high=math.exp(high) if high < math.log(sizes[-1] * _SEARCH) else NAN,
         by_seed=bool(seeds[0] < ends[0] or seeds[1] > ends[1]),
         residual=math.sqrt(least / len(sizes)),
         lack_of_fit=p,
-        stray=_stray(sizes, np.abs(logs - centre - shape) / errors) if departs(p) else (),
+        stray=tuple(int(size) for size in stray),
     )
 
 
@@ -273,13 +238,11 @@ def _without_replicates(
     if freedom < 1:
         return NAN, np.full(len(sizes), NAN)
     others = [_search(sizes, logs, quadratic=True)[1]]
-    if math.isfinite(best):
-        others.append(_bent(sizes, logs, best))
+    others += [_bent(sizes, logs, best)] if math.isfinite(best) else []
     least = max(min(others), ROUNDING**2)
     f = max((residuals**2).sum() - least, 0.0) / (least / freedom)
-    return min(1.0, 2 * float(special.fdtrc(1, freedom, f))), np.full(
-        len(sizes), math.sqrt(least / freedom)
-    )
+    p = 2 * float(special.fdtrc(1, freedom, f))
+    return min(1.0, p), np.full(len(sizes), math.sqrt(least / freedom))
 
 
 def _bent(sizes: np.ndarray, logs: np.ndarray, best: float) -> float:
@@ -297,8 +260,3 @@ def _bent(sizes: np.ndarray, logs: np.ndarray, best: float) -> float:
     grid = _grid(sizes)
     bounds = zip((grid[0], grid[-1]), map(math.log, _CURVATURES), strict=True)
     return 2 * optimize.least_squares(bent, (best, 0.0), bounds=tuple(bounds)).cost
-
-
-def _stray(sizes: np.ndarray, departures: np.ndarray) -> tuple[int, ...]:
-    """Returns the sizes that depart by so many standard errors, the farthest in any case."""
-    return tuple(sizes[departures >= min(_STRAY, departures.max())].astype(int).tolist())

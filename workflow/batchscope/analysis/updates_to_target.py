@@ -21,7 +21,6 @@ from batchscope.analysis import (
     chosen_rates,
     critical_batch_size,
     fastest_batch_size,
-    intervals,
     step_cost,
 )
 from batchscope.analysis.targets import Target, at_own_targets, default_targets, failed, run_keys
@@ -126,10 +125,6 @@ class Scaling:
         """Returns whether values of a size are of seeds at different rates, shape (sizes,)."""
         rates = self.rates_by(axis)
         return rates.differ() if rates else np.zeros(len(self.batch_sizes), bool)
-
-    def means(self, axis: str) -> list[intervals.Interval]:
-        """Returns the geometric mean of each size; NaN where a seed never got there."""
-        return fastest_batch_size.geometric_means(self.measured[axis], self.differ(axis))
 
 
 def scalings(
