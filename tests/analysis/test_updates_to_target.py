@@ -72,7 +72,7 @@ def test_three_targets_from_the_first_evaluation_to_the_lowest_of_all():
 
 
 def test_the_last_target_is_what_every_seed_reached_at_one_rate_of_every_size():
-    """An empty column of rates is one, and a rate that was tried with some seeds decides nothing."""
+    """An empty column of rates is one; a rate that was tried with some seeds decides nothing."""
     rows = evaluations(start=5)
     rows = rows[(rows["seed"] == 0) | (rows["updates"] <= 200)]
     known = rows.groupby(["batch_size", "seed"])["validation_loss"].min().max()

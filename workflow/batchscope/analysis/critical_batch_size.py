@@ -21,7 +21,8 @@ from batchscope.catalogue.outcomes import LEVEL
 from batchscope.catalogue.own_columns import LEAST_SIZES
 
 NAN = math.nan
-ROUNDING = 1e-7  # residuals of log S below which a fit is exact
+ROUNDING = 1e-9  # residual of log S that an exact fit has, at most
+_ALIKE = 1e-7  # differences of log S that are none: of a search, of a crossing
 # Factor beyond the batch sizes up to which B_crit is looked for; an end farther away is open.
 _SEARCH = 1e4
 _CURVATURES = (0.1, 10.0)
@@ -216,13 +217,13 @@ def _lack_of_fit(
     replicates about them and, where every seed has every size, about the seeds' own levels (Draper
     and Smith, "Applied regression analysis", 1998, section 2.1).
     """
-    if np.abs(residuals).max() < ROUNDING:
+    if np.abs(residuals).max() < _ALIKE:
         return 1.0, np.full(len(sizes), NAN)
     counts = (~np.isnan(table)).sum(axis=1)
     scatter, freedom = table - np.nanmean(table, axis=1, keepdims=True), int((counts - 1).sum())
     if not np.isnan(table).any():
         scatter, freedom = scatter - scatter.mean(axis=0), freedom - table.shape[1] + 1
-    if freedom < 1 or np.nanmax(np.abs(scatter)) < ROUNDING:  # seeds alike are no replicates
+    if freedom < 1 or np.nanmax(np.abs(scatter)) < _ALIKE:  # seeds alike are no replicates
         return _without_replicates(sizes, np.nanmean(table, axis=1), residuals, best)
     error = np.nansum(scatter**2) / freedom
     variances = error * intervals.correction(counts, differ) / counts
