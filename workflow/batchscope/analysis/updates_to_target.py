@@ -221,17 +221,23 @@ def _rates(tried: list[float], taken: np.ndarray, diverged: np.ndarray, read: np
 def _step(rows: pandas.DataFrame) -> Step | None:
     """Returns the line through the seconds per step of the jobs, of which each seed has one.
 
-    Its interval rests on the seeds that every batch size has. Where there is none of them it is
+    Steps of a training are counted from its first to its last row; of a single row from its start.
+    The interval rests on the seeds that every batch size has. Where there is none of them it is
     the line through the medians of the sizes, without an interval.
     """
     if "seconds" not in rows:
         return None
+    used = ["updates", "seconds", "examples"]
+    runs = rows.dropna(subset=used).groupby(run_keys(rows), dropna=False)[used]
+    last = runs.max()
+    spans = (last - runs.min()).where(lambda span: span["updates"] > 0, last)
+    spans = spans[(spans > 0).all(axis=1)]
+    steps = spans[["seconds", "examples"]].div(spans["updates"], axis=0)
     # Trainings of a seed at other rates share its timing job: they are no further jobs.
-    steps = _steps(rows)
-    jobs = steps.groupby(["batch_size", "seed"])["seconds"].median().unstack("seed")
+    jobs = steps["seconds"].groupby(["batch_size", "seed"]).median().unstack("seed")
     # An epoch's last batch is smaller: a step has fewer examples than a whole batch, and two sizes
     # may have as many.
-    jobs = jobs.groupby(steps.groupby("batch_size")["examples"].median()).median()
+    jobs = jobs.groupby(steps["examples"].groupby("batch_size").median()).median()
     if len(jobs) < 2:
         return None
     shared = jobs.dropna(axis=1)
@@ -240,20 +246,3 @@ def _step(rows: pandas.DataFrame) -> Step | None:
     if not step_cost.resolved(cost):
         return None
     return Step(cost.fixed.value, cost.per_image.value, cost.half_batch)
-
-
-def _steps(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the seconds and examples per step of each training, from its first to its last row.
-
-    Of a training with a single row they are counted from its start.
-    """
-    keys, used = run_keys(rows), ["updates", "seconds", "examples"]
-    ordered = rows.sort_values([*keys, "updates"])
-    first, last = (ordered.drop_duplicates(keys, keep=end) for end in ("first", "last"))
-    ends = last[used].to_numpy(float)
-    spans = ends - first[used].to_numpy(float)
-    spans = np.where(spans[:, :1] <= 0, ends, spans)
-    known = np.isfinite(spans).all(axis=1) & (spans > 0).all(axis=1)
-    steps, seconds, examples = np.where(known[:, None], spans, np.nan).T
-    last = last[["batch_size", "seed"]].assign(seconds=seconds / steps, examples=examples / steps)
-    return last[known]
