@@ -19,8 +19,6 @@ from batchscope.analysis import (
     run_series,
     updates_to_target,
 )
-from batchscope.analysis.critical_batch_size import CriticalBatchSize
-from batchscope.analysis.fastest_batch_size import FastestBatchSize
 from batchscope.analysis.updates_to_target import Scaling, Target
 from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
 from batchscope.catalogue.own_columns import AXES, LEAST_SIZES, OUTCOMES
@@ -98,15 +96,11 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
     return each.merge(beside, on=keys, how="left", sort=False)
 
 
-def factors_first(names: Iterable[str]) -> list[str]:
-    """Returns names in the order of a table: factors as the registry has them, then others."""
-    names = list(dict.fromkeys(names))
+def _factors(scalings: Sequence[Scaling], constant: Mapping[str, Any]) -> list[str]:
+    """Returns the factors in the order of a table: as the registry has them, then others."""
+    names = list(dict.fromkeys([*constant, *(name for each in scalings for name in each.factors)]))
     known = run_series.factor_columns(pandas.DataFrame(columns=names))
     return [*known, *(name for name in names if name not in known)]
-
-
-def _factors(scalings: Sequence[Scaling], constant: Mapping[str, Any]) -> list[str]:
-    return factors_first([*constant, *(name for each in scalings for name in each.factors)])
 
 
 def _target_columns(target: Target) -> dict[str, Any]:
@@ -114,31 +108,20 @@ def _target_columns(target: Target) -> dict[str, Any]:
     return dict(zip(names, (target_text(target), target.column, target.value), strict=True))
 
 
-def constants_found(
-    fit: CriticalBatchSize | None, fastest: FastestBatchSize | None
-) -> dict[str, Any]:
-    """Returns the columns of both fits, of those that there are."""
-    row: dict[str, Any] = {}
+def _fit_row(scaling: Scaling) -> dict[str, Any]:
+    row, fit, best = {**_target_columns(scaling.target), "points": 0}, scaling.fit, scaling.fastest
     if fit:
         names = ("points", "updates_min", "examples_min", "residual", "lack_of_fit")
-        row = {name: getattr(fit, name) for name in names}
+        row |= {name: getattr(fit, name) for name in names}
         critical = (fit.critical_batch_size, fit.low, fit.high)
         row |= intervals.columns("critical_batch_size", critical)
         row |= {"by_seed": int(fit.by_seed), "stray": " ".join(map(str, fit.stray))}
-    if fastest:
-        best = (fastest.batch_size, fastest.batch_size_low, fastest.batch_size_high)
-        row |= intervals.columns("fastest_batch_size", best)
-        row["fastest_seconds"] = fastest.seconds
-        row["fastest_from"], row["fastest_to"] = fastest.low, fastest.high
-    return row
-
-
-def _fit_row(scaling: Scaling) -> dict[str, Any]:
-    row = {**_target_columns(scaling.target), "points": 0}
-    row |= constants_found(scaling.fit, scaling.fastest)
     if scaling.step:
         row["fixed_seconds"], row["seconds_per_image"], half = scaling.step
         row |= intervals.columns("half_batch", (end if math.isfinite(end) else NAN for end in half))
+    if best:
+        row |= intervals.columns("fastest_batch_size", best[:3])
+        row |= {"fastest_seconds": best.seconds, "fastest_from": best.low, "fastest_to": best.high}
     examples = scaling.measured["examples"]
     row["examples_fewest"] = fastest_batch_size.measured_fastest(scaling.batch_sizes, examples)
     row["measured_fastest"] = scaling.measured_fastest
