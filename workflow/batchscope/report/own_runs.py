@@ -99,7 +99,7 @@ def _fit_lines(panel: Panel, base: int | None) -> Iterator[str]:
             "order of magnitude, its interval too narrow, and no more is read off the curve"
         )
     elif math.isfinite(value := panel.value("critical_batch_size")):
-        base = base or critical_batch_size.default_base(panel.batch_sizes)
+        base = base or critical_batch_size.default_base(panel.fitted)
         size = wording.number(critical_batch_size.twenty_percent(value, base))
         yield f"  20 % more examples than at batch size {base} (B_20): {size}"
     if math.isfinite(fewest := panel.value("examples_fewest")):

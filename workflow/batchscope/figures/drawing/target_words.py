@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,12 @@ class Panel(NamedTuple):
     def batch_sizes(self) -> list[int]:
         """Ascending."""
         return sorted(self.rows["batch_size"].unique().tolist())
+
+    @property
+    def fitted(self) -> list[int]:
+        """The batch sizes that every seed reached the target with."""
+        usable = fastest_batch_size.usable(self.taken("updates").to_numpy())
+        return list(compress(self.batch_sizes, usable))
 
     @property
     def points(self) -> int:
@@ -142,8 +149,7 @@ def lack_of_fit(panel: Panel) -> str:
 
 def too_few(panel: Panel) -> str:
     """Returns why there is no fit."""
-    count = int(fastest_batch_size.usable(panel.taken("updates").to_numpy()).sum())
-    reach = wording.count(count, "batch size reaches", "batch sizes reach")
+    reach = wording.count(len(panel.fitted), "batch size reaches", "batch sizes reach")
     return f"{reach} the target with every seed; a fit needs {LEAST_SIZES}"
 
 

@@ -182,10 +182,7 @@ def draw_points(axes: Axes, panel: Panel, axis: str, mean: bool = True) -> None:
 
 
 def _draw_fit(axes: Axes, panel: Panel, axis: str) -> None:
-    sizes = np.array(panel.batch_sizes)[
-        fastest_batch_size.usable(panel.taken("updates").to_numpy())
-    ]
-    grid = np.geomspace(sizes.min(), sizes.max(), _POINTS)
+    grid = np.geomspace(min(panel.fitted), max(panel.fitted), _POINTS)
     constants = (panel.value("updates_min"), panel.value("examples_min"))
     values = critical_batch_size.updates(grid, *constants)
     axes.plot(np.log2(grid), values * (1.0 if axis == "updates" else grid), color=LINE, zorder=2)
