@@ -28,7 +28,7 @@ from batchscope.analysis import (
     critical_batch_size,
     fastest_batch_size,
     intervals,
-    ratio_intervals,
+    noise_scales,
     step_cost,
 )
 
@@ -61,7 +61,7 @@ def fastest(random: np.random.Generator, noise: float, seeds: int) -> bool:
 def noise_scale(random: np.random.Generator, norm_squared: float, spread: float) -> bool:
     common, own = random.standard_normal((2, 6))
     variances = 400 + 10 * (0.5 * common + math.sqrt(0.75) * own)
-    found = ratio_intervals.fieller(variances, norm_squared + spread * common)
+    found = noise_scales.fieller(variances, norm_squared + spread * common)
     return found.low <= 400 / norm_squared <= found.high
 
 

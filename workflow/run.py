@@ -202,6 +202,7 @@ def explain(arguments: argparse.Namespace) -> None:
         help="such as validation_loss=0.2; may be given again; three of each series if left out",
     ),
     _option("--step-seconds", metavar="A,B", help="a step takes A + B * batch size seconds"),
+    _option("--base", type=int, metavar="B", help="base batch size of B_20; 256 if left out"),
     _option("--output", type=Path, help="the folder of a table and a figure"),
 )
 def critical_batch_size(arguments: argparse.Namespace) -> None:
@@ -217,7 +218,7 @@ def critical_batch_size(arguments: argparse.Namespace) -> None:
         own_runs.check_default_targets(runs)
     step = own_runs.step_seconds(arguments.step_seconds) if arguments.step_seconds else None
     found = updates_to_target.scalings(runs.frame, runs.factors, targets, step)
-    print(words.text(found))
+    print(words.text(found, arguments.base))
     if arguments.output:
         written = words.write(found, arguments.output)
         print(f"\nWritten: {', '.join(map(str, written))}")

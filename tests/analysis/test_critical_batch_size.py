@@ -1,6 +1,5 @@
-"""The critical batch size against curves of known constants, and how often its interval holds."""
+"""The critical batch size against curves of known constants, and how often it errs."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -8,16 +7,18 @@ import pytest
 from scipy import optimize, special, stats
 
 from batchscope.analysis import critical_batch_size
-from batchscope.analysis.critical_batch_size import DIMINISHING, MAXIMAL, PERFECT, fit
+from batchscope.analysis.critical_batch_size import DIMINISHING, MAXIMAL, PERFECT, fit, regime
 
 POWERS = 2.0 ** np.arange(13)
+PUBLISHED = [46000, 23000, 13282, 7000, 3840, 2528, 1917, 1600, 1600]
 
 
 def hyperbola(sizes, updates_min=100.0, critical=50.0):
     return updates_min * (1 + critical / np.asarray(sizes, float))
 
 
-PUBLISHED = [46000, 23000, 13282, 7000, 3840, 2528, 1917, 1600, 1600]
+def curve(found, sizes):
+    return critical_batch_size.updates(sizes, found.updates_min, found.examples_min)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,15 @@ def test_published_curves(updates, expected):
     critical = (found.critical_batch_size, found.low, found.high)
     assert critical == pytest.approx(expected, rel=2e-3)
     assert found.updates_min * found.critical_batch_size == pytest.approx(found.examples_min)
+
+
+def test_twenty_percent_more_examples_than_at_a_base():
+    sizes = (64 * POWERS[:9]).astype(int).tolist()
+    critical = fit(sizes, PUBLISHED).critical_batch_size
+    found = [critical_batch_size.twenty_percent(critical, base) for base in (256, 64)]
+    assert found == pytest.approx([745, 515], abs=0.5)
+    bases = map(critical_batch_size.default_base, (sizes, [512, 1024], [8, 64]))
+    assert [*bases] == [256, 256, 8]
 
 
 def test_the_profile_is_that_of_least_squares():
@@ -63,17 +73,14 @@ def updates_of_recursion(batch_size, c=0.0199, a=10.0, target=0.1):
 
 def test_it_is_the_mean_of_the_noise_scale_over_the_way():
     """Each update loses 1 / (1 + noise scale / B) of what a whole gradient gains."""
-    sizes = POWERS[:11]
-    updates = [updates_of_recursion(size) for size in sizes]
+    updates = [updates_of_recursion(size) for size in POWERS[:11]]
     assert [updates[0], updates[6]] == pytest.approx([4636.06, 184.82], abs=0.005)
-    found = fit(sizes, updates)
+    found = fit(POWERS[:11], updates)
     constants = (found.updates_min, found.examples_min, found.critical_batch_size)
     assert constants == pytest.approx((114.4, 4517.8, 39.5), rel=1e-3)
-    losses = np.linspace(math.log(0.1), 0, 100_001)
-    mean_noise_scale = np.mean(10.0 / np.exp(losses))
+    mean_noise_scale = np.mean(10.0 / np.exp(np.linspace(math.log(0.1), 0, 100_001)))
     assert mean_noise_scale == pytest.approx(39.09, rel=1e-3)
     assert found.critical_batch_size == pytest.approx(mean_noise_scale, rel=0.02)
-    assert found.residual < 0.001
 
 
 def updates_of_noisy_quadratic(batch_size):
@@ -91,39 +98,97 @@ def updates_of_noisy_quadratic(batch_size):
             return math.inf
         return optimize.brentq(excess, 0, 1e5)
 
-    rates = np.exp(np.linspace(math.log(0.03), math.log(1.99), 120))
-    return min(updates(rate) for rate in rates)
+    return min(map(updates, np.exp(np.linspace(math.log(0.03), math.log(1.99), 120))))
 
 
-def test_the_noisy_quadratic_bends_otherwise():
+def test_the_noisy_quadratic_departs_from_the_curve():
     updates = dict(zip(POWERS, map(updates_of_noisy_quadratic, POWERS), strict=True))
     chosen = [updates[size] for size in (1, 16, 256, 4096)]
     assert chosen == pytest.approx([1194.7, 89.6, 28.4, 24.2], rel=0.01)
     found = fit(POWERS, list(updates.values()))
     assert found.critical_batch_size == pytest.approx(47.5, rel=0.01)
-    assert found.lack_of_fit == "runs test, curved alternative"
-    coarse = fit(POWERS[::2], [updates[size] for size in POWERS[::2]])
-    assert "curved alternative" in coarse.lack_of_fit
+    assert found.flagged and found.stray
+    assert fit(POWERS[::2], [updates[size] for size in POWERS[::2]]).flagged
+
+
+def test_lack_of_fit_by_pure_error():
+    """Against F by hand; where a seed lacks a size the seeds' own levels are no part of it."""
+    sizes, rng = POWERS[3:9], np.random.default_rng(1)
+    table = hyperbola(sizes)[:, None] * np.exp(rng.normal(0, 0.05, (6, 4)))
+    table[0] *= 1.3
+    found = fit(sizes, table)
+    y, k, r = np.log(table), 6, 4
+    residuals = y.mean(axis=1) - np.log(curve(found, sizes))
+    e = y - y.mean(axis=1, keepdims=True) - y.mean(axis=0) + y.mean()
+    error = (e**2).sum() / ((k - 1) * (r - 1))
+    f = r * (residuals**2).sum() / (k - 2) / error
+    assert found.lack_of_fit == pytest.approx(stats.f.sf(f, k - 2, (k - 1) * (r - 1)))
+    far = np.abs(residuals) > 2 * math.sqrt(error / r)
+    assert found.flagged and found.stray == tuple(sizes[far].astype(int))
+    table[1, 0] = math.nan
+    found, y = fit(sizes, table), np.log(table)
+    residuals = np.nanmean(y, axis=1) - np.log(curve(found, sizes))
+    counts = np.array([4, 3, 4, 4, 4, 4])
+    error = np.nansum((y - np.nanmean(y, axis=1, keepdims=True)) ** 2) / (23 - k)
+    f = (counts * residuals**2).sum() / (k - 2) / error
+    assert found.lack_of_fit == pytest.approx(stats.f.sf(f, k - 2, 23 - k))
+
+
+def test_seeds_at_different_rates_count_for_less():
+    sizes = POWERS[3:9]
+    table = hyperbola(sizes)[:, None] * (1 + 0.5 * (sizes[:, None] < 32) * np.arange(4))
+    plain, found = (fit(sizes, table, differ) for differ in (False, sizes < 32))
+    assert plain.by_seed and found.critical_batch_size == plain.critical_batch_size
+    assert found.low < plain.low and found.high > plain.high
+    assert found.lack_of_fit > plain.lack_of_fit
+
+
+def test_lack_of_fit_cannot_be_told_of_three_sizes_without_replicates():
+    for updates in ([120.0, 100, 70], [[120.0] * 3, [100] * 3, [70] * 3]):  # seeds alike are one
+        found = fit(POWERS[:3], updates)
+        assert math.isnan(found.lack_of_fit) and not found.flagged and found.stray == ()
+
+
+def test_a_curve_that_turns_back_is_flagged():
+    """shared/cases: examples that are fewest at 32, updates that rise again above 1024."""
+    examples = [2.02, 0.95, 0.83, 0.92, 0.98, 1.53, 2.14, 3.91, 9.96]
+    sizes = POWERS[3:12]
+    updates = 1e6 * np.array(examples) / sizes
+    scatter = np.exp(np.random.default_rng(0).normal(0, 0.1, (9, 5)))
+    for table in (updates, updates[:, None] * scatter):
+        found = fit(sizes, table)
+        assert found.critical_batch_size == pytest.approx(313, rel=0.1)
+        assert found.lack_of_fit < 0.01 and 8 in found.stray
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 6])
+def test_how_often_it_is_flagged(seeds):
+    """False alarms, and "the smallest size takes 20 % more" with six seeds."""
+    rng, sizes, draws = np.random.default_rng(seeds), POWERS[3:9], 400
+
+    def flagged(factor):
+        found = 0
+        for _ in range(draws):
+            table = hyperbola(sizes)[:, None] * np.exp(rng.normal(0, 0.1, (6, seeds)))
+            table[0] *= factor
+            found += fit(sizes, table).flagged
+        return found / draws
+
+    assert 0.02 <= flagged(1.0) <= 0.07
+    if seeds == 6:
+        assert 0.55 <= flagged(1.2) <= 0.75
 
 
 def test_exact_curves_are_found_with_no_width():
     found = fit(POWERS, hyperbola(POWERS))
     assert (found.updates_min, found.critical_batch_size) == pytest.approx((100, 50))
     assert (found.low, found.high) == pytest.approx((50, 50), rel=1e-4)
-    assert found.lack_of_fit == ""
-    sizes = np.array([3.0, 50, 700])
-    assert found.updates(sizes) == pytest.approx(hyperbola(sizes))
-    updates, examples = found.updates(50.0), 50 * found.updates(50.0)
-    assert (updates / 100, examples / 5000) == pytest.approx((2, 2))  # both double
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        found.low = 0.0
-
-
-def test_the_order_of_sizes_does_not_matter():
-    noise = np.exp(np.random.default_rng(0).normal(0, 0.1, 8))
-    sizes, updates = POWERS[:8], hyperbola(POWERS[:8]) * noise
-    order = np.random.default_rng(1).permutation(8)
-    assert fit(sizes, updates) == fit(sizes[order], updates[order])
+    assert found.lack_of_fit == 1 and found.stray == ()
+    assert curve(found, [3.0, 50, 700]) == pytest.approx(hyperbola([3.0, 50, 700]))
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.1, 13))
+    order = np.random.default_rng(1).permutation(13)
+    shuffled = fit(POWERS[order], (hyperbola(POWERS) * noise)[order])
+    assert shuffled == fit(POWERS, hyperbola(POWERS) * noise)
 
 
 def test_open_ends():
@@ -136,32 +201,23 @@ def test_open_ends():
     assert math.isnan(scaling.critical_batch_size) and math.isnan(scaling.updates_min)
     assert scaling.examples_min == pytest.approx(6400)
     assert scaling.low > 1e5 and math.isnan(scaling.high)
-    assert scaling.updates([64]) == pytest.approx([100])
-    assert {scaling.regime(1), scaling.regime(1e6)} == {PERFECT}
+    assert curve(scaling, [64]) == pytest.approx([100])
+    assert regime(1, scaling.updates_min, scaling.examples_min) == PERFECT
     level = fit(POWERS[:6], np.full(6, 100.0))
     assert math.isnan(level.critical_batch_size) and math.isnan(level.examples_min)
     assert math.isnan(level.low) and level.high < 1e-3
-    assert level.updates([1, 64]) == pytest.approx([100, 100])
-    assert level.regime(1) == MAXIMAL
-    assert np.isnan(level.band([1, 64])).all()
+    assert curve(level, [1, 64]) == pytest.approx([100, 100])
+    assert regime(1, level.updates_min, level.examples_min) == MAXIMAL
 
 
 def test_regimes_by_the_local_slope():
-    found = fit(POWERS, hyperbola(POWERS, critical=90.0))
-
     def slope(size):
-        return np.diff(np.log(found.updates([size, size * 1.0001])))[0] / math.log(1.0001)
+        near = critical_batch_size.updates([size, size * 1.0001], 100, 9000)
+        return np.diff(np.log(near))[0] / math.log(1.0001)
 
     assert [slope(10), slope(810)] == pytest.approx([-0.9, -0.1], rel=1e-3)
-    regimes = [found.regime(size) for size in (9.9, 10.1, 809, 811)]
+    regimes = [regime(size, 100, 9000) for size in (9.9, 10.1, 809, 811)]
     assert regimes == [PERFECT, DIMINISHING, DIMINISHING, MAXIMAL]
-
-
-def test_twenty_percent_more_examples():
-    found = fit(POWERS, hyperbola(POWERS))
-    more = found.twenty_percent(8)
-    assert more == pytest.approx(0.2 * 50 + 1.2 * 8)
-    assert more * hyperbola(more) == pytest.approx(1.2 * 8 * hyperbola(8))
 
 
 def test_the_wider_interval_is_taken():
@@ -173,8 +229,7 @@ def test_the_wider_interval_is_taken():
     assert (found.low, found.high) == pytest.approx((50 * math.exp(-half), 50 * math.exp(half)))
     # Seeds that agree on a curve that bends otherwise leave the profile the wider one.
     bent = hyperbola(sizes) * np.exp(0.1 * np.sin(np.arange(7)))
-    same = fit(sizes, np.stack([bent, bent * 1.5], axis=1))
-    alone = fit(sizes, bent)
+    same, alone = fit(sizes, np.stack([bent, bent * 1.5], axis=1)), fit(sizes, bent)
     assert not same.by_seed
     assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
 
@@ -188,73 +243,14 @@ def test_a_seed_without_an_end_opens_the_interval():
         assert found.by_seed and math.isnan(found.high)
 
 
-def test_seeds_at_different_rates_widen_the_interval_over_seeds():
-    sizes = POWERS[3:9]
-    table = hyperbola(sizes)[:, None] * (1 + 0.5 * (sizes[:, None] < 32) * np.arange(4))
-    plain, found = (fit(sizes, table, differ) for differ in (False, True))
-    assert plain.by_seed and found.critical_batch_size == plain.critical_batch_size
-    assert found.low < plain.low and found.high > plain.high
-
-
-def test_seeds_that_lack_sizes():
-    sizes = POWERS[3:9]
-    table = np.stack([hyperbola(sizes), hyperbola(sizes)], axis=1)
-    table[:2, 1] = math.nan
-    assert fit(sizes, table).critical_batch_size == pytest.approx(50)
-
-
-def test_the_band_is_that_of_the_delta_method():
-    sizes = POWERS[2:10]
-    updates = hyperbola(sizes) * np.exp(np.random.default_rng(4).normal(0, 0.05, 8))
-    found = fit(sizes, updates)
-    low, high = found.band(sizes)
-    assert (low < found.updates(sizes)).all() and (found.updates(sizes) < high).all()
-
-    def model(size, level, log_critical):
-        return level + np.log1p(np.exp(log_critical) / size)
-
-    _, covariance = optimize.curve_fit(model, sizes, np.log(updates), p0=(4.6, 3.9))
-    assert np.array(found.covariance) == pytest.approx(covariance, rel=1e-3)
-
-
-def test_runs_of_signs_by_counting():
-    """Four of each kind: 70 orders, of which 2 have two runs and 6 have three."""
-    chance = critical_batch_size._runs_chance
-    assert chance(np.array([1, 1, 1, 1, 0, 0, 0, 0], bool)) == pytest.approx(2 / 70)
-    assert chance(np.array([1, 1, 0, 0, 0, 0, 1, 1], bool)) == pytest.approx(8 / 70)
-    assert chance(np.array([1, 0, 1, 0, 1, 0, 1, 0], bool)) == pytest.approx(1)
-    assert chance(np.zeros(5, bool)) == 1
-
-
-@pytest.mark.parametrize(
-    "sizes, updates, expected",
-    [
-        ([1, 2], [2, 1], "at least 3 different batch sizes"),
-        ([1, 2, 2], [3, 2, 2], "at least 3 different batch sizes"),
-        ([1, 2, 4], [3, 2], "with one row each"),
-        ([1, 2, 4], [3, 2, math.nan], "positive numbers"),
-        ([1, 2, 4], [3, 2, math.inf], "positive numbers"),
-        ([1, 2, 4], [3, 2, 0], "positive numbers"),
-    ],
-)
-def test_what_cannot_be_fitted(sizes, updates, expected):
-    with pytest.raises(ValueError, match=expected):
-        fit(sizes, updates)
-
-
-@pytest.mark.parametrize(
-    "critical, noise, seeds, least, most",
-    [(60, 0.1, 1, 0.93, 0.97), (300, 0.03, 1, 0.93, 0.97), (60, 0.1, 4, 0.95, 1.0)],
-)
+@pytest.mark.parametrize("critical, noise, seeds", [(60, 0.1, 1), (300, 0.03, 1), (60, 0.1, 4)])
 @pytest.mark.slow
-def test_how_often_the_interval_holds_the_truth(critical, noise, seeds, least, most):
+def test_how_often_the_interval_holds_the_truth(critical, noise, seeds):
     """One seed: the profile's 95 %. Several: the wider of two holds it more often."""
     rng, sizes = np.random.default_rng(11), POWERS[3:10]
-    held, bent, draws = 0, 0, 300 if seeds == 1 else 100
+    held, draws = 0, 300 if seeds == 1 else 100
     for _ in range(draws):
         errors = np.exp(rng.normal(0, noise, (len(sizes), seeds)))
         found = fit(sizes, hyperbola(sizes, critical=critical)[:, None] * errors)
         held += not (found.low > critical or found.high < critical)  # an open end is NaN
-        bent += bool(found.lack_of_fit)
-    assert least <= held / draws <= most
-    assert bent / draws <= 0.08  # two tests at 5 %, of which few signs leave one little to say
+    assert 0.93 <= held / draws <= (0.97 if seeds == 1 else 1)

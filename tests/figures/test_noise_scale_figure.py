@@ -7,7 +7,7 @@ from matplotlib.text import Text
 
 import synthetic
 from batchscope import figures
-from batchscope.analysis import ratio_intervals
+from batchscope.analysis import noise_scales
 from drawing import texts
 from made_figures import frame_of, tables_of
 
@@ -42,7 +42,7 @@ def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
     # At the end the gradient is below its own error: at least so much.
     rows = frame[(frame["batch_size"] == 16) & (frame["place"] == "end")]
     columns = [rows["gradient_variance"], rows["gradient_norm_squared"]]
-    assert hollow == [(40, pytest.approx(ratio_intervals.fieller(*columns).low))]
+    assert hollow == [(40, pytest.approx(noise_scales.fieller(*columns).low))]
     curve = next(line for line in drawing.axes[0].lines if len(line.get_xdata()) == 6)
     assert np.isnan(curve.get_ydata()).tolist() == [False] * 5 + [True]
     assert {"B = 16", "B = 256"} <= texts(drawing)

@@ -10,8 +10,8 @@ takes twice the fewest updates and twice the fewest examples. Source: McCandlish
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize, special
@@ -21,84 +21,70 @@ from batchscope.catalogue.outcomes import LEVEL
 from batchscope.catalogue.own_columns import LEAST_SIZES
 
 NAN = math.nan
-ROUNDING = 1e-9  # residuals of log S below which a fit is exact
+ROUNDING = 1e-9  # residual of log S that an exact fit has, at most
+_ALIKE = 1e-7  # differences of log S that are none: of a search, of a crossing
 # Factor beyond the batch sizes up to which B_crit is looked for; an end farther away is open.
 _SEARCH = 1e4
 _CURVATURES = (0.1, 10.0)
+_STRAY = 2  # standard errors of a size's mean beyond which it strays
+BASE = 256  # of B_20, as Zhang et al. take it
 PERFECT, DIMINISHING = "perfect scaling", "diminishing returns"
 MAXIMAL = "maximal data parallelism"
 # Local slope of log S is -1 / (1 + B / B_crit): -0.9 and -0.1 at these shares of B_crit.
 PERFECT_BELOW, MAXIMAL_ABOVE = 1 / 9, 9.0
 
 
-@dataclass(frozen=True)
-class CriticalBatchSize:
-    """The fit of one series and target.
+class CriticalBatchSize(NamedTuple):
+    """The fit of one series and target."""
 
-    Attributes:
-        updates_min: S_min, updates; NaN where B_crit is open upwards.
-        examples_min: E_min, examples; NaN where B_crit is open downwards.
-        critical_batch_size: B_crit; NaN where the best fit has none: the updates fall as 1 / B
-            at every size (B_crit has a lower end alone), or do not fall (an upper one alone).
-        low: Lower end of the 95 % interval of B_crit; NaN where it is open, "at most".
-        high: Upper end; NaN where it is open, "at least".
-        by_seed: Whether the interval is the one over seeds, at one end or at both.
-        residual: Root-mean-square residual of log S: about relative.
-        lack_of_fit: What shows that the residuals bend; empty where nothing does.
-        covariance: Of (log S_min, log B_crit); NaN where B_crit is.
-        freedom: Degrees of freedom of the residual.
-    """
-
-    points: int
-    updates_min: float
-    examples_min: float
+    points: int  # batch sizes
+    updates_min: float  # S_min; NaN where B_crit is open upwards
+    examples_min: float  # E_min; NaN where B_crit is open downwards
+    # NaN where the updates fall as 1 / B at every size (open upwards), or do not fall (downwards).
     critical_batch_size: float
-    low: float
-    high: float
-    by_seed: bool
-    residual: float
-    lack_of_fit: str
-    covariance: tuple[tuple[float, float], tuple[float, float]]
-    freedom: int
+    low: float  # end of its 95 % interval; NaN where it is open: "at most"
+    high: float  # NaN where it is open: "at least"
+    by_seed: bool  # whether the interval is the one over seeds, at one end or at both
+    residual: float  # root mean square of log S: about relative
+    lack_of_fit: float  # p that sizes depart from the curve by chance; NaN where nothing can tell
+    stray: tuple[int, ...]  # the sizes that do, where it is significant
 
-    def updates(self, batch_sizes: Any) -> np.ndarray:
-        """Returns S(B), the fitted updates to the target."""
-        sizes = np.asarray(batch_sizes, float)
-        if math.isnan(self.updates_min):
-            return self.examples_min / sizes
-        examples = 0.0 if math.isnan(self.examples_min) else self.examples_min
-        return self.updates_min + examples / sizes
-
-    def band(self, batch_sizes: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ends of the pointwise 95 % band of S(B), by the delta method on log S.
-
-        NaN where B_crit is.
-        """
-        sizes = np.asarray(batch_sizes, float)
-        share = self.critical_batch_size / (self.critical_batch_size + sizes)
-        slopes = np.stack([np.ones_like(share), share])
-        variance = np.einsum("i...,ij,j...->...", slopes, np.array(self.covariance), slopes)
-        half = special.stdtrit(self.freedom, 1 - LEVEL / 2) * np.sqrt(variance)
-        return self.updates(sizes) * np.exp(-half), self.updates(sizes) * np.exp(half)
-
-    def regime(self, batch_size: float) -> str:
-        """Returns the regime of a batch size after Shallue et al. 2019 (arXiv 1811.03600)."""
-        if math.isnan(self.critical_batch_size):
-            return MAXIMAL if math.isnan(self.examples_min) else PERFECT
-        ratio = batch_size / self.critical_batch_size
-        if ratio < PERFECT_BELOW:
-            return PERFECT
-        return MAXIMAL if ratio > MAXIMAL_ABOVE else DIMINISHING
-
-    def twenty_percent(self, base: float) -> float:
-        """Returns the batch size that takes 20 % more examples than a base size does.
-
-        Source: Zhang et al. 2024 (arXiv 2410.21676), whose critical batch size this is.
-        """
-        return 0.2 * self.critical_batch_size + 1.2 * base
+    @property
+    def flagged(self) -> bool:
+        """Whether the updates depart from the curve, so that nothing else is read off it."""
+        return departs(self.lack_of_fit)
 
 
-def fit(batch_sizes: Any, updates: Any, differ: bool = False) -> CriticalBatchSize:
+def departs(lack_of_fit: float) -> bool:
+    """Returns whether a p of lack of fit is significant."""
+    return bool(lack_of_fit < LEVEL)
+
+
+def updates(batch_sizes: Any, updates_min: float, examples_min: float) -> np.ndarray:
+    """Returns S(B) of both constants, of which one may be NaN as in `CriticalBatchSize`."""
+    return np.nan_to_num(updates_min) + np.nan_to_num(examples_min) / np.asarray(batch_sizes, float)
+
+
+def regime(batch_size: float, updates_min: float, examples_min: float) -> str:
+    """Returns the regime of a batch size after Shallue et al. 2019 (arXiv 1811.03600)."""
+    if math.isnan(updates_min) or batch_size < PERFECT_BELOW * examples_min / updates_min:
+        return PERFECT
+    if math.isnan(examples_min) or batch_size > MAXIMAL_ABOVE * examples_min / updates_min:
+        return MAXIMAL
+    return DIMINISHING
+
+
+def default_base(batch_sizes: Sequence[int]) -> int:
+    """Returns the base size of B_20: 256 where it lies among or below the sizes, else the least."""
+    return BASE if max(batch_sizes) >= BASE else min(batch_sizes)
+
+
+def twenty_percent(critical_batch_size: float, base: float) -> float:
+    """Returns B_20, which takes 20 % more examples than a base size (arXiv 2410.21676)."""
+    return 0.2 * critical_batch_size + 1.2 * base
+
+
+def fit(batch_sizes: Any, updates: Any, differ: Any = False) -> CriticalBatchSize:
     """Fits S_min and B_crit to the updates to a target.
 
     For a fixed B_crit the best log S_min is a mean, so that B_crit alone is searched. The fit is
@@ -108,58 +94,37 @@ def fit(batch_sizes: Any, updates: Any, differ: bool = False) -> CriticalBatchSi
     seeds, one fit for each gives Student's t-interval of log B_crit. Each end is the wider one.
 
     Args:
-        batch_sizes: Different batch sizes, shape (sizes,).
-        updates: Shape (sizes,), or (sizes, seeds) paired by seed; NaN where a seed has none.
-        differ: Whether seeds of a size are read at different rates (`intervals.correction`).
-
-    Raises:
-        ValueError: If there are fewer than three sizes, or updates are missing or not positive.
+        batch_sizes: At least three different ones, shape (sizes,).
+        updates: Positive, shape (sizes,) or (sizes, seeds); NaN where a seed has none.
+        differ: Whether seeds of a size are read at different rates (`intervals.correction`), shape
+            (sizes,) or one for all.
     """
-    sizes = np.asarray(batch_sizes, float)
-    table = np.asarray(updates, float)
-    table = table[:, None] if table.ndim == 1 else table
-    if len(set(sizes.tolist())) < max(LEAST_SIZES, len(sizes)) or len(table) != len(sizes):
-        raise ValueError(
-            f"critical_batch_size: received batch sizes {sizes.tolist()} and {len(table)} rows of "
-            f"updates; at least {LEAST_SIZES} different batch sizes with one row each are expected."
-        )
-    numbers = table[~np.isnan(table)]
-    if np.isnan(table).all(axis=1).any() or not (np.isfinite(numbers) & (numbers > 0)).all():
-        raise ValueError(
-            f"critical_batch_size: received updates {table.tolist()}; positive numbers are "
-            "expected, at least one for every batch size."
-        )
-    order = np.argsort(sizes)
-    sizes, logs = sizes[order], np.log(table[order])
-    return _fit(sizes, np.nanmean(logs, axis=1), _over_seeds(sizes, logs, differ))
-
-
-def _fit(sizes: np.ndarray, logs: np.ndarray, seeds: tuple[float, float]) -> CriticalBatchSize:
-    n = len(sizes)
+    order = np.argsort(batch_sizes)
+    sizes = np.asarray(batch_sizes, float)[order]
+    table = np.log(np.asarray(updates, float).reshape(len(sizes), -1)[order])
+    differ = np.broadcast_to(differ, len(sizes))[order]
+    logs = np.nanmean(table, axis=1)
     best, least = _search(sizes, logs)
-    ends = _profile_ends(sizes, logs, best, least)
+    ends, seeds = _profile_ends(sizes, logs, best, least), _over_seeds(sizes, table, differ.any())
     low, high = min(ends[0], seeds[0]), max(ends[1], seeds[1])
-    low = low if low > math.log(sizes[0] / _SEARCH) else -math.inf
-    high = high if high < math.log(sizes[-1] * _SEARCH) else math.inf
+    inside = math.isfinite(best)
     shape = _shape(best, sizes)
     centre = float(np.mean(logs - shape))
     residuals = logs - centre - shape
-    covariance, inside = np.full((2, 2), NAN), math.isfinite(best)
-    if inside:
-        slopes = np.column_stack([np.ones(n), 1 / (1 + sizes * math.exp(-best))])
-        covariance = np.linalg.inv(slopes.T @ slopes) * least / (n - 2)
+    p, errors = _lack_of_fit(sizes, table, residuals, best, differ)
+    departures = np.abs(residuals) / errors
+    stray = sizes[departures >= min(_STRAY, departures.max())] if departs(p) else ()
     return CriticalBatchSize(
-        points=n,
+        points=len(sizes),
         updates_min=NAN if best == math.inf else math.exp(centre),
         examples_min=NAN if best == -math.inf else math.exp(centre + (best if inside else 0.0)),
         critical_batch_size=math.exp(best) if inside else NAN,
-        low=math.exp(low) if math.isfinite(low) else NAN,
-        high=math.exp(high) if math.isfinite(high) else NAN,
+        low=math.exp(low) if low > math.log(sizes[0] / _SEARCH) else NAN,
+        high=math.exp(high) if high < math.log(sizes[-1] * _SEARCH) else NAN,
         by_seed=bool(seeds[0] < ends[0] or seeds[1] > ends[1]),
-        residual=math.sqrt(least / n),
-        lack_of_fit=_lack_of_fit(sizes, logs, residuals, best),
-        covariance=tuple(map(tuple, covariance.tolist())),
-        freedom=n - 2,
+        residual=math.sqrt(least / len(sizes)),
+        lack_of_fit=p,
+        stray=tuple(int(size) for size in stray),
     )
 
 
@@ -170,20 +135,28 @@ def _shape(log_critical: Any, sizes: np.ndarray) -> np.ndarray:
     return np.where(logs == math.inf, -np.log(sizes), np.logaddexp(0, whole - np.log(sizes)))
 
 
-def _squares(log_critical: Any, sizes: np.ndarray, logs: np.ndarray) -> Any:
-    """Returns RSS, of one log B_crit or of several."""
-    return np.var(logs - _shape(log_critical, sizes), axis=-1) * len(sizes)
+def _squares(
+    log_critical: Any, sizes: np.ndarray, logs: np.ndarray, quadratic: bool = False
+) -> Any:
+    """Returns RSS, of one log B_crit or of several; with the term g (log B - mean)^2 if so."""
+    residuals = logs - _shape(log_critical, sizes)
+    squares = np.var(residuals, axis=-1) * len(sizes)
+    if quadratic:
+        term = (np.log(sizes) - np.log(sizes).mean()) ** 2
+        term -= term.mean()
+        squares = squares - (residuals @ term) ** 2 / (term @ term)
+    return squares
 
 
-def _search(sizes: np.ndarray, logs: np.ndarray) -> tuple[float, float]:
+def _search(sizes: np.ndarray, logs: np.ndarray, quadratic: bool = False) -> tuple[float, float]:
     """Returns the best log B_crit, of which both infinities are candidates, and its RSS."""
-    grid = _grid(sizes)
-    at = int(np.argmin(_squares(grid, sizes, logs)))
+    grid, given = _grid(sizes), (sizes, logs, quadratic)
+    at = int(np.argmin(_squares(grid, *given)))
     around = (grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)])
     found = optimize.minimize_scalar(
-        _squares, bounds=around, args=(sizes, logs), method="bounded", options={"xatol": 1e-10}
+        _squares, bounds=around, args=given, method="bounded", options={"xatol": 1e-10}
     )
-    limits = [(end, float(_squares(end, sizes, logs))) for end in (math.inf, -math.inf)]
+    limits = [(end, float(_squares(end, *given))) for end in (math.inf, -math.inf)]
     return min(*limits, (float(found.x), float(found.fun)), key=lambda each: each[1])
 
 
@@ -218,13 +191,14 @@ def _profile_ends(
     return low, high
 
 
-def _over_seeds(sizes: np.ndarray, logs: np.ndarray, differ: bool) -> tuple[float, float]:
+def _over_seeds(sizes: np.ndarray, table: np.ndarray, differ: bool) -> tuple[float, float]:
     """Returns the t-interval of log B_crit over one fit per seed; empty without two of them."""
-    found = []
-    for column in logs.T:
-        there = ~np.isnan(column)
-        if there.sum() >= LEAST_SIZES:
-            found.append(_search(sizes[there], column[there])[0])
+    there = ~np.isnan(table.T)
+    found = [
+        _search(sizes[known], column[known])[0]
+        for column, known in zip(table.T, there, strict=True)
+        if known.sum() >= LEAST_SIZES
+    ]
     if len(found) < 2:
         return math.inf, -math.inf
     if not np.isfinite(found).all():  # a seed without an end leaves the mean none
@@ -234,41 +208,48 @@ def _over_seeds(sizes: np.ndarray, logs: np.ndarray, differ: bool) -> tuple[floa
     return intervals.t_interval(found, 1 - LEVEL, differ=differ)[1:3]
 
 
-def _lack_of_fit(sizes: np.ndarray, logs: np.ndarray, residuals: np.ndarray, best: float) -> str:
-    """Returns what shows that the residuals bend; empty where nothing does."""
-    if len(sizes) <= LEAST_SIZES or np.abs(residuals).max() < ROUNDING:
-        return ""
-    found = []
-    if _runs_chance(residuals > 0) < LEVEL:
-        found.append("runs test")
-    if math.isfinite(best) and _bend_chance(sizes, logs, residuals, best) < LEVEL:
-        found.append("curved alternative")
-    return ", ".join(found)
+def _lack_of_fit(
+    sizes: np.ndarray, table: np.ndarray, residuals: np.ndarray, best: float, differ: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Returns p that sizes depart from the curve by chance, and the standard errors of their means.
+
+    With replicates the pure-error F test: the departures of the means against the scatter of
+    replicates about them and, where every seed has every size, about the seeds' own levels (Draper
+    and Smith, "Applied regression analysis", 1998, section 2.1).
+    """
+    if np.abs(residuals).max() < _ALIKE:
+        return 1.0, np.full(len(sizes), NAN)
+    counts = (~np.isnan(table)).sum(axis=1)
+    scatter, freedom = table - np.nanmean(table, axis=1, keepdims=True), int((counts - 1).sum())
+    if not np.isnan(table).any():
+        scatter, freedom = scatter - scatter.mean(axis=0), freedom - table.shape[1] + 1
+    if freedom < 1 or np.nanmax(np.abs(scatter)) < _ALIKE:  # seeds alike are no replicates
+        return _without_replicates(sizes, np.nanmean(table, axis=1), residuals, best)
+    error = np.nansum(scatter**2) / freedom
+    variances = error * intervals.correction(counts, differ) / counts
+    f = (residuals**2 / variances).sum() / (len(sizes) - 2)
+    return float(special.fdtrc(len(sizes) - 2, freedom, f)), np.sqrt(variances)
 
 
-def _runs_chance(signs: np.ndarray) -> float:
-    """Returns the chance of as few runs of equal signs or fewer (Wald and Wolfowitz 1940)."""
-    positive, n = int(signs.sum()), len(signs)
-    runs = 1 + int((signs[1:] != signs[:-1]).sum())
-    few = sum(_orders_with(each, positive, n - positive) for each in range(1, runs + 1))
-    return few / math.comb(n, positive)
+def _without_replicates(
+    sizes: np.ndarray, logs: np.ndarray, residuals: np.ndarray, best: float
+) -> tuple[float, np.ndarray]:
+    """Tests one more constant, each at half the level: a bend of its own, a quadratic term."""
+    freedom = len(sizes) - 3
+    if freedom < 1:
+        return NAN, np.full(len(sizes), NAN)
+    others = [_search(sizes, logs, quadratic=True)[1]]
+    others += [_bent(sizes, logs, best)] if math.isfinite(best) else []
+    least = max(min(others), ROUNDING**2)
+    f = max((residuals**2).sum() - least, 0.0) / (least / freedom)
+    p = 2 * float(special.fdtrc(1, freedom, f))
+    return min(1.0, p), np.full(len(sizes), math.sqrt(least / freedom))
 
 
-def _orders_with(runs: int, first: int, second: int) -> int:
-    """Returns how many orders of two kinds of things have so many runs."""
+def _bent(sizes: np.ndarray, logs: np.ndarray, best: float) -> float:
+    """Returns RSS of a bend that is sharper or softer than the hyperbola's.
 
-    def parts(count: int, into: int) -> int:
-        return math.comb(count - 1, into - 1) if 0 < into <= count else int(count == into == 0)
-
-    less, more = runs // 2, (runs + 1) // 2
-    return parts(first, more) * parts(second, less) + parts(first, less) * parts(second, more)
-
-
-def _bend_chance(sizes: np.ndarray, logs: np.ndarray, residuals: np.ndarray, best: float) -> float:
-    """Returns the p-value of a bend that is sharper or softer than the hyperbola's.
-
-    The alternative keeps both ends and frees the bend between them, log S = log S_min +
-    log(1 + (B_crit / B)^c) / c, and is compared by the F-test of one more constant.
+    It keeps both ends: log S = log S_min + log(1 + (B_crit / B)^c) / c.
     """
 
     def bent(constants: np.ndarray) -> np.ndarray:
@@ -279,7 +260,4 @@ def _bend_chance(sizes: np.ndarray, logs: np.ndarray, residuals: np.ndarray, bes
 
     grid = _grid(sizes)
     bounds = zip((grid[0], grid[-1]), map(math.log, _CURVATURES), strict=True)
-    found = optimize.least_squares(bent, (best, 0.0), bounds=tuple(bounds))
-    freedom = len(sizes) - 3
-    gain = max(float((residuals**2).sum()) - 2 * found.cost, 0.0)
-    return float(special.fdtrc(1, freedom, gain / max(2 * found.cost / freedom, ROUNDING**2)))
+    return 2 * optimize.least_squares(bent, (best, 0.0), bounds=tuple(bounds)).cost

@@ -1,4 +1,4 @@
-"""The batch size that reaches a target soonest, in closed form.
+"""The batch size that reaches a target soonest, measured and in closed form.
 
 With the updates to a target S = S_min + E_min / B of `critical_batch_size` and the time of a step
 t = a + b B of `step_cost`, a training takes
@@ -6,14 +6,16 @@ t = a + b B of `step_cost`, a training takes
     T(B) = S_min a + E_min b + S_min b B + E_min a / B,
 
 which is least at B* = sqrt(B_crit B_half), with B_crit = E_min / S_min and B_half = a / b.
+
+What was taken to a target has shape (sizes, seeds): infinite where a training never got there, NaN
+where there is none. `differ` is whether seeds of a size are read at different rates.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,21 +24,14 @@ from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.catalogue import budget_kinds
 
 
-@dataclass(frozen=True)
-class FastestBatchSize:
-    """The fastest batch size of one series, target and machine.
+class FastestBatchSize(NamedTuple):
+    """The fastest batch size of one series, target and machine."""
 
-    Attributes:
-        batch_size: B*, with the ends of its 95 % interval; these are NaN where there is none.
-        seconds: T(B*).
-        low: Smallest batch size within a share of that time, and `high` the largest.
-    """
-
-    batch_size: float
-    batch_size_low: float
+    batch_size: float  # B*
+    batch_size_low: float  # of its 95 % interval, NaN where there is none
     batch_size_high: float
-    seconds: float
-    low: float
+    seconds: float  # T(B*)
+    low: float  # the smallest batch size within a share of that time
     high: float
 
 
@@ -78,27 +73,32 @@ def fastest(
     return FastestBatchSize(best, best / factor, best * factor, seconds, best / r, best * r)
 
 
-def misfit(
-    batch_sizes: Any, seconds: Any, constants: tuple[float, ...], differ: Any = False
-) -> list[intervals.Interval]:
-    """Returns the ratio of measured times to the closed form, one per batch size.
+def log_error(critical: CriticalBatchSize, half_batch: step_cost.Estimate) -> float:
+    """Returns the half-width of the 95 % interval of log B*; NaN where one of both is open.
 
-    Takes seconds and rates that differ as `geometric_means` does, and S_min, E_min, a and b.
+    Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources. Their intervals'
+    half-widths, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
+    American Statistical Association 69, 789).
     """
-    return geometric_means(seconds, differ, seconds_to_target(batch_sizes, *constants))
+    ends = np.array([(critical.low, critical.high), half_batch[1:]], float)
+    if not (np.isfinite(ends) & (ends > 0)).all():
+        return math.nan
+    return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
+
+
+def usable(taken: np.ndarray) -> np.ndarray:
+    """Returns whether every seed of a size reached the target, after an update at least.
+
+    A target that holds before the first update has no logarithm.
+    """
+    none = np.isnan(taken)
+    return ~none.all(axis=1) & (none | (np.isfinite(taken) & (taken > 0))).all(axis=1)
 
 
 def geometric_means(taken: Any, differ: Any = False, to: Any = 1.0) -> list[intervals.Interval]:
-    """Returns the mean of each batch size over its seeds, with its 95 % t-interval.
+    """Returns the mean of each size over its seeds, over `to`, with its 95 % t-interval.
 
-    NaN where one never got there.
-
-    Args:
-        taken: To the target, shape (sizes, seeds): infinite where a training never got there, NaN
-            where there is none.
-        differ: Whether seeds of a size are read at different rates (`intervals.correction`),
-            shape (sizes,).
-        to: What it is a ratio to, shape (sizes,).
+    NaN where a training never got there.
     """
     taken = np.asarray(taken, float)
     rows = zip(taken, *(np.broadcast_to(each, len(taken)) for each in (to, differ)), strict=True)
@@ -108,25 +108,23 @@ def geometric_means(taken: Any, differ: Any = False, to: Any = 1.0) -> list[inte
     ]
 
 
-def log_error(critical: CriticalBatchSize, half_batch: step_cost.Estimate) -> float:
-    """Returns the half-width of the 95 % interval of log B*.
+def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
+    """Returns the size with the least geometric mean, of seconds or of anything else.
 
-    Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources. Their intervals'
-    half-widths, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
-    American Statistical Association 69, 789). NaN where one has an open end.
+    Of the sizes that are `usable`, by the seeds that all of these have; None where nothing is
+    given, or there is no such size or no such seed.
     """
-    ends = np.array([(critical.low, critical.high), half_batch[1:]], float)
-    if not (np.isfinite(ends) & (ends > 0)).all():
-        return math.nan
-    return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
+    if taken is None:
+        return None
+    known = _paired(taken)
+    shared = known[:, ~np.isnan(known).all(axis=0)]
+    return batch_sizes[int(np.nanargmin(np.log(shared).mean(axis=1)))] if shared.size else None
 
 
 def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Interval]:
-    """Returns each batch size's seconds to a target over those of the fastest one.
+    """Returns each size's seconds over those of `measured_fastest`, paired by the same seeds.
 
-    The geometric mean of the ratios, which are paired by seed, to `measured_fastest`, by the same
-    seeds, with its 95 % t-interval; NaN where the size is not `usable`. Takes seconds and rates
-    that differ as `geometric_means` does.
+    The geometric mean of the ratios with its 95 % t-interval; NaN where a size is not `usable`.
     """
     known = _paired(seconds)
     least = measured_fastest(range(len(known)), seconds)
@@ -139,32 +137,9 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Int
     ]
 
 
-def measured_fastest(batch_sizes: Sequence[int], seconds: Any) -> int | None:
-    """Returns the size with the least geometric mean of the seconds to a target.
-
-    Of the sizes that are `usable`, by the seeds that all of these have; None where there are no
-    seconds, no such size or no such seed.
-    """
-    if seconds is None:
-        return None
-    known = _paired(seconds)
-    shared = known[:, ~np.isnan(known).all(axis=0)]
-    return batch_sizes[int(np.nanargmin(np.log(shared).mean(axis=1)))] if shared.size else None
-
-
-def usable(taken: np.ndarray) -> np.ndarray:
-    """Returns whether every seed of a size reached the target, after an update at least.
-
-    What was taken to it has shape (sizes, seeds): infinity where a training never got there, NaN
-    where there is none. A target that holds before the first update has no logarithm.
-    """
-    none = np.isnan(taken)
-    return ~none.all(axis=1) & (none | (np.isfinite(taken) & (taken > 0))).all(axis=1)
-
-
-def _paired(seconds: Any) -> np.ndarray:
-    """Returns seconds of `usable` sizes by the seeds that all of these have, else NaN."""
-    table = np.asarray(seconds, float)
+def _paired(taken: Any) -> np.ndarray:
+    """Returns what `usable` sizes took by the seeds that all of these have, else NaN."""
+    table = np.asarray(taken, float)
     kept = usable(table)
     shared = ~np.isnan(table[kept]).any(axis=0)
     return np.where(kept[:, None] & shared, table, math.nan)

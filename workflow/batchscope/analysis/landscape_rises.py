@@ -16,30 +16,24 @@ def half_and_edge(positions: pandas.Series) -> list[float]:
 
 
 def over_directions(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
-    """Returns a table of positions by seeds: directions are averaged within each run.
-
-    Directions of one run are no independent runs. A position where any of them has no finite
-    value has none.
-    """
-    values = rows[column].where(np.isfinite(rows[column].astype(float)))
-    whole = values.groupby([rows["a"], rows["seed"]]).agg(lambda part: part.mean(skipna=False))
-    return whole.unstack("seed")
+    """Returns positions by seeds: directions of one run, no independent runs, are averaged."""
+    return _whole_means(rows[column], [rows["a"], rows["seed"]]).unstack("seed")
 
 
 def along_axes(rows: pandas.DataFrame, aways: list[float]) -> pandas.DataFrame:
-    """Returns the mean rise of every run along the axes of its surfaces, by distance.
-
-    A run in which any of these points has no finite loss has none there.
-    """
+    """Returns the mean rise of every run along the axes of its surfaces, by distance."""
     points = rows[rows["a"].notna() & (rows["status"] == records.FINISHED)]
-    points = points.assign(loss=points["loss"].where(np.isfinite(points["loss"])))
-    keys = ["batch_size", "seed"]
-    feet = points[(points["a"] == 0) & (points["b"] == 0)].set_index([*keys, "index"])["loss"]
-    found = {}
+    keys, found = ["batch_size", "seed"], {}
+    surface = points.set_index([*keys, "index"])["loss"]
+    feet = surface[((points["a"] == 0) & (points["b"] == 0)).to_numpy()]
+    on_axis = (points["a"] == 0) | (points["b"] == 0)
     for away in aways:
-        on_axis = np.isclose(np.hypot(points["a"], points["b"]), away)
-        on_axis &= (points["a"] == 0) | (points["b"] == 0)
-        there = points[on_axis].set_index([*keys, "index"])["loss"]
-        rise = there - feet.reindex(there.index)
-        found[away] = rise.groupby(keys).agg(lambda part: part.mean(skipna=False))
+        there = surface[(on_axis & np.isclose(np.hypot(points["a"], points["b"]), away)).to_numpy()]
+        found[away] = _whole_means(there - feet.reindex(there.index), keys)
     return pandas.DataFrame(found).rename_axis(keys)
+
+
+def _whole_means(values: pandas.Series, by: list) -> pandas.Series:
+    """Returns the mean of each group, NaN where any value of it is not finite."""
+    finite = values.astype(float).where(np.isfinite(values.astype(float)))
+    return finite.groupby(by).agg(lambda part: part.mean(skipna=False))

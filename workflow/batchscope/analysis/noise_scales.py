@@ -1,31 +1,46 @@
-"""The gradient noise scale over seeds: along a training, and beside critical batch sizes."""
+"""The gradient noise scale over seeds, a ratio of means with Fieller's interval.
+
+A mean of ratios is ruled by the seeds whose denominator is nearest zero. The ratio of means is
+not, and its interval says where the denominator cannot be distinguished from zero: it is open then.
+"""
 
 from __future__ import annotations
 
 import math
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
+from scipy import special
 
-from batchscope import wording
-from batchscope.analysis import (
-    chosen_rates,
-    intervals,
-    ratio_intervals,
-    run_series,
-    to_target_tables,
-)
-from batchscope.analysis.ratio_intervals import Ratio
-from batchscope.analysis.updates_to_target import Scaling, Target
+from batchscope.analysis import chosen_rates, intervals, run_series
 
+NAN = math.nan
 START, EARLY, END = "start", "epoch", "end"  # places in a training
 ENDINGS = {START: "_start", END: ""}  # place -> how the columns of runs.csv end that are of it
 # Place -> the columns of a noise scale and its interval beside a critical batch size.
 BESIDE = {place: [f"noise_scale_{place}{end}" for end in intervals.ENDS] for place in ENDINGS}
 _COLUMNS = ["noise_batch_size", *chain(*BESIDE.values())]
-_SAME = ("dataset", "model", "optimizer")
+
+
+class Ratio(NamedTuple):
+    """A ratio of the means of n pairs with its confidence interval."""
+
+    ratio: float  # NaN where the mean of the denominators is not above zero
+    low: float  # NaN where nothing is known of it; may lie below zero
+    high: float  # infinite where the interval is open, NaN where there is none
+    n: int
+
+    @property
+    def open(self) -> bool:
+        """Whether it is known to be at least `low`, and no more than that."""
+        return math.isinf(self.high)
+
+    @property
+    def resolved(self) -> bool:
+        """Whether anything is known: a ratio with an end above it, or with none at all."""
+        return self.open or (math.isfinite(self.ratio) and (self.n == 1 or self.high > 0))
 
 
 class Point(NamedTuple):
@@ -45,6 +60,49 @@ class Point(NamedTuple):
         return self.found.ratio - error, self.found.ratio + error
 
 
+def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Ratio:
+    """Returns the ratio of the means of pairs, with Fieller's interval.
+
+    The ratios R at which mean(s) - R mean(g) cannot be distinguished from zero by Student's t:
+    with the variances and the covariance of both means, the R between the roots of::
+
+        (g^2 - t^2 vg) R^2 - 2 (s g - t^2 vsg) R + (s^2 - t^2 vs) = 0
+
+    Where the first coefficient is not above zero, g cannot be distinguished from zero and the
+    interval is open: at least the positive root, as the true ratio is known to be positive. Both
+    means are known not to be negative; single values may be. Pairs in which either is not finite
+    are left out. Source: E. C. Fieller 1954, J. R. Stat. Soc. B 16(2).
+    """
+    pairs = np.stack([np.asarray(numerators, float), np.asarray(denominators, float)])
+    pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
+    n = pairs.shape[1]
+    if n == 0:
+        return Ratio(NAN, NAN, NAN, 0)
+    s, g = pairs.mean(axis=1)
+    ratio = float(s / g) if g > 0 else NAN
+    if n == 1:
+        return Ratio(ratio, NAN, NAN, 1)
+    (vs, vsg), (_, vg) = np.cov(pairs) / n
+    t2 = special.stdtrit(n - 1, 0.5 + confidence / 2) ** 2
+    square, half, constant = g**2 - t2 * vg, s * g - t2 * vsg, s**2 - t2 * vs
+    if square > 0:
+        # Never below zero where g can be distinguished from zero, but for rounding.
+        root = math.sqrt(max(half**2 - square * constant, 0.0))
+        low, high = (half - root) / square, (half + root) / square
+        return Ratio(ratio, float(low), float(high), n) if g > 0 else Ratio(ratio, NAN, NAN, n)
+    if constant <= 0:
+        return Ratio(ratio, NAN, NAN, n)  # neither can be distinguished from zero
+    # The positive root in the form that holds where the first coefficient is zero, too.
+    low = constant / (half + math.sqrt(half**2 - square * constant)) if square or half > 0 else NAN
+    return Ratio(ratio, float(low), math.inf if math.isfinite(low) else NAN, n)
+
+
+def of(runs: pandas.DataFrame, ending: str = "") -> Ratio:
+    """Returns the noise scale of some runs, of the columns that end so."""
+    parts = (runs[f"gradient_{name}{ending}"] for name in ("variance", "norm_squared"))
+    return fieller(*parts)
+
+
 def points(rows: pandas.DataFrame, size: int) -> list[Point]:
     """Returns what the finished runs of a batch size say, in order of their training."""
     chosen = run_series.finished(rows[rows["batch_size"] == size])
@@ -52,77 +110,34 @@ def points(rows: pandas.DataFrame, size: int) -> list[Point]:
     # Trainings that stopped by patience end at epochs of their own.
     place = chosen["place"].where(chosen["place"] != EARLY, chosen["epoch"].map("{:08.0f}".format))
     return [
-        Point(group["place"].iloc[0], float(group["epoch"].mean()), _of(group), group)
+        Point(group["place"].iloc[0], float(group["epoch"].mean()), of(group), group)
         for _, group in chosen.groupby(place, sort=False)
     ]
 
 
-def beside(frame: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns critical batch sizes with the noise scales of the same trainings.
+def beside(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows of to_target.csv, of one fit, with the noise scale of the same trainings.
 
-    Of `to_target_tables.joined`, those of the finished runs at the batch size nearest to the
-    critical one, at its learning rate. An end that is open is infinite.
+    That of the finished runs at the fitted batch size nearest to the critical one, at its learning
+    rate. An end that is open is infinite.
     """
-    noise = [_nearest(scaling, runs) for scaling in to_target_tables.restored(frame)]
-    keys = to_target_tables.distinguishing(frame)
-    groups = frame.groupby(keys, sort=False, dropna=False).ngroup() if len(frame) else []
-    return frame.assign(**{name: [noise[group][name] for group in groups] for name in _COLUMNS})
-
-
-def _nearest(scaling: Scaling, runs: pandas.DataFrame) -> dict[str, float]:
-    """Returns the noise scale beside a critical batch size; NaN where it is not measured."""
-    values = dict.fromkeys(_COLUMNS, math.nan)
-    if scaling.fit is None or "gradient_variance" not in runs:
-        return values
-    sizes = np.array(scaling.batch_sizes)[scaling.fitted]
-    centre = scaling.fit.critical_batch_size
-    centre = centre if math.isfinite(centre) else float(np.median(sizes))
-    size = int(sizes[np.abs(np.log(sizes / centre)).argmin()])
-    own = run_series.finished(runs[runs["batch_size"] == size])
-    for name, value in scaling.factors.items():
-        own = own[own[name] == value]
-    if scaling.rates:
-        rate = scaling.rates["updates"].chosen[scaling.batch_sizes.index(size)]
-        own = own[own[chosen_rates.RATE] == rate]
+    values = dict.fromkeys(_COLUMNS, NAN)
+    if not rows["points"].iloc[0] or "gradient_variance" not in runs:
+        return rows.assign(**values)
+    fitted = rows[rows.groupby("batch_size")["reached"].transform("min") == 1]
+    centre = float(rows["critical_batch_size"].iloc[0])
+    centre = fitted["batch_size"].median() if math.isnan(centre) else centre
+    row = fitted.loc[np.log(fitted["batch_size"].astype(float) / centre).abs().idxmin()]
+    if pandas.notna(row["on_edge"]):
+        row[chosen_rates.RATE] = row["chosen_learning_rate"]
+    own = run_series.finished(runs[runs["batch_size"] == row["batch_size"]])
+    for name in run_series.varying(runs):
+        if name in row and pandas.notna(row[name]):
+            own = own[own[name] == row[name]]
     for place, ending in ENDINGS.items():
-        ratio = _of(own, ending)
+        ratio = of(own, ending)
         if ratio.resolved:
-            found = (math.nan if ratio.open else ratio.ratio, ratio.low, ratio.high)
-            values |= dict(zip(BESIDE[place], found, strict=True), noise_batch_size=size)
-    return values
-
-
-def _of(runs: pandas.DataFrame, ending: str = "") -> Ratio:
-    parts = (runs[f"gradient_{name}{ending}"] for name in ("variance", "norm_squared"))
-    return ratio_intervals.fieller(*parts)
-
-
-def sentence(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
-    """Returns how many critical batch sizes the noise scale at the end of trainings is.
-
-    Empty where either is not known, or of several series. Of `critical`, the rows of
-    critical_batch_size.csv of other experiments, the last target that was fitted counts.
-    """
-    if "gradient_variance" not in runs or critical.empty or len(run_series.series(runs)) > 1:
-        return ""
-    known = critical[critical["points"] > 0]
-    for name in _SAME:
-        known = known[known[name] == runs[name].iloc[0]]
-    if known.empty or known["target"].duplicated().any():
-        return ""
-    names = [f"critical_batch_size{end}" for end in intervals.ENDS]
-    value, low, high = known.iloc[-1][names].astype(float)
-    if math.isnan(value):
-        return ""
-    target = Target(*known.iloc[-1][["target_column", "target_value"]])
-    parts = []
-    for size, rows in run_series.finished(runs).groupby("batch_size"):
-        noise = _of(rows)
-        if noise.resolved and not noise.open:
-            ratio = wording.estimate(noise.ratio / value, noise.low / high, noise.high / low)
-            what = "" if parts else f" the critical batch size to {target.words}"
-            by = "" if parts else " by the ends of both intervals"
-            ends = f" ({ratio.low} to {ratio.high}{by})" if ratio.low else ""
-            parts.append(f"{ratio.value} times{what} at batch size {size}{ends}")
-    text = f"At the end of the training the noise scale is {wording.listed(parts)}."
-    return text if parts else ""
+            found = (NAN if ratio.open else ratio.ratio, ratio.low, ratio.high)
+            values |= dict(zip(BESIDE[place], found, strict=True))
+            values["noise_batch_size"] = int(row["batch_size"])
+    return rows.assign(**values)

@@ -9,16 +9,19 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, intervals, run_series, updates_to_target
-from batchscope.analysis.critical_batch_size import LEAST_SIZES, CriticalBatchSize
-from batchscope.analysis.fastest_batch_size import FastestBatchSize
-from batchscope.analysis.step_cost import Estimate
-from batchscope.analysis.updates_to_target import AXES, Rates, Scaling, Step, Target
+from batchscope.analysis import (
+    chosen_rates,
+    fastest_batch_size,
+    intervals,
+    run_series,
+    updates_to_target,
+)
+from batchscope.analysis.updates_to_target import Scaling, Target
 from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
+from batchscope.catalogue.own_columns import AXES, LEAST_SIZES, OUTCOMES
 
 NAN = math.nan
 _NONE: Mapping[str, Any] = {}
@@ -31,20 +34,6 @@ def target_text(target: Target) -> str:
     return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
 
 
-def critical_text(fit: CriticalBatchSize, name: str = "B_crit") -> str:
-    """Returns `B_crit 39 [27, 57]`, with an open end in words."""
-    low, high = fit.low, fit.high
-    known = not math.isnan(fit.critical_batch_size)
-    value = f" {wording.number(fit.critical_batch_size)}" if known else ""
-    if math.isnan(low) and math.isnan(high):
-        return f"{name}{value} (not resolved: open at both ends)"
-    if math.isnan(high):
-        return f"{name}{value or ' beyond these sizes'}, at least {wording.number(low)}"
-    if math.isnan(low):
-        return f"{name}{value or ' below these sizes'}, at most {wording.number(high)}"
-    return f"{name} {wording.bracketed(fit.critical_batch_size, low, high)}"
-
-
 def evaluations(trajectories: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the evaluations of an experiment, as `updates_to_target` takes them.
 
@@ -53,8 +42,7 @@ def evaluations(trajectories: pandas.DataFrame, runs: pandas.DataFrame) -> panda
     keys = ["machine", "run"]
     there = set(trajectories[keys].itertuples(index=False, name=None))
     absent = [key not in there for key in runs[keys].itertuples(index=False, name=None)]
-    numbers = [*AXES, *updates_to_target.LOSSES, *updates_to_target.ACCURACIES]
-    floats = {name: float for name in numbers if name in trajectories}
+    floats = {name: float for name in (*AXES, *OUTCOMES) if name in trajectories}
     rows = runs.loc[absent, [name for name in trajectories if name in runs]]
     rows = rows.reindex(columns=trajectories.columns).astype(floats)
     frame = trajectories.astype(floats)
@@ -80,8 +68,8 @@ def of_study(
 
 def constants(runs: pandas.DataFrame) -> dict[str, Any]:
     """Returns the factors of an experiment: the value of those that have one, else None."""
-    single = {name: runs[name].nunique(dropna=False) == 1 for name in runs}
     names = run_series.factor_columns(runs)
+    single = {name: runs[name].nunique(dropna=False) == 1 for name in names}
     return {name: runs[name].iloc[0] if single[name] else None for name in names}
 
 
@@ -108,42 +96,11 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
     return each.merge(beside, on=keys, how="left", sort=False)
 
 
-def restored(frame: pandas.DataFrame) -> list[Scaling]:
-    """Returns the scalings that a table of `joined` was made of, but for the fit of the step."""
-    if frame.empty:
-        return []
-    found, names = [], distinguishing(frame)
-    for key, rows in frame.groupby(names, sort=False, dropna=False):
-        values = dict(zip(names, key, strict=True))
-        column, value = values.pop("target_column"), float(values.pop("target_value"))
-        target = Target("" if pandas.isna(column) else column, value)
-        found.append(_restored(values, target, rows))
-    return found
-
-
-def distinguishing(frame: pandas.DataFrame) -> list[str]:
-    """Returns the columns of a table of `joined` that distinguish its series and targets."""
-    names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
-    return [*names, "target_column", "target_value"]
-
-
-def of_target(frame: pandas.DataFrame, target: Target) -> pandas.DataFrame:
-    """Returns the rows of a target, of a table of `joined`."""
-    if not target.column:
-        return frame[frame["target_value"].isna()]
-    same = (frame["target_column"] == target.column) & (frame["target_value"] == target.value)
-    return frame[same]
-
-
-def factors_first(names: Iterable[str]) -> list[str]:
-    """Returns names in the order of a table: factors as the registry has them, then others."""
-    names = list(dict.fromkeys(names))
+def _factors(scalings: Sequence[Scaling], constant: Mapping[str, Any]) -> list[str]:
+    """Returns the factors in the order of a table: as the registry has them, then others."""
+    names = list(dict.fromkeys([*constant, *(name for each in scalings for name in each.factors)]))
     known = run_series.factor_columns(pandas.DataFrame(columns=names))
     return [*known, *(name for name in names if name not in known)]
-
-
-def _factors(scalings: Sequence[Scaling], constant: Mapping[str, Any]) -> list[str]:
-    return factors_first([*constant, *(name for each in scalings for name in each.factors)])
 
 
 def _target_columns(target: Target) -> dict[str, Any]:
@@ -151,36 +108,22 @@ def _target_columns(target: Target) -> dict[str, Any]:
     return dict(zip(names, (target_text(target), target.column, target.value), strict=True))
 
 
-def constants_found(
-    fit: CriticalBatchSize | None, fastest: FastestBatchSize | None
-) -> dict[str, Any]:
-    """Returns the columns of both fits, of those that there are."""
-    row: dict[str, Any] = {}
-    if fit:
-        critical = (fit.critical_batch_size, fit.low, fit.high)
-        row |= {
-            "points": fit.points,
-            "updates_min": fit.updates_min,
-            "examples_min": fit.examples_min,
-            **intervals.columns("critical_batch_size", critical),
-            "by_seed": int(fit.by_seed),
-            "residual": fit.residual,
-            "lack_of_fit": fit.lack_of_fit,
-        }
-    if fastest:
-        best = (fastest.batch_size, fastest.batch_size_low, fastest.batch_size_high)
-        row |= intervals.columns("fastest_batch_size", best)
-        row["fastest_seconds"] = fastest.seconds
-        row["fastest_from"], row["fastest_to"] = fastest.low, fastest.high
-    return row
-
-
 def _fit_row(scaling: Scaling) -> dict[str, Any]:
-    row = {**_target_columns(scaling.target), "points": 0}
-    row |= constants_found(scaling.fit, scaling.fastest)
+    row, fit, best = {**_target_columns(scaling.target), "points": 0}, scaling.fit, scaling.fastest
+    if fit:
+        names = ("points", "updates_min", "examples_min", "residual", "lack_of_fit")
+        row |= {name: getattr(fit, name) for name in names}
+        critical = (fit.critical_batch_size, fit.low, fit.high)
+        row |= intervals.columns("critical_batch_size", critical)
+        row |= {"by_seed": int(fit.by_seed), "stray": " ".join(map(str, fit.stray))}
     if scaling.step:
         row["fixed_seconds"], row["seconds_per_image"], half = scaling.step
         row |= intervals.columns("half_batch", (end if math.isfinite(end) else NAN for end in half))
+    if best:
+        row |= intervals.columns("fastest_batch_size", best[:3])
+        row |= {"fastest_seconds": best.seconds, "fastest_from": best.low, "fastest_to": best.high}
+    examples = scaling.measured["examples"]
+    row["examples_fewest"] = fastest_batch_size.measured_fastest(scaling.batch_sizes, examples)
     row["measured_fastest"] = scaling.measured_fastest
     return row
 
@@ -190,26 +133,20 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
     rates, timed = (scaling.rates.get(axis) for axis in ("updates", "seconds"))
     along = scaling.along.get(chosen_rates.RATE)
     for at, size in enumerate(scaling.batch_sizes):
-        own = along[at] if along else rate
-        shared: dict[str, Any] = {"batch_size": size}
+        shared: dict[str, Any] = {**_target_columns(scaling.target), "batch_size": size}
+        for name, of in (("", rates), ("seconds_", timed)):
+            if of:
+                shared[f"{name}chosen_learning_rate"] = of.chosen[at]
+                shared[f"{name}on_edge"] = int(of.on_edge[at])
         if rates:
-            shared |= {
-                "chosen_learning_rate": rates.chosen[at],
-                "on_edge": int(rates.on_edge[at]),
-                "diverged_learning_rates": " ".join(map(wording.shortest, rates.diverged[at])),
-                "never_learning_rates": " ".join(map(wording.shortest, rates.never[at])),
-            }
-        if timed:
-            shared |= {
-                "seconds_chosen_learning_rate": timed.chosen[at],
-                "seconds_on_edge": int(timed.on_edge[at]),
-            }
+            for name, left_out in (("diverged", rates.diverged), ("never", rates.never)):
+                shared[f"{name}_learning_rates"] = " ".join(map(wording.shortest, left_out[at]))
         for column, seed in enumerate(scaling.seeds):
             taken = {axis: float(found[at, column]) for axis, found in scaling.measured.items()}
             if math.isnan(taken["updates"]):
                 continue
+            own = along[at] if along else rate
             yield {
-                **_target_columns(scaling.target),
                 **shared,
                 "seed": seed,
                 "learning_rate": rates.read[at, column] if rates else own,
@@ -218,45 +155,3 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
                 "at_first": int(scaling.at_first[at, column]),
                 **{axis: value if math.isfinite(value) else NAN for axis, value in taken.items()},
             }
-
-
-def _unlisted(text: Any) -> tuple[float, ...]:
-    return tuple(float(part) for part in str(text).split()) if pandas.notna(text) else ()
-
-
-def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -> Scaling:
-    columns = ["learning_rate", "seconds_learning_rate", "at_first", "reached", *AXES]
-    cells = rows.set_index(["batch_size", "seed"])[columns].astype(float)
-    cubes = {name: cells[name].unstack("seed").sort_index().sort_index(axis=1) for name in columns}
-    sizes, seeds = (axis.tolist() for axis in cubes["reached"].axes)
-    read, timed_read = (cubes[name].to_numpy() for name in columns[:2])
-    at_first = cubes["at_first"].to_numpy() == 1
-    # A training that never got there has no numbers, and counts as infinity.
-    measured = {
-        axis: cubes[axis].mask(cubes["reached"] == 0, math.inf).to_numpy()
-        for axis in AXES
-        if axis == "updates" or rows[axis].notna().any()
-    }
-    first = rows.iloc[0]
-    step, rates = None, {}
-    if pandas.notna(first["fixed_seconds"]):
-        half = Estimate(*(float(first[f"half_batch{end}"]) for end in intervals.ENDS))
-        step = Step(float(first["fixed_seconds"]), float(first["seconds_per_image"]), half)
-    if rows["on_edge"].notna().any():
-        rates["updates"] = _rates(rows, read)
-        if np.isfinite(timed_read).any():
-            rates["seconds"] = _rates(rows, timed_read, "seconds_")
-    return Scaling(factors, target, sizes, seeds, measured, at_first, step, rates=rates)
-
-
-def _rates(rows: pandas.DataFrame, read: np.ndarray, by: str = "") -> Rates:
-    """Returns the rates that seeds were read at, with what the columns of a prefix say of them."""
-    first = rows.groupby("batch_size").first()
-    return Rates(
-        tuple(sorted(set(read[~np.isnan(read)].tolist()))),
-        first[f"{by}chosen_learning_rate"].to_numpy(float),
-        first[f"{by}on_edge"].to_numpy(bool),
-        read,
-        tuple(map(_unlisted, first["diverged_learning_rates"])),
-        tuple(map(_unlisted, first["never_learning_rates"])),
-    )

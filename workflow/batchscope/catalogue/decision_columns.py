@@ -155,9 +155,19 @@ CRITICAL: dict[str, Column] = {
     "residual": Column(
         "Root-mean-square residual of the logarithm of the updates: about relative."
     ),
-    "lack_of_fit": Text(
-        "What shows that the residuals bend: runs test, curved alternative; empty where nothing "
-        "does."
+    "lack_of_fit": Column(
+        "p of the departures from the curve. With two seeds or more the pure-error F test: what "
+        "size means depart by against the scatter of seeds; with one seed twice the p of a softer "
+        "or sharper bend or of a quadratic term. Empty where nothing can tell. Below .05 the "
+        "constants are an order of magnitude, and no fastest_batch_size follows."
+    ),
+    "stray": Text(
+        "Where it is below .05 the batch sizes that depart by more than two standard errors, or "
+        "else the one that departs most, separated by blanks."
+    ),
+    "examples_fewest": Integer(
+        "Batch size of the study with the least geometric mean of the examples to the target, of "
+        "those that measured_fastest is of."
     ),
     "fixed_seconds": Column(
         "Fixed cost a of a step, from the line a + b * B through the seconds per step of the "
@@ -170,7 +180,7 @@ CRITICAL: dict[str, Column] = {
     **interval("half_batch"),
     "fastest_batch_size": Column(
         "Batch size that reaches the target soonest in closed form, sqrt(critical_batch_size * "
-        "half_batch)."
+        "half_batch); empty where the updates depart from the curve."
     ),
     **interval(
         "fastest_batch_size", "Lower end of its 95 % interval; empty where one of both is open."

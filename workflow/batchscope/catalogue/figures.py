@@ -186,18 +186,18 @@ _OF_SEVERAL = (
         "Quality",
         caption=(
             "Updates (left) and examples (right) that each batch size takes to a target, one row "
-            "per target. The curve is (McCandlish et al. 2018, arXiv 1812.06162): updates at batch "
-            "size B = fewest updates × (1 + critical batch size / B), with its pointwise 95 % "
-            "band. At the critical batch size a training takes twice the fewest updates and twice "
-            "the fewest examples; its 95 % interval stands at the foot, where an arrow is an open "
-            "end, or one beyond the panel. Shades after Shallue et al. 2019 (arXiv 1811.03600): "
-            "perfect scaling below a ninth of the critical batch size, where a doubled batch "
-            "nearly halves the updates, and maximal data parallelism above nine times it, where "
-            "it saves next to none. The gradient noise scale, where it is measured, is that of "
-            "the batch size nearest to the critical one, with Fieller's interval: it predicts the "
-            "order of magnitude. A batch size of which a seed never reached the target is marked "
-            "and not fitted. Crossings are interpolated in the logarithm of the loss between two "
-            "evaluations."
+            "per target. The curve is (McCandlish et al. 2018, arXiv 1812.06162): updates at "
+            "batch size B = fewest updates × (1 + critical batch size / B). At the critical batch "
+            "size a training takes twice the fewest updates and twice the fewest examples; its 95 "
+            "% interval stands at the foot, where an arrow is an open end, or one beyond the "
+            "panel. Shades after Shallue et al. 2019 (arXiv 1811.03600): perfect scaling below a "
+            "ninth of the critical batch size, where a doubled batch nearly halves the updates, "
+            "and maximal data parallelism above nine times it, where it saves next to none; no "
+            "shades where the updates depart from the curve. The gradient noise scale, where it "
+            "is measured, is that of the batch size nearest to the critical one, with Fieller's "
+            "interval: it predicts the order of magnitude. A batch size of which a seed never "
+            "reached the target is marked and not fitted. Crossings are interpolated in the "
+            "logarithm of the loss between two evaluations."
         ),
         needs=(Need.BATCH_SIZES, Need.PREFIXES),
         topics=(

@@ -14,8 +14,7 @@ from matplotlib.transforms import ScaledTranslation, Transform
 
 from batchscope import wording
 from batchscope.analysis import noise_scales, run_series
-from batchscope.analysis.noise_scales import EARLY, END, START, Point
-from batchscope.analysis.ratio_intervals import Ratio
+from batchscope.analysis.noise_scales import EARLY, END, START, Point, Ratio
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import intervals, noise_scales, run_series, seeds_wanted, training_ends
+from batchscope.analysis import intervals, run_series, seeds_wanted, training_ends
 from batchscope.catalogue import own_columns, run_factors, sweep_names
+from batchscope.figures.drawing import target_words
 from batchscope.report import (
     advice_card,
     answers,
@@ -113,7 +114,7 @@ def _with_others(found: ExperimentResults, inputs: Inputs, about: list[Figure]) 
     if {"noise_scale", "critical_batch_size"} <= {figure.name for figure in about}:
         others = [each.tables.critical_batch_size for each in every if each is not found]
         if critical := [frame for frame in others if len(frame)]:
-            texts.append(noise_scales.sentence(runs, pandas.concat(critical)))
+            texts.append(target_words.noise_sentence(runs, pandas.concat(critical)))
     return experiment_answer.parts(" ".join(filter(None, texts)))
 
 

@@ -24,7 +24,16 @@ _RATE = "learning_rate"
 # Columns of trajectories.csv that say which training it is and what became of it, no more.
 _NAMES = ("run", "status", "machine")
 # Columns of what is computed, which no column that distinguishes series may be called.
-_TAKEN = ("target", "points", "residual", "lack_of_fit", "updates_min", "examples_min", "_loss")
+_TAKEN = (
+    "target",
+    "points",
+    "residual",
+    "lack_of_fit",
+    "stray",
+    "updates_min",
+    "examples_min",
+    "_loss",
+)
 _LEAST_FULL, _MOST_FULL = 0.5, 1.02  # share of full batches that the examples may be
 _NOTHING = "none"  # what an empty cell of a column that distinguishes series says
 

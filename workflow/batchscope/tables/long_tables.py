@@ -21,7 +21,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
 from batchscope.catalogue.timings import OF_SECONDS
 from batchscope.store import job_files, records
-from batchscope.tables import own_tables
+from batchscope.tables import own_runs
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -100,7 +100,7 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
     """
     chosen = study.experiments[experiment]
     if chosen.own.path:
-        return own_tables.trajectories(chosen, FIRST)
+        return own_runs.trajectories(chosen, FIRST)
 
     def blocks() -> Blocks:
         for place in job_files.places(study, results):

@@ -1,26 +1,36 @@
-"""Trainings of one's own, whatever made them, as one table of evaluations; their targets."""
+"""Trainings that were made elsewhere: their evaluations, as read, and the tables that ours have.
+
+A training's values are those of its last row, as our runs' are of their last weights.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas
 
 from batchscope import problems, wording
-from batchscope.analysis import updates_to_target
-from batchscope.analysis.updates_to_target import ACCURACIES, LOSSES, Target
+from batchscope.analysis import run_series, targets, updates_to_target
+from batchscope.analysis.targets import Target
+from batchscope.catalogue import columns, own_columns
 from batchscope.catalogue.horizons import REASON
+from batchscope.catalogue.own_columns import ACCURACIES, LOSSES
 from batchscope.errors import UserError
 from batchscope.store import records
 from batchscope.study import horizons, own_runs
 from batchscope.study.own_runs import Table
+from batchscope.study.plan import Experiment, Study
+
+_KEY = ("batch_size", "seed")
 
 
 @dataclass(frozen=True)
 class OwnRuns:
-    """Trainings of one's own: rows of evaluations, and the columns that may distinguish series."""
+    """Rows of evaluations, and the columns that may distinguish series."""
 
     frame: pandas.DataFrame
     factors: list[str]
@@ -44,6 +54,42 @@ def read(path: Path | str) -> OwnRuns:
     return OwnRuns(frame, list(found.factors))
 
 
+def runs(study: Study, experiment: Experiment) -> pandas.DataFrame:
+    """Returns one row per training, as `run_table.collect` does of trainings here."""
+    table = own_runs.read(experiment.own.path)
+    whose = {"study": study.name, "experiment": experiment.name}
+    found = [{**first, **whose, **_values(table, rows)} for first, rows in _trainings(table)]
+    named = columns.of_measures({"evaluate": {}})
+    entries = {name: column for name in named if (column := columns.describe(name))}
+    return run_series.typed(_table(found, named), entries, errors="ignore")
+
+
+def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas.DataFrame:
+    """Returns one row per evaluation, as `long_tables.trajectories` does of trainings here.
+
+    `first_columns`: run, factors and status, with which every long table begins.
+    """
+    table = own_runs.read(experiment.own.path)
+    # The columns of trajectories.csv that a row of the table may fill.
+    known = [name for name in columns.TRAJECTORIES if name != "machine"]
+    known += [name for name in own_columns.OUTCOMES if name in table.columns and name not in known]
+    found = [
+        {**first, **{name: table.rows[index].get(name, math.nan) for name in known}}
+        for first, rows in _trainings(table)
+        for index in rows
+    ]
+    frame = _table(found, [*first_columns, "machine", *known])
+    return run_series.typed(frame, columns.TRAJECTORIES, errors="ignore")
+
+
+def _table(rows: list[dict[str, Any]], named: Sequence[str]) -> pandas.DataFrame:
+    """Returns rows as a table, with the file's own factors before the status."""
+    at = named.index("status")
+    return pandas.DataFrame(
+        rows, columns=[*named[:at], *filter(own_columns.is_own, rows[0]), *named[at:]]
+    )
+
+
 def status(table: Table, rows: list[int]) -> str:
     """Returns what became of the training of some rows, in the words of `records` or of the table.
 
@@ -56,9 +102,47 @@ def status(table: Table, rows: list[int]) -> str:
         return records.OFF_TARGET
     losses = ([table.rows[index].get(name, math.nan) for name in LOSSES] for index in rows)
     known = [found for found in losses if not all(map(math.isnan, found))]
-    if known and not any(map(math.isfinite, known[-1])):
-        return records.DIVERGED
-    return records.FINISHED
+    diverged = known and not any(map(math.isfinite, known[-1]))
+    return records.DIVERGED if diverged else records.FINISHED
+
+
+def _trainings(table: Table) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    """Yields the first columns of every training, and its rows in order of updates."""
+    names = {name: own_columns.factor(name, texts) for name, texts in table.texts.items()}
+    stem = table.path.replace("\\", "/").rpartition("/")[2].rpartition(".")[0]
+    for key, rows in table.trainings.items():
+        identity: dict[str, Any] = dict(zip(_KEY, key, strict=False))
+        for name, (shown, values) in names.items():
+            identity[shown] = table.rows[rows[0]][name] if values is None else values[rows[0]]
+        parts = [f"{name.removeprefix(own_columns.OWN)}={identity[name]}" for name in identity]
+        run = "+".join([f"{stem}-{table.sha256[:8]}", *parts])
+        whose = {"run": run, "machine": own_columns.ELSEWHERE}
+        yield {**whose, **identity, "status": status(table, rows)}, rows
+
+
+def _values(table: Table, rows: list[int]) -> dict[str, Any]:
+    """Returns what runs.csv has of a training beside its factors and status."""
+
+    def values(name: str) -> list[float]:
+        return [table.rows[index].get(name, math.nan) for index in rows]
+
+    last, found = table.rows[rows[-1]], {}
+    for name in own_columns.OUTCOMES:  # not every evaluation need be of everything
+        known = [value for value in values(name) if not math.isnan(value)]
+        found[name] = known[-1] if known else math.nan
+    for split in ("train", "validation"):
+        losses = filter(math.isfinite, values(f"{split}_loss"))
+        found[f"best_{split}_loss"] = min(losses, default=math.nan)
+    if table.single:
+        found["reached_target"] = int(not math.isnan(last["updates"]))
+    else:
+        found["steps_run"] = round(last["updates"])
+    factors = {name: texts[rows[-1]] for name, texts in table.texts.items()}
+    if table.rates and factors.get("learning_rate_scaling", "none") == "none":
+        found["effective_learning_rate"] = last["learning_rate"]
+    found["generalisation_gap"] = found["test_loss"] - found["train_loss"]
+    found["generalisation_gap_accuracy"] = found["train_accuracy"] - found["test_accuracy"]
+    return found
 
 
 def target(text: str, runs: OwnRuns) -> Target:
@@ -77,11 +161,8 @@ def target(text: str, runs: OwnRuns) -> Target:
             f"--target: received {problems.show(text)}; one of {expected}, as in "
             f"validation_loss=0.2, is expected.{hint}"
         )
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
     most = math.inf if column in LOSSES else 1.0
+    value = next(iter(_numbers(number)), math.nan)
     if not 0 < value < most:
         expected = "a number above 0" if column in LOSSES else "a share between 0 and 1"
         raise UserError(
@@ -93,8 +174,8 @@ def target(text: str, runs: OwnRuns) -> Target:
 def check_default_targets(runs: OwnRuns) -> None:
     """Raises a UserError where a series has no target and none is stated."""
     for factors, _, rows in updates_to_target.series(runs.frame, runs.factors):
-        if not updates_to_target.default_targets(rows):
-            column = updates_to_target.target_column(rows) or "loss or accuracy"
+        if not targets.default_targets(rows):
+            column = targets.target_column(rows) or "loss or accuracy"
             label = ", ".join(f"{name} {value}" for name, value in factors.items())
             raise UserError(
                 f"--target: received none{f', and for {label}' if label else ''} there is no "
@@ -109,13 +190,18 @@ def step_seconds(text: str) -> tuple[float, float]:
     Raises:
         UserError: If these are not two numbers above 0.
     """
-    try:
-        fixed, per_image = (float(part) for part in text.split(","))
-    except ValueError:
-        fixed = per_image = math.nan
-    if not (0 < fixed < math.inf and 0 < per_image < math.inf):
+    found = _numbers(text)
+    if len(found) != 2 or not all(0 < each < math.inf for each in found):
         raise UserError(
             f"--step-seconds: received {problems.show(text)}; two numbers above 0 are expected: "
             "the fixed cost of a step and the cost per example in seconds, as 0.002,0.0001."
         )
-    return fixed, per_image
+    return found[0], found[1]
+
+
+def _numbers(text: str) -> list[float]:
+    """Returns the numbers between commas; none where one of them is not."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        return []

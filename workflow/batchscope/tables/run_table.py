@@ -21,7 +21,7 @@ from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
 from batchscope.store import job_files, records
-from batchscope.tables import csv_tables, long_tables, own_tables
+from batchscope.tables import csv_tables, long_tables, own_runs
 from batchscope.tables.long_tables import Factors
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     """
     chosen = study.experiments[experiment]
     if chosen.own.path:
-        return own_tables.runs(study, chosen)
+        return own_runs.runs(study, chosen)
     rows = []
     for place in job_files.places(study, results):
         reader = _Reader(place, chosen)

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from batchscope.analysis import critical_batch_size, fastest_batch_size
-from batchscope.analysis.critical_batch_size import CriticalBatchSize
-from batchscope.analysis.updates_to_target import AXES, Scaling
-from batchscope.figures.drawing import canvas, marks
+from batchscope.catalogue.own_columns import AXES
+from batchscope.figures.drawing import canvas, marks, target_words
+from batchscope.figures.drawing.target_words import Panel, fastest
 
 # Regime -> its shade: light, so that grey points and lines stay apart from it.
 _SHADES = {
@@ -31,6 +30,7 @@ _POINTS = 30  # of a curve
 _SLIVER = 0.01  # share of a panel that is too narrow for a shade
 _CRITICAL = "B_crit [95 % interval]"
 CRITICAL, FASTEST = canvas.COLOURS[1], canvas.COLOURS[2]
+CONSTANTS = ("updates_min", "examples_min", "fixed_seconds", "seconds_per_image")
 
 
 class Mark(NamedTuple):
@@ -45,25 +45,27 @@ class Mark(NamedTuple):
     bar: bool = True  # whether it has an interval, whose open ends are arrows
 
 
-class Panel(NamedTuple):
-    """One series and target, with the words above its updates, its examples and its seconds."""
+def draw(
+    panels: Sequence[Panel],
+    titles: Sequence[str],
+    noise: Sequence[Sequence[Mark]] = (),
+    seconds: bool | None = None,
+) -> Figure:
+    """Returns the figure: a row per series and target; updates, examples and, if known, seconds.
 
-    scaling: Scaling
-    title: str
-    critical: str
-    fastest: str
-    noise: tuple[Mark, ...] = ()  # at the foot of its updates, below the critical batch size
-
-
-def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
-    """Returns the figure: a row per series and target; updates, examples and, if known, seconds."""
+    Args:
+        titles: What stands above the updates of each row.
+        noise: Marks at the foot of the updates of each row, below the critical batch size.
+        seconds: Whether they are drawn; by default where they are known.
+    """
     if seconds is None:
-        seconds = any("seconds" in panel.scaling.measured or panel.fastest for panel in panels)
+        seconds = any(panel.known("seconds") or fastest(panel) for panel in panels)
+    noise = noise or [() for _ in panels]
     with canvas.style():
         figure, axes = canvas.panels(len(panels), 3 if seconds else 2, width=3.6)
         shades: set[str] = set()
-        for row, panel in zip(axes, panels, strict=True):
-            shades |= _draw_row(row, panel)
+        for row, panel, heading, marks_ in zip(axes, panels, titles, noise, strict=True):
+            shades |= _draw_row(row, panel, heading, marks_)
         for one in axes[:-1].flat:
             one.set_xlabel("")
         critical = {"color": CRITICAL, "linestyle": "--", "marker": "D", "markersize": 4}
@@ -71,15 +73,14 @@ def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
             (Line2D([], [], linestyle="none", marker="o", **_SEED), "a seed"),
             (Line2D([], [], linestyle="none", marker="s", color=_MEAN), "geometric mean"),
             (Line2D([], [], color=LINE), "fit"),
-            (Patch(color=LINE, alpha=0.25), "95 % band"),
             (Line2D([], [], **critical), _CRITICAL),
         ]
-        noise = (mark for panel in panels for mark in panel.noise)
-        for label, colour, marker in dict.fromkeys(
-            (mark.label, mark.colour, mark.marker) for mark in noise
-        ):
+        looks = dict.fromkeys(
+            (mark.label, mark.colour, mark.marker) for each in noise for mark in each
+        )
+        for label, colour, marker in looks:
             entries.append((Line2D([], [], color=colour, marker=marker, markersize=5), label))
-        if seconds:
+        if seconds and any(map(fastest, panels)):
             entries.append((Line2D([], [], color=FASTEST, linestyle=":"), "B* [95 % interval]"))
         for regime in (each for each in _SHADES if each in shades):
             entries.append((Patch(facecolor=_SHADES[regime], edgecolor="#bbbbbb"), regime))
@@ -87,40 +88,38 @@ def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
     return figure
 
 
-def _draw_row(row: np.ndarray, panel: Panel) -> set[str]:
+def _draw_row(row: np.ndarray, panel: Panel, heading: str, noise: Sequence[Mark]) -> set[str]:
     """Draws a row; returns the regimes that are shaded in it."""
     shades: set[str] = set()
-    scaling, fit = panel.scaling, panel.scaling.fit
-    titles = (panel.title, panel.critical, panel.fastest)
+    titles = (heading, target_words.caption(panel), fastest(panel))
     for axes, axis, title in zip(row, AXES, titles, strict=False):
         axes.set_yscale("log")
-        if axis in scaling.measured:
-            draw_points(axes, scaling, axis)
-        if fit and axis != "seconds":
-            _draw_fit(axes, scaling, fit, per_update=axis == "updates")
+        if panel.known(axis):
+            draw_points(axes, panel, axis)
         if axis == "seconds":
-            draw_closed_form(axes, scaling)
+            draw_closed_form(axes, panel)
+        elif panel.points:
+            _draw_fit(axes, panel, axis)
         if not axes.has_data():
             canvas.empty(axes, "no seconds" if axis == "seconds" else "never reached")
         axes.set_ylabel("time to it (s)" if axis == "seconds" else f"{axis} to it")
-        canvas.batch_size_axis(axes, scaling.batch_sizes)
+        canvas.batch_size_axis(axes, panel.batch_sizes)
         axes.grid(axis="x", visible=False)
-        if fit and axis != "seconds":
-            shades |= shade(axes, fit)
-            ends = (fit.critical_batch_size, fit.low, fit.high)
-            critical = Mark(_CRITICAL, *ends, CRITICAL, "D")
-            mark_batch_sizes(axes, [critical, *(panel.noise if axis == "updates" else ())])
-        finish(axes, scaling, axis)
+        if panel.points and axis != "seconds":
+            shades |= shade(axes, panel)
+            critical = Mark(_CRITICAL, *panel.interval("critical_batch_size"), CRITICAL, "D")
+            mark_batch_sizes(axes, [critical, *(noise if axis == "updates" else ())])
+        finish(axes, panel)
         axes.set_title(title, fontsize=9 if axes is row[0] else 8)
     return shades
 
 
-def finish(axes: Axes, scaling: Scaling, axis: str) -> None:
+def finish(axes: Axes, panel: Panel) -> None:
     """Labels the vertical axis, and leaves room above the data for what never got there."""
     if not axes.has_data():
         return
     low, high = axes.get_ylim()
-    if np.isinf(scaling.measured.get(axis, np.nan)).any():
+    if (panel.rows["reached"] == 0).any():
         high *= (high / low) ** 0.22
         axes.set_ylim(low, high)
     canvas.few_log_labels(axes.yaxis, high / low)
@@ -160,82 +159,70 @@ def mark_batch_sizes(axes: Axes, marks: Sequence[Mark]) -> None:
     axes.set_xlim(left, right)
 
 
-def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> None:
+def draw_points(axes: Axes, panel: Panel, axis: str, mean: bool = True) -> None:
     """Draws every seed, and the geometric mean of a size that got there with all of them."""
-    seeds: list[tuple[float, float]] = []
-    means: list[tuple[float, float]] = []
-    runs: list[dict[str, Any]] = []
-    every = zip(scaling.batch_sizes, scaling.measured[axis], scaling.means(axis), strict=True)
-    for row, (size, values, found) in enumerate(every):
-        there = np.isfinite(values) & (values > 0)
-        reached = values[there]
-        never = int(np.isinf(values).sum())
-        at = math.log2(size)
-        if len(reached) > 1:
-            seeds += [(at, value) for value in reached]
-            runs += [_run(scaling, axis, row, int(column)) for column in np.flatnonzero(there)]
-        if math.isfinite(found.mean):
-            means.append((at, found.mean))
-        if never:
-            look = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
-            look |= {"rotation": 90, "fontsize": 7, "color": canvas.FAILED_COLOUR}
-            canvas.annotate(axes, f"{never} never", (at, 1.0), (0, -2), **look)
-    if seeds:
-        (drawn,) = axes.plot(*zip(*seeds, strict=True), "o", **_SEED, markeredgewidth=0, zorder=3)
-        marks.points(drawn, pandas.DataFrame(runs), [value for _, value in seeds])
-    if mean and means:
-        axes.plot(*zip(*means, strict=True), "s", color=_MEAN, markersize=5, zorder=4)
+    sizes, means = np.log2(panel.batch_sizes), [each.mean for each in panel.means(axis)]
+    reached = panel.rows[panel.rows[axis].astype(float) > 0]
+    seeds = reached[reached.groupby("batch_size")["seed"].transform("count") > 1]
+    if len(seeds):
+        values = seeds[axis].astype(float)
+        at = np.log2(seeds["batch_size"].astype(float))
+        (drawn,) = axes.plot(at, values, "o", **_SEED, markeredgewidth=0, zorder=3)
+        runs = seeds[[*panel.factors, "batch_size", "seed"]]
+        if panel.rates(axis) is not None:
+            runs = runs.assign(learning_rate=seeds[panel.read_column(axis)])
+        marks.points(drawn, runs, values)
+    missed = panel.rows[panel.rows["reached"] == 0].groupby("batch_size").size()
+    for size, never in missed.items():
+        look = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
+        look |= {"rotation": 90, "fontsize": 7, "color": canvas.FAILED_COLOUR}
+        canvas.annotate(axes, f"{never} never", (math.log2(size), 1.0), (0, -2), **look)
+    if mean and np.isfinite(means).any():
+        axes.plot(sizes, means, "s", color=_MEAN, markersize=5, zorder=4)
 
 
-def _run(scaling: Scaling, axis: str, row: int, column: int) -> dict[str, Any]:
-    """Returns the factors of the run that a seed is read at on an axis."""
-    rates = scaling.rates_by(axis)
-    rate = {"learning_rate": rates.read[row, column]} if rates is not None else {}
-    values = {"batch_size": scaling.batch_sizes[row], "seed": scaling.seeds[column]}
-    return {**scaling.factors, **rate, **values}
+def _draw_fit(axes: Axes, panel: Panel, axis: str) -> None:
+    grid = np.geomspace(min(panel.fitted), max(panel.fitted), _POINTS)
+    constants = (panel.value("updates_min"), panel.value("examples_min"))
+    values = critical_batch_size.updates(grid, *constants)
+    axes.plot(np.log2(grid), values * (1.0 if axis == "updates" else grid), color=LINE, zorder=2)
 
 
-def _draw_fit(axes: Axes, scaling: Scaling, fit: CriticalBatchSize, per_update: bool) -> None:
-    chosen = np.array(scaling.batch_sizes)[scaling.fitted]
-    grid = np.geomspace(chosen.min(), chosen.max(), _POINTS)
-    times = 1.0 if per_update else grid
-    axes.plot(np.log2(grid), fit.updates(grid) * times, color=LINE, zorder=2)
-    low, high = fit.band(grid)
-    if np.isfinite(low).all():
-        axes.fill_between(np.log2(grid), low * times, high * times, color=LINE, alpha=0.25, lw=0)
-
-
-def draw_closed_form(axes: Axes, scaling: Scaling) -> None:
-    """Draws T(B) and its least value, where the time of a step is known."""
-    fit, step, best = scaling.fit, scaling.step, scaling.fastest
-    if not (fit and step and best):
+def draw_closed_form(axes: Axes, panel: Panel) -> None:
+    """Draws T(B) and its least value, where there is a closed form."""
+    best = panel.value("fastest_batch_size")
+    if math.isnan(best):
         return
-    grid = np.geomspace(min(scaling.batch_sizes), max(scaling.batch_sizes), _POINTS)
-    constants = (fit.updates_min, fit.examples_min, *step.costs)
-    times = fastest_batch_size.seconds_to_target(grid, *constants)
+    grid = np.geomspace(min(panel.batch_sizes), max(panel.batch_sizes), _POINTS)
+    times = fastest_batch_size.seconds_to_target(grid, *map(panel.value, CONSTANTS))
     axes.plot(np.log2(grid), times, color=LINE, zorder=2)
-    if grid[0] <= best.batch_size <= grid[-1]:
-        axes.axvline(math.log2(best.batch_size), color=FASTEST, linestyle=":", lw=1.4)
+    if grid[0] <= best <= grid[-1]:
+        axes.axvline(math.log2(best), color=FASTEST, linestyle=":", lw=1.4)
 
 
-def shade(axes: Axes, fit: CriticalBatchSize) -> set[str]:
-    """Shades the regimes of a panel and marks B_crit in it; returns the regimes that lie there."""
-    shaded = set()
+def shade(axes: Axes, panel: Panel) -> set[str]:
+    """Shades the regimes of a panel and marks B_crit; returns those that lie there.
+
+    None where the updates depart from the curve.
+    """
     left, right = axes.get_xlim()
-    critical = fit.critical_batch_size
+    critical = panel.value("critical_batch_size")
+    shaded: set[str] = set()
     if math.isnan(critical):
-        axes.axvspan(left, right, color=_SHADES[fit.regime(1.0)], zorder=0, lw=0)
-        return {fit.regime(1.0)}
-    perfect = math.log2(critical * critical_batch_size.PERFECT_BELOW)
-    maximal = math.log2(critical * critical_batch_size.MAXIMAL_ABOVE)
-    for regime, low, high in (
-        (critical_batch_size.PERFECT, left, min(perfect, right)),
-        (critical_batch_size.MAXIMAL, max(maximal, left), right),
-    ):
+        constants = (panel.value("updates_min"), panel.value("examples_min"))
+        regions = [(critical_batch_size.regime(1.0, *constants), left, right)]
+    else:
+        below = math.log2(critical * critical_batch_size.PERFECT_BELOW)
+        above = math.log2(critical * critical_batch_size.MAXIMAL_ABOVE)
+        regions = [
+            (critical_batch_size.PERFECT, left, min(below, right)),
+            (critical_batch_size.MAXIMAL, max(above, left), right),
+        ]
+        if left < math.log2(critical) < right:
+            axes.axvline(math.log2(critical), color=CRITICAL, linestyle="--", lw=1.2)
+    for regime, low, high in () if panel.departs else regions:
         if high - low > _SLIVER * (right - left):
             axes.axvspan(low, high, color=_SHADES[regime], zorder=0, lw=0)
             shaded.add(regime)
-    if left < math.log2(critical) < right:
-        axes.axvline(math.log2(critical), color=CRITICAL, linestyle="--", lw=1.2)
     axes.set_xlim(left, right)
     return shaded
