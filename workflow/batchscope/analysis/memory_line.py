@@ -6,10 +6,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
 
+from batchscope.analysis import step_cost
 from batchscope.analysis.step_cost import Estimate
-from batchscope.catalogue.outcomes import LEVEL
 
 # By how much a peak must exceed the lowest one: the same batch repeats to about 1 MB. Below that, a
 # peak is what starting and tracing took for a moment, whatever the batch.
@@ -17,33 +16,22 @@ _RESOLVABLE_MB = 4.0
 
 
 class Memory(NamedTuple):
-    """Peak memory = fixed + batch size x per example, both in MB; NaN where it cannot be fitted."""
+    """Peak memory = fixed + batch size x per example, both in MB; NaN where it cannot be fitted.
+
+    The interval of the slope is Student's t over batch sizes, of three or more.
+    """
 
     fixed_mb: float = math.nan
     per_image: Estimate = Estimate(math.nan)
 
 
 def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> Memory:
-    """Fits what memory a batch takes, by least squares to the peaks that exceed the lowest one.
-
-    Args:
-        batch_sizes: Batch sizes, shape (sizes,).
-        peaks_mb: Their peaks in MB; NaN where one is unknown.
-
-    Returns:
-        The line, with the 95 % interval of its slope (Student's t over batch sizes), which says
-        how well a line fits; NaN with fewer than two sizes to fit, without interval for two.
-    """
+    """Fits what memory a batch takes to the peaks, NaN where unknown, that exceed the lowest."""
     sizes, peaks = np.asarray(batch_sizes, float), np.asarray(peaks_mb, float)
     lowest = peaks.min(where=np.isfinite(peaks), initial=math.inf)
     used = peaks >= lowest + _RESOLVABLE_MB  # never what is unknown
-    sizes, peaks = sizes[used], peaks[used]
-    if len(set(sizes)) < 2:
+    if len(set(sizes[used])) < 2:
         return Memory()
-    slope, fixed = np.polyfit(sizes, peaks, 1).tolist()
-    residuals, away, free = peaks - fixed - slope * sizes, sizes - sizes.mean(), len(sizes) - 2
-    half = math.nan
-    if free:
-        error = math.sqrt(residuals @ residuals / free / (away @ away))
-        half = float(special.stdtrit(free, 1 - LEVEL / 2)) * error
+    (fixed, slope), covariance, _ = step_cost.line(sizes[used], peaks[used], 1.0)
+    half = step_cost.student_t(used.sum() - 2) * math.sqrt(covariance[1, 1])
     return Memory(fixed, Estimate(slope, slope - half, slope + half))

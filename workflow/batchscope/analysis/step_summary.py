@@ -13,21 +13,20 @@ from batchscope.analysis import intervals, step_cost
 Row = dict[str, Any]
 
 
-def of(row: Row, sizes: Sequence[int], blocks: Sequence[Any], of_jobs: bool = False) -> Row:
+def of(row: Row, sizes: Sequence[int], blocks: Any, of_jobs: bool = False) -> Row:
     """Returns costs, noise, plateau and knee of what was timed, by name of column.
 
     Args:
         row: What else is known: the peak of matrix products, operations per example and update,
             device and replicas; None or NaN where they are not known.
         sizes: Batch sizes, at least two.
-        blocks: For each the seconds per step of its blocks or, of jobs, the median of each job.
+        blocks: Seconds per step, as `step_cost.fixed_cost` takes them.
     """
     fit = step_cost.fixed_cost(sizes, blocks, of_jobs)
-    inside = step_cost.within_jobs(blocks) if of_jobs else blocks
-    noise = step_cost.noise_floor(inside)
-    knee = step_cost.knee(sizes, blocks, noise=noise, of_jobs=of_jobs)
+    noise = step_cost.noise_floor(step_cost.within_jobs(blocks) if of_jobs else blocks)
+    knee = step_cost.knee(sizes, blocks, fit, noise)
     resolved = not step_cost.too_noisy(noise)
-    highest = max(size / np.median(block) for size, block in zip(sizes, blocks, strict=True))
+    highest = float((sizes / np.median(blocks, axis=1)).max())
     limit = ceiling(row) if resolved else None
     on_gpus = row["device"] == "gpu" and row["replicas"] > 1  # the peak is of one GPU
     return {
@@ -56,9 +55,8 @@ def ceiling(row: Row) -> float | None:
 def over_jobs(row: Row, medians: pandas.DataFrame) -> Row:
     """Returns what `of` says of the medians of several jobs; nothing of fewer than two.
 
-    One fit for all jobs: its line is that of the medians over jobs, which one disturbed job hardly
-    moves, and its intervals are over jobs as well as sizes. A size that not every job timed is in
-    no line.
+    The line is that of the medians over jobs, which one disturbed job hardly moves, and its
+    intervals are over jobs as well as sizes. A size that not every job timed is in no line.
 
     Args:
         row: As `of` takes it.
@@ -68,4 +66,4 @@ def over_jobs(row: Row, medians: pandas.DataFrame) -> Row:
     table = table.dropna(axis=1, thresh=2).dropna()
     if len(table) < 2 or table.shape[1] < 2:
         return {}
-    return of(row, table.index.tolist(), list(table.to_numpy(float)), of_jobs=True)
+    return of(row, table.index.tolist(), table.to_numpy(float), of_jobs=True)
