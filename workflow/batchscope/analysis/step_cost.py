@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from batchscope.analysis import intervals
 from batchscope.catalogue.outcomes import LEVEL
 
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
@@ -38,25 +39,16 @@ class Estimate(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """t = a + b * B, in seconds per step.
+    """t = a + b * B in seconds per step, by least squares of relative errors."""
 
-    Attributes:
-        fixed: The fixed cost per step a, s; may be negative.
-        per_image: The cost per example b, s.
-        half_batch: The batch size a / b at which half the time is fixed cost; NaN unless both
-            are positive. Its interval is the delta method's for log(a / b), so that it has no
-            end below 0.
-        residual: Relative root-mean-square residual.
-        sizes: Number of batch sizes.
-        fixed_error: Standard error of `fixed`, s.
-    """
-
-    fixed: Estimate
-    per_image: Estimate
+    fixed: Estimate  # a, s; may be negative
+    per_image: Estimate  # b, s
+    # a / b, at which half the time is fixed cost; NaN unless both are positive. Its interval is the
+    # delta method's for log(a / b), so that it has no end below 0.
     half_batch: Estimate
-    residual: float
-    sizes: int
-    fixed_error: float
+    residual: float  # relative root mean square
+    sizes: int  # how many
+    fixed_error: float  # standard error of a, s
 
 
 def resolved(cost: Fit) -> bool:
@@ -80,17 +72,13 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
     Student's t over rounds: it scales both costs, and cancels in their ratio. Jobs, processes of
     their own, differ in either cost: there it is that of the jobs' own lines.
 
+    There are no intervals for two batch sizes of one job, those over jobs alone for two of several,
+    and none of the costs for one round.
+
     Args:
         batch_sizes: At least two different batch sizes, shape (sizes,).
         blocks: Shape (sizes, rounds) or (sizes,).
         of_jobs: Whether each round is a job.
-
-    Returns:
-        The fit; without intervals for two batch sizes of one job, with those over jobs alone for
-        two of several, and without those of the costs for one round.
-
-    Raises:
-        ValueError: If these are not as expected, or a time is not positive.
     """
     sizes, table = _table(batch_sizes, blocks)
     if len(sizes) < 2:
@@ -162,39 +150,23 @@ def _common_errors(
 
 
 class Knee(NamedTuple):
-    """Where throughput levels off.
+    """Where throughput levels off: the batch size that reaches 90 % of its plateau."""
 
-    Attributes:
-        plateau: Throughput that it tends to, examples/s: 1 / b where the line t = a + b * B fits,
-            or else the median of the sizes from half the largest on; NaN where these still rise,
-            or where it is short of the share of the best size by more than the noise.
-        fitted: The batch size at which the line reaches the share of the plateau, a / b times
-            share / (1 - share); NaN unless the line fits and it lies within the sizes.
-        batch_size: The smallest batch size that reaches the share and after which none is short
-            of it; None where none does.
-        still_rising: Whether the share is reached beyond the largest size; None where nothing can
-            be estimated for noise.
-    """
-
-    plateau: float
-    fitted: Estimate
+    plateau: float  # what throughput tends to, examples/s: 1 / b where the line fits
+    fitted: Estimate  # 9 a / b; NaN unless the line fits and it lies within the sizes
+    # The smallest size that reaches the share and after which none is short of it: by the upper
+    # quartile of its blocks' throughputs.
     batch_size: int | None
-    still_rising: bool | None
+    still_rising: bool | None  # whether it is reached beyond the largest size; None for noise
 
 
 def knee(batch_sizes: Any, blocks: Any, cost: Fit | None = None, noise: float = 1.0) -> Knee:
-    """Finds the plateau of the throughput and the batch size that reaches 90 % of it.
+    """Returns the knee of throughput, none above a noise floor of 20 %.
 
-    No estimate above a noise floor of 20 %. The line pools all sizes, so that no one decides.
-    It fits where its residual is at most 5 %, or half of the noise floor, about two standard
-    errors of a median. Its knee is reported unless the interval holds every size. By either it
-    rises only if the largest size is not short of the best one. A size is short only where the
-    upper quartile of its blocks' throughputs is.
-
-    Args:
-        batch_sizes: Different batch sizes, as `blocks` in `fixed_cost`.
-        cost: Their line, through three sizes or more to be taken.
-        noise: The `noise_floor`.
+    The line pools all sizes, so that no one decides. Through three or more, it fits where its
+    residual is at most 5 %, or half of the noise floor, about two standard errors of a median. Its
+    knee is reported unless the interval holds every size. Throughput rises only if the largest
+    size is not short of the best one.
     """
     sizes, table = _table(batch_sizes, blocks)
     if too_noisy(noise):
@@ -220,11 +192,12 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit | None = None, noise: float = 
 
 
 def _level(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, bool]:
-    """Returns the plateau where no line fits, NaN where there is none, and whether it rises.
+    """Returns the plateau where no line fits, and whether throughput rises.
 
     It rises if the largest size beats the largest of at most half its size by as much as a line
-    with its knee at the largest size would: 10 % for half, and not by less on a quiet machine or by
-    more on a noisy one.
+    with its knee at the largest size would: 10 % for half, whatever the noise. Else the plateau is
+    the median of the sizes from half the largest on, unless it is short of the best size by more
+    than the noise.
     """
     largest, best = sizes[-1], speeds.max()
     half = np.flatnonzero(sizes <= largest / 2)
@@ -237,12 +210,32 @@ def _level(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, 
     return math.nan if none else plateau, rises
 
 
+def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
+    """Returns costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
+    fit = fixed_cost(batch_sizes, blocks, of_jobs)
+    noise = noise_floor(_within_jobs(blocks) if of_jobs else blocks)
+    level = knee(batch_sizes, blocks, fit, noise)
+    return {
+        **intervals.columns("fixed_seconds", fit.fixed),
+        **intervals.columns("seconds_per_image", fit.per_image),
+        **intervals.columns("knee_fitted", level.fitted),
+        "fixed_seconds_error": fit.fixed_error,
+        "half_batch": None if too_noisy(noise) else fit.half_batch.value,
+        "line_residual": fit.residual,
+        "noise_floor": noise,
+        "highest_images_per_second": float((batch_sizes / np.median(blocks, axis=1)).max()),
+        "plateau_images_per_second": level.plateau,
+        "knee_batch_size": level.batch_size,
+        "still_rising": level.still_rising,
+    }
+
+
 def too_noisy(noise: float | None) -> bool:
     """Returns whether a noise floor, None where unknown, is too high to estimate a plateau."""
     return noise is not None and bool(noise > MOST_NOISE)
 
 
-def within_jobs(blocks: Any) -> np.ndarray:
+def _within_jobs(blocks: Any) -> np.ndarray:
     """Returns medians in seconds by size and job without what a job's sizes have in common.
 
     A job that is slower at all sizes hides no difference between them.

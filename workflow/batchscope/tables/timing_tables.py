@@ -8,15 +8,14 @@ all those of a configuration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas
 
-from batchscope.analysis import intervals, memory_line, run_series, step_summary, timing_repeats
+from batchscope.analysis import intervals, memory_line, run_series, step_cost, timing_repeats
 from batchscope.catalogue import run_factors, sweep_names
 from batchscope.catalogue.tables import REPEAT
 from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 Row = dict[str, Any]
-Peaks = dict[tuple[Any, ...], list[float]]
 
 # Columns of COLUMNS["sweeps.csv"] -> what they are called in the record of a largest batch.
 _LARGEST = {
@@ -39,24 +37,17 @@ _LARGEST = {
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
 _MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
+# What the peak of a matrix product is of, in a record: columns that no table keeps.
+_PEAK_OF = {f"_{name}": name for name in ("device", "threads", "dtype", "tensor_float_32")}
 _OF_GPU = ("gpu_percent", "gpu_zero_share", "gpu_bandwidth_percent", "gpu_power_watts")
 
 
-@dataclass(frozen=True)
-class Timing:
-    """One record of a timing; `repeat` says which of the jobs of its configuration it is of."""
+class Timing(NamedTuple):
+    """One record of a timing, with the first columns of its rows."""
 
-    machine: str
+    first: Row
     sweep: sweep_names.Sweep
-    record: dict[str, Any]
-    repeat: int
-
-    @property
-    def first(self) -> Row:
-        """The first columns of its rows."""
-        found = {"machine": self.machine, "sweep": self.sweep.name, REPEAT: self.repeat}
-        found |= long_tables.named(self.sweep.factors)
-        return {name: found[name] for name in (*FIRST, REPEAT)}
+    record: Row
 
 
 def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
@@ -64,12 +55,16 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
     chosen = study.experiments[experiment]
     for place in job_files.places(study, results):
         for job in job_files.timing_jobs(chosen, place.results, place.recorded):
-            if job.measure == measure:
-                record = long_tables.read_record(job.path, "status")
-                if record is None and place.machine == study.machine:
-                    record = _absent(job.sweep)
-                if record is not None:
-                    yield Timing(place.machine, job.sweep, record, job.repeat)
+            if job.measure != measure:
+                continue
+            record = long_tables.read_record(job.path, "status")
+            if record is None and place.machine == study.machine:
+                record = _absent(job.sweep)
+            if record is not None:
+                first = {"machine": place.machine, "sweep": job.sweep.name, REPEAT: job.repeat}
+                first |= long_tables.named(job.sweep.factors)
+                first = {name: first[name] for name in (*FIRST, REPEAT)}
+                yield Timing(first, job.sweep, record)
 
 
 def _absent(sweep: sweep_names.Sweep) -> Row | None:
@@ -162,9 +157,8 @@ def _sampled(entry: Row) -> Row:
 
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job: what all its batch sizes say together."""
-    timings = list(find(results, study, experiment, "throughput"))
-    peaks = _peaks(timings)
-    rows = [timing.first | _step_time(timing, peaks) for timing in timings]
+    timings = find(results, study, experiment, "throughput")
+    rows = [timing.first | _step_time(timing) for timing in timings]
     for timing in find(results, study, experiment, "max_batch_size"):
         # Memory does not depend on what drives the steps: it stands with every loop's times.
         same = [row for row in rows if _subject(row) == _subject(timing.first)]
@@ -173,7 +167,9 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
             rows += same
         for row in same:
             row.update(_largest(timing.record))
-    return _frame("sweeps_by_job", rows)
+    columns = COLUMNS["sweeps_by_job.csv"]
+    found = pandas.DataFrame(rows, columns=[*FIRST, *columns, *_PEAK_OF])
+    return run_series.typed(_with_ceiling(_with_peaks(found))[[*FIRST, *columns]], columns)
 
 
 def _subject(row: Row) -> list[Any]:
@@ -181,11 +177,15 @@ def _subject(row: Row) -> list[Any]:
     return [row[name] for name in (*FIRST, REPEAT) if name not in others]
 
 
-def _step_time(timing: Timing, peaks: Peaks) -> Row:
+def _step_time(timing: Timing) -> Row:
     record = timing.record
     if record["status"] in absence.WORDS:
         return {"status": record["status"]}
     timed = [size for size in record["sizes"] if size["blocks"]]
+    # TensorFlow's peak and operations alone; older records count all operations, or nothing.
+    measured, counted = record["matmul"] or {}, record["flops"] or {}
+    flops, left_out = counted.get("training_products"), ", ".join(counted.get("not_counted", ()))
+    known = flops and not left_out
     row: Row = {
         "status": record["status"],
         "used_threads": record["threads"],
@@ -193,23 +193,61 @@ def _step_time(timing: Timing, peaks: Peaks) -> Row:
         "sizes": len(timed),
         "blocks": sum(len(size["blocks"]) for size in timed),
         "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
-        **_ceiling(timing, peaks),
+        "matmul_flops_per_second": measured.get("flops_per_second"),
+        **{column: measured.get(key) for column, key in _PEAK_OF.items()},
+        "flops_per_image": flops * run_factors.gradients_per_update(timing.first)
+        if known
+        else None,
+        "flops_not_counted": left_out or None,
     }
     if len(timed) < 2:
         return row
     blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed]
-    sizes = [size["batch_size"] for size in timed]
-    return row | step_summary.of(row | timing.sweep.factors, sizes, blocks)
+    return row | step_cost.summary([size["batch_size"] for size in timed], blocks)
+
+
+def _with_peaks(sweeps: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns summaries with the peaks of matrix products of their machine, threads and type.
+
+    A job measures its own within a second or so: what is slower than another's was disturbed.
+    """
+    own = sweeps["matmul_flops_per_second"].astype(float)
+    of = [sweeps[name] for name in ("machine", "device", "threads", *_PEAK_OF)]
+    alike = own.groupby(of, dropna=False)
+    # Of float32 alone: a product of half the width has another peak.
+    usable = own.notna() & sweeps["precision"].eq("float32")
+    highest, lowest = (alike.transform(end).where(usable) for end in ("max", "min"))
+    return sweeps.assign(matmul_flops_per_second=highest, matmul_flops_per_second_lowest=lowest)
+
+
+def _with_ceiling(sweeps: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns summaries with the examples per second that the peak allows, over the operations.
+
+    A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
+    2204.02311, appendix B), against a measured peak, which is of one GPU.
+    """
+    ceiling = sweeps["matmul_flops_per_second"] / sweeps["flops_per_image"].astype(float)
+    ceiling = ceiling.mask(sweeps["noise_floor"] > step_cost.MOST_NOISE)
+    share = sweeps["highest_images_per_second"] / ceiling
+    share = share.mask(sweeps["device"].eq("gpu") & (sweeps["replicas"] > 1))
+    return sweeps.assign(ceiling_images_per_second=ceiling, share_of_ceiling=share)
 
 
 def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns summaries over jobs with the fits to the medians of all of them."""
-    medians = dict(list(speeds.groupby(["machine", "sweep"])))
+    """Returns summaries over jobs with the fits to the medians of all of them.
+
+    Of two jobs or more; a size that not every one of them timed is in no line.
+    """
+    medians = speeds.pivot(
+        index=["machine", "sweep", "batch_size"], columns=REPEAT, values="seconds_per_step"
+    )
     rows = sweeps.to_dict("records")
     for row in rows:
-        if (which := (row["machine"], row["sweep"])) in medians:
-            row.update(step_summary.over_jobs(row, medians[which]))
-    return pandas.DataFrame(rows, columns=sweeps.columns)
+        if (which := (row["machine"], row["sweep"])) in medians.index.droplevel(2):
+            table = medians.loc[which].dropna(axis=1, thresh=2).dropna()
+            if min(table.shape) > 1:
+                row |= step_cost.summary(table.index.to_numpy(), table.to_numpy(float), True)
+    return _with_ceiling(pandas.DataFrame(rows, columns=sweeps.columns))
 
 
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -220,46 +258,6 @@ def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
         by_job = {"sweeps_by_job": summaries(*at), "throughput_by_job": throughput(*at)}
         found.append(over_jobs(*at, **by_job))
     return pandas.concat(found, ignore_index=True) if found else _frame("sweeps", [])
-
-
-def _peaks(timings: Iterable[Timing]) -> Peaks:
-    """Returns the measured peaks of matrix products, by what they are of.
-
-    A job measures its own within a second or so: what is slower than another's was disturbed.
-    """
-    peaks: Peaks = {}
-    for timing in timings:
-        if found := (timing.record.get("matmul") or {}).get("flops_per_second"):
-            peaks.setdefault(_peak_of(timing), []).append(found)
-    return peaks
-
-
-def _peak_of(timing: Timing) -> tuple[Any, ...]:
-    """Returns what a peak is of: the machine, the device, its threads and the type."""
-    measured, factors = timing.record.get("matmul") or {}, timing.sweep.factors
-    values = map(measured.get, ("device", "threads", "dtype", "tensor_float_32"))
-    return (timing.machine, factors["device"], factors["threads"], *values)
-
-
-def _ceiling(timing: Timing, peaks: Peaks) -> Row:
-    """Returns peak, operations and their ratio: the examples per second that the peak allows.
-
-    A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
-    2204.02311, appendix B), against a measured peak.
-    """
-    factors, counted = timing.sweep.factors, timing.record["flops"] or {}
-    # TensorFlow's alone, and of float32: a product of half the width has another peak.
-    comparable = timing.record["matmul"] and factors["precision"] == "float32"
-    measured = peaks.get(_peak_of(timing), []) if comparable else []
-    left_out = ", ".join(counted.get("not_counted", ()))  # older records count all, or nothing
-    flops = None if left_out else counted.get("training_products")  # of one gradient
-    row = {
-        "matmul_flops_per_second": max(measured, default=None),
-        "matmul_flops_per_second_lowest": min(measured, default=None),
-        "flops_per_image": flops and flops * run_factors.gradients_per_update(factors),
-        "flops_not_counted": left_out or None,
-    }
-    return row | {"ceiling_images_per_second": step_summary.ceiling(row)}
 
 
 def _largest(record: Row) -> Row:
@@ -316,7 +314,7 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     """
     frames = [_frame("samples", [])]
     for timing in find(results, study, experiment, "utilisation"):
-        if timing.repeat == 1:
+        if timing.first[REPEAT] == 1:
             frame = pandas.DataFrame(timing.record["samples"], columns=COLUMNS["samples.csv"])
             # Older records have no other phases: there a lead-in counts as rest.
             phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
@@ -330,7 +328,7 @@ def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     rows = [
         entry | _used(entry, "largest") | timing.first
         for timing in find(results, study, experiment, "max_batch_size")
-        if timing.repeat == 1
+        if timing.first[REPEAT] == 1
         for entry in timing.record["tries"]
     ]
     return _frame("largest", rows)
