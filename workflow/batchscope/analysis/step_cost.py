@@ -1,9 +1,9 @@
-"""What the time per step says: the fixed cost, the plateau, the knee, the noise.
+"""What a step costs: its time, from the fixed cost to the knee of the throughput, and its memory.
 
 Timings scatter in proportion to themselves, so every fit weights a median by its inverse: the
-squares of (median - model) / median are minimised. Weights from the data make every fit one
-linear problem and every model comparable on the same scale; their price is an estimate that is
-low by about the square of the relative noise of the medians, 0.04 % at 2 %.
+squares of (median - model) / median are minimised. Weights from the data make a fit one linear
+problem; their price is an estimate that is low by about the square of the relative noise of the
+medians, 0.04 % at 2 %.
 
 Times are given as one row per batch size, with a block for each round of turns, or with the median
 of each job, in seconds per step.
@@ -28,6 +28,9 @@ LINE_FITS = 0.05  # relative residual, half of what separates that share from th
 MOST_NOISE = 1.2
 TOO_NOISY = "too noisy to tell"
 _ROUNDING = 1e-9  # share of every time of a step below which a cost is none
+# By how much a peak must exceed the lowest one, which starting and tracing took for a moment: the
+# same batch repeats to about 1 MB.
+_RESOLVABLE_MB = 4.0
 
 
 class Estimate(NamedTuple):
@@ -48,7 +51,6 @@ class Fit(NamedTuple):
     half_batch: Estimate
     residual: float  # relative root mean square
     sizes: int  # how many
-    fixed_error: float  # standard error of a, s
 
 
 def resolved(cost: Fit) -> bool:
@@ -66,48 +68,36 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
     """Fits the fixed cost of a step and the cost per example.
 
     The intervals join two independent errors by the root of the sum of their squared half-widths
-    (Howe 1974, Journal of the American Statistical Association 69, 789). One is that of weighted
-    least squares on one median per batch size, Student's t over sizes: noise between blocks, and
-    sizes that stray from the line one by one. The other is that of what changes all sizes alike,
-    Student's t over rounds: it scales both costs, and cancels in their ratio. Jobs, processes of
-    their own, differ in either cost: there it is that of the jobs' own lines.
-
-    There are no intervals for two batch sizes of one job, those over jobs alone for two of several,
-    and none of the costs for one round.
+    (Howe 1974, Journal of the American Statistical Association 69, 789): that of least squares,
+    Student's t over sizes, and that of what changes all sizes alike, over rounds.
 
     Args:
         batch_sizes: At least two different batch sizes, shape (sizes,).
-        blocks: Shape (sizes, rounds) or (sizes,).
-        of_jobs: Whether each round is a job.
+        blocks: Shape (sizes, rounds); one round alone gives no interval of a cost.
+        of_jobs: Whether each round is a job. Only then have two batch sizes an interval.
     """
     sizes, table = _table(batch_sizes, blocks)
     if len(sizes) < 2:
         raise ValueError(f"Expected at least two batch sizes. Received: {sizes.tolist()}")
     medians = np.median(table, axis=1)
-    (a, b), covariance, squares = line(sizes, medians, 1 / medians)
-    over_sizes, over_rounds = student_t(len(sizes) - 2), student_t(table.shape[1] - 1)
-    common, of_ratio = _common_errors(sizes, table, np.array([a, b]), of_jobs)
-    if of_jobs and len(sizes) == 2:  # a line always goes through them
-        over_sizes, covariance = 0.0, np.zeros((2, 2))
-    errors = np.sqrt(np.diag(covariance))
-    ends = np.hypot(over_sizes * errors, over_rounds * common)
-    half_batch = Estimate(math.nan)
-    if a > 0 and b > 0:
-        slope = np.array([1 / a, -1 / b])  # of log(a / b)
-        with np.errstate(over="ignore"):  # a that may well be 0: the interval has no upper end
-            error = over_sizes * np.sqrt(slope @ covariance @ slope)
-            factor = float(np.exp(np.hypot(error, over_rounds * of_ratio) if of_jobs else error))
-        half_batch = Estimate(a / b, a / b / factor, a / b * factor)
-    fixed, per_image = (
-        Estimate(value, float(value - end), float(value + end))
-        for value, end in zip((a, b), ends, strict=True)
-    )
-    residual = math.sqrt(squares / len(sizes))
-    fixed_error = float(np.hypot(errors, common)[0])
-    return Fit(fixed, per_image, half_batch, residual, len(sizes), fixed_error)
+    costs, covariance, squares = line(sizes, medians, 1 / medians)
+    # A cost may be 0, or hardly more: then the interval of the ratio has no upper end.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slopes = np.vstack([np.eye(2), [1, -1] / costs])  # of a, b and log(a / b)
+        errors = np.sqrt(np.diag(slopes @ covariance @ slopes.T))
+        half = student_t(len(sizes) - 2) * errors
+        if of_jobs and len(sizes) == 2:  # a line always goes through them
+            half = np.zeros(3)
+        ends = np.hypot(half, _common_ends(sizes, table, costs, of_jobs))
+        factor = np.exp(ends[2])
+    ratio = costs[0] / costs[1] if (costs > 0).all() else math.nan
+    fixed, per_image = zip(costs, costs - ends[:2], costs + ends[:2], strict=True)
+    half_batch = (ratio, ratio / factor, ratio * factor)
+    estimates = (Estimate(*map(float, each)) for each in (fixed, per_image, half_batch))
+    return Fit(*estimates, residual=math.sqrt(squares / len(sizes)), sizes=len(sizes))
 
 
-def line(x: np.ndarray, y: np.ndarray, weights: Any) -> tuple[list[float], np.ndarray, float]:
+def line(x: np.ndarray, y: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray, float]:
     """Returns intercept and slope, their covariance, and the sum of the weighted squares."""
     design = np.column_stack([np.ones(len(x)), x]) * np.reshape(weights, (-1, 1))
     basis, triangle = np.linalg.qr(design)
@@ -116,7 +106,7 @@ def line(x: np.ndarray, y: np.ndarray, weights: Any) -> tuple[list[float], np.nd
     found[np.abs(design * found).max(axis=0) < _ROUNDING] = 0.0
     residuals = y * weights - design @ found
     squares, free = float(residuals @ residuals), len(x) - 2
-    return found.tolist(), inverse @ inverse.T * (squares / free if free else math.nan), squares
+    return found, inverse @ inverse.T * (squares / free if free else math.nan), squares
 
 
 def student_t(freedom: int) -> float:
@@ -124,29 +114,27 @@ def student_t(freedom: int) -> float:
     return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else math.nan
 
 
-def _common_errors(
+def _common_ends(
     sizes: np.ndarray, table: np.ndarray, costs: np.ndarray, of_jobs: bool
-) -> tuple[np.ndarray, float]:
-    """Returns the standard errors of both costs by what all sizes have in common, and of log(a/b).
+) -> np.ndarray:
+    """Returns the half-widths, of a, b and log(a / b), by what all sizes have in common.
 
-    A round is the mean logarithm of its blocks over their medians: unlike a median of them it
-    shows spikes, which draw the medians of all sizes the same way. A job has the line through its
-    logarithms. The median of rounds errs by sqrt(pi / 2) times as much as their mean, for normal
-    ones.
+    Rounds scale both costs, which cancels in their ratio: by the mean logarithm of its blocks over
+    their medians, which unlike a median of them shows spikes. Jobs, processes of their own, differ
+    in either cost: each has the line through its logarithms. The median of rounds errs by
+    sqrt(pi / 2) times as much as their mean, for normal ones.
     """
     count = table.shape[1]
     if count < 2:
-        return np.full(2, math.nan), math.nan
-    scale = math.sqrt(math.pi / 2 / count)
-    logs = _logs(table)
-    if not of_jobs:
-        return np.abs(costs) * (scale * logs.mean(axis=0).std(ddof=1)), 0.0
-    design = np.column_stack([np.ones(len(sizes)), sizes]) / np.median(table, axis=1, keepdims=True)
-    lines = np.linalg.lstsq(design, logs, rcond=None)[0]
-    with np.errstate(divide="ignore", invalid="ignore"):  # the ratio of costs that are none
-        ratio = np.subtract(*(lines / costs[:, None]))
-        errors = scale * np.std([*lines, ratio], axis=1, ddof=1)
-    return errors[:2], float(errors[2])
+        return np.array([math.nan, math.nan, 0.0])
+    medians, logs = np.median(table, axis=1, keepdims=True), _logs(table)
+    if of_jobs:
+        design = np.column_stack([np.ones(len(sizes)), sizes]) / medians
+        lines = np.linalg.lstsq(design, logs, rcond=None)[0]
+        each = np.vstack([lines, np.subtract(*(lines / costs[:, None]))])
+    else:
+        each = np.outer([*np.abs(costs), 0.0], logs.mean(axis=0))
+    return student_t(count - 1) * math.sqrt(math.pi / 2 / count) * each.std(axis=1, ddof=1)
 
 
 class Knee(NamedTuple):
@@ -213,13 +201,12 @@ def _level(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, 
 def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
     """Returns costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
     fit = fixed_cost(batch_sizes, blocks, of_jobs)
-    noise = noise_floor(_within_jobs(blocks) if of_jobs else blocks)
+    noise = noise_floor(blocks, of_jobs)
     level = knee(batch_sizes, blocks, fit, noise)
     return {
         **intervals.columns("fixed_seconds", fit.fixed),
         **intervals.columns("seconds_per_image", fit.per_image),
         **intervals.columns("knee_fitted", level.fitted),
-        "fixed_seconds_error": fit.fixed_error,
         "half_batch": None if too_noisy(noise) else fit.half_batch.value,
         "line_residual": fit.residual,
         "noise_floor": noise,
@@ -235,25 +222,37 @@ def too_noisy(noise: float | None) -> bool:
     return noise is not None and bool(noise > MOST_NOISE)
 
 
-def _within_jobs(blocks: Any) -> np.ndarray:
-    """Returns medians in seconds by size and job without what a job's sizes have in common.
-
-    A job that is slower at all sizes hides no difference between them.
-    """
-    table = np.asarray(blocks, float)
-    return table / np.exp(_logs(table).mean(axis=0))
-
-
-def noise_floor(blocks: Any) -> float:
+def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
     """Returns the factor, at least 1, by which a size differs from itself.
 
     It is the 95 % quantile over sizes of |log ratio| of two halves, into which the blocks of a size
     are dealt alternately; the largest up to 20 sizes. Halves scatter about 1.4 times as much as all
-    blocks together, so it errs on the careful side.
+    blocks together, so it errs on the careful side. A job that is slower at all sizes hides no
+    difference between them.
     """
     table = np.asarray(blocks, float)
+    table = table / np.exp(_logs(table).mean(axis=0)) if of_jobs else table
     logs = np.log(np.median(table[:, ::2], axis=1) / np.median(table[:, 1::2], axis=1))
     return math.exp(np.quantile(np.abs(logs), 0.95, method="higher"))
+
+
+class Memory(NamedTuple):
+    """Peak memory = fixed + batch size x per example, both in MB; NaN where it cannot be fitted."""
+
+    fixed_mb: float = math.nan
+    per_image: Estimate = Estimate(math.nan)
+
+
+def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> Memory:
+    """Fits what memory a batch takes to the peaks, NaN where unknown, that exceed the lowest."""
+    sizes, peaks = np.asarray(batch_sizes, float), np.asarray(peaks_mb, float)
+    lowest = peaks.min(where=np.isfinite(peaks), initial=math.inf)
+    used = peaks >= lowest + _RESOLVABLE_MB  # never what is unknown
+    if len(set(sizes[used])) < 2:
+        return Memory()
+    (fixed, slope), covariance, _ = line(sizes[used], peaks[used], 1.0)
+    half = student_t(used.sum() - 2) * math.sqrt(covariance[1, 1])
+    return Memory(float(fixed), Estimate(*map(float, (slope, slope - half, slope + half))))
 
 
 def _logs(table: np.ndarray) -> np.ndarray:

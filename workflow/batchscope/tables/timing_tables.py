@@ -1,9 +1,8 @@
 """Records of timings on disk -> tidy tables of a timing experiment.
 
 Each row names the machine that it was measured on: what another machine's results hold of the
-same sweep stands below it, and never in its place. Headers alone where nothing is timed. A table
-by job has a row for every single timing job, and `over_jobs` makes of it the one that has a row for
-all those of a configuration.
+same sweep stands below it. A table by job has a row for every single timing job, and `over_jobs`
+makes of it the one that has a row for all those of a configuration.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import intervals, memory_line, run_series, step_cost, timing_repeats
+from batchscope.analysis import intervals, run_series, step_cost, timing_repeats
 from batchscope.catalogue import run_factors, sweep_names
 from batchscope.catalogue.tables import REPEAT
 from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
@@ -29,11 +28,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 # Columns of COLUMNS["sweeps.csv"] -> what they are called in the record of a largest batch.
-_LARGEST = {
-    "max_batch_size": "largest",
-    "max_batch_size_bound": "bound",
-    "memory_limit_mb": "limit_mb",
-}
+_LARGEST = {"max_batch_size": "largest", "max_batch_size_bound": "bound"}
+_LARGEST["memory_limit_mb"] = "limit_mb"
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
 _MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
@@ -84,14 +80,14 @@ def over_jobs(
 
     What follows from other columns, or from fits over batch sizes, is made anew.
     """
-    (table, rows), *others = by_job.items()
+    (table, rows), *beside = by_job.items()
     columns = COLUMNS[f"{table.removesuffix('_by_job')}.csv"]
     # A summary of all batch sizes has none.
     keys = [name for name in (*FIRST, "batch_size") if name in rows]
     counted = [name for name, column in columns.items() if column.adds_up]
     found = timing_repeats.combined(rows.drop(columns=REPEAT), keys, counted)
     if table in _ANEW:
-        found = _ANEW[table](found, *(other for _, other in others))
+        found = _ANEW[table](found, *dict(beside).values())
     return run_series.typed(found.reindex(columns=[*FIRST, *columns]), columns)
 
 
@@ -121,7 +117,7 @@ def _times(results: Path | str, timing: Timing, size: Row) -> Row:
         row["tokens_per_update"] = length * size["batch_size"]
     row["foreign_cores"] = float(np.median([block["foreign_cores"] for block in blocks]))
     row["seconds_per_epoch"] = examples * seconds[0] / size["batch_size"]
-    return _used(size, "throughput") | row
+    return _with_samples(size) | row
 
 
 def _with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -135,24 +131,17 @@ def _with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows.assign(**rates, tokens_per_second=length * rates["images_per_second"])
 
 
-def _used(entry: Row, table: str) -> Row:
-    """Returns what the samples of a part of a record say, for a table's columns.
-
-    A peak that the record has from elsewhere is not one of samples.
-    """
-    sampled, columns = _sampled(entry), COLUMNS[f"{table}.csv"]
-    return {name: sampled[name] for name in columns if name in sampled and entry.get(name) is None}
-
-
-def _sampled(entry: Row) -> Row:
-    """Returns the summary of the samples of a part of a record; older records may have none.
+def _with_samples(entry: Row) -> Row:
+    """Returns a part of a record with the summary of its samples, where it has nothing else.
 
     GPU columns are empty where the readings still include the work before.
     """
-    sampled = entry.get("utilisation") or {}
-    if sampled.get("gpu_settled") is not False:
-        return sampled
-    return {name: value for name, value in sampled.items() if not name.startswith(_OF_GPU)}
+    sampled = entry.get("utilisation") or {}  # older records may have none
+    settled = sampled.get("gpu_settled") is not False
+    sampled = {
+        name: each for name, each in sampled.items() if settled or not name.startswith(_OF_GPU)
+    }
+    return sampled | {name: each for name, each in entry.items() if each is not None}
 
 
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -184,8 +173,8 @@ def _step_time(timing: Timing) -> Row:
     timed = [size for size in record["sizes"] if size["blocks"]]
     # TensorFlow's peak and operations alone; older records count all operations, or nothing.
     measured, counted = record["matmul"] or {}, record["flops"] or {}
-    flops, left_out = counted.get("training_products"), ", ".join(counted.get("not_counted", ()))
-    known = flops and not left_out
+    left_out = ", ".join(counted.get("not_counted", ()))
+    flops = None if left_out else counted.get("training_products")  # of one gradient
     row: Row = {
         "status": record["status"],
         "used_threads": record["threads"],
@@ -195,9 +184,7 @@ def _step_time(timing: Timing) -> Row:
         "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
         "matmul_flops_per_second": measured.get("flops_per_second"),
         **{column: measured.get(key) for column, key in _PEAK_OF.items()},
-        "flops_per_image": flops * run_factors.gradients_per_update(timing.first)
-        if known
-        else None,
+        "flops_per_image": flops and flops * run_factors.gradients_per_update(timing.first),
         "flops_not_counted": left_out or None,
     }
     if len(timed) < 2:
@@ -263,7 +250,7 @@ def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
 def _largest(record: Row) -> Row:
     fits = [entry for entry in record["tries"] if entry["outcome"] == records.FITS]
     sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
-    memory = memory_line.memory_per_image(sizes, peaks)
+    memory = step_cost.memory_per_image(sizes, peaks)
     return {
         **{column: record[key] for column, key in _LARGEST.items()},
         "memory_fixed_mb": memory.fixed_mb,
@@ -276,13 +263,10 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
     rows = []
     for timing in find(results, study, experiment, "utilisation"):
         for size in timing.record["sizes"]:
-            # The kernel's own peak of memory, not that of the samples.
-            values = {**_sampled(size), **size}
-            others = values.get("foreign_cores")
-            if others is not None:  # older records have no flag
-                values.setdefault("disturbed", others > DISTURBED_CORES)
-            known = {name: values.get(name) for name in COLUMNS["utilisation.csv"]}
-            rows.append(timing.first | known)
+            row = _with_samples(size) | timing.first
+            if (others := row.get("foreign_cores")) is not None:  # older records have no flag
+                row.setdefault("disturbed", others > DISTURBED_CORES)
+            rows.append(row)
     return _with_memory(_frame("utilisation_by_job", rows))
 
 
@@ -292,7 +276,7 @@ def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
     keys = [name for name in ("machine", "sweep", REPEAT) if name in rows]
     for _, sweep in rows.groupby(keys):
         for column in _PEAKS:
-            slope = memory_line.memory_per_image(sweep["batch_size"], sweep[column]).per_image
+            slope = step_cost.memory_per_image(sweep["batch_size"], sweep[column]).per_image
             if slope.low > 0:
                 rows.loc[sweep.index, list(_MEMORY)] = [*slope, column]
                 break
@@ -308,10 +292,7 @@ _ANEW = {
 
 
 def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, sweep and sample through its consecutive trainings.
-
-    `batch_size` is empty for samples between two trainings.
-    """
+    """Returns one row per sweep and sample through the consecutive trainings of its first job."""
     frames = [_frame("samples", [])]
     for timing in find(results, study, experiment, "utilisation"):
         if timing.first[REPEAT] == 1:
@@ -326,7 +307,7 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
 def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine, configuration and batch size that was tried, in order."""
     rows = [
-        entry | _used(entry, "largest") | timing.first
+        _with_samples(entry) | timing.first
         for timing in find(results, study, experiment, "max_batch_size")
         if timing.first[REPEAT] == 1
         for entry in timing.record["tries"]
@@ -338,19 +319,17 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
     """Returns one row per timing job of a profiled configuration: the shares of its time."""
     rows = []
     for timing in find(results, study, experiment, "profile"):
-        record = {name.removesuffix("_share"): each for name, each in timing.record.items()}
-        size = {"batch_size": timing.sweep.batch_sizes[0]}
-        rows.append(record | size | _used(timing.record, "profiles") | timing.first)
+        shares = {f"{name}_share": name for name in ("compute", "input", "host", "executor")}
+        row = {shares.get(name, name): each for name, each in timing.record.items()}
+        row["batch_size"] = timing.sweep.batch_sizes[0]
+        rows.append(_with_samples(row) | timing.first)
     return _frame("profiles_by_job", rows)
 
 
 def training_times(
     results: Path | str, study: Study, experiment: str, **throughput: pandas.DataFrame
 ) -> pandas.DataFrame:
-    """Returns one row per row of a table of throughput and number of epochs that is asked for.
-
-    What needs what is not here has none.
-    """
+    """Returns one row per row of a table of throughput and number of epochs that is asked for."""
     [(name, speeds)] = throughput.items()
     speeds = speeds[~speeds["status"].isin(absence.WORDS)]
     steps = speeds["train_examples"].astype(float) / speeds["batch_size"].astype(float)

@@ -62,9 +62,6 @@ _SWEEPS = {
     **interval("fixed_seconds", high="Upper end of its 95 % interval."),
     "seconds_per_image": Column("Cost per example: b of the fit, s."),
     **interval("seconds_per_image", high="Upper end of its 95 % interval."),
-    "fixed_seconds_error": Column(
-        "Standard error of the fixed cost: that over sizes joined with that over rounds or jobs."
-    ),
     "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
     "line_residual": Column("Relative root-mean-square residual of the fit."),
     "noise_floor": Column(
