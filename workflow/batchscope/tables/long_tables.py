@@ -34,6 +34,7 @@ FIRST = ("run", *run_factors.FACTORS, "status")
 Single = str | int | float | None
 Row = dict[str, Any]
 Block = dict[str, Any]  # column -> a value for each row, or a single one for all of them
+Blocks = Iterator[tuple[Row, Block]]  # beside the first columns of their run
 Maker = Callable[[Path | str, "Study", str], pandas.DataFrame]
 # What the table calls a column of a run's history otherwise: its own names have another meaning.
 _RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
@@ -82,44 +83,62 @@ def history(results: Path | str, run: str) -> list[dict[str, float]]:
         return [{name: float(text) if text else NAN for name, text in row.items()} for row in rows]
 
 
-def histories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per run and epoch; the rate of a schedule is in `epoch_learning_rate`."""
-    chosen = study.experiments[experiment]
+def table(name: str) -> Callable[[Callable[..., Blocks]], Maker]:
+    """Makes of a function that yields blocks, each beside its run's first columns, a table's maker.
+
+    It is called with results, the study, and its experiment.
+    """
+    own = TABLES[name].columns
+
+    def decorate(blocks: Callable[..., Blocks]) -> Maker:
+        @functools.wraps(blocks)
+        def make(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+            found: dict[str, list[Any]] = {column: [] for column in (*FIRST, *own)}
+            for first, block in blocks(results, study, study.experiments[experiment]):
+                values = first | {name: block[name] for name in own}
+                count = next(len(each) for each in values.values() if not isinstance(each, Single))
+                for column, each in values.items():
+                    found[column] += [each] * count if isinstance(each, Single) else each
+            return run_series.typed(pandas.DataFrame(found), own)
+
+        return make
+
+    return decorate
+
+
+@table("history")
+def histories(results: Path | str, study: Study, chosen: Experiment) -> Blocks:
+    """Yields each run's epochs; the rate of a schedule is in `epoch_learning_rate`."""
     speed = _speeds(next(job_files.places(study, results)), study, chosen)
-
-    def blocks() -> Iterator[tuple[Row, Block]]:
-        for factors, first in _runs(results, chosen):
-            rows = history(results, first["run"])
-            # A run of an earlier version may lack the newest columns.
-            block = _block(rows, records.HISTORY_COLUMNS)
-            block = {_RENAMED.get(name, name): values for name, values in block.items()}
-            yield first, block | _seconds(_examples(results, factors, rows), speed(factors))
-
-    return _table("history", blocks())
+    for factors, first in _runs(results, chosen):
+        rows = history(results, first["run"])
+        # A run of an earlier version may lack the newest columns.
+        block = _block(rows, records.HISTORY_COLUMNS)
+        block = {_RENAMED.get(name, name): values for name, values in block.items()}
+        yield first, block | _seconds(_examples(results, factors, rows), speed(factors))
 
 
 def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, run and evaluation inside its training, or at its end.
-
-    A run without `evaluate_every` has those of its history, at the epochs' ends. Seconds are never
-    what a training measured of itself: those of its examples in a timing job that had the machine
-    to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
-    """
+    """Returns one row per machine, run and evaluation inside its training, or at its end."""
     chosen = study.experiments[experiment]
     if chosen.own.path:
         return own_tables.trajectories(chosen, FIRST)
+    return _trajectories(results, study, experiment)
 
-    def blocks() -> Iterator[tuple[Row, Block]]:
-        for place in job_files.places(study, results):
-            speed = _speeds(place, study, chosen)
-            for factors, first in _runs(place.results, chosen):
-                block = _block(
-                    trajectory(place.results, first["run"], factors), columns.TRAJECTORIES
-                )
-                block |= _seconds(block["examples"], speed(factors))
-                yield first, {**block, "machine": place.machine}
 
-    return _table("trajectories", blocks())
+@table("trajectories")
+def _trajectories(results: Path | str, study: Study, chosen: Experiment) -> Blocks:
+    """Yields each run's evaluations.
+
+    Seconds are never what a training measured of itself: those of its examples in a timing job that
+    had the machine to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
+    """
+    for place in job_files.places(study, results):
+        speed = _speeds(place, study, chosen)
+        for factors, first in _runs(place.results, chosen):
+            rows = trajectory(place.results, first["run"], factors)
+            block = {**_block(rows, columns.TRAJECTORIES), "machine": place.machine}
+            yield first, block | _seconds(block["examples"], speed(factors))
 
 
 def trajectory(results: Path | str, run: str, factors: Row) -> list[dict[str, float]]:
@@ -127,10 +146,14 @@ def trajectory(results: Path | str, run: str, factors: Row) -> list[dict[str, fl
     if factors["evaluate_every"]:
         return _evaluations(records.run_folder(results, run))
     rows = history(results, run)
-    examples = _examples(results, factors, rows)
+    same = ("epoch", "validation_loss", "validation_accuracy")
     return [
-        {**row, "examples": count, "updates": row.get("step", NAN), "train_loss": NAN}
-        for row, count in zip(rows, examples, strict=True)
+        {
+            "examples": count,
+            "updates": row.get("step", NAN),
+            **{name: row.get(name, NAN) for name in same},
+        }
+        for row, count in zip(rows, _examples(results, factors, rows), strict=True)
     ]
 
 
@@ -158,139 +181,106 @@ def _evaluations(folder: Path) -> list[dict[str, float]]:
         return found
 
 
-def _of_measure(block: Callable[[Row, Path], Iterator[Block]]) -> Maker:
-    """Makes of a function of a measure's record, and its path, the maker of the table so named."""
-
-    @functools.wraps(block)
-    def make(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-        return of_measure(results, study, experiment, block.__name__, block)
-
-    return make
-
-
-def of_measure(
-    results: Path | str,
-    study: Study,
-    experiment: str,
-    table: str,
-    block: Callable[[Row, Path], Iterator[Block]],
-) -> pandas.DataFrame:
-    """Returns a table of a measure: what `block` finds in its record and its path, by run."""
+def measured(
+    results: Path | str, chosen: Experiment, table: str
+) -> Iterator[tuple[Row, Row, Path]]:
+    """Yields the first columns of each run, and the record of a table's measure with its path."""
     measure = next(name for name, entry in MEASURES.items() if table in entry.tables)
-    chosen = study.experiments[experiment]
-
-    def blocks() -> Iterator[tuple[Row, Block]]:
-        if measure not in chosen.trainings.measures:
-            return
+    if measure in chosen.trainings.measures:
         settings = measure_settings.settings_name(measure, chosen.trainings.measures[measure])
         for _, first in _runs(results, chosen):
             path = records.measure_path(results, first["run"], measure, settings)
             if record := read_record(path):
-                yield from ((first, found) for found in block(record, path))
-
-    return _table(table, blocks())
+                yield first, record, path
 
 
-@_of_measure
-def layers(record: Row, _: Path) -> Iterator[Block]:
-    """Yields the distance of each layer from its initial weights."""
-    found = record.get("layers", {})
-    values = _block(found.values(), ("distance", "relative"))
-    yield {"position": range(len(found)), "layer": list(found), **values}
+@table("layers")
+def layers(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
+    """Yields each layer's distance from its initial weights."""
+    for first, record, _ in measured(results, chosen, "layers"):
+        found = record.get("layers", {})
+        values = _block(found.values(), ("distance", "relative"))
+        yield first, {"position": range(len(found)), "layer": list(found), **values}
 
 
-@_of_measure
-def updates(record: Row, _: Path) -> Iterator[Block]:
-    """Yields the bins of the histogram of update norms, with shares of all the run's updates."""
-    histogram = record.get("histogram")
-    if histogram and histogram["counts"]:
-        edges, counts = histogram["edges"], histogram["counts"]
-        shares = [count / record["values"]["updates"] for count in counts]
-        yield {"low": edges[:-1], "high": edges[1:], "count": counts, "share": shares}
+@table("updates")
+def updates(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
+    """Yields the bins of a histogram of update norms, with shares of all the run's updates."""
+    for first, record, _ in measured(results, chosen, "updates"):
+        histogram = record.get("histogram")
+        if histogram and histogram["counts"]:
+            edges, counts = histogram["edges"], histogram["counts"]
+            shares = [count / record["values"]["updates"] for count in counts]
+            yield first, {"low": edges[:-1], "high": edges[1:], "count": counts, "share": shares}
 
 
-@_of_measure
-def alignment(record: Row, _: Path) -> Iterator[Block]:
-    """Yields the alignment of gradients at a place, by number of examples in a batch."""
-    for place in record.get("places") or ():
-        same = ("place", "epoch", "norm", "ratio", "independent")
-        yield {"examples": place["batch_sizes"], **{name: place[name] for name in same}}
+@table("alignment")
+def alignment(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
+    """Yields the alignment of gradients at each place, by number of examples in a batch."""
+    same = ("place", "epoch", "norm", "ratio", "independent")
+    for first, record, _ in measured(results, chosen, "alignment"):
+        for place in record.get("places") or ():
+            values = {name: place[name] for name in same}
+            yield first, {"examples": place["batch_sizes"], **values}
 
 
-@_of_measure
-def landscapes(record: Row, path: Path) -> Iterator[Block]:
+@table("landscapes")
+def landscapes(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
     """Yields the points of surfaces and lines; the second direction is that of the rows."""
-    if record.get("status") != records.FINISHED:
+    for first, record, path in measured(results, chosen, "landscapes"):
+        if record.get("status") != records.FINISHED:
+            continue
+        members = disk.read_arrays(path.with_suffix(".npz"), "axis")
+        axis = members.pop("axis")
+        for member, loss in members.items():
+            kind, _, index = member.partition(":")
+            if kind in ("surface", "line"):
+                b, a = np.meshgrid(axis if kind == "surface" else [0.0], axis, indexing="ij")
+                points = {"a": a, "b": b, "loss": loss}
+                points = {name: values.ravel().tolist() for name, values in points.items()}
+                yield first, {"kind": kind, "index": int(index), **points}
+
+
+@table("lines")
+def lines(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
+    """Yields the losses on the line from the small run, at 0, to the large one, `other`, at 1.
+
+    They differ in `factor`, by its values `small` and `large`.
+    """
+    found = chosen.trainings
+    if "line" not in found.measures:
         return
-    members = disk.read_arrays(path.with_suffix(".npz"), "axis")
-    axis = members.pop("axis")
-    for member, loss in members.items():
-        kind, _, index = member.partition(":")
-        if kind in ("surface", "line"):
-            b, a = np.meshgrid(axis if kind == "surface" else [0.0], axis, indexing="ij")
-            points = {"a": a, "b": b, "loss": loss}
-            points = {name: values.ravel().tolist() for name, values in points.items()}
-            yield {"kind": kind, "index": int(index), **points}
+    settings = measure_settings.settings_name("line", found.measures["line"])
+    for factors, first in _runs(results, chosen):
+        for other in (large for small, large in found.pairs["line"] if small == first["run"]):
+            path = records.pair_path(results, first["run"], other, "line", settings)
+            record, to = read_record(path) or {}, found.runs[other]
+            differ = next(name for name in run_factors.FACTORS if factors[name] != to[name])
+            same = {"factor": differ, "small": factors[differ], "large": to[differ], "other": other}
+            for split in records.SPLITS if record.get("alphas") else ():
+                of = {"loss": record[f"{split}_loss"], "accuracy": record[f"{split}_accuracy"]}
+                yield first, {**same, "split": split, "alpha": record["alphas"], **of}
 
 
-def lines(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per pair of runs, position on the line between them, and split.
+@table("at_epochs")
+def at_epochs(results: Path | str, study: Study, chosen: Experiment) -> Blocks:
+    """Yields what measures gave after the numbers of epochs that the experiment asks for.
 
-    The run is the small one, at position 0; `other` is the large one, at 1. They differ in
-    `factor`, by its values `small` and `large`.
+    What a training that stopped earlier never reached is empty.
     """
-    chosen = study.experiments[experiment]
-
-    def blocks() -> Iterator[tuple[Row, Block]]:
-        if "line" not in chosen.trainings.measures:
-            return
-        name = measure_settings.settings_name("line", chosen.trainings.measures["line"])
-        for factors, first in _runs(results, chosen):
-            others = (
-                large for small, large in chosen.trainings.pairs["line"] if small == first["run"]
-            )
-            for other in others:
-                path = records.pair_path(results, first["run"], other, "line", name)
-                record = read_record(path) or {}
-                between = chosen.trainings.runs[other]
-                differ = next(
-                    name for name in run_factors.FACTORS if factors[name] != between[name]
-                )
-                same = {"factor": differ, "small": factors[differ], "large": between[differ]}
-                for split in records.SPLITS if record.get("alphas") else ():
-                    of = {"loss": record[f"{split}_loss"], "accuracy": record[f"{split}_accuracy"]}
-                    block = {"other": other, "split": split, "alpha": record["alphas"]}
-                    yield first, {**block, **same, **of}
-
-    return _table("lines", blocks())
-
-
-def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, run and number of epochs that the experiment asks for.
-
-    What measures gave is of the weights after that epoch, dropout off; what a training that stopped
-    earlier never reached is empty.
-    """
-    chosen = study.experiments[experiment]
-    measured = any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures)
-
-    def blocks() -> Iterator[tuple[Row, Block]]:
-        for place in job_files.places(study, results) if measured else ():
-            for factors, first in _runs(place.results, chosen):
-                timed = _timed(place, chosen, factors, "seconds_per_epoch")
-                record = records.run_folder(place.results, first["run"]) / "record.json"
-                trained = disk.read_json(record, "epochs_run")["epochs_run"]
-                rows = [
-                    _measured_early(place.results, first["run"], epoch, chosen)
-                    | {
-                        "at_epoch": epoch,
-                        "train_seconds": epoch * timed if epoch <= trained else NAN,
-                    }
-                    for epoch in chosen.at_epochs
-                ]
-                yield first, {**_block(rows, columns.AT_EPOCHS), "machine": place.machine}
-
-    return _table("at_epochs", blocks())
+    if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
+        return
+    for place in job_files.places(study, results):
+        for factors, first in _runs(place.results, chosen):
+            timed = _timed(place, chosen, factors, "seconds_per_epoch")
+            record = records.run_folder(place.results, first["run"]) / "record.json"
+            trained = disk.read_json(record, "epochs_run")["epochs_run"]
+            rows = [
+                _measured_early(place.results, first["run"], epoch, chosen)
+                | {"at_epoch": epoch, "train_seconds": epoch * timed if epoch <= trained else NAN}
+                for epoch in chosen.at_epochs
+            ]
+            yield first, {**_block(rows, columns.AT_EPOCHS), "machine": place.machine}
 
 
 def _measured_early(results: Path | str, run: str, epoch: int, experiment: Experiment) -> Row:
@@ -365,15 +355,3 @@ def _runs(results: Path | str, experiment: Experiment) -> Iterator[tuple[Row, Ro
 def _block(rows: Iterable[Row], names: Iterable[str]) -> Block:
     """Returns columns of rows, NaN where a row has none."""
     return {name: [row.get(name, NAN) for row in rows] for name in names}
-
-
-def _table(name: str, blocks: Iterator[tuple[Row, Block]]) -> pandas.DataFrame:
-    """Returns the blocks of a table of the catalogue, each beside its run's first columns."""
-    own = TABLES[name].columns
-    found: dict[str, list[Any]] = {column: [] for column in (*FIRST, *own)}
-    for first, block in blocks:
-        block = {name: block[name] for name in own}
-        count = next(len(value) for value in block.values() if not isinstance(value, Single))
-        for column, value in {**first, **block}.items():
-            found[column] += [value] * count if isinstance(value, Single) else value
-    return run_series.typed(pandas.DataFrame(found), own)
