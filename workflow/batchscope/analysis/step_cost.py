@@ -1,12 +1,9 @@
 """What a step costs: its time, from the fixed cost to the knee of the throughput, and its memory.
 
-Timings scatter in proportion to themselves, so every fit weights a median by its inverse: the
-squares of (median - model) / median are minimised. Weights from the data make a fit one linear
-problem; their price is an estimate that is low by about the square of the relative noise of the
-medians, 0.04 % at 2 %.
-
-Times are given as one row per batch size, with a block for each round of turns, or with the median
-of each job, in seconds per step.
+Timings scatter in proportion to themselves, so every fit weights a median by its inverse: one
+linear problem, at the price of an estimate that is low by about the square of the relative noise of
+the medians, 0.04 % at 2 %. Times, in seconds per step, have a row per batch size: a block for each
+round of turns, or the median of each job.
 """
 
 from __future__ import annotations
@@ -22,9 +19,8 @@ from batchscope.catalogue.outcomes import LEVEL
 
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
 LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau
-# Noise floor above which no level of the throughput is stated. Two halves of the blocks differ with
-# twice the standard error of the median of all, so that half of the floor is about two standard
-# errors of a median: at 20 %, the 10 % that separate the share from the plateau.
+# Noise floor above which no level of the throughput is stated. Half of the floor is about two
+# standard errors of a median: at 20 %, the 10 % that separate the share from the plateau.
 MOST_NOISE = 1.2
 TOO_NOISY = "too noisy to tell"
 _ROUNDING = 1e-9  # share of every time of a step below which a cost is none
@@ -56,8 +52,7 @@ class Fit(NamedTuple):
 def resolved(cost: Fit) -> bool:
     """Returns whether the line fits, and the ratio of its costs is known to a factor of e.
 
-    Beyond that the interval of a / b, on its own scale, holds 0: there may be no fixed cost. A fit
-    without intervals is taken by its values.
+    Beyond that the interval of a / b, on its own scale, holds 0: there may be no fixed cost.
     """
     value, _, high = cost.half_batch
     known = value > 0 and not high > math.e * value
@@ -236,23 +231,16 @@ def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
     return math.exp(np.quantile(np.abs(logs), 0.95, method="higher"))
 
 
-class Memory(NamedTuple):
-    """Peak memory = fixed + batch size x per example, both in MB; NaN where it cannot be fitted."""
-
-    fixed_mb: float = math.nan
-    per_image: Estimate = Estimate(math.nan)
-
-
-def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> Memory:
-    """Fits what memory a batch takes to the peaks, NaN where unknown, that exceed the lowest."""
+def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Estimate]:
+    """Returns fixed memory and that per example by a line through peaks, in MB; NaN without one."""
     sizes, peaks = np.asarray(batch_sizes, float), np.asarray(peaks_mb, float)
     lowest = peaks.min(where=np.isfinite(peaks), initial=math.inf)
     used = peaks >= lowest + _RESOLVABLE_MB  # never what is unknown
     if len(set(sizes[used])) < 2:
-        return Memory()
+        return math.nan, Estimate(math.nan)
     (fixed, slope), covariance, _ = line(sizes[used], peaks[used], 1.0)
     half = student_t(used.sum() - 2) * math.sqrt(covariance[1, 1])
-    return Memory(float(fixed), Estimate(*map(float, (slope, slope - half, slope + half))))
+    return float(fixed), Estimate(*map(float, (slope, slope - half, slope + half)))
 
 
 def _logs(table: np.ndarray) -> np.ndarray:

@@ -1,8 +1,7 @@
 """One row over the timing jobs of a configuration, from a row for each of them.
 
 A timing job is a process of its own: what differs between processes and between moments is seen
-over jobs, and hardly at all within one. What is fitted over batch sizes is fitted anew, to what all
-jobs timed.
+over jobs, and hardly at all within one.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from typing import Any
 import pandas
 from pandas.api import types
 
-_QUARTILES = {"_q1": 0.25, "_q3": 0.75}
-_ENDS = ("_low", "_high")
+_QUARTILES = {"q1": 0.25, "q3": 0.75}
 
 
 def combined(
@@ -42,11 +40,11 @@ def _over(
     rows: pandas.DataFrame, name: str, counted: Iterable[str]
 ) -> Callable[[pandas.DataFrame], Any]:
     """Returns what gives a column over several jobs from their rows."""
-    base, end = name.rpartition("_")[0], name[-3:]
+    base, _, end = name.rpartition("_")
     known = rows[name].dropna()
     if name in counted:
         return lambda group: group[name].sum(min_count=1)
-    if name.endswith(_ENDS) and base in rows:
+    if end in ("low", "high") and base in rows:
         return lambda group: None
     if end in _QUARTILES and base in rows:
         return lambda group: group[base].quantile(_QUARTILES[end])

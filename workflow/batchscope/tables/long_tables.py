@@ -57,22 +57,13 @@ def named(factors: Row) -> Row:
 
 
 def shown_status(record: Row) -> str:
-    """Returns a run's status as the tables show it.
-
-    One that never reached its target_train_loss is no part of a comparison there, and figures and
-    statistics take finished runs only.
-    """
-    finished = record["status"] == records.FINISHED
-    missed = finished and record.get("reached_target") is False
+    """Returns a run's status; one that missed its target_train_loss is compared with none."""
+    missed = record["status"] == records.FINISHED and record.get("reached_target") is False
     return records.OFF_TARGET if missed else record["status"]
 
 
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
-    """Returns the rows of a trained run's history; a field that is empty is NaN.
-
-    Raises:
-        UserError: If it is missing or damaged, or has not the epochs of the run's record.
-    """
+    """Returns the rows of a trained run's history; a field that is empty is NaN."""
     folder = records.run_folder(results, run)
     path, record = folder / "history.csv", records.run_record(folder)
     rows = disk.read_rows(path, "epoch", "train_loss", delete=record)
@@ -84,10 +75,7 @@ def history(results: Path | str, run: str) -> list[dict[str, float]]:
 
 
 def table(name: str) -> Callable[[Callable[..., Blocks]], Maker]:
-    """Makes of a function that yields blocks, each beside its run's first columns, a table's maker.
-
-    It is called with results, the study, and its experiment.
-    """
+    """Makes a table's maker of a function of results, study and experiment that yields blocks."""
     own = TABLES[name].columns
 
     def decorate(blocks: Callable[..., Blocks]) -> Maker:
@@ -119,7 +107,7 @@ def histories(results: Path | str, study: Study, chosen: Experiment) -> Blocks:
 
 
 def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, run and evaluation inside its training, or at its end."""
+    """Returns one row per machine, run and evaluation; without these, of its history."""
     chosen = study.experiments[experiment]
     if chosen.own.path:
         return own_tables.trajectories(chosen, FIRST)
@@ -243,10 +231,7 @@ def landscapes(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
 
 @table("lines")
 def lines(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
-    """Yields the losses on the line from the small run, at 0, to the large one, `other`, at 1.
-
-    They differ in `factor`, by its values `small` and `large`.
-    """
+    """Yields the losses on the line from the small run, at 0, to the large one, `other`, at 1."""
     found = chosen.trainings
     if "line" not in found.measures:
         return
@@ -264,10 +249,7 @@ def lines(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
 
 @table("at_epochs")
 def at_epochs(results: Path | str, study: Study, chosen: Experiment) -> Blocks:
-    """Yields what measures gave after the numbers of epochs that the experiment asks for.
-
-    What a training that stopped earlier never reached is empty.
-    """
+    """Yields what measures gave after each number of epochs that the experiment asks for."""
     if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
         return
     for place in job_files.places(study, results):

@@ -87,9 +87,8 @@ def _values(
     dataset = read(records.dataset_folder(results, factors["dataset"]) / "record.json", "counts")
     counts = dataset["counts"] if dataset else {}
     row: dict[str, Any] = {f"{split}_examples": counts.get(split) for split in records.SPLITS}
-    row["status"] = records.MISSING
-    if record is not None:
-        row["status"] = long_tables.shown_status(record)
+    row["status"] = long_tables.shown_status(record) if record else records.MISSING
+    if record:
         row |= {name: record.get(name) for name in columns.OF_RECORD}
         losses = (epoch["train_loss"] for epoch in long_tables.history(results, run))
         row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)

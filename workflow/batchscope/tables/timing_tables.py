@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 # Columns of COLUMNS["sweeps.csv"] -> what they are called in the record of a largest batch.
-_LARGEST = {"max_batch_size": "largest", "max_batch_size_bound": "bound"}
-_LARGEST["memory_limit_mb"] = "limit_mb"
+_BOUNDS = {"max_batch_size_bound": "bound", "memory_limit_mb": "limit_mb"}
+_LARGEST = {"max_batch_size": "largest", **_BOUNDS}
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
 _MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
-# What the peak of a matrix product is of, in a record: columns that no table keeps.
-_PEAK_OF = {f"_{name}": name for name in ("device", "threads", "dtype", "tensor_float_32")}
+# What the peak of a matrix product is of, in a record.
+_PEAK_OF = ("device", "threads", "dtype", "tensor_float_32")
+_DRIVEN = {"sweep", *run_factors.TIMING_ONLY_FACTORS}  # what drives the steps
+_SUBJECT = [name for name in (*FIRST, REPEAT) if name not in _DRIVEN]
 _OF_GPU = ("gpu_percent", "gpu_zero_share", "gpu_bandwidth_percent", "gpu_power_watts")
 
 
@@ -150,20 +152,15 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
     rows = [timing.first | _step_time(timing) for timing in timings]
     for timing in find(results, study, experiment, "max_batch_size"):
         # Memory does not depend on what drives the steps: it stands with every loop's times.
-        same = [row for row in rows if _subject(row) == _subject(timing.first)]
+        same = [row for row in rows if all(row[name] == timing.first[name] for name in _SUBJECT)]
         if not same:
             same = [{**timing.first, "status": timing.record["status"]}]
             rows += same
         for row in same:
             row.update(_largest(timing.record))
     columns = COLUMNS["sweeps_by_job.csv"]
-    found = pandas.DataFrame(rows, columns=[*FIRST, *columns, *_PEAK_OF])
+    found = pandas.DataFrame(rows, columns=[*FIRST, *columns, "peak_of"])
     return run_series.typed(_with_ceiling(_with_peaks(found))[[*FIRST, *columns]], columns)
-
-
-def _subject(row: Row) -> list[Any]:
-    others = {"sweep", *run_factors.TIMING_ONLY_FACTORS}
-    return [row[name] for name in (*FIRST, REPEAT) if name not in others]
 
 
 def _step_time(timing: Timing) -> Row:
@@ -183,7 +180,7 @@ def _step_time(timing: Timing) -> Row:
         "blocks": sum(len(size["blocks"]) for size in timed),
         "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
         "matmul_flops_per_second": measured.get("flops_per_second"),
-        **{column: measured.get(key) for column, key in _PEAK_OF.items()},
+        "peak_of": str([measured.get(name) for name in _PEAK_OF]),
         "flops_per_image": flops and flops * run_factors.gradients_per_update(timing.first),
         "flops_not_counted": left_out or None,
     }
@@ -199,8 +196,7 @@ def _with_peaks(sweeps: pandas.DataFrame) -> pandas.DataFrame:
     A job measures its own within a second or so: what is slower than another's was disturbed.
     """
     own = sweeps["matmul_flops_per_second"].astype(float)
-    of = [sweeps[name] for name in ("machine", "device", "threads", *_PEAK_OF)]
-    alike = own.groupby(of, dropna=False)
+    alike = own.groupby([sweeps[name] for name in ("machine", "device", "threads", "peak_of")])
     # Of float32 alone: a product of half the width has another peak.
     usable = own.notna() & sweeps["precision"].eq("float32")
     highest, lowest = (alike.transform(end).where(usable) for end in ("max", "min"))
@@ -250,12 +246,9 @@ def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
 def _largest(record: Row) -> Row:
     fits = [entry for entry in record["tries"] if entry["outcome"] == records.FITS]
     sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
-    memory = step_cost.memory_per_image(sizes, peaks)
-    return {
-        **{column: record[key] for column, key in _LARGEST.items()},
-        "memory_fixed_mb": memory.fixed_mb,
-        "memory_mb_per_image": memory.per_image.value,
-    }
+    fixed, per_image = step_cost.memory_per_image(sizes, peaks)
+    found = {column: record[key] for column, key in _LARGEST.items()}
+    return found | {"memory_fixed_mb": fixed, "memory_mb_per_image": per_image.value}
 
 
 def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -276,7 +269,7 @@ def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
     keys = [name for name in ("machine", "sweep", REPEAT) if name in rows]
     for _, sweep in rows.groupby(keys):
         for column in _PEAKS:
-            slope = step_cost.memory_per_image(sweep["batch_size"], sweep[column]).per_image
+            _, slope = step_cost.memory_per_image(sweep["batch_size"], sweep[column])
             if slope.low > 0:
                 rows.loc[sweep.index, list(_MEMORY)] = [*slope, column]
                 break
