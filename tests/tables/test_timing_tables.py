@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from pathlib import Path
 
 import pandas
@@ -91,6 +90,14 @@ def is_eager(job) -> bool:
     return job.sweep.factors["loop"] == "eager"
 
 
+def every_table(results, study) -> dict[str, pandas.DataFrame]:
+    made = {}
+    for name, entry in tables.OF_TIMINGS.items():
+        reads = {other: made[other] for other in entry.reads}
+        made[name] = run_table.maker(name)(results, study, "machine", **reads)
+    return made
+
+
 def own_jobs(study, measure: str) -> list:
     """Returns the timing jobs of this machine."""
     jobs = job_files.timing_jobs(study.experiments["machine"], "results", "desktop")
@@ -150,37 +157,16 @@ def test_medians_and_quartiles_of_blocks(written):
     assert len(frame) == 2 * 2 * 8
     row = frame[(frame["machine"] == "desktop") & (frame["loop"] == "graph")].iloc[3]
     seconds = FIXED + PER_IMAGE * 8
-    assert row["batch_size"] == 8
-    assert row["seconds_per_step"] == pytest.approx(seconds)
-    assert row["seconds_per_step_q1"] == pytest.approx(0.99 * seconds)
-    assert row["seconds_per_step_q3"] == pytest.approx(1.01 * seconds)
-    assert row["iterations_per_second"] == pytest.approx(1 / seconds)
-    assert row["images_per_second"] == pytest.approx(8 / seconds)
-    # The slow quarter of the blocks is the lower quartile of the speeds.
-    assert row["images_per_second_q1"] == pytest.approx(8 / seconds / 1.01)
-    assert row["seconds_per_epoch"] == pytest.approx(1000 * seconds / 8)
+    expected = {
+        **{"seconds_per_step": seconds, "seconds_per_step_q1": 0.99 * seconds},
+        **{"seconds_per_step_q3": 1.01 * seconds, "iterations_per_second": 1 / seconds},
+        # The slow quarter of the blocks is the lower quartile of the speeds.
+        **{"images_per_second": 8 / seconds, "images_per_second_q1": 8 / seconds / 1.01},
+        **{"batch_size": 8, "seconds_per_epoch": 1000 * seconds / 8},
+    }
+    assert {name: row[name] for name in expected} == pytest.approx(expected)
     assert (row["blocks"], row["disturbed_blocks"], row["process_percent"]) == (5, 1, 95.0)
     assert (row["dataset"], row["model"], row["threads"]) == ("digits", "small_cnn", 1)
-
-
-def test_a_delay_is_what_the_same_turns_say(written):
-    """The steps without it are no rows of their own: they are what the delay is held against."""
-    (job,) = filter(is_eager, own_jobs(written, "throughput"))
-    delay = 0.002
-    with edited(job.path) as record:
-        for size in record["sizes"]:
-            seconds = [each["seconds_per_step"] for each in size["blocks"]]
-            size["blocks_without_delay"] = [block(each - delay) for each in seconds]
-    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
-    row = frame.loc[("desktop", "eager")]
-    assert row["fixed_seconds"] == pytest.approx(5 * FIXED)
-    assert row["fixed_seconds_without_delay"] == pytest.approx(5 * FIXED - delay)
-    assert row["recovered_delay_seconds"] == pytest.approx(delay)
-    assert math.isnan(row["recovered_delay_seconds_low"])  # five rounds are too few
-    for end in ("", "_low", "_high"):
-        assert row[f"paired_delay_seconds{end}"] == pytest.approx(delay)
-    assert frame["recovered_delay_seconds"].notna().sum() == 1
-    assert len(timing_tables.throughput("results", written, "machine")) == 2 * 2 * 8
 
 
 def test_each_configuration_on_each_machine_is_a_row(written):
@@ -193,7 +179,6 @@ def test_each_configuration_on_each_machine_is_a_row(written):
             assert row["seconds_per_image"] == pytest.approx(PER_IMAGE)
             assert row["half_batch"] == pytest.approx(slow * factor * FIXED / PER_IMAGE)
             assert row["ceiling_images_per_second"] == pytest.approx(5e4)
-            assert row["step_winner"] != "staircase"
             assert (row["blocks"], row["disturbed_blocks"]) == (40, 8)
     own = frame.loc["desktop"]
     # Memory does not depend on the loop, and nothing is known of the other machine's.
@@ -201,18 +186,6 @@ def test_each_configuration_on_each_machine_is_a_row(written):
     assert own["memory_mb_per_image"].tolist() == pytest.approx([5.0, 5.0])
     assert own["memory_fixed_mb"].tolist() == pytest.approx([400.0, 400.0])
     assert frame.loc["cluster"]["max_batch_size"].isna().all()
-
-
-def test_the_knee_and_the_plateau(written):
-    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
-    row = frame.loc[("desktop", "graph")]
-    highest = 128 / (FIXED + PER_IMAGE * 128)
-    assert row["highest_images_per_second"] == pytest.approx(highest)
-    assert row["share_of_ceiling"] == pytest.approx(highest / 5e4)
-    assert row["plateau_images_per_second"] == pytest.approx(1 / PER_IMAGE)
-    # 9 a / b is 135 images, and 128 the largest size.
-    assert row["still_rising"] and math.isnan(row["knee_fitted"])
-    assert pandas.isna(row["knee_batch_size"])
 
 
 def test_over_jobs_line_and_points_are_of_the_same_medians(written):
@@ -229,8 +202,8 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
             for each in size["blocks"]:
                 each["seconds_per_step"] *= slow[job.repeat - 1]
         disk.write_json(job.path, record)
-    run_table.write("of_jobs", study, "machine", "tables")
-    speeds, sweeps = (pandas.read_csv(f"tables/{name}.csv") for name in ("throughput", "sweeps"))
+    made = every_table("of_jobs", study)
+    speeds, sweeps, by_job = (made[name] for name in ("throughput", "sweeps", "sweeps_by_job"))
     assert (len(speeds), len(sweeps)) == (16, 2)
     row = sweeps.iloc[0]
     assert row["fixed_seconds"] == pytest.approx(1.25 * FIXED)
@@ -243,33 +216,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
     assert list(of_it["seconds_per_step"]) == pytest.approx(list(line))
     assert list(of_it["images_per_second"]) == pytest.approx(list(of_it["batch_size"] / line))
     assert row["highest_images_per_second"] == pytest.approx(of_it["images_per_second"].max())
-    by_job = pandas.read_csv("tables/sweeps_by_job.csv")
     assert by_job["fixed_seconds"].max() == pytest.approx(30 * FIXED)
-
-
-def test_the_knee_within_the_sizes(written):
-    job, _ = own_jobs(written, "throughput")
-    disk.write_json(job.path, throughput(job.sweep.batch_sizes, 10 * PER_IMAGE))
-    row = timing_tables.summaries("results", written, "machine").iloc[0]
-    assert [row[f"knee_fitted{end}"] for end in ("", "_low", "_high")] == pytest.approx([90] * 3)
-    assert row["knee_batch_size"] == 128 and not row["still_rising"]
-
-
-def test_of_noise_no_level_is_tabulated(written):
-    """A size of the machine's noise differs from itself by 50 %: more than 20 % shows nothing."""
-    job, _ = own_jobs(written, "throughput")
-    with edited(job.path) as record:
-        for each in record["sizes"][3]["blocks"][1::2]:
-            each["seconds_per_step"] *= 1.5
-    row = timing_tables.summaries("results", written, "machine").iloc[0]
-    assert row["noise_floor"] > 1.4 and row["fixed_seconds"] > 0
-    levels = [
-        name
-        for name in timing_columns.COLUMNS["sweeps.csv"]
-        if name.startswith(("plateau", "knee", "still_rising", "half_batch"))
-    ]
-    assert len(levels) == 7
-    assert row[[*levels, "ceiling_images_per_second", "share_of_ceiling"]].isna().all()
 
 
 def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
@@ -293,26 +240,25 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
 
     assert ceilings((3.2e10, 2), (1.27e11, 2)) == [[1.27e11, 3.2e10]] * 2
     assert ceilings((3.2e10, 1), (1.27e11, 2)) == [[3.2e10] * 2, [1.27e11] * 2]
-
-
-def test_operations_that_are_not_counted_give_no_ceiling(written):
-    job, _ = own_jobs(written, "throughput")
-    with edited(job.path) as record:
+    with edited(jobs[0].path) as record:
         record["flops"]["not_counted"] = ["rnn (LSTM)", "up (Conv2DTranspose)"]
-    frame = timing_tables.summaries("results", written, "machine")
-    at = (frame["machine"] == "desktop") & (frame["sweep"] == job.sweep.name)
-    row, others = frame[at].iloc[0], frame[~at]
+    row = timing_tables.summaries("results", written, "machine").iloc[0]
     assert row["flops_not_counted"] == "rnn (LSTM), up (Conv2DTranspose)"
     assert row[["flops_per_image", "ceiling_images_per_second"]].isna().all()
-    assert others["flops_not_counted"].isna().all() and others["flops_per_image"].notna().all()
 
 
 def test_utilisation_and_its_samples(written):
+    """A record of an earlier version has no flag."""
+    with edited(own_jobs(written, "utilisation")[0].path) as record:
+        for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
+            size["utilisation"]["foreign_cores"] = others
+        record["sizes"][2]["disturbed"] = False  # its own flag is kept
     frame = timing_tables.utilisation("results", written, "machine")
     assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]
     assert frame["process_percent"][0] == 90.0 and math.isnan(frame["process_percent"][7])
     assert frame["memory_peak_mb"][3] == 508.0
-    assert frame["gpu_percent"].isna().all()
+    assert list(frame["disturbed"][:3]) == [False, True, False]
+    assert frame["disturbed"][3:8].isna().all() and frame["gpu_percent"].isna().all()
     samples = timing_tables.samples("results", written, "machine")
     assert list(samples["seconds"][:3]) == [0.0, 0.1, 0.2]
     assert samples["batch_size"].isna()[0] and samples["batch_size"][1] == 1
@@ -335,19 +281,6 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
     assert set(rows["memory_of"]) == {"tensorflow_peak_mb"}
     assert rows[names].to_numpy(float) == pytest.approx(0.25)
     assert frame.loc[eager.sweep.name, [*names, "memory_of"]].isna().all(axis=None)
-
-
-def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(written):
-    with edited(own_jobs(written, "utilisation")[0].path) as record:
-        for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
-            size["utilisation"]["foreign_cores"] = others
-        record["sizes"][2]["disturbed"] = False  # its own flag is kept
-        record["samples"]["phase"] = ["lead_in", "batch_size", "batch_size"]
-    frame = timing_tables.utilisation("results", written, "machine")
-    assert list(frame["disturbed"][:3]) == [False, True, False]
-    assert frame["disturbed"][3:8].isna().all()
-    samples = timing_tables.samples("results", written, "machine")
-    assert list(samples["phase"][:3]) == ["lead_in", "training", "training"]
 
 
 def test_no_utilisation_of_a_gpu_that_is_of_what_came_before(written):
@@ -376,35 +309,12 @@ def test_tries_and_profiles(written):
     assert profiles["memory_peak_mb"][0] == 612.5  # the kernel's own, not that of the samples
 
 
-def kind(table: str, column: str) -> str:
-    """Returns the kind that a column has in its entry; empty of what every row begins with."""
-    found = tables.TABLES[table].columns.get(column)
-    return found.kind if found else ""
-
-
 def test_nothing_measured_is_headers(written):
-    made = {}
-    for name, entry in tables.OF_TIMINGS.items():
-        reads = {other: made[other] for other in entry.reads}
-        made[name] = run_table.maker(name)("nowhere", written, "machine", **reads)
-        frame = made[name][made[name]["machine"] == "desktop"]
-        assert frame.empty and list(frame.columns) == [*timing_columns.FIRST, *entry.columns]
+    for name, made in every_table("nowhere", written).items():
+        frame, own = made[made["machine"] == "desktop"], tables.TABLES[name].columns
+        assert frame.empty and list(frame.columns) == [*timing_columns.FIRST, *own]
         whole = {column for column in frame if frame[column].dtype == "Int64"}
-        assert whole == {column for column in frame if kind(name, column) == "int"}, name
-
-
-def test_words_are_in_columns_of_text_alone(written):
-    for name in ("throughput", "sweeps", "utilisation", "samples", "largest", "profiles"):
-        table = tables.TABLES[f"{name}_by_job" if f"{name}_by_job" in tables.TABLES else name]
-        frame = getattr(timing_tables, table.rows.partition(".")[2])("results", written, "machine")
-        for column in table.columns:
-            worded = any(isinstance(value, str) for value in frame[column])
-            assert kind(name, column) == "str" or not worded, (name, column)
-
-
-def test_every_column_is_explained():
-    for columns in timing_columns.COLUMNS.values():
-        assert all(column.doc.endswith(".") for column in columns.values())
+        assert whole == {column for column in own if own[column].kind == "int"}, name
 
 
 @pytest.fixture
@@ -447,36 +357,10 @@ def test_what_is_not_installed_has_its_rows(frameworks):
     speeds = timing_tables.throughput("results", frameworks, "machine")
     times = timing_tables.training_times("results", frameworks, "machine", throughput_by_job=speeds)
     assert set(times["framework"]) == {"tensorflow"} and len(times) == 4
+    seconds = [2 * 1000 * (FIXED / size + PER_IMAGE) for size in (1, 2, 4, 8)]
+    assert times["train_seconds"].tolist() == pytest.approx(seconds)
     samples = timing_tables.samples("results", frameworks, "machine")
     assert set(samples["framework"]) == {"tensorflow"}
-
-
-def test_what_was_timed_before_it_was_taken_away_stays(frameworks):
-    jobs = own_jobs(frameworks, "throughput")
-    (job,) = (job for job in jobs if job.sweep.factors["framework"] == "mxnet")
-    # Without a ceiling, as every framework but TensorFlow.
-    record = {**throughput(job.sweep.batch_sizes), "matmul": None, "flops": None}
-    disk.write_json(job.path, record)
-    frame = timing_tables.summaries("results", frameworks, "machine")
-    assert list(frame["status"]) == ["finished"] * 2
-    assert frame["ceiling_images_per_second"].isna().tolist() == [True, False]
-    assert frame["plateau_images_per_second"].notna().all()
-
-
-@pytest.mark.parametrize("own", [True, False], ids=["beside tensorflow", "alone"])
-@pytest.mark.slow
-def test_figures_draw_what_is_there(frameworks, own, tmp_path):
-    from batchscope import figures
-
-    if not own:
-        shutil.rmtree("results")
-    folder = tmp_path / "tables"
-    run_table.write("results", frameworks, "machine", folder)
-    names = ["throughput", "step_time", "training_time", "utilisation"]
-    figures.write(folder, names, tmp_path / "figures")
-    for name in names:
-        written = (tmp_path / "figures" / f"{name}.csv").read_text()
-        assert "not_installed" not in written and "mxnet" not in written, name
 
 
 def test_the_plan_and_what_is_to_be_made_leave_out_what_is_not_installed(frameworks):
@@ -490,11 +374,6 @@ def test_the_plan_and_what_is_to_be_made_leave_out_what_is_not_installed(framewo
     ((lacking, waiting),) = found.absent.items()
     assert lacking.command == "snakemake --cores 1 install_mxnet"
     assert [job.measure for job in waiting] == ["throughput", "utilisation"]
-    text = status.describe(frameworks, found, "study.yaml", 2)
-    assert (
-        "Not installed: MXNet, for which 2 timings wait; snakemake --cores 1 install_mxnet "
-        "installs it." in text
-    )
     # Another machine's results are read whatever is installed here.
     jobs = job_files.measure_jobs(frameworks, experiment, "elsewhere", "local")
     assert {job.sweep.factors["framework"] for job in jobs} == {"tensorflow", "mxnet"}

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from batchscope import disk
-from batchscope.analysis import memory_line
+from batchscope.analysis import step_cost
 from batchscope.catalogue import run_factors
 from batchscope.store import records
 from batchscope.timing.instruments.sampler import Sampler
@@ -304,7 +304,7 @@ def test_a_real_search(large):
         assert entry.outcome != "fits" or entry.peak_mb <= limits.memory_mb
     fits = [entry for entry in (alone, *found.tries) if entry.outcome == "fits"]
     sizes, peaks = ([getattr(entry, name) for entry in fits] for name in ("batch_size", "peak_mb"))
-    fixed, (each, *_) = memory_line.memory_per_image(sizes, peaks)
+    fixed, (each, *_) = step_cost.memory_per_image(sizes, peaks)
     # An image and its gradient's way back: 3 x 128 x 128 x 4 bytes, and no more than 30 of them.
     assert 0.19 < each < 6
     assert fixed + each * found.largest < limits.memory_mb + 20

@@ -6,9 +6,9 @@ import contextlib
 import json
 from collections import Counter
 
+import numpy as np
 import pytest
 
-from batchscope.analysis import step_cost
 from batchscope.catalogue import measure_settings, sweep_names
 from batchscope.timing import throughput
 from digit_runs import door, run_name, with_digits
@@ -126,14 +126,11 @@ def test_a_delay_takes_turns_with_none(digits, tmp_path):
         assert min(block["seconds_per_step"] for block in size["blocks"]) > delay
         assert size["utilisation"]["process_percent"] > 0
     without, delayed = (
-        [[block["seconds_per_step"] for block in size[name]] for size in sizes]
+        np.array([[block["seconds_per_step"] for block in size[name]] for size in sizes])
         for name in ("blocks_without_delay", "blocks")
     )
-    # Whatever else the machine does meanwhile; exact times are the business of a fake clock.
-    # A sleep ends late and never early, and caches cool meanwhile.
-    found = step_cost.delay_of_pairs(without, delayed)
-    assert 0 < found.low < 1.2 * delay and found.high > delay
-    assert step_cost.delay_recovered([4, 16], without, delayed).value > delay / 2
+    # Whatever else the machine does meanwhile: a sleep ends late and never early, and caches cool.
+    assert np.median(delayed - without) > 0.9 * delay
 
 
 def test_without_a_delay_every_size_has_one_turn():

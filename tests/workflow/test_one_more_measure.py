@@ -60,18 +60,15 @@ TABLE = '''"""Norms of the weights by layer."""
 
 from __future__ import annotations
 
-import pandas
-
 from batchscope.tables import long_tables
 
 
-def rows(results, study, experiment) -> pandas.DataFrame:
-    """Returns one row per run and layer."""
-
-    def block(record, _):
-        yield {"layer": list(record["layers"]), "norm": list(record["layers"].values())}
-
-    return long_tables.of_measure(results, study, experiment, "norms", block)
+@long_tables.table("norms")
+def rows(results, _, experiment):
+    """Yields each run's layers."""
+    for first, record, _ in long_tables.measured(results, experiment, "norms"):
+        found = record["layers"]
+        yield first, {"layer": list(found), "norm": list(found.values())}
 '''
 FIGURE = '''"""Norm of the weights of every run."""
 

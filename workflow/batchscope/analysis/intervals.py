@@ -1,4 +1,4 @@
-"""Confidence intervals: Student's t, Hodges-Lehmann, ratios, binomial."""
+"""Confidence intervals: Student's t, of ratios, of shares."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from scipy import special
 
 ENDS = ("", "_low", "_high")  # of the columns of a value with its interval
+TUNED = 0.57  # times sqrt(n): by how much more tuned seeds scatter, see `correction`
 
 
 class Interval(NamedTuple):
@@ -34,21 +35,17 @@ def correction(pairs: Any, differ: Any) -> Any:
     different ones, seeds are correlated: one that is good at a rate sends the others there. Among
     rates that are equally good, two seeds share a part of about c / sqrt(n) of their variance:
     the chance that a third decides between the two best rates, times what hangs on it. c is
-    1/(pi sqrt(2)) = 0.23 of two rates, 0.34 of three, 0.46 of five, 0.54 of seven, to first order
-    in 1/sqrt(n). The last is taken, rounded up, whatever the number of rates: simulated 95 %
-    intervals hold the truth in 94 to 98 % of studies with 2 to 7 rates and 6 to 20 seeds, and in
-    81 to 87 % without it, with three rates and 6 or 12 seeds (benchmarks/coverage.py).
+    1/(pi sqrt(2)) = 0.23 of two rates, 0.34 of three, 0.54 of seven, to first order; the last is
+    taken, rounded up. Simulated 95 % intervals then hold the truth in 94 to 98 % of studies with 2
+    to 7 rates and 6 to 20 seeds, and without it in 81 to 87 % (benchmarks/coverage.py).
     """
-    return np.where(differ, 1 + 0.57 * np.sqrt(pairs), 1.0)
+    return np.where(differ, 1 + TUNED * np.sqrt(pairs), 1.0)
 
 
 def t_interval(
     values: Any, confidence: float = 0.95, logarithmic: bool = False, differ: bool = False
 ) -> Interval:
-    """Returns the mean of finite numbers and its Student's t-interval, as `t_intervals` does.
-
-    Its ends are NaN for fewer than two numbers.
-    """
+    """Returns the mean of finite numbers and its interval, as `t_intervals` does."""
     row = np.asarray(values, float).reshape(1, -1)
     return Interval(*(each.item() for each in t_intervals(row, confidence, logarithmic, differ)))
 
@@ -59,15 +56,13 @@ def t_intervals(
     logarithmic: bool = False,
     differ: Any = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns mean, low, high and n of each row.
+    """Returns mean, low, high and n of each row, by Student's t; no ends for fewer than two.
 
     Args:
         values: Shape (rows, numbers); what is not finite is left out.
         logarithmic: Whether the ends are those of the mean's logarithm, so that none of a positive
-            mean lies below 0: the standard error of log(mean) is that of the mean over the mean
-            (delta method; Oehlert, The American Statistician 46 (1992), 27).
-        differ: Whether they are seeds read at different rates (see `correction`), shape (rows,)
-            or one for all.
+            mean lies below 0 (delta method; Oehlert, The American Statistician 46 (1992), 27).
+        differ: Whether they are seeds read at different rates (see `correction`), of each row.
     """
     finite = np.isfinite(values)
     n = finite.sum(axis=1)
@@ -85,43 +80,11 @@ def t_intervals(
     return mean, mean - half, mean + half, n
 
 
-def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float, float]:
-    """Returns the Hodges-Lehmann estimate of a centre and its exact signed-rank interval.
-
-    The median of the Walsh averages, the means of all pairs of values (each with itself too). A
-    few wild values hardly move it. The interval holds for independent values that lie
-    symmetrically around the centre, however differently they scatter. Source: Hollander, Wolfe
-    and Chicken, "Nonparametric Statistical Methods" (3rd edition, 2014), sections 3.2 and 3.3.
-
-    Takes finite numbers, shape (n,), at least one. Both ends are NaN where n values have no
-    interval of that coverage: below 6 at 95 %.
-    """
-    values = np.asarray(values, float)
-    n = len(values)
-    first, second = np.triu_indices(n)
-    averages = np.sort((values[first] + values[second]) / 2)
-    # The null distribution of the sum of positive ranks: each rank is in it or not.
-    chances = np.zeros(len(averages) + 1)
-    chances[0] = 1.0
-    for rank in range(1, n + 1):
-        chances[rank:] += chances[:-rank].copy()
-        chances /= 2
-    # The ends are the k-th average from below and above, k the most with P(sum < k) in a tail.
-    k = int(np.sum(np.cumsum(chances) <= (1 - confidence) / 2))
-    ends = (averages[k - 1], averages[-k]) if k else (math.nan, math.nan)
-    return float(np.median(averages)), float(ends[0]), float(ends[1])
-
-
 def ratio_interval(values: Any, to: Any, differ: bool = False) -> Interval:
-    """Returns the geometric mean of paired ratios and its t-interval on the logarithmic scale.
+    """Returns the geometric mean of ratios of pairs, and its t-interval on the logarithmic scale.
 
-    Args:
-        values: Numerators, shape (pairs,).
-        to: Denominators, shape (pairs,), or one for all. Pairs in which either is not finite and
-            positive have no logarithm and are left out.
-
-    Returns:
-        The interval of the ratio: not symmetric, and that of the inverse ratio is its inverse.
+    The denominators may be one for all. Pairs in which either is not finite and positive are left
+    out. The interval of the inverse ratio is its inverse.
     """
     values, to = np.broadcast_arrays(np.asarray(values, float), np.asarray(to, float))
     usable = np.isfinite(values) & np.isfinite(to) & (values > 0) & (to > 0)

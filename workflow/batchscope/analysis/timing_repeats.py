@@ -1,75 +1,54 @@
 """One row over the timing jobs of a configuration, from a row for each of them.
 
-What is fitted over batch sizes is fitted anew, to what all jobs timed: `batchscope.analysis.
-step_summary`.
-
 A timing job is a process of its own: what differs between processes and between moments is seen
 over jobs, and hardly at all within one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 import pandas
+from pandas.api import types
 
-from batchscope.analysis import intervals
-from batchscope.catalogue.timing_columns import QUARTILES
-
-_P = ("step_p", "step_p_holm")
+_QUARTILES = {"q1": 0.25, "q3": 0.75}
 
 
 def combined(
-    rows: pandas.DataFrame, keys: Sequence[str], counted: Sequence[str] = ()
+    rows: pandas.DataFrame, keys: Iterable[str], counted: Iterable[str] = ()
 ) -> pandas.DataFrame:
     """Returns one row per configuration; rows of a single job stay as they are.
 
-    Of several jobs a quantity with quartiles has those of the jobs about their median, one with
-    the ends of an interval the Hodges-Lehmann estimate with its signed-rank interval over jobs,
-    none below six, and any other the median. Counts add up. A p value is twice the median,
-    which holds for tests that depend on each other in whatever way (Rüger 1978, Metrika 25, 171).
-    Of words the most frequent count. Rates follow from the times: a median of an even number is
-    not that of the inverses.
+    Of several jobs a quantity has their median, and its quartiles where it has any; of whole
+    numbers one that was seen, and of words the most frequent. Counts add up. The ends of the
+    interval of a fit to one job are none over several.
     """
-    if not rows.duplicated(list(keys)).any():
+    keys = list(keys)
+    if not rows.duplicated(keys).any():
         return rows
+    over = {name: _over(rows, name, counted) for name in rows.columns.drop(keys)}
     found = [
-        _one(group, keys, counted) if len(group) > 1 else group.iloc[0].to_dict()
-        for _, group in rows.groupby(list(keys), sort=False, dropna=False)
+        group.iloc[0].to_dict()
+        | ({name: how(group) for name, how in over.items()} if len(group) > 1 else {})
+        for _, group in rows.groupby(keys, sort=False, dropna=False)
     ]
     return pandas.DataFrame(found, columns=rows.columns)
 
 
-def _one(group: pandas.DataFrame, keys: Sequence[str], counted: Sequence[str]) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for name in group:
-        values = group[name].dropna()
-        if name in row:
-            continue
-        if name in keys or values.empty:
-            row[name] = group[name].iloc[0]
-        elif not pandas.api.types.is_numeric_dtype(values.dtype) or values.dtype == bool:
-            row[name] = values.mode().iloc[0]
-        else:
-            row |= _number(group, name, values.to_numpy(float), counted)
-    return row
-
-
-def _number(
-    group: pandas.DataFrame, name: str, values: np.ndarray, counted: Sequence[str]
-) -> dict[str, Any]:
-    """Returns a quantity over jobs, and the columns that belong to it."""
+def _over(
+    rows: pandas.DataFrame, name: str, counted: Iterable[str]
+) -> Callable[[pandas.DataFrame], Any]:
+    """Returns what gives a column over several jobs from their rows."""
+    base, _, end = name.rpartition("_")
+    known = rows[name].dropna()
     if name in counted:
-        return {name: values.sum()}
-    if all(name + end in group for end in QUARTILES):
-        found = np.percentile(values, [50, 25, 75])
-        return {name + end: value for end, value in zip(QUARTILES, found, strict=True)}
-    if all(name + end in group for end in intervals.ENDS):
-        return intervals.columns(name, intervals.hodges_lehmann(values))
-    if name in _P:
-        return {name: min(1.0, 2 * float(np.median(values)))}
-    whole = pandas.api.types.is_integer_dtype(group[name].dtype)
-    # Of whole numbers one that was seen.
-    return {name: np.percentile(values, 50, method="inverted_cdf" if whole else "linear")}
+        return lambda group: group[name].sum(min_count=1)
+    if end in ("low", "high") and base in rows:
+        return lambda group: None
+    if end in _QUARTILES and base in rows:
+        return lambda group: group[base].quantile(_QUARTILES[end])
+    if types.is_bool_dtype(known) or not types.is_numeric_dtype(known):
+        return lambda group: next(iter(group[name].mode()), None)
+    kind = "lower" if types.is_integer_dtype(known) else "linear"
+    return lambda group: group[name].quantile(interpolation=kind)

@@ -82,9 +82,8 @@ class Table:
             results, study and name of the experiment, and with the tables of `reads` by name.
         columns: Its columns beside those that say what a row is of.
         reads: Tables that it is made from, which stand before it.
-        over_jobs: Of a timing that has one by job: function of the rows over all jobs, called with
-            the table by job and with those of `beside`, by name.
-        beside: Other tables of the timing whose rows by job that function reads.
+        beside: Of a timing that has one by job: other tables whose rows by job the rows over all
+            jobs are made from too.
         keys: Columns that distinguish its rows beside the factors, the seed and the machine; None
             of a table that no claim may be of.
         measures: Measures or timings that fill it, one of them; where empty the entry that has it,
@@ -95,7 +94,6 @@ class Table:
     rows: str
     columns: dict[str, Column] = field(default_factory=dict)
     reads: tuple[str, ...] = ()
-    over_jobs: str = "timing_tables.over_jobs"
     beside: tuple[str, ...] = ()
     keys: tuple[str, ...] | None = None
     measures: tuple[str, ...] = ()

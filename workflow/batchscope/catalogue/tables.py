@@ -11,6 +11,7 @@ from batchscope.catalogue.entries import Column, Integer, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
+OVER_JOBS = "timing_tables.over_jobs"  # what makes the table over the jobs of a configuration
 REPEAT = "repeat"  # the column that numbers the timing jobs of a configuration
 _WHICH = Integer("Which of the timing jobs of its configuration, from 1 on.")
 
@@ -31,7 +32,7 @@ def _of_timings() -> Iterator[tuple[str, Table]]:
             reads = tuple(map(by_job, table.reads))
             yield by_job(name), replace(table, columns=found, reads=reads, keys=None)
             # What follows from another table follows from it over all jobs too.
-            over = {"rows": table.over_jobs, "reads": tuple(map(by_job, (name, *table.beside)))}
+            over = {"rows": OVER_JOBS, "reads": tuple(map(by_job, (name, *table.beside)))}
             yield name, table if reads else replace(table, **over)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-_SIGNED = ("generalisation_gap", "recovered_delay_", "paired_delay_")
+_SIGNED = "generalisation_gap"
 _POSITIVE = ("sharpness_", "weight_distance", "update_norm", "path_length", "seconds_per_")
 _POSITIVE_ENDS = ("_loss", "_seconds", "_norm", "epochs_run")
 

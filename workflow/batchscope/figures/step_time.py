@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -24,37 +23,20 @@ from batchscope.figures.drawing import canvas, timings
 _STEP = "seconds_per_step"
 _FIXED, _PER_IMAGE = "fixed_seconds", "seconds_per_image"
 _COSTS = {_FIXED: "The fixed cost per step", _PER_IMAGE: "The cost per example"}
-_WITHOUT, _RECOVERED = "fixed_seconds_without_delay", "recovered_delay_seconds"
-_PAIRED = "paired_delay_seconds"
 _MS = 1e3
 _SYMLOG = "Costs that span much: linear around zero, up to the least of them, then logarithmic."
 _WIDE = 12.0  # ratio of the farthest end to the least cost from which an axis is not linear
 _MOST_SHOWN = 2  # series whose costs are described one by one
 _MOST_BESIDE = 4  # series beside the first whose ratios are
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
-_EXPECTED = "#000000"  # of a fixed cost, from the series without the delay
-_STROKES = (
-    "Upright strokes: fixed cost of the same steps without the delay, timed in the same turns, "
-    "plus that delay."
-)
-
-
-class Delay(NamedTuple):
-    """A series whose steps took turns with the same steps without their delay; times in s."""
-
-    index: int  # its place among the series
-    injected: float
-    recovered: step_cost.Estimate  # what the delay added to the fixed cost
-    paired: step_cost.Estimate  # what it added to the blocks of all batch sizes, without the fit
-    fixed: float  # the fixed cost without it
 
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: medians and quartiles, beside the fitted line."""
-    fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE, _RECOVERED, _PAIRED) for end in ENDS]
-    columns = ["status", "steps", "blocks", "disturbed_blocks", "delay_seconds"]
+    fits = [f"{name}{end}" for name in _COSTS for end in ENDS]
+    columns = ["status", "steps", "blocks", "disturbed_blocks"]
     columns += [f"{_STEP}{end}" for end in QUARTILES]
-    more = [*fits, _WITHOUT, "half_batch", "line_residual", "noise_floor"]
+    more = [*fits, "half_batch", "line_residual", "noise_floor"]
     return timings.with_sweeps(tables.throughput, tables.sweeps, columns, more)
 
 
@@ -68,10 +50,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     # Exact in binary: with 1.55 the layout, and so the files, differed in the last bit.
     left, fixed, per_image = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
     _draw_steps(left, frame, groups)
-    found_delays = delays(frame)
-    expected = {delay.index: delay.fixed + delay.injected for delay in found_delays}
-    _draw_costs(fixed, groups, _FIXED, labels, expected)
-    _draw_costs(per_image, groups, _PER_IMAGE, [""] * len(groups), {})
+    _draw_costs(fixed, groups, _FIXED, labels)
+    _draw_costs(per_image, groups, _PER_IMAGE, [""] * len(groups))
     left.set(title="Time per step", ylabel="time per step (ms)")
     fixed.set(title="Fixed cost per step", xlabel="a (ms)")
     per_image.set(title="Cost per example", xlabel="b (ms)")
@@ -84,7 +64,6 @@ def draw(frame: pandas.DataFrame) -> Figure:
         _SYMLOG if "symlog" in (fixed.get_xscale(), per_image.get_xscale()) else "",
         _cut_note(groups),
         _residual_note(groups),
-        _STROKES if found_delays else "",
         timings.noise_note(groups),
         timings.disturbed_note(frame),
         timings.memory_note(frame),
@@ -93,10 +72,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns what came back of a delay, both costs of a step, and how series differ in it."""
+    """Returns both costs of a step, and how series differ in them."""
     groups = timings.series(frame)
     fitted = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
-    parts = [_delay_sentence(groups[delay.index], delay) for delay in reversed(delays(frame))]
+    parts: list[str] = []
     if len(fitted) > _MOST_SHOWN:
         parts += [_extremes(fitted, column, what) for column, what in _COSTS.items()]
     elif fitted:
@@ -133,19 +112,6 @@ def _beside_first(groups: list[run_series.Series]) -> Iterator[str]:
         ]
         text = wording.listed(parts, "to" if len(ratios) < len(others) else "and")
         yield f"At batch size {int(size)} a step takes {text} as long as with {base}."
-
-
-def delays(frame: pandas.DataFrame) -> list[Delay]:
-    """Returns the series whose delay was timed beside the same steps without it."""
-    result = []
-    for index, group in enumerate(timings.series(frame)):
-        recovered = _estimate(group.frame, _RECOVERED)
-        if math.isfinite(recovered.value):
-            injected = timings.one_number(group.frame, "delay_seconds")
-            fixed = timings.one_number(group.frame, _WITHOUT)
-            paired = _estimate(group.frame, _PAIRED)
-            result.append(Delay(index, injected, recovered, paired, fixed))
-    return result
 
 
 def _estimate(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
@@ -186,26 +152,6 @@ def _extremes(groups: list[run_series.Series], column: str, what: str) -> str:
         for group in (ordered[0], ordered[-1])
     ]
     return f"{what} was lowest at {values[0]} and highest at {values[1]}{_level(values)}."
-
-
-def _delay_sentence(group: run_series.Series, delay: Delay) -> str:
-    whose = f" ({group.label})" if group.label and len(group.factors) > 1 else ""
-    # All that two such blocks can differ by, beside the delay itself.
-    more = " The rest is sleeps that end late, or slower steps after them."
-    return (
-        f"Of {wording.number(_MS * delay.injected)} ms delay added per step, "
-        f"{_came_back(delay.recovered, delay)} in the fixed cost of the fit, and "
-        f"{_came_back(delay.paired, delay)} as the difference of blocks with and without it, "
-        f"whatever their batch size{whose}."
-        f"{more if delay.paired.low > delay.injected else ''}"
-    )
-
-
-def _came_back(found: step_cost.Estimate, delay: Delay) -> str:
-    """Returns what came back of a delay by one estimate."""
-    none = not found.low > 0 and np.isfinite(found.low)
-    share = wording.percent(found.value / delay.injected)
-    return f"{_duration(found)}, {'not distinguishable from 0' if none else share}, came back"
 
 
 def _duration(estimate: step_cost.Estimate) -> str:
@@ -252,16 +198,9 @@ def _log_axis(axes: Axes, values: np.ndarray) -> None:
 
 
 def _draw_costs(
-    axes: Axes,
-    groups: list[run_series.Series],
-    column: str,
-    labels: list[str],
-    expected: dict[int, float],
+    axes: Axes, groups: list[run_series.Series], column: str, labels: list[str]
 ) -> None:
-    """Draws one row per series: the cost, its interval, and its number.
-
-    And a stroke at the cost, in seconds, that is expected in a row.
-    """
+    """Draws one row per series: the cost, its interval, and its number."""
     axes.set_yticks(range(len(groups)), labels)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(groups) - 0.5, -0.6)
@@ -282,10 +221,6 @@ def _draw_costs(
         look = {"ha": "center", "va": "bottom", "fontsize": 7.5, "color": "#333333"}
         text = wording.estimate(value, low, high).value
         canvas.annotate(axes, text, (value, row), (0, 5), **look)
-    for row, seconds in expected.items():
-        place = _MS * seconds
-        axes.plot([place] * 2, [row, row + 0.3], color=_EXPECTED, linewidth=1.2, zorder=2)
-        shown.append(place)
     _cost_scale(axes, np.array(shown), np.array(values))
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from batchscope import wording
-from batchscope.analysis import run_series, step_cost, step_stairs
+from batchscope.analysis import run_series, step_cost
 from batchscope.catalogue.timing_columns import QUARTILES
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
@@ -44,8 +44,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     quartiles = [f"{name}{end}" for name in (_STEPS, _IMAGES) for end in QUARTILES]
     columns = ["status", "steps", "blocks", "disturbed_blocks", *quartiles]
     more = [_PLATEAU, *_FITTED, "knee_batch_size", "still_rising", _CEILING, _SHARE_OF_CEILING]
-    more += ["noise_floor", "step_verdict"]
-    return timings.with_sweeps(tables.throughput, tables.sweeps, columns, more)
+    return timings.with_sweeps(tables.throughput, tables.sweeps, columns, [*more, "noise_floor"])
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -79,7 +78,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns ratios of times, plateau, knee, ceiling and verdict on steps, series by series."""
+    """Returns ratios of times, plateau, knee and ceiling, series by series."""
     timed = [group for group in timings.series(frame) if group.frame[_IMAGES].notna().any()]
     if len(timed) <= _MOST_SHOWN:
         return " ".join(timings.led(group.label, _sentences(group.frame)) for group in timed)
@@ -114,11 +113,10 @@ def _sentences(rows: pandas.DataFrame) -> str:
         none = f"{limit} that the measured peak of a matrix product allows: that is no ceiling"
         words = none if share > 1 else f"ceiling of {limit}"
         reached = f"The highest is {wording.percent(share)} of the {words}."
-    noise, verdict = timings.noise_words(rows), timings.one(rows, "step_verdict")
-    verdict = "" if verdict == step_stairs.UNABLE else verdict
+    noise = timings.noise_words(rows)
     floor = f"A batch size differs from itself by up to {noise} (noise floor)." if noise else ""
     ratios = () if timings.too_noisy(rows) else (*_just_above(timed), _same_images(timed))
-    return " ".join(filter(None, (*ratios, f"{text}.", reached, verdict, floor)))
+    return " ".join(filter(None, (*ratios, f"{text}.", reached, floor)))
 
 
 def _same_images(timed: pandas.DataFrame) -> str:

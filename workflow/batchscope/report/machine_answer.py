@@ -10,8 +10,8 @@ from typing import Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import intervals, run_series, step_cost, step_stairs
-from batchscope.catalogue import outcomes, value_ranges
+from batchscope.analysis import intervals, run_series, step_cost
+from batchscope.catalogue import value_ranges
 from batchscope.host import absence
 from batchscope.report.text import format_interval
 
@@ -29,10 +29,7 @@ READING = (
     "experiment on the same machine, device, threads and type counts. A difference below the noise "
     "floor, by which a batch size differs from itself, means nothing; above a noise floor of "
     f"{wording.percent(step_cost.MOST_NOISE - 1, 0)} no plateau, knee, ceiling or batch size of "
-    "half a step is stated. Steps in the batch size, asked for at "
-    f"{wording.listed(step_stairs.STAIRS)} examples, are seen only where their p, adjusted by "
-    "Holm's method over the configurations of the experiment and these steps, is below "
-    f"{outcomes.LEVEL:g}."
+    "half a step is stated."
 )
 
 _SHARE_OF = step_cost.PLATEAU_SHARE
@@ -213,7 +210,6 @@ _ROWS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("Fixed cost of a step", functools.partial(_estimate, name="fixed_seconds")),
     ("Cost per example", functools.partial(_estimate, name="seconds_per_image")),
     ("Half of a step is fixed cost at batch size", _half),
-    ("Steps in the batch size", lambda row: str(row.get("step_verdict", ""))),
     ("Ceiling", _ceiling),
     ("Noise floor", _noise),
     ("Blocks that other processes disturbed", _disturbed),

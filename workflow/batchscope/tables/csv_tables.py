@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pandas
 
@@ -12,10 +12,8 @@ from batchscope import damage, disk
 from batchscope.catalogue import run_factors, sweep_names
 
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.
-TEXT_COLUMNS = (
-    *("run", "dataset", "dataset_digest", "model", "model_digest", "message"),
-    *("document", "series"),
-)
+_DIGESTED = ("run", "dataset", "dataset_digest", "model", "model_digest")
+TEXT_COLUMNS = (*_DIGESTED, "message", "document", "series")
 # Of which every table has some.
 _KNOWN = {"run", "figure", "machine", *run_factors.FACTORS, *sweep_names.FACTORS}
 
@@ -26,17 +24,16 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
     Raises:
         UserError: If the file is missing or damaged.
     """
-    if isinstance(path, Path | str):
-        text = disk.read_csv(path)
-        with damage.reading(path, "a table of an experiment"):
-            frame = read(io.StringIO(text))
-            if _KNOWN.isdisjoint(frame.columns):
-                raise ValueError("none of its columns is known")
-            return frame
-    # Only an empty field is missing: a data set may be called "null".
-    return pandas.read_csv(
-        path, dtype=dict.fromkeys(TEXT_COLUMNS, str), keep_default_na=False, na_values=[""]
-    )
+    if not isinstance(path, Path | str):
+        # Only an empty field is missing: a data set may be called "null".
+        how: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
+        return pandas.read_csv(path, dtype=dict.fromkeys(TEXT_COLUMNS, str), **how)
+    text = disk.read_csv(path)
+    with damage.reading(path, "a table of an experiment"):
+        frame = read(io.StringIO(text))
+        if _KNOWN.isdisjoint(frame.columns):
+            raise ValueError("none of its columns is known")
+        return frame
 
 
 def write(frame: pandas.DataFrame, path: Path) -> None:

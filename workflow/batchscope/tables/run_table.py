@@ -22,12 +22,13 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
 from batchscope.store import job_files, records
 from batchscope.tables import csv_tables, long_tables, own_runs
-from batchscope.tables.long_tables import Factors
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 RUNS = "runs.csv"
+Factors = dict[str, Any]
+Reader = Callable[..., dict[str, Any] | None]
 
 # Columns of published.csv; a factor is empty where the document's series is not named by it.
 _SERIES_FACTORS = tuple(
@@ -47,20 +48,19 @@ PUBLISHED_COLUMNS: dict[str, str] = {
 def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine and run of an experiment, in the plan's order.
 
-    Whatever is not on disk is NaN (or empty), and a run without a record has the status
-    `missing`, or that of what is not here; of another machine only the runs that its results hold
-    have a row.
+    A run without a record has the status `missing`, or that of what is not here; of another machine
+    only the runs that its results hold have a row.
     """
     chosen = study.experiments[experiment]
     if chosen.own.path:
         return own_runs.runs(study, chosen)
     rows = []
     for place in job_files.places(study, results):
-        reader = _Reader(place, chosen)
+        read = functools.cache(long_tables.read_record)  # what runs share
         for run, factors in chosen.trainings.runs.items():
             row = {"run": run, "study": study.name, "experiment": experiment}
             row |= {"machine": place.machine, **long_tables.named(factors)}
-            row |= reader.run(run, factors)
+            row |= _values(place, chosen, run, factors, read)
             if row["status"] == records.MISSING:
                 if place.machine != study.machine:
                     continue
@@ -74,53 +74,39 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
 
 def _dtype(column: str) -> str:
     kind = (columns.describe(column) or Column("")).kind
-    if kind == "int":
-        return "Int64"  # whole numbers that may be missing
-    return {"str": "object", "bool": "bool"}.get(kind, "float64")
+    # Whole numbers may be missing.
+    return {"int": "Int64", "str": "object", "bool": "bool"}.get(kind, "float64")
 
 
-class _Reader:
-    """Reads the records of an experiment on one machine, each shared file once."""
-
-    def __init__(self, place: job_files.Place, experiment: Experiment) -> None:
-        self.place, self.results = place, place.results
-        self.experiment, self.measures = experiment, experiment.trainings.measures
-        self._once = functools.cache(long_tables.read_record)
-
-    def run(self, run: str, factors: Factors) -> dict[str, Any]:
-        """Returns the columns that the files of one run give."""
-        path = records.run_folder(self.results, run) / "record.json"
-        record = long_tables.read_record(path, "status")
-        row: dict[str, Any] = {"status": records.MISSING, **self._examples(factors["dataset"])}
-        if record is not None:
-            row["status"] = long_tables.shown_status(record)
-            row |= {name: record.get(name) for name in columns.OF_RECORD}
-            losses = (epoch["train_loss"] for epoch in long_tables.history(self.results, run))
-            row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
-        for measure in self.measures:
-            row |= self._measure(run, factors, measure)
-        row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
-        length = records.sequence_length(self.results, factors["dataset"])
-        row["tokens_per_update"] = length and length * factors["batch_size"]
-        row["tokens_per_second"] = _product(length, row.get("images_per_second"))
-        return row
-
-    def _measure(self, run: str, factors: Factors, measure: str) -> dict[str, Any]:
+def _values(
+    place: job_files.Place, experiment: Experiment, run: str, factors: Factors, read: Reader
+) -> dict[str, Any]:
+    """Returns the columns that the files of one run give."""
+    results = place.results
+    record = long_tables.read_record(records.run_folder(results, run) / "record.json", "status")
+    dataset = read(records.dataset_folder(results, factors["dataset"]) / "record.json", "counts")
+    counts = dataset["counts"] if dataset else {}
+    row: dict[str, Any] = {f"{split}_examples": counts.get(split) for split in records.SPLITS}
+    row["status"] = long_tables.shown_status(record) if record else records.MISSING
+    if record:
+        row |= {name: record.get(name) for name in columns.OF_RECORD}
+        losses = (epoch["train_loss"] for epoch in long_tables.history(results, run))
+        row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
+    for measure, settings in experiment.trainings.measures.items():
         if measure not in MEASURES:
-            path = job_files.time_path(self.place, self.experiment, factors, measure)
-            record = self._once(path, "values")
+            found = read(job_files.time_path(place, experiment, factors, measure), "values")
         elif MEASURES[measure].pairs:
-            return {}  # a long table of its own
+            continue  # a long table of its own
         else:
-            name = measure_settings.settings_name(measure, self.measures[measure])
-            path = records.measure_path(self.results, run, measure, name)
-            record = long_tables.read_record(path, "values")
-        return record["values"] if record else {}
-
-    def _examples(self, dataset: str) -> dict[str, Any]:
-        path = records.dataset_folder(self.results, dataset) / "record.json"
-        counts = (self._once(path, "counts") or {"counts": {}})["counts"]
-        return {f"{split}_examples": counts.get(split) for split in records.SPLITS}
+            name = measure_settings.settings_name(measure, settings)
+            path = records.measure_path(results, run, measure, name)
+            found = long_tables.read_record(path, "values")
+        row |= found["values"] if found else {}
+    row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
+    length = records.sequence_length(results, factors["dataset"])
+    row["tokens_per_update"] = length and length * factors["batch_size"]
+    row["tokens_per_second"] = _product(length, row.get("images_per_second"))
+    return row
 
 
 def _product(count: float | None, each: float | None) -> float:
@@ -135,13 +121,13 @@ def published(_: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
         document = " ".join(chosen.published[figure]["figure"].split())
         for series in found:
             named = long_tables.named(series.factors)
-            factors = {name: named.get(name) for name in _SERIES_FACTORS}
-            known = {name: value for name, value in factors.items() if value is not None}
+            known = {name: named[name] for name in _SERIES_FACTORS if named.get(name) is not None}
             first = {"figure": figure, "document": document, "series": run_series.describe(known)}
-            for column, numbers in series.columns.items():
-                for size, value in zip(series.batch_sizes, numbers, strict=True):
-                    last = {"batch_size": size, "column": column, "value": value}
-                    rows.append({**first, **factors, **last})
+            rows += [
+                {**first, **known, "batch_size": size, "column": column, "value": value}
+                for column, numbers in series.columns.items()
+                for size, value in zip(series.batch_sizes, numbers, strict=True)
+            ]
     # Values as they are: a column with gaps would turn whole numbers into fractions.
     return pandas.DataFrame(rows, columns=list(PUBLISHED_COLUMNS), dtype=object)
 

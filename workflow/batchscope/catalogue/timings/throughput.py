@@ -62,33 +62,6 @@ _SWEEPS = {
     **interval("fixed_seconds", high="Upper end of its 95 % interval."),
     "seconds_per_image": Column("Cost per example: b of the fit, s."),
     **interval("seconds_per_image", high="Upper end of its 95 % interval."),
-    "fixed_seconds_error": Column(
-        "Standard error of the fixed cost: that over sizes joined with that over rounds or jobs."
-    ),
-    "fixed_seconds_without_delay": Column(
-        "Fixed cost of a step that was timed in the same turns without the delay, s; "
-        "as what follows, only with a delay."
-    ),
-    "recovered_delay_seconds": Column(
-        "What the delay added to the fixed cost of the fit: lines through the differences of a "
-        "round at no example, their Hodges-Lehmann estimate over rounds.",
-        "s",
-        label="Delay that the fixed cost recovers",
-    ),
-    **interval(
-        "recovered_delay_seconds",
-        "Lower end of its 95 % interval, over rounds of turns; from six on.",
-        "Upper end of its 95 % interval.",
-    ),
-    "paired_delay_seconds": Column(
-        "What the delay added to a step, without the fit: Hodges-Lehmann estimate over "
-        "the differences of all batch sizes and rounds, s."
-    ),
-    **interval(
-        "paired_delay_seconds",
-        "Lower end of its 95 % interval, over these differences.",
-        "Upper end of its 95 % interval.",
-    ),
     "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
     "line_residual": Column("Relative root-mean-square residual of the fit."),
     "noise_floor": Column(
@@ -117,13 +90,6 @@ _SWEEPS = {
         label="Knee",
     ),
     "still_rising": Column("Whether 90 % of the plateau lies beyond the largest batch size."),
-    "step_winner": Text("line, staircase or not resolved: how the time of a step rises."),
-    "step_q": Integer("Examples per step of the staircase of 8, 16 or 32 that fits best."),
-    "step_p": Column("How often a line with this noise shows so much growth in its steps."),
-    "step_p_holm": Column(
-        "The same, adjusted over all three staircases and the experiment's rows."
-    ),
-    "step_verdict": Text("The same in a sentence."),
     "matmul_flops_per_second": Column(
         "Peak of a matrix product, FLOP/s: the highest that the table's timings "
         "measured on this machine, device, threads and type; in TensorFlow alone."
@@ -184,7 +150,6 @@ ENTRY = Timing(
         "throughput": Table("timing_tables.throughput", _THROUGHPUT, keys=()),
         "sweeps": Table(
             "timing_tables.summaries",
-            over_jobs="timing_tables.summaries_over_jobs",
             beside=("throughput",),
             columns=_SWEEPS,
             keys=(),
@@ -225,8 +190,7 @@ ENTRY = Timing(
             topics=(
                 Topic(r"same (images|examples)", "times as long"),
                 Topic(r"throughput|images per second", "plateau|highest|rises|levels"),
-                Topic(r"\d+th image", r"t\(\d+\)"),
-                Topic(r"multiples of", "[Ss]tairs"),
+                Topic(r"\d+th image|multiples of", r"t\(\d+\)"),
             ),
         ),
         Figure(
@@ -249,7 +213,6 @@ ENTRY = Timing(
             topics=(
                 Topic(r"(update|step) take|longer does an? (update|step)", "as long as with"),
                 Topic(r"\bbeside\b", "as long as with"),
-                Topic(r"\bwait\b|delay", "delay added"),
                 Topic(r"fixed cost|\bper step\b|does a step cost", "fixed cost per step"),
                 Topic(r"per (image|example)\b", "cost per example"),
             ),

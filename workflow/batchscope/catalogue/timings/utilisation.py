@@ -97,7 +97,6 @@ ENTRY = Timing(
         "utilisation": Table(
             "timing_tables.utilisation",
             _UTILISATION,
-            over_jobs="timing_tables.utilisation_over_jobs",
             keys=(),
             figures=("utilisation", "frameworks"),
         ),
