@@ -50,14 +50,6 @@ def test_steps_are_visible_in_a_dense_range(sizes):
     assert {16, 32, 48} <= set(axes.get_xticks())
 
 
-def test_each_panel_of_one_series_has_the_axis_that_shows_most():
-    """Iterations span much and are logarithmic; images span as much, and stay linear for steps."""
-    drawing, _, _ = drawn(sweep(DENSE, stairs(1e-5, 5e-4, 1)))
-    assert drawing.axes[0].get_yscale() == "log"
-    drawing, _, _ = drawn(sweep(DENSE, stairs(2e-3, 1e-5, 16)))
-    assert [axes.get_yscale() for axes in drawing.axes] == ["linear", "linear"]
-
-
 def test_the_two_limits():
     drawing, _, found = drawn(sweep(**LIMITS))
     left, right = drawing.axes
@@ -85,15 +77,6 @@ def test_a_ceiling_far_above_is_reported_and_does_not_squash_the_data():
 
 NO_KNEE = {"knee_fitted": math.nan, "knee_batch_size": math.nan}
 RISING = {**NO_KNEE, "still_rising": True}
-
-
-def test_a_plateau_that_was_not_reached_is_drawn_and_has_no_knee():
-    far = {**LIMITS, **RISING, "plateau_images_per_second": 2600.0}
-    drawing, _, _ = drawn(sweep(**far))
-    axes = drawing.axes[1]
-    assert levels(axes) == pytest.approx([0.9 * 2600, 2500])
-    assert axes.get_ylim()[1] > 2500
-    assert not any(text.get_text().isdigit() for text in axes.texts)
 
 
 NOISY = {**dict.fromkeys(LIMITS, math.nan), "still_rising": None, "noise_floor": 8.1}

@@ -95,13 +95,6 @@ def test_throughput_is_reported_at_some_sizes_from_the_smallest_to_the_largest()
     assert answer(row(), throughput=frame)[label] == ["1: 10, 2: 20 examples/s"]
 
 
-def test_the_largest_batch_is_reported_with_its_bound():
-    memory = {"max_batch_size": 1408, "memory_limit_mb": 2000.0, "max_batch_size_bound": "resolved"}
-    assert answer(row(**memory))["Largest batch size"] == ["1408 within 2000 MB"]
-    open_end = answer(row(**{**memory, "max_batch_size_bound": "most_fits"}))
-    assert open_end["Largest batch size"][0].startswith("at least 1408")
-
-
 def test_what_waits_has_no_column_and_is_named_below():
     waiting = row(device="gpu", status="no_gpu")
     found = built(row(device="cpu", **TIMED), waiting)

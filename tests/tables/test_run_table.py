@@ -134,16 +134,6 @@ def test_histories(written):
     assert (frame["epoch_distance"] > 0).all()
 
 
-def test_a_history_of_an_earlier_version_lacks_columns(written):
-    run = [*written.trainings.runs][0]
-    path = records.run_folder(written.results, run) / "history.csv"
-    rows = [line.split(",")[:8] for line in path.read_text().splitlines()]
-    path.write_text("\n".join(",".join(row) for row in rows) + "\n")
-    frame = written.made(long_tables.histories)
-    first = frame[frame["run"] == run]
-    assert len(first) == 40 and first["epoch_distance"].isna().all()
-
-
 def test_updates_outside_the_histogram_count_in_the_shares(written):
     run = [*written.trainings.runs][0]
     with synthetic.edited(written.record("displacement")) as record:
