@@ -51,18 +51,10 @@ def fastest(
     log_error: float = math.nan,
     slower: float = budget_kinds.SLOWER,
 ) -> FastestBatchSize:
-    """Returns the fastest batch size and the range within a share of its time.
+    """Returns B* of positive constants, and the range that takes longer by a share at most.
 
-    Args:
-        log_error: Half-width of the 95 % interval of log B*, see `log_error`.
-        slower: Share of the least time by which a size of the range may take longer.
-
-    Raises:
-        ValueError: If a constant is not positive: then T(B) has no least value.
+    `log_error` is the half-width of the 95 % interval of log B*.
     """
-    constants = (updates_min, examples_min, fixed, per_image)
-    if not all(math.isfinite(each) and each > 0 for each in constants):
-        raise ValueError(f"fastest: received {constants}; positive numbers are expected.")
     best = math.sqrt(examples_min / updates_min * fixed / per_image)
     seconds = (math.sqrt(updates_min * fixed) + math.sqrt(examples_min * per_image)) ** 2
     # T(B) <= (1 + x) T(B*) is r + 1/r <= q with r = B / B*.
@@ -109,10 +101,9 @@ def geometric_means(taken: Any, differ: Any = False, to: Any = 1.0) -> list[inte
 
 
 def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
-    """Returns the size with the least geometric mean, of seconds or of anything else.
+    """Returns the usable size with the least geometric mean, by the seeds that all of these have.
 
-    Of the sizes that are `usable`, by the seeds that all of these have; None where nothing is
-    given, or there is no such size or no such seed.
+    Of seconds or of anything else; None where there is no such size or no such seed.
     """
     if taken is None:
         return None

@@ -69,11 +69,9 @@ class Target:
 def default_targets(rows: pandas.DataFrame) -> list[Target]:
     """Returns three targets of a series, equal steps of the logarithm of the loss apart.
 
-    They lie between the loss after the first evaluation, the least of all trainings, and the
-    lowest that every batch size reached with all its seeds, which is the last: at one of its
-    rates, where several were tried. Accuracies are read as errors. Where every training has a
-    single row, that is its target, without a column; there is none where no training came below
-    the first evaluation of all.
+    From the least loss after the first evaluation to the lowest that every batch size reached with
+    all its seeds, which is the last. Accuracies are read as errors. Where every training has a
+    single row, that is its target, without a column.
     """
     if rows.groupby(run_keys(rows), dropna=False).size().max() == 1:
         return [Target()]

@@ -133,12 +133,9 @@ def scalings(
     targets: Iterable[Target] = (),
     step_seconds: tuple[float, float] | None = None,
 ) -> list[Scaling]:
-    """Returns the scaling of every series and target of a frame as the module describes.
+    """Returns the scaling of every series and target, by default of its `default_targets`.
 
-    Args:
-        targets: What to reach; by default of each series what `default_targets` finds.
-        step_seconds: Fixed cost of a step and cost per example, s; by default fitted to the
-            seconds of the trainings, where there are any.
+    The costs of a step, fixed and per example, are fitted to the seconds unless they are stated.
     """
     found, targets = [], list(targets)
     for each in series(frame, factors):
@@ -221,9 +218,8 @@ def _rates(tried: list[float], taken: np.ndarray, diverged: np.ndarray, read: np
 def _step(rows: pandas.DataFrame) -> Step | None:
     """Returns the line through the seconds per step of the jobs, of which each seed has one.
 
-    Steps of a training are counted from its first to its last row; of a single row from its start.
-    The interval rests on the seeds that every batch size has. Where there is none of them it is
-    the line through the medians of the sizes, without an interval.
+    Steps are counted from a training's first to its last row; of a single row from its start.
+    The interval rests on the seeds that every batch size has; without any there is none.
     """
     if "seconds" not in rows:
         return None

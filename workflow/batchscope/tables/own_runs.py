@@ -37,11 +37,7 @@ class OwnRuns:
 
 
 def read(path: Path | str) -> OwnRuns:
-    """Reads a table of one's own trainings; raises as `study.own_runs.read` does.
-
-    Raises:
-        UserError: If rates fall towards the horizon and trainings have rows before it, too.
-    """
+    """Reads a table of one's own trainings; where rates fall, of single rows at their targets."""
     found = own_runs.read(path)
     if schedule := horizons.of_own_runs(found):
         raise UserError(
@@ -65,10 +61,7 @@ def runs(study: Study, experiment: Experiment) -> pandas.DataFrame:
 
 
 def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas.DataFrame:
-    """Returns one row per evaluation, as `long_tables.trajectories` does of trainings here.
-
-    `first_columns`: run, factors and status, with which every long table begins.
-    """
+    """Returns one row per evaluation, as `long_tables.trajectories` does of trainings here."""
     table = own_runs.read(experiment.own.path)
     # The columns of trajectories.csv that a row of the table may fill.
     known = [name for name in columns.TRAJECTORIES if name != "machine"]
@@ -91,11 +84,7 @@ def _table(rows: list[dict[str, Any]], named: Sequence[str]) -> pandas.DataFrame
 
 
 def status(table: Table, rows: list[int]) -> str:
-    """Returns what became of the training of some rows, in the words of `records` or of the table.
-
-    A training of which the table says nothing has diverged where the losses of its last row that
-    has any are not finite; one whose single row is without updates never reached its target.
-    """
+    """Returns what became of the training of some rows: as stated, else as its last losses say."""
     if stated := table.statuses[rows[-1]]:
         return stated
     if math.isnan(table.rows[rows[-1]]["updates"]):
@@ -146,11 +135,7 @@ def _values(table: Table, rows: list[int]) -> dict[str, Any]:
 
 
 def target(text: str, runs: OwnRuns) -> Target:
-    """Returns the target that `validation_loss=0.2` states.
-
-    Raises:
-        UserError: If the trainings have no such column, or the number cannot be reached.
-    """
+    """Returns the target that `validation_loss=0.2` states; a UserError where there is none."""
     column, _, number = text.partition("=")
     known = [name for name in (*LOSSES, *ACCURACIES) if name in runs.frame]
     if column not in known:
@@ -185,11 +170,7 @@ def check_default_targets(runs: OwnRuns) -> None:
 
 
 def step_seconds(text: str) -> tuple[float, float]:
-    """Returns the fixed cost of a step and the cost per example that `0.002,0.0001` states, in s.
-
-    Raises:
-        UserError: If these are not two numbers above 0.
-    """
+    """Returns the seconds of a step, fixed and per example, that `0.002,0.0001` states."""
     found = _numbers(text)
     if len(found) != 2 or not all(0 < each < math.inf for each in found):
         raise UserError(
