@@ -14,7 +14,8 @@ from batchscope.analysis.advice import MEMORY, Item
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, verdict_marks
 
-RANGE, NOTHING = "range", "nothing"
+RANGE = "range"
+_NOTHING = ("fewer than three batch sizes", "no finished run")  # rows where there is no advice
 _COLUMNS = ("row", "batch_size", "low", "high", "shown")
 _LABELS = {
     MEMORY: "fits into memory",
@@ -32,7 +33,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series, limit and batch size, and one per series for the range.
 
     `shown` is what `verdict_marks` draws; `low` and `high` are the ends of an interval or of the
-    range. `row` is `nothing` where there is no advice.
+    range. Without any, `row` says why there is no advice.
     """
     advice = tables.advice
     factors = [name for name in run_series.varying(advice) if name != "learning_rate"]
@@ -49,7 +50,9 @@ def select(tables: Tables) -> pandas.DataFrame:
             high = row["largest"] if row["name"] == MEMORY else row["high"]
             entry |= {"batch_size": row["estimate"], "low": row["low"], "high": high}
         found.append({**own, **entry})
-    return pandas.DataFrame(found or [{"row": NOTHING}], columns=[*factors, *_COLUMNS])
+    trained = (tables.runs["status"] == canvas.FINISHED).any() if len(tables.runs) else False
+    found = found or [{"row": _NOTHING[0 if trained else 1]}]
+    return pandas.DataFrame(found, columns=[*factors, *_COLUMNS])
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -69,7 +72,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.set_title(wording.capital(each.label) or "Which batch sizes to use")
     if not series:
         grid[0].set_title("Which batch sizes to use")
-        canvas.empty(grid[0], "fewer than three batch sizes, or no finished run")
+        canvas.empty(grid[0], str(frame["row"].iloc[0]))
     canvas.batch_size_axis(grid[-1], tried)
     for axes in grid[:-1]:
         axes.set_xlabel("")
@@ -93,7 +96,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 
 def _series(frame: pandas.DataFrame) -> list[run_series.Series]:
-    entries = frame[frame["row"] != NOTHING]
+    entries = frame[~frame["row"].isin(_NOTHING)]
     return run_series.series(entries.assign(seed=0)) if len(entries) else []
 
 
