@@ -1,43 +1,100 @@
-"""Hand-made evidence for tests of the advice: six seeds that differ little."""
+"""Hand-made rows of comparisons.csv and runs.csv, for tests of the advice."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 
-import numpy as np
+import pandas
 
-from batchscope.analysis.advice import Evidence, Limits, Outcome, ToTarget
+from batchscope.analysis import advice
+from batchscope.analysis.advice_checks import Asked, Tables
+from batchscope.catalogue.decision_columns import COMPARISONS
 
 SIZES = [16, 32, 64, 128, 256]
-FLAT = [1.0, 1.0, 1.0, 1.0, 1.0]
-ACCURATE = [0.95] * 5
+FACTORS = {"dataset": "digits", "model": "small_cnn", "optimizer": "sgd", "machine": "local"}
+ENDS = {
+    "seconds": {"w": (1.0, 0.95, 1.05), "b": (1.5, 1.2, 1.8), "n": (1.2, 1.0, 1.4)},
+    "test_accuracy": {
+        "w": (0.0, -0.01, 0.01),
+        "b": (-0.1, -0.15, -0.05),
+        "n": (-0.02, -0.05, 0.01),
+    },
+}
+VERDICTS = {
+    "w": ("within", ""),
+    "b": ("beyond", ""),
+    "n": ("not_resolved", ""),
+    "f": ("not_testable", "failed"),
+    "a": ("not_testable", "alone"),
+    "0": ("not_testable", "no_value"),
+}
+TAKEN = [2.0, 1.0, 1.05, 1.08, 2.0]
 
 
-def noise(sizes, seeds, scale, seed=0):
-    """Noise whose mean over the seeds is 0 at every size, so that means are those given."""
-    draws = np.random.default_rng(seed).normal(size=(sizes, seeds)) * scale
-    return draws - draws.mean(axis=1, keepdims=True)
+def rows(outcome, letters, means, n=6, **given):
+    """Rows of one outcome: a letter of `VERDICTS` for each batch size."""
+    seconds = outcome == "seconds"
+    budget = "target" if seconds else "convergence"
+    found = []
+    for size, letter, mean in zip(SIZES, letters, means, strict=False):
+        verdict, reason = VERDICTS[letter]
+        if letter in "wbn" and n < 6:
+            verdict = "provisional" if n > 1 else "one_seed"
+        ends = ENDS["seconds" if seconds else "test_accuracy"].get(letter, (math.nan,) * 3)
+        row = dict.fromkeys(COMPARISONS, math.nan) | {
+            **FACTORS,
+            **{"budget": budget, "budget_value": 0.2 if seconds else math.nan},
+            **{"budget_column": "validation_loss" if seconds else "", "outcome": outcome},
+            **{"batch_size": size, "learning_rate": size / 100 if seconds else size / 50},
+            **{"margin": 0.1 if seconds else 0.02, "bound": 1.1 if seconds else -0.02},
+            **{"on_edge": 0, "still_falling": 0, "at_first": 0, "seeds": n},
+            **dict(zip(("estimate", "low", "high"), ends, strict=True)),
+            **{"mean": math.nan if letter in "f0" else mean, "n": n if letter in "wbn" else 0},
+            **{"mean_low": mean - 0.01, "mean_high": mean + 0.01},
+            **{"verdict": verdict, "reason": reason},
+            **{"seeds_to_resolve": 6 if n < 6 else 12 if letter == "n" else math.nan},
+        }
+        found.append(row | given)
+    return found
 
 
-def evidence(seconds=FLAT, accuracy=ACCURATE, seeds=6, spread=0.01, **more):
-    """Six seeds that differ little: every size far from a margin is resolved."""
-    seconds, accuracy = np.asarray(seconds), np.asarray(accuracy)
-    count = len(seconds)
-    values = accuracy[:, None] + noise(count, seeds, spread / 10, 1)
-    taken = seconds[:, None] * np.exp(noise(count, seeds, spread))
-    found = Evidence(
-        batch_sizes=SIZES[:count],
-        seeds=list(range(seeds)),
-        to_target=ToTarget("a validation loss of 0.2", taken),
-        outcomes=(Outcome("test_accuracy", 0.01, values),),
-        scope="small_cnn on digits",
+def comparisons(seconds="bwwwb", accuracy="wwwww", n=6, taken=TAKEN, accurate=(0.95,) * 5):
+    """Rows of the seconds to a target and of test accuracy; none of an empty text."""
+    found = rows("seconds", seconds, taken, n) + rows("test_accuracy", accuracy, accurate, n)
+    return pandas.DataFrame(found, columns=[*FACTORS, *COMPARISONS])
+
+
+def runs(seeds=6, rates=(0.1, 0.2, 0.4)):
+    """Runs of every batch size, rate and seed, timed well."""
+    return pandas.DataFrame(
+        {
+            **FACTORS,
+            **{"run": f"{size} {rate} {seed}", "batch_size": size, "learning_rate": rate},
+            **{"seed": seed, "epochs": 10, "status": "finished", "test_examples": 1000},
+            **{"train_examples": 800, "evaluate_every": 200, "train_seconds": 1.0},
+            **{"seconds_per_epoch_q1": 1.0, "seconds_per_epoch_q3": 1.05},
+        }
+        for size in SIZES
+        for rate in rates
+        for seed in range(seeds)
     )
-    return changed(found, **more)
 
 
-def changed(given, **more):
-    """The evidence with other values: its own, of its target or of its limits."""
-    for part, kind in (("to_target", ToTarget), ("limits", Limits)):
-        own = {name: more.pop(name) for name in kind._fields if name in more}
-        more[part] = getattr(given, part)._replace(**own)
-    return replace(given, **more)
+ASKED = Asked(
+    {"test_accuracy": 0.02},
+    baselines={"digits": {"test": 0.1}},
+    price=lambda names: (50.0, 10.0),  # a minute for a seed
+)
+
+
+def advised(frame=None, made=None, asked=ASKED, **tables):
+    """Rows of the advice; by default three sizes in the middle are within both limits."""
+    frame = comparisons() if frame is None else frame
+    return advice.table(Tables(frame, runs() if made is None else made, **tables), asked)
+
+
+def one(found, item, name=None):
+    """The single row of an item, and of a name where one is given."""
+    found = found[found["item"] == item]
+    (row,) = (found if name is None else found[found["name"] == name]).to_dict("records")
+    return row

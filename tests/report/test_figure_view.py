@@ -11,7 +11,6 @@ import pytest
 import small_study
 import synthetic
 from batchscope import wording
-from batchscope.analysis.advice_words import Card
 from batchscope.report import content, experiment_answer, figure_view
 from batchscope.study import planner
 from batchscope.study.plan import Experiment
@@ -125,16 +124,10 @@ def test_what_is_not_resolved_is_reported_with_its_values():
     assert sentences == [("", "It was 1 at 8. These seeds do not resolve a trend.")]
 
 
-def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():
-    limits = "Below 32 it is slow. Accuracy stays within 1 point."
-    card = Card("Use 32.", limits, "", "", "More.", "")
+def test_an_advice_answers_with_its_headline_and_the_fastest_size():
     soonest = content.Figure("F", "", name="fastest_batch_size", found="32 was first. More.")
-    assert experiment_answer.advised(card, [soonest]) == [
-        *("Use 32. More.", "32 was first.", "Accuracy stays within 1 point.")
-    ]
-    assert experiment_answer.advised(card, []) == [
-        *("Use 32. More.", "Accuracy stays within 1 point.")
-    ]
+    assert experiment_answer.advised("Use 32", [soonest]) == ["Use 32.", "32 was first."]
+    assert experiment_answer.advised("Use 32", []) == ["Use 32."]
 
 
 def test_many_series_are_counted():

@@ -1,9 +1,10 @@
 """Tables of trainings whose rate falls towards the horizon: nothing is read before their ends."""
 
+import pandas
 import pytest
 
 import synthetic
-from batchscope.tables import decisions, long_tables, run_table
+from batchscope.tables import advice, decisions, long_tables, run_table
 from costs import first
 
 
@@ -13,7 +14,7 @@ def test_what_is_decided(tmp_path, schedule):
     synthetic.write(tmp_path, study)
     runs = run_table.collect(tmp_path, study, "gap")
     given = (tmp_path, study, "gap", runs, long_tables.trajectories(tmp_path, study, "gap"))
-    compared = decisions.comparisons(*given)
+    compared = decisions.held_equal(*given)["comparisons"]
     found = decisions.to_target(*given)
     if schedule == "cosine":
         assert set(compared["budget"]) == {"epochs", "convergence", "end"}
@@ -22,3 +23,8 @@ def test_what_is_decided(tmp_path, schedule):
     else:
         assert {"updates", "target"} <= set(compared["budget"])
         assert not any(frame.empty for frame in found.values())
+    tables = {"critical_batch_size": found["critical_batch_size"], "comparisons": compared}
+    tables |= dict.fromkeys(("limits", "trends"), pandas.DataFrame())
+    advised = advice.rows(*given[:4], **tables)
+    assert (advised["item"] == "recommendation").any()
+    assert not {"target", "longer_training"} & {*advised.loc[advised["item"] == "need", "name"]}

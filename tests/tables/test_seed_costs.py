@@ -8,7 +8,7 @@ import small_study
 from batchscope import disk
 from batchscope.store import job_files, records
 from batchscope.study import planner
-from batchscope.tables import decisions
+from batchscope.tables import advice
 
 
 def test_trainings_measures_and_timings_of_a_seed(tmp_path):
@@ -20,7 +20,7 @@ def test_trainings_measures_and_timings_of_a_seed(tmp_path):
     config = {"study": "s", "defaults": small_study.DEFAULTS, "experiments": {"gap": experiment}}
     study = planner.make(config)
     gap = study.experiments["gap"]
-    price = decisions.price_of_a_seed(tmp_path, gap)
+    price = advice.price_of_a_seed(tmp_path, gap)
     trainings, timings = price(gap.trainings.runs)
     assert math.isnan(trainings) and timings == 0  # nothing is known yet
     for run, planned in study.runs.items():
@@ -33,7 +33,7 @@ def test_trainings_measures_and_timings_of_a_seed(tmp_path):
         for job in job_files.measure_jobs(study, gap, tmp_path, "local"):
             seconds = {"measure": 2, "timing": 5}[job.noun]
             file.write(",".join((*job.kind, f"{seconds}\n")))
-    trainings, timings = decisions.price_of_a_seed(tmp_path, gap)(gap.trainings.runs)
+    trainings, timings = advice.price_of_a_seed(tmp_path, gap)(gap.trainings.runs)
     assert trainings == 4 * (10 + 2)  # two sizes at two rates
     assert timings == 2 * 5  # which rates share
-    assert math.isnan(decisions.price_of_a_seed(tmp_path, gap)([])[0])
+    assert math.isnan(advice.price_of_a_seed(tmp_path, gap)([])[0])

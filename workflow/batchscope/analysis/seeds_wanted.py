@@ -89,25 +89,3 @@ def fewest(power: Callable[[int], float]) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if power(middle) >= POWER else (middle, high)
     return high
-
-
-def beside_the_plan(seeds: int, planned: int | None) -> str:
-    """Returns what it means to have other seeds than were planned; empty where they are those.
-
-    Tests at 5 % err in 5 % of cases where their number of seeds was fixed before any was seen.
-    Seeds that are added until a verdict appears make them err more often.
-
-    Source: P. Armitage, C. K. McPherson and B. C. Rowe, "Repeated significance tests on
-    accumulating data", J. R. Stat. Soc. A 132 (1969), 235.
-    """
-    if planned is None or seeds == planned:
-        return ""
-    if seeds < planned:
-        return (
-            f"{planned} seeds are planned and {seeds} are there: a verdict now is a look before "
-            "the end, and more seeds after it make its tests err more often than they say."
-        )
-    return (
-        f"{planned} seeds were planned and {seeds} are there: those added after a look at the data "
-        "make the tests err more often than they say."
-    )

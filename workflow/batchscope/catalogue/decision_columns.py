@@ -241,58 +241,44 @@ TO_TARGET: dict[str, Column] = {
 }
 
 ADVICE: dict[str, Column] = {
-    "seeds": Integer("Seeds of the trainings."),
-    "seeds_planned": Integer("Seeds that the configuration planned; empty where it does not say."),
-    "target": Text("Loss or accuracy that is to be reached, in words; empty where there is none."),
-    "outcome": Text(
-        "Outcome that is to be kept; empty where none was measured; several, each with a margin, "
-        "are separated by blanks."
+    "item": Text(
+        "recommendation, size (a batch size with the limit that decides about it), limit (a batch "
+        "size before one limit, or a limit by itself), check, need (what is missing), or trend "
+        "(what is better where something else is held equal)."
     ),
-    "margin": Text("Largest loss of it that counts as negligible; as many."),
-    "slower": Column(
-        "Share of the fastest batch size's seconds to the target by which one may take longer."
+    "name": Text(
+        "Of a limit memory, seconds, knee, critical_batch_size or the outcome; of a check "
+        "baseline, test_set, rate_on_edge, timings_disturbed, still_falling, lack_of_fit or "
+        "seeds_planned; of a need sizes, time_epoch, evaluate, target, longer_training, seeds or "
+        "rates; of a trend the outcome."
     ),
-    "smallest": Integer("Smallest batch size of the recommended range; empty where there is none."),
-    "largest": Integer("Largest one."),
-    "reason": Text(
-        "Why there is no range: no_target, no_seconds, no_outcome, too_few_seeds, rate_on_edge, "
-        "none_holds (every batch size is shown to miss a limit) or none_shown (some are not "
-        "resolved, or have no other to be compared with); several are separated by blanks."
+    "batch_size": Integer(
+        "The one that is recommended, the best that was measured; else the one that the row is of."
     ),
-    "binds_first": Text(
-        "Limit that ends the range above: memory, seconds or outcome; empty where it reaches to "
-        "the largest batch size tried."
+    "smallest": Integer("Smallest batch size of the recommended range."),
+    "largest": Integer("Largest one; of memory the largest batch that fits."),
+    "learning_rate": Column(
+        "The best one of the batch size: by the seconds to the target, or else by the outcome."
     ),
-    "binds_next": Text("Limit that ends above next."),
-    "max_batch_size": Integer(
-        "Largest batch that fits into memory; empty where it was not measured."
+    "estimate": Column("The estimate of comparisons.csv or trends.csv, or what is checked."),
+    "low": Column("Lower end of its interval; empty where it is open."),
+    "high": Column("Upper end."),
+    "bound": Column("What the interval is read against, or what is checked."),
+    **_VERDICT,
+    "grade": Text(
+        "Of the recommendation: solid (six paired seeds or more, every limit resolved beside the "
+        "range, nothing missing, no check failed), provisional, or open (one seed)."
     ),
-    "knee": Column("Batch size that reaches 90 % of the throughput's plateau."),
-    "critical_batch_size": Column("Critical batch size at the target."),
-    **interval("critical_batch_size", "Lower end of its 95 % interval; empty where it is open."),
-    "fastest_batch_size": Column("Fastest batch size in closed form."),
-    **interval("fastest_batch_size"),
-    "seeds_needed_low": Integer(
-        "Further seeds that would settle the first open question with power .8, or that a "
-        "verdict needs at all. First is what ends the range, and else the cheapest."
-    ),
-    "seeds_needed_high": Integer("The same with the upper 80 % bound of the standard deviation."),
-    "minutes_needed_low": Column(
-        "Minutes of one core that these seeds take, as trainings, measures and timings of these "
-        "runs took; empty where that is unknown.",
+    "passed": Integer("Of a check 1, or 0 where it failed."),
+    "key": Text("What to change in the study; of a trend the budget."),
+    "value": Text("Its new value."),
+    "minutes_to_resolve": Column(
+        "Minutes of one core that it takes, as trainings, measures and timings of these runs "
+        "took; empty where that is unknown.",
         "min",
     ),
-    "minutes_needed_high": Column("Upper end.", "min"),
-    "scope": Text("What it holds for, in words."),
-    "advice": Text("The advice, in words."),
-    "limits": Text("What ends the range, and what the other limits allow, in words."),
-    "not_known": Text("What is not resolved, and what it costs to know, in words."),
-    "other_budgets": Text("What looks better where other things are held equal, in words."),
-    "beside_the_plan": Text(
-        "What it means that there are other seeds than were planned, in words."
-    ),
-    "overturned_by": Text("What would overturn it, in words."),
 }
+ADVICE["verdict"] = Text("As in comparisons.csv or trends.csv.")
 
 CLAIMS: dict[str, Column] = {
     "id": Text("Its name in the configuration."),

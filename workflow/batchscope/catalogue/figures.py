@@ -164,19 +164,12 @@ _OF_SEVERAL = (
         "Which batch sizes to use",
         "Quality",
         caption=(
-            "Every limit of the batch size on one axis. Bars and ticks are limits of the machine: "
-            "the largest batch that fits into memory, and the smallest that reaches 90 % of the "
-            "throughput's plateau. Diamonds are fitted to the updates to the target, with 95 % "
-            "intervals; an arrow is an open end, or one beyond the axis. Circles are batch sizes "
-            "that are tested on these seeds: filled where every other one is shown to be better by "
-            "less than the row's margin, in time to the target or in the outcome; hollow where "
-            "that is not resolved. A filled cross is one that some other one is shown to beat by "
-            "more, a thin cross one of which a run failed or never got there, a dot one of "
-            "fewer than six seeds, and a square one that has no other to be compared with. The "
-            "recommended range are neighbouring sizes that keep every limit; there is "
-            "none below six seeds, without seconds, where a single size reached the target with "
-            "every seed, or where the best of several learning rates lies on the edge of those "
-            "tried."
+            "Every limit of the batch size on one axis. Circles, crosses and dots are batch sizes "
+            "beside the best of the others, in time to the target and in each outcome. Diamonds "
+            "are limits by themselves: the largest batch that fits into memory, the smallest that "
+            "reaches 90 % of the throughput's plateau, and the critical batch size with its 95 % "
+            "interval. The recommended range are neighbouring sizes around the best measured one "
+            "that are within every limit; where that one is not shown to be, it stands alone."
         ),
         needs=(Need.BATCH_SIZES, Need.PREFIXES),
     ),

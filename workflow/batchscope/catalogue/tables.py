@@ -41,7 +41,7 @@ OF_TIMINGS = dict(_of_timings())
 # beyond it is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")
 _TRAINED = ("runs", "trajectories")
-_ADVISED = (*_TRAINED, "limits", "comparisons", "trends", "critical_batch_size")
+_ADVISED = ("runs", "limits", "comparisons", "trends", "critical_batch_size")
 # In the order in which they are written; each is a field of batchscope.figures.Tables.
 TABLES: dict[str, Table] = {
     "runs": Table("run_table.collect", keys=()),
@@ -64,7 +64,7 @@ TABLES: dict[str, Table] = {
     "trends": Table("decisions.held_equal", decision_columns.TRENDS, _TRAINED),
     "critical_batch_size": Table("decisions.to_target", decision_columns.CRITICAL, _TRAINED),
     "to_target": Table("decisions.to_target", decision_columns.TO_TARGET, _TRAINED),
-    "advice": Table("decisions.advice", decision_columns.ADVICE, _ADVISED),
+    "advice": Table("advice.rows", decision_columns.ADVICE, _ADVISED),
     "published": Table("run_table.published"),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from batchscope import wording
-from batchscope.analysis.advice_words import Card
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.report import answers, claim_rows, topics
 from batchscope.report.answers import Answer
@@ -220,11 +219,10 @@ def _none(found: list[Answer]) -> str:
     return f"{wording.capital(few[0])}." if few else ""
 
 
-def advised(card: Card, figures: Sequence[Figure]) -> list[str]:
-    """Returns what an advice says to the question: its range, the fastest size, and accuracy."""
+def advised(headline: str, figures: Sequence[Figure]) -> list[str]:
+    """Returns what an advice says to the question: its headline, and the fastest size."""
     soonest = [first(each.found)[0] for each in figures if each.name == _FASTEST and each.found]
-    margins = [each for each in _ENDS.split(card.limits or "") if " stays within " in each]
-    return [" ".join(filter(None, [card.headline, card.budgets])), *soonest, *margins][:MOST]
+    return [f"{headline}.", *soonest][:MOST]
 
 
 def parts(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import intervals, run_series, seeds_wanted, training_ends
+from batchscope.analysis import intervals, run_series, training_ends
 from batchscope.catalogue import own_columns, run_factors, sweep_names
 from batchscope.figures.drawing import target_words
 from batchscope.report import (
@@ -93,9 +93,9 @@ def _sentences(
     own = [each for each in cards if each.experiment == found.experiment.name]
     decided = experiment_answer.decided(stated, question, about)
     spoken: list[str] = []
-    # Where documents state something that is decided, "No advice" is no answer beside it.
+    # Where documents state something that is decided, no recommendation is no answer.
     if found.tuned and own and (own[0].found or not decided):
-        spoken = experiment_answer.advised(own[0].card, found.figures)
+        spoken = experiment_answer.advised(own[0].headline, found.figures)
     more = _with_others(found, inputs, about)
     more += _no_gpu(found, inputs.made.timings, more)
     compared = experiment_answer.compares(question, _distinguishing(found.rows))
@@ -172,9 +172,7 @@ def _scope(found: ExperimentResults) -> str:
     varied = _varied({name: {row.get(name, "") for row in rows} - {""} for name in names})
     text = f"{wording.count(len(rows), 'run')}: {varied or 'nothing varied'}."
     what = "target" if experiment.own.path else "training loss"
-    seeds = experiment.own.seeds or len(experiment.trainings.seeds)
-    planned = seeds_wanted.beside_the_plan(seeds, experiment.trainings.seeds_planned)
-    return " ".join(filter(None, [text, planned, _targets(rows, what)]))
+    return " ".join(filter(None, [text, _targets(rows, what)]))
 
 
 def _timing_scope(experiment: Experiment) -> str:

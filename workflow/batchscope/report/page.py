@@ -1,4 +1,7 @@
-"""Self-contained HTML pages from our templates: nothing in them runs but our script, or fetches."""
+"""Self-contained HTML pages from our templates: nothing in them runs but our script, or fetches.
+
+Templates of plain text end in .txt.j2, and escape nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,13 @@ from batchscope import project_files
 
 
 def render(template: str, **values: Any) -> str:
-    """Returns a page; every text is escaped, but for our own style sheet and script."""
+    """Returns a page; every text is escaped there, but for our own style sheet and script."""
     return _environment().get_template(template).render(**values)
+
+
+def words(template: str) -> Any:
+    """Returns the macros of a template of plain text."""
+    return _environment().get_template(template).module
 
 
 @functools.cache
@@ -22,7 +30,7 @@ def _environment() -> jinja2.Environment:
     """Returns what compiles each template once: it takes longer than to fill it in."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_files.TEMPLATES),
-        autoescape=True,
+        autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -110,8 +110,7 @@ def headline(study: Study, inputs: Inputs) -> str:
     first = [shown for shown in cards if shown.found][:1]
     for name, each in inputs.experiments.items():
         if chosen := first or [shown for shown in cards if shown.experiment == name]:
-            title, card = chosen[0].title, chosen[0].card
-            text = " ".join(filter(None, [card.headline, card.budgets]))
+            title, text = chosen[0].title, chosen[0].headline
         else:
             # Where rates are tuned, single ones are no answer: advice and matrix have the best.
             title = each.experiment.title

@@ -16,7 +16,7 @@ from batchscope.host import absence
 from batchscope.host.absence import Absence
 from batchscope.store import data_warnings, estimates, job_files, records
 from batchscope.store.job_files import MeasureJob
-from batchscope.study import plan
+from batchscope.study import advice_needs, plan
 
 # Seconds of a core until a job that needs TensorFlow computes: of a sweep, which has a process of
 # its own, interpreter, imports and compilation; of any other, which is forked from a process with
@@ -262,9 +262,20 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
                 "again, to that epoch."
             )
         lines += [_time_line(found, cores), _disk_line(found), *_outdated_lines(found)]
-    lines += absence_lines(found.absent)
+    lines += [*absence_lines(found.absent), *_advice_lines(study)]
     warnings = (*study.warnings, *found.data_warnings)
     return "\n".join([*lines, *(f"Warning: {warning}" for warning in warnings)])
+
+
+def _advice_lines(study: plan.Study) -> list[str]:
+    """Returns what the advice of each experiment will lack, as lines to add to the study."""
+    needs = {name: advice_needs.planned(each) for name, each in study.experiments.items()}
+    lines = [
+        f"  {name}: {'; '.join(advice_needs.line(need.key, need.value) for need in found)}"
+        for name, found in needs.items()
+        if found
+    ]
+    return ["For solid advice on batch sizes, add:", *lines] if lines else []
 
 
 def _table(rows: list[ExperimentStatus]) -> list[str]:

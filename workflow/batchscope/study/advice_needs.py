@@ -1,0 +1,109 @@
+"""What a solid advice on batch sizes needs of a study, each with the line to add to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from batchscope.catalogue.outcomes import LEAST_SEEDS
+from batchscope.study.plan import Experiment
+
+LEAST_SIZES = 3
+_BLANKS = ("measure", "columns")  # keys of lists, to which a value is added
+
+
+class Need(NamedTuple):
+    """What is missing, and what to change in the study: a key, with dots, and its value.
+
+    Attributes:
+        minutes: Of one core that it takes; NaN where unknown.
+        seeds: In all, where it is seeds that are missing.
+    """
+
+    name: str
+    key: str
+    value: Any = ""
+    minutes: float = math.nan
+    seeds: float = math.nan
+
+    def row(self) -> dict[str, Any]:
+        """Returns it as a row of the advice."""
+        found = {"name": self.name, "key": self.key, "value": str(self.value)}
+        return {**found, "seeds_to_resolve": self.seeds, "minutes_to_resolve": self.minutes}
+
+
+class Trained(NamedTuple):
+    """What is trained of a series, or is to be trained of an experiment.
+
+    Attributes:
+        sizes: The batch sizes, ascending.
+        rates: How many learning rates, at the size with the most; 0 where they are not known.
+        rate: The only one, where all share it.
+        timed: Whether it has seconds; `tested` whether it has outcomes on test data.
+        elsewhere: Whether the trainings were made elsewhere, and are known by a file's columns.
+    """
+
+    sizes: Sequence[int]
+    seeds: int
+    rates: int
+    rate: float | None = None
+    timed: bool = True
+    tested: bool = True
+    elsewhere: bool = False
+
+
+def missing(found: Trained, of_seed: float = math.nan, of_rate: float = math.nan) -> Iterator[Need]:
+    """Yields what is missing, of runs that there are or that are planned.
+
+    Args:
+        of_seed: Minutes of one more seed; `of_rate` of one more learning rate.
+    """
+    key = "columns" if found.elsewhere else "measure"
+    if len(found.sizes) < LEAST_SIZES:
+        larger = [2 * found.sizes[-1], 4 * found.sizes[-1]]
+        yield Need("sizes", "vary.batch_size", [*found.sizes, *larger][:LEAST_SIZES])
+    if not found.timed:
+        yield Need("time_epoch", key, "seconds" if found.elsewhere else "time_epoch")
+    if not found.tested:
+        yield Need("evaluate", key, "test_accuracy" if found.elsewhere else "evaluate")
+    if found.seeds < LEAST_SEEDS:
+        minutes = (LEAST_SEEDS - found.seeds) * of_seed
+        yield Need("seeds", "seeds", LEAST_SEEDS, minutes, LEAST_SEEDS)
+    if found.rates == 1:
+        rates = [] if found.rate is None else [rounded(found.rate * each) for each in (0.5, 1, 2)]
+        yield Need("rates", "vary.learning_rate", rates or "", 2 * of_rate)
+
+
+def planned(experiment: Experiment) -> list[Need]:
+    """Returns what will be missing of an experiment that trains at two batch sizes or more."""
+    trainings, runs = experiment.trainings, [*experiment.trainings.runs.values()]
+    rates: dict[int, set[float]] = {}
+    for run in runs:
+        rates.setdefault(run["batch_size"], set()).add(run["learning_rate"])
+    if len(rates) < 2 or experiment.own.path:
+        return []
+    every = set().union(*rates.values())
+    found = Trained(
+        sorted(rates),
+        len(trainings.seeds),
+        max(map(len, rates.values())),
+        every.pop() if len(every) == 1 else None,
+        trainings.timed,
+        "evaluate" in trainings.measures or all(run["evaluate_every"] for run in runs),
+    )
+    return [*missing(found)]
+
+
+def line(key: str, value: Any) -> str:
+    """Returns what to add to a study, as YAML: `vary: {learning_rate: [0.1, 0.2]}`."""
+    first, *rest = key.split(".")
+    text = f"[{value}]" if first in _BLANKS and not rest else str(value)
+    for each in reversed(rest):
+        text = f"{{{each}: {text}}}"
+    return f"{first}: {text}"
+
+
+def rounded(value: float) -> float:
+    """Returns a number with three significant digits."""
+    return float(f"{value:.3g}")

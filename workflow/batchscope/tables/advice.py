@@ -1,0 +1,89 @@
+"""The rows of advice.csv: what the runs decide, what the data are, what one more seed takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchscope import disk
+from batchscope.analysis import advice
+from batchscope.analysis.advice_checks import Asked, Tables
+from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue.timings import TIMINGS
+from batchscope.store import estimates, records
+
+if TYPE_CHECKING:
+    import pandas
+
+    from batchscope.study.plan import Experiment, Study
+
+
+def price_of_a_seed(
+    results: Path | str, experiment: Experiment
+) -> Callable[[Iterable[str]], tuple[float, float]]:
+    """Returns a function of runs: what one more seed of them takes.
+
+    The seconds of one core of its trainings and measures, NaN where those of a training are not
+    known, and of its timings: one job per configuration, which learning rates share. Measures and
+    timings of which nothing was noted count as nothing.
+    """
+    results = Path(results)
+    found = experiment.trainings.runs
+    history = estimates.History(results, set(map(estimates.subject, found.values())))
+    measured = estimates.MeasureHistory(results)
+    settings = {
+        name: measure_settings.settings_name(name, values)
+        for name, values in experiment.trainings.measures.items()
+    }
+
+    def noted(name: str, of: str) -> float:
+        return measured.seconds(estimates.kind(name, settings[name], of)) or 0.0
+
+    def seconds(runs: Iterable[str]) -> tuple[float, float]:
+        own = {run: found[run] for run in runs if run in found}
+        seeds = len({factors["seed"] for factors in own.values()})
+        if not seeds:
+            return math.nan, 0.0
+        trained = [history.seconds(factors) for factors in own.values()]
+        taken = math.nan if None in trained else sum(trained)
+        taken += sum(noted(name, run) for run in own for name in settings if name not in TIMINGS)
+        configured = {(run_names.timing_name(each), each["seed"]) for each in own.values()}
+        timings = settings.keys() & TIMINGS.keys()
+        timed = sum(noted(name, of) for name in timings for of, _ in configured)
+        return taken / seeds, timed / seeds
+
+    return seconds
+
+
+def baselines(results: Path | str, experiment: Experiment) -> dict[str, dict[str, float]]:
+    """Returns data set -> split -> accuracy of always naming the most frequent class."""
+    found = {}
+    for token in {factors["dataset"] for factors in experiment.trainings.runs.values()}:
+        path = records.dataset_folder(results, token) / "record.json"
+        counts = disk.read_json(path).get("class_counts") or {} if path.exists() else {}
+        shares = {split: max(each) / sum(each) for split, each in counts.items() if any(each)}
+        found[run_names.split_token(token)[0]] = shares
+    return found
+
+
+def rows(
+    results: Path | str,
+    study: Study,
+    experiment: str,
+    runs: pandas.DataFrame,
+    **tables: pandas.DataFrame,
+) -> pandas.DataFrame:
+    """Returns which batch sizes to use, with what limits them and what is missing."""
+    found = study.experiments[experiment]
+    critical = tables.pop("critical_batch_size")  # the others have the names of their tables
+    return advice.table(
+        Tables(runs=runs, critical=critical, **tables),
+        Asked(
+            found.trainings.margins,
+            found.trainings.seeds_planned,
+            baselines(results, found),
+            price_of_a_seed(results, found),
+        ),
+    )
