@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pandas
 import pytest
-from batchscope.analysis.readings import Budget
 from scipy import stats
 
 from batchscope.analysis import intervals, trends
+from batchscope.analysis.readings import Budget
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
 
