@@ -69,6 +69,26 @@ def trends(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         for level in (LEVEL, STRICT):
             wanted = f"{level:.2%}" if case in asked else "(no assumption of it holds)"
             yield share(f"trend, {case}, at {level:.2%}", wanted, np.array(p) < level)
+    for apart, asked in ((0.0, "at most 5 %"), (0.5, "at most 5 %")):
+        drawn = f"trend, best of 3 rates by validation, {apart:g} sd apart on test, at 5 %"
+        yield share(drawn, asked, at_shared_rates(rng, apart, studies // 10) < LEVEL)
+
+
+def at_shared_rates(rng: np.random.Generator, apart: float, studies: int) -> np.ndarray:
+    """Returns p of a rise where each size is read on test data at the rate that validation chooses.
+
+    Rates are equally good on validation data, and lie so many standard deviations apart on test
+    data: seeds of a size share the choice.
+    """
+    p, shape = [], (SIZES, 3, SEEDS)
+    for _ in range(studies):
+        losses = 9 + rng.standard_normal(shape)
+        outcome = rng.standard_normal(shape) + apart * np.arange(3)[:, None]
+        index = np.repeat(chosen_rates.by_lowest(losses).index[:, None], SEEDS, axis=1)
+        tuned = chosen_rates.differ(chosen_rates.leave_one_out(losses)[1]).any()
+        read = chosen_rates.at(outcome, index).T
+        p.append(contrasts.trend(read, range(SIZES), True, tuned=bool(tuned)).p[0])
+    return np.array(p)
 
 
 def family(rng: np.random.Generator, series: int) -> tuple[list[contrasts.Judged], np.ndarray]:

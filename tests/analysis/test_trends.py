@@ -93,7 +93,7 @@ def test_the_ends_have_the_means_of_all_their_seeds():
 def test_all_rows_of_an_experiment_are_one_family():
     noise = np.random.default_rng(5).normal(0, 1, (6, 3))
     values = {"generalisation_gap": rising(), "test_accuracy": -rising(), "weight_distance": noise}
-    found = table(frame(values), [reading(rising()), reading(noise, "test_loss")])
+    found = table(frame(values), [reading(2 * rising()), reading(2 * noise, "test_loss")])
     assert len(found) == 5
     told = found["verdict"].isin([Verdict.SUPPORTED, Verdict.CONTRADICTED])
     assert told.sum() == 3

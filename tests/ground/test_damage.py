@@ -236,7 +236,7 @@ def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch)
 # environment's, the report's own; and two that read what `damage.reading` guards.
 OTHERS = {
     *("framework_environments.py", "own_runs.py", "arrays.py", "csv_file.py"),
-    *("warm_process.py", "attempts.py", "checkpoint.py"),
+    *("warm_process.py", "attempts.py", "checkpoint.py", "claim_rows.py"),
 }
 GUARDED = {"disk.py", "csv_tables.py", "content.py"}
 READERS = {"np.load", "json.load", "json.loads", "csv.DictReader", "csv.reader", "pandas.read_csv"}

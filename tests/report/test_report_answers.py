@@ -15,11 +15,12 @@ from markupsafe import escape
 
 import synthetic
 from batchscope import report, wording
-from batchscope.analysis import intervals, noise_scales, seed_pairs, trends
+from batchscope.analysis import intervals, seed_pairs, trends
 from batchscope.analysis.seed_pairs import Differences
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.figures import Tables
+from batchscope.figures.drawing import target_words
 from batchscope.report import (
     answers,
     claim_rows,
@@ -125,7 +126,9 @@ def test_a_noise_scale_is_compared_with_critical_batch_sizes_of_other_experiment
     found, noise = results("own"), content.Figure("", "", "noise_scale")
     inputs = content.Inputs("", "", {"a": found, "b": results("other")})
     both = [noise, content.Figure("", "", "critical_batch_size")]
-    monkeypatch.setattr(noise_scales, "sentence", lambda _, given: f"To {given['target'].item()}.")
+    monkeypatch.setattr(
+        target_words, "noise_sentence", lambda _, given: f"To {given['target'].item()}."
+    )
     assert experiment_view._with_others(found, inputs, both) == ["To other."]
     assert experiment_view._with_others(found, inputs, [noise]) == []
     alone = replace(inputs, experiments={"a": found})

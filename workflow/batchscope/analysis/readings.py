@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -67,7 +67,8 @@ class Reading:
         ran: Whether there is a run, whatever became of it, shape (sizes, seeds).
         rates: The rate of each size; NaN where none could be chosen or it is not known.
         on_edge: Whether it lies on the edge of those that were tried, shape (sizes,).
-        tuned: Whether the seeds of a size are read at different rates.
+        tuned: Whether the seeds of a size are read at different rates, or would be if each were
+            read at the rate that the others choose: then the choice scatters as well.
         at_first: Of a target whether a training is there by its first evaluation: what it took is
             at most that.
         falling: Of convergence whether the validation loss still fell when most trainings ended:
@@ -130,15 +131,12 @@ def of_experiment(
     evaluations: pandas.DataFrame,
     stated: Mapping[str, Any],
     margins: Mapping[str, float],
-    at_end: Iterable[str] | None = None,
 ) -> Iterator[Reading]:
     """Yields every outcome of every series with two batch sizes or more, at every budget.
 
     Args:
         stated: Budgets of the experiment: kind -> value, of a target column -> value.
-        margins: Outcome -> largest loss.
-        at_end: The columns of runs.csv that are read at each training's own end; those with a
-            margin where it is left out.
+        margins: Outcome -> largest loss; those of columns of runs.csv are read at the end too.
     """
     shared = budgets(evaluations, stated)
     for series in best_learning_rates.series(runs) if len(runs) else ():
@@ -147,15 +145,15 @@ def of_experiment(
             continue
         own_targets = updates_to_target.at_own_targets(each.evaluations)
         if own_targets:  # what a training had used by then is no budget of others
-            yield from to_target(each, stated)
+            yield from to_target(each, stated, margins)
         elif each.finished[CHOSEN_BY].notna().any():
             for budget in shared:
                 if budget.kind == CONVERGENCE:
-                    yield from to_target(each, stated)
+                    yield from to_target(each, stated, margins)
                 yield from at_budget(each, budget, margins)
-        for outcome in margins if at_end is None else at_end:
+        for outcome, margin in margins.items():
             if outcome in series.frame and series.frame[outcome].notna().any():
-                yield at_own_end(each, outcome, margins.get(outcome, math.nan))
+                yield at_own_end(each, outcome, margin)
 
 
 def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
@@ -262,16 +260,16 @@ class Trainings:
         """
         chosen = chosen_rates.for_other_data(losses)
         index = np.repeat(chosen[:, None], losses.shape[2], axis=1)
-        if others:
-            of_others = chosen_rates.leave_one_out(losses)[1]
-            index = np.where((index < 0) | (of_others < 0), index, of_others)
+        of_others = chosen_rates.leave_one_out(losses)[1]
+        of_others = np.where((index < 0) | (of_others < 0), index, of_others)
+        index = of_others if others else index
         best = chosen_rates.by_lowest(losses).index
         best = np.where(chosen_rates.tried(losses).sum(axis=1) == 1, chosen, best)
         return {
             "values": np.where(index < 0, np.nan, chosen_rates.at(cube, index)),
             "rates": np.array([*self.axes.rates, math.nan])[best],  # the index -1 is none
             "on_edge": chosen_rates.on_edge(chosen, losses),
-            "tuned": chosen_rates.differ(index),
+            "tuned": chosen_rates.differ(of_others),
         }
 
 
@@ -322,7 +320,9 @@ def at_own_end(trainings: Trainings, outcome: str, margin: float) -> Reading:
     return trainings.reading(Budget(END), outcome, margin, **found)
 
 
-def to_target(trainings: Trainings, stated: Mapping[str, Any]) -> Iterator[Reading]:
+def to_target(
+    trainings: Trainings, stated: Mapping[str, Any], margins: Mapping[str, float]
+) -> Iterator[Reading]:
     """Yields the updates, examples and seconds that each size takes to the target of a series.
 
     As stated, or the lowest validation loss that every batch size reached with all its seeds. There
@@ -346,7 +346,8 @@ def to_target(trainings: Trainings, stated: Mapping[str, Any]) -> Iterator[Readi
             continue
         if rates := scaling.rates_by(axis):
             more |= {"rates": rates.chosen, "on_edge": rates.on_edge, "tuned": rates.differ()}
-        yield trainings.reading(budget, axis, MARGINS["taken"], values, **more)
+        margin = margins.get(axis, MARGINS["taken"])
+        yield trainings.reading(budget, axis, margin, values, **more)
 
 
 def _falling(trainings: Trainings, losses: np.ndarray) -> np.ndarray:

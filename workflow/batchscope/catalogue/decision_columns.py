@@ -42,7 +42,7 @@ COMPARISONS: dict[str, Column] = {
     **_HELD_EQUAL,
     "margin": Column(
         "Largest loss of the outcome that counts as negligible: as the configuration states it, "
-        "else 0.01 of an accuracy, 0.05 nats of a loss; of a target always 0.1, a tenth."
+        "else 0.01 of an accuracy, 0.05 nats of a loss, 0.1 (a tenth) of what is taken to a target."
     ),
     "batch_size": Integer("Examples per update."),
     "learning_rate": Column(

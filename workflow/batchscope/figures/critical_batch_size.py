@@ -145,8 +145,9 @@ def _sentence(panel: Panel) -> str:
         return f"{start} there is no fit: {target_words.too_few(panel)}."
     text = target_words.critical_text(*panel.interval("critical_batch_size"), "")
     if panel.departs:
-        fewest = panel.value("examples_fewest")
-        at = f" Batch size {fewest:.0f} takes the fewest examples." if fewest > 0 else ""
+        fewest, at = panel.value("examples_fewest"), ""
+        if fewest > 0:
+            at = f" Batch size {wording.batch_size(fewest)} takes the fewest examples."
         return (
             f"{start} the updates depart from the curve ({target_words.lack_of_fit(panel)}; "
             f"residual {wording.percent(panel.value('residual'))}): a critical batch size of"

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from batchscope import disk, wording
 from batchscope.analysis import (
     critical_batch_size,
@@ -115,7 +113,7 @@ def _table(panel: Panel) -> Iterator[str]:
     constants = (panel.value("updates_min"), panel.value("examples_min"))
     for at, (size, updates) in enumerate(panel.taken("updates").iterrows()):
         known = updates.dropna()
-        count, of = int(np.isfinite(known).sum()), len(known)
+        count, of = sum(map(math.isfinite, known)), len(known)
         low, high = intervals.share(count, of)
         missing = "never" if count == 0 else "not all"
         cells = [means[axis][at].mean for axis in axes]
@@ -130,7 +128,7 @@ def _table(panel: Panel) -> Iterator[str]:
 def _measured_lines(panel: Panel) -> Iterator[str]:
     taken, best = panel.taken("seconds").to_numpy(), panel.value("measured_fastest")
     if math.isnan(best):
-        if np.any(fastest_batch_size.usable(taken)):
+        if fastest_batch_size.usable(taken).any():
             text = "the batch sizes that reached the target share no seed"
             yield f"  no fastest as measured: {text}"
         return

@@ -15,7 +15,7 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.updates_to_target import Target
 from batchscope.catalogue import outcomes
-from batchscope.catalogue.budget_kinds import END
+from batchscope.catalogue.budget_kinds import END, SECONDS
 from batchscope.catalogue.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def held_equal(
 ) -> dict[str, pandas.DataFrame]:
     """Returns what the runs say at every budget: of each batch size, and along the sizes."""
     asked = study.experiments[experiment].trainings
-    found = list(readings.of_experiment(runs, trajectories, asked.budgets, asked.margins))
+    margins = {**asked.margins, SECONDS: asked.slower}
+    found = list(readings.of_experiment(runs, trajectories, asked.budgets, margins))
     at_budgets = [each for each in found if each.budget.kind != END]
     return {
         "comparisons": comparisons.table(runs, found),

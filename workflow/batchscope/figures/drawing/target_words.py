@@ -144,7 +144,7 @@ def lack_of_fit(panel: Panel) -> str:
     """Returns how sure the lack of fit is, and which sizes stray."""
     p = wording.p_value(panel.value("lack_of_fit"), "= ")
     # A single size is a number where the table was read from a file.
-    sizes = (f"{float(size):.0f}" for size in str(panel.rows["stray"].iloc[0]).split())
+    sizes = map(wording.batch_size, map(float, str(panel.rows["stray"].iloc[0]).split()))
     return f"lack of fit (p {p}), most at {wording.listed(sizes)}"
 
 
