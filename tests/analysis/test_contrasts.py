@@ -133,6 +133,15 @@ def test_a_curve_that_turns_back_is_not_supported_at_every_step():
     assert (found.verdict, found.reason) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
 
 
+def test_a_curve_that_turns_back_slowly_is_found_between_sizes_that_are_no_neighbours():
+    noise = 0.1 * np.random.default_rng(2).normal(size=(6, 6))
+    values = np.array([0.0, 2.0, 4.0, 3.9, 3.8, 3.7]) + noise
+    statement = contrasts.trend(values, range(6), rises=True)
+    assert len(statement.steps) == 15
+    (found,) = contrasts.judge([statement])
+    assert (found.verdict, found.reason) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
+
+
 def test_a_replicate_with_a_gap_is_left_out_of_a_trend():
     values = np.vstack([np.outer(SIX, [0.0, 1.0]), [[math.nan, 1.0]]])
     assert contrasts.trend(values, [1, 2], rises=True).n == 6

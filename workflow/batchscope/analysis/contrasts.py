@@ -162,8 +162,9 @@ class Statement:
             all where empty.
         contradicted_by: Groups that contradict it, where none of one holds; every contrast by
             itself where empty.
-        steps: Contrasts of neighbouring positions, stated to be no less than 0 each: where one is
+        steps: Contrasts of every two positions, stated to be no less than 0 each: where one is
             below 0 by its test, with Bonferroni over them, it does not hold at every step.
+            (Neighbours alone would miss a curve that turns back slowly.)
     """
 
     contrasts: tuple[Contrast, ...]
@@ -321,7 +322,8 @@ def trend(
     ends = {"open_high": open_up, "open_low": open_down}
     slope = Contrast(slopes(complete, positions), tuned=tuned, **bounds, **ends, cells=cells or {})
     sign = 1.0 if rises else -1.0
-    steps = sign * np.diff(complete, axis=1).T if len(positions) > 2 else ()
+    first, second = np.triu_indices(len(positions) if len(positions) > 2 else 0, 1)
+    steps = sign * (complete[:, second] - complete[:, first]).T
     return Statement((slope,), steps=tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps))
 
 
