@@ -54,17 +54,16 @@ class Picture:
 class Figure:
     """One figure of an experiment."""
 
-    title: str  # without a full stop
-    caption: str  # what is drawn, and how it is to be read
-    name: str = ""  # in the registry
+    name: str
+    title: str
+    caption: str  # how to read it
+    category: str = ""
+    columns: tuple[str, ...] = ()  # that it shows
+    of: str = ""  # the first of the figures that differ from it in their axis alone
+    axis: str = ""
     picture: Picture = Picture()
     data: str = ""  # path of the CSV that it was drawn from, for people
     csv: bytes = b""
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that it shows."""
-        return self.csv.partition(b"\n")[0].decode().split(",") if self.csv else []
 
 
 @dataclass(frozen=True)
@@ -226,10 +225,10 @@ def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
 def _figure(folder: Path, entry: dict[str, Any], results: Path) -> Figure:
     path = folder / f"{entry['name']}.svg"
     data = path.with_suffix(".csv")
+    known = ("name", "title", "caption", "category", "of", "axis")
     return Figure(
-        title=entry["title"],
-        caption=entry["caption"],
-        name=entry["name"],
+        **{key: entry[key] for key in known if key in entry},
+        columns=tuple(entry.get("columns", ())),
         picture=_picture(path),
         data=_shown(data, results) if data.exists() else "",
         csv=data.read_bytes() if data.exists() else b"",

@@ -8,8 +8,6 @@ from typing import Any
 from markupsafe import Markup
 
 from batchscope import damage
-from batchscope.catalogue.entries import OVER, Need
-from batchscope.catalogue.figures import FIGURES
 from batchscope.report import inline_svg
 from batchscope.report.content import Figure, Picture, packed
 from batchscope.report.runs_table import Row
@@ -52,20 +50,14 @@ def shown(figures: Sequence[Figure]) -> list[list[Figure]]:
     together: dict[str, list[Figure]] = {}
     for figure in figures:
         if figure.name not in AS_TABLES:
-            entry = FIGURES.get(figure.name)
-            together.setdefault(entry.module if entry else figure.name, []).append(figure)
+            together.setdefault(figure.of or figure.name, []).append(figure)
     return sorted(together.values(), key=lambda block: _place(block[0]))
 
 
 def _place(figure: Figure) -> int:
     if figure.name == PRIMARY:
         return 0
-    return 2 if category(figure) in WHY else 1
-
-
-def category(figure: Figure) -> str:
-    """Returns what a figure is listed under; nothing of one that the catalogue does not have."""
-    return FIGURES[figure.name].category if figure.name in FIGURES else ""
+    return 2 if figure.category in WHY else 1
 
 
 def build(
@@ -77,13 +69,13 @@ def build(
         trends: The rows of its experiment, from `experiment_view.trends`; those that figures show
             are taken out, so that none is said twice.
     """
-    picture, entry = figure.picture, FIGURES.get(figure.name)
+    picture = figure.picture
     return {
         "anchor": f"{experiment.name}-{figure.name}",
         "published": experiment.published.get(figure.name),
         "number": number,
         "name": figure.name,
-        "category": category(figure),
+        "category": figure.category,
         "title": figure.title.rstrip("."),
         "caption": marked(figure.caption),
         "trend": _trend(figure, trends),
@@ -93,15 +85,12 @@ def build(
         "height": picture.height,
         "data": figure.data,
         "table": packed(figure.csv),
-        "axis": OVER[entry.along][0] if entry and entry.along else "epoch",
+        "axis": figure.axis or "epochs",
     }
 
 
 def _trend(figure: Figure, trends: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Returns the one row of trends.csv that is of a column of a figure; None of several series."""
-    entry = FIGURES.get(figure.name)
-    if entry and Need.AT_EPOCHS in entry.needs:
-        return None
     for column in figure.columns:
         own = [row for row in trends if row["column"] == column and row["budget"] == "end"]
         if len(own) == 1:
