@@ -1,5 +1,5 @@
 // What the page does beyond showing: runs that light up together, series that can be hidden, files,
-// the table of runs, colours, print, and where one is. Without it all is there to be read.
+// tables that are sorted, filtered and copied, colours, and where one is. Without it all is there.
 "use strict";
 
 {
@@ -17,15 +17,23 @@
     made.addEventListener("click", () => act(made));
     return made;
   };
+  const toolbar = (before) => {
+    const made = make("div");
+    made.className = "tools";
+    before.after(made);
+    return made;
+  };
+  const copied = async (made, text) => {
+    await navigator.clipboard.writeText(text);
+    made.textContent = "Copied";
+  };
   // Null where a study only times.
   const table = find("runs-table");
 
   // A run lights up wherever it is; the other runs of its seed get a ring.
   const POINTS = ":is([data-run], [data-seed])";
   const note = make("div", "", document.body);
-  note.className = "point";
-  note.role = "status";
-  note.hidden = true;
+  Object.assign(note, { className: "point", role: "status", hidden: true });
   let lit = null;
   const show = (point) => {
     if (point === lit) return;
@@ -107,8 +115,7 @@
     const image = new Image();
     image.onload = () => {
       const canvas = make("canvas");
-      canvas.width = image.width;
-      canvas.height = image.height;
+      Object.assign(canvas, { width: image.width, height: image.height });
       const paper = canvas.getContext("2d");
       paper.fillStyle = "#fff";
       paper.fillRect(0, 0, image.width, image.height);
@@ -121,17 +128,12 @@
     const plate = figure.querySelector(".plate");
     const svg = plate.querySelector("svg");
     const { name, table: packed } = figure.dataset;
-    const tools = make("div");
-    tools.className = "tools";
-    plate.after(tools);
+    const tools = toolbar(figure.querySelector("figcaption"));
     button("Enlarge", tools, (made) => {
       made.textContent = figure.classList.toggle("large") ? "Reduce" : "Enlarge";
     });
     if (packed) {
-      button("Copy data", tools, async (made) => {
-        await navigator.clipboard.writeText(await csv(packed));
-        made.textContent = "Copied";
-      });
+      button("Copy data", tools, async (made) => copied(made, await csv(packed)));
       button("CSV", tools, async () => save(await csv(packed), "text/csv", `${name}.csv`));
     }
     if (!svg) return;
@@ -140,13 +142,11 @@
     if (plate.querySelector(POINTS)) plate.ariaLabel += ". Arrows go from run to run.";
   });
 
-  // The table of runs: sorted by a column, filtered, with the columns that are chosen.
-  if (table) {
-    const controls = find("runs-controls");
-    const body = table.tBodies[0];
-    const rows = Array.from(body.rows);
-    const exact = (row, index) => row.cells[index].title || row.cells[index].textContent;
-    const heads = Array.from(table.tHead.rows[0].cells);
+  // Tables that are sorted by a column, and copied.
+  const exact = (row, index) => row.cells[index].title || row.cells[index].textContent;
+  all(".sortable").forEach((sorted) => {
+    const body = sorted.tBodies[0];
+    const heads = Array.from(sorted.tHead.rows[0].cells);
     heads.forEach((head, index) => {
       const number = head.dataset.type === "number";
       const label = Array.from(head.childNodes);
@@ -167,7 +167,14 @@
       });
       sorter.append(...label);
     });
+    const lines = () => Array.from(sorted.rows, (row) => Array.from(row.cells, (cell) => cell.textContent).join("\t"));
+    button("Copy table", toolbar(sorted.parentElement), (made) => copied(made, lines().join("\n")));
+  });
 
+  // The table of runs: filtered, with the columns that are chosen.
+  if (table) {
+    const controls = find("runs-controls");
+    const rows = Array.from(table.tBodies[0].rows);
     const selects = all("select", controls);
     const boxes = all("[type=checkbox]", controls);
     // A rule per hidden column, so that 1,000 rows need no class of their own.
@@ -205,15 +212,6 @@
   theme.id = "theme";
   paint(theme);
 
-  // For print: a closed <details> would lose its content. The style sheet takes the boxes of the
-  // buttons in the table's head, which Chromium paints on the first page alone.
-  let shut = [];
-  addEventListener("beforeprint", () => {
-    shut = all("details:not(.chooser, .manual, [open])");
-    shut.forEach((item) => { item.open = true; });
-  });
-  addEventListener("afterprint", () => shut.forEach((item) => { item.open = false; }));
-
   // Where one is: the last heading above the middle of the window.
   const contents = find("contents");
   const links = all("a", contents);
@@ -226,4 +224,13 @@
   addEventListener("scroll", mark, { passive: true });
   mark();
   contents.addEventListener("click", (event) => { if (event.target.closest("a")) contents.hidePopover(); });
+
+  // An address within what is folded opens it.
+  const reveal = () => {
+    const target = location.hash && find(location.hash.slice(1));
+    for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+    if (target) target.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
 }

@@ -160,6 +160,16 @@ _OF_SEVERAL = (
         needs=(Need.BATCH_SIZES, Need.PREFIXES),
     ),
     Figure(
+        "primary",
+        "Which batch size",
+        "Quality",
+        "A dot per seed at the best learning rate of its batch size; squares are means with 95 % "
+        "intervals. Recommended batch sizes are shaded.",
+        kind="primary",
+        table="comparisons",
+        needs=(Need.BATCH_SIZES,),
+    ),
+    Figure(
         "critical_batch_size",
         "Critical batch size",
         "Quality",

@@ -30,7 +30,8 @@ def build(found: ExperimentResults, cards: list[Row]) -> Row:
         cards: What `decision.cards` returns of the study.
     """
     experiment, tables = found.experiment, found.tables
-    answer, rest = _answer(experiment, trends(tables.trends))
+    own = [card for card in cards if card["experiment"] == experiment.name]
+    answer, rest = _answer(experiment, trends(tables.trends), bool(own))
     return {
         "id": f"experiment-{experiment.name}",
         "plan": experiment,
@@ -39,7 +40,7 @@ def build(found: ExperimentResults, cards: list[Row]) -> Row:
         "timings": [name.replace("_", " ") for name in experiment.times.timings],
         "runs": len(found.rows),
         "reached": _reached(found.rows),
-        "cards": [card for card in cards if card["experiment"] == experiment.name],
+        "cards": own,
         "answer": answer,
         "rest": rest,
         "equal": held_equal.build(tables.comparisons),
@@ -86,8 +87,14 @@ def _trend(row: pandas.Series, series: str) -> Row:
     }
 
 
-def _answer(experiment: Experiment, rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Returns the rows that answer an experiment's question, and the others."""
+def _answer(
+    experiment: Experiment, rows: list[Row], decided: bool
+) -> tuple[list[Row], list[Row]]:
+    """Returns the rows that answer an experiment's question, and the others.
+
+    Args:
+        decided: Whether it has a card, which answers it where it states no primary column.
+    """
     measured = [column for name in experiment.trainings.measures for column in ENTRIES[name].columns]
     order = list(dict.fromkeys([*experiment.primary, *measured]))
     asked = [
@@ -96,7 +103,7 @@ def _answer(experiment: Experiment, rows: list[Row]) -> tuple[list[Row], list[Ro
         for row in rows
         if row["column"] == column and row["budget"] == END
     ]
-    asked = asked if experiment.primary else asked[:_MOST_AT_FIRST]
+    asked = asked if experiment.primary else asked[: 0 if decided else _MOST_AT_FIRST]
     return asked, [row for row in rows if row not in asked]
 
 

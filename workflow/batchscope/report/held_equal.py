@@ -15,9 +15,9 @@ RATE = "learning_rate"
 # What is paid with -> the rows that are compared at it: budget, and of a target what is taken.
 _PAID = {
     EPOCHS: {EPOCHS: None},
-    UPDATES: {UPDATES: None, TARGET: UPDATES},
+    UPDATES: {TARGET: UPDATES, UPDATES: None},
     "examples": {TARGET: "examples"},
-    SECONDS: {SECONDS: None, TARGET: SECONDS},
+    SECONDS: {TARGET: SECONDS, SECONDS: None},
     CONVERGENCE: {CONVERGENCE: None, END: None},
 }
 MARKS = {"within": "\N{CHECK MARK}", "beyond": "\N{MULTIPLICATION SIGN}"}
