@@ -84,6 +84,7 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
             "reduced": study.endswith(_REDUCED),
             "made": made.isoformat(),
             "figures": len(of_study),
+            "claims": len(rows),
             "verdicts": claim_rows.verdicts(rows),
         }
         shown = claim_rows.ledger(claim_rows.build(rows, lambda experiment, figure: None))
