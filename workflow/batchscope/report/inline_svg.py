@@ -116,7 +116,7 @@ def _attributes(element: ElementTree.Element, ids: dict[str, str]) -> Iterator[t
 
 def _safe(value: str, ids: dict[str, str]) -> str:
     """Returns a value in the page's colours; empty of one that points out of the picture."""
-    if _URL in value:
+    if any(mark in value.lower() for mark in (_URL, "//", "\\")):
         return f"{_URL}#{ids[target]})" if (target := _target(value)) in ids else ""
     return COLOURS.get(value.lower(), value)
 

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 
 from batchscope import project_files, wording
 from batchscope.analysis import run_series
+from batchscope.host import absence
 from batchscope.report.text import plain
 
 
@@ -44,6 +45,8 @@ _FILTERS = {
         + ("number", "p_value", "percent", "shortest", "size")
     },
     "described": run_series.describe,
+    "bracketed": lambda ends: wording.bracketed(*ends),
+    "status": absence.word,
 }
 
 
