@@ -159,10 +159,10 @@ def plan(arguments: argparse.Namespace) -> None:
 @_step(*PLANNED, _option("--seeds", action="store_true", help="and what more seeds would resolve"))
 def advice(arguments: argparse.Namespace) -> None:
     """Say which batch sizes to use, from a study's tables."""
-    from batchscope.report import advice_card
+    from batchscope.report import decision
 
     _end_with_the_reader()
-    print(advice_card.text(_study(arguments), arguments.results, arguments.config, arguments.seeds))
+    print(decision.text(_study(arguments), arguments.results, arguments.config, arguments.seeds))
 
 
 @_step(

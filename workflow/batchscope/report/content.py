@@ -8,24 +8,20 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas
-
 from batchscope import damage, disk, wording
-from batchscope.analysis.best_learning_rates import tuned_factor
-from batchscope.catalogue import columns, weight_counts
+from batchscope.catalogue import weight_counts
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.host.absence import Absence
-from batchscope.report import answers, claim_rows, runs_table
-from batchscope.report.answers import Answer
+from batchscope.report import claim_rows, runs_table
 from batchscope.store import job_files, records, taken
 from batchscope.tables import claim_table, run_table
 
@@ -58,19 +54,16 @@ class Picture:
 class Figure:
     """One figure of an experiment."""
 
-    title: str  # without a full stop
-    caption: str  # what is drawn, and how it is to be read
-    name: str = ""  # in the registry
-    found: str = ""  # what the runs of this study show in it, in a sentence
-    texts: tuple[str, ...] = ()  # the words in it; none where nobody noted them
+    name: str
+    title: str
+    caption: str  # how to read it
+    category: str = ""
+    columns: tuple[str, ...] = ()  # that it shows
+    of: str = ""  # the first of the figures that differ from it in their axis alone
+    axis: str = ""
     picture: Picture = Picture()
     data: str = ""  # path of the CSV that it was drawn from, for people
     csv: bytes = b""
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that it shows."""
-        return self.csv.partition(b"\n")[0].decode().split(",") if self.csv else []
 
 
 @dataclass(frozen=True)
@@ -81,12 +74,6 @@ class ExperimentResults:
     rows: list[runs_table.Row]  # as `runs_table.complete` returns them
     tables: Tables = field(default_factory=Tables)  # empty before they are made
     figures: list[Figure] = _list()
-    answers: list[Answer] = _list()
-
-    @functools.cached_property
-    def tuned(self) -> bool:
-        """Whether several rates were tried at a batch size."""
-        return bool(tuned_factor(self.tables.runs))
 
 
 @dataclass(frozen=True)
@@ -120,7 +107,7 @@ class Inputs:
     samples: dict[str, list[samples.Sample]] = _map()  # by data set's token
     models: dict[Look, list[weight_counts.Summary]] = _map()  # layers, as far as they are known
     claims: list[claim_rows.Row] = _list()  # as in claims.csv
-    files: list[str] = _list()  # paths of the tables, for people
+    files: list[Path] = _list()  # the tables that have rows, each experiment's after another
     taken: taken.Taken = field(default_factory=taken.Taken)
     partial: bool = False  # asked for with only a part of the results
 
@@ -130,9 +117,9 @@ class Inputs:
         return [row for found in self.experiments.values() for row in found.rows]
 
     @property
-    def advice(self) -> dict[str, pandas.DataFrame]:
-        """The advice of each experiment."""
-        return {name: found.tables.advice for name, found in self.experiments.items()}
+    def tables(self) -> dict[str, Tables]:
+        """The tables of each experiment."""
+        return {name: found.tables for name, found in self.experiments.items()}
 
 
 def read(
@@ -181,7 +168,7 @@ def read(
         },
         models=_models(study, results, datasets),
         claims=[row for path in stated if path in there for row in claim_rows.read(path)],
-        files=[_shown(path, results) for path in there],
+        files=[*_filled(folder)],
         taken=taken.find(study, results, runs, own_timings),
         partial=partial,
     )
@@ -194,13 +181,22 @@ def _experiments(study: Study, results: Path, partial: bool) -> dict[str, Experi
         path = folder / run_table.RUNS
         there = path.exists()
         rows = disk.read_rows(path, "run", "status") if there else []
+        tables = Tables(folder if there else None)
         found[name] = ExperimentResults(
             experiment,
-            runs_table.complete(study, name, rows),
-            Tables(folder if there else None),
+            runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories)),
+            tables,
             read_figures(folder / "figures", results, partial),
         )
-    return {name: replace(each, answers=_answers(each)) for name, each in found.items()}
+    return found
+
+
+def _filled(folder: Path) -> Iterator[Path]:
+    """Yields the tables of a study that have more than their head."""
+    for path in [*sorted(folder.glob("*.csv")), *sorted(folder.glob("*/*.csv"))]:
+        with path.open(encoding="utf-8") as file:
+            if next(file, "") and next(file, ""):
+                yield path
 
 
 def _shown(path: Path, results: Path) -> str:
@@ -216,24 +212,6 @@ def _nearest(path: Path | str) -> str:
     return (path.relative_to(here) if inside else Path(os.path.normpath(path))).as_posix()
 
 
-def _answers(found: ExperimentResults) -> list[Answer]:
-    """Returns an experiment's answers."""
-    return [
-        replace(each, note="; ".join(filter(None, [_early(found.experiment, each), each.note])))
-        for each in answers.read(found.tables.trends, found.tables.runs)
-    ]
-
-
-def _early(experiment: Experiment, answer: Answer) -> str:
-    """Returns which of several numbers of epochs an answer is of, where there are others."""
-    ends = {run["epochs"] for run in experiment.trainings.runs.values()}
-    others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
-    if not others or answer.outcome.column not in columns.AT_EPOCHS:
-        return ""
-    noun = "epoch" if others == ["1"] else "epochs"
-    return f"at the end of the trainings; not tested after {wording.listed(others)} {noun}"
-
-
 def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
     """Reads the figures that a folder lists."""
     listing = folder / LISTING
@@ -247,12 +225,10 @@ def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
 def _figure(folder: Path, entry: dict[str, Any], results: Path) -> Figure:
     path = folder / f"{entry['name']}.svg"
     data = path.with_suffix(".csv")
+    known = ("name", "title", "caption", "category", "of", "axis")
     return Figure(
-        title=entry["title"],
-        caption=entry["caption"],
-        name=entry["name"],
-        found=entry.get("found", ""),
-        texts=tuple(entry.get("texts", ())),
+        **{key: entry[key] for key in known if key in entry},
+        columns=tuple(entry.get("columns", ())),
         picture=_picture(path),
         data=_shown(data, results) if data.exists() else "",
         csv=data.read_bytes() if data.exists() else b"",

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, str]  # column of runs.csv -> text, empty where there is no value
 
+_OF_EVALUATIONS = ("test_loss", "test_accuracy")
 PRINTED_COLUMNS = 11  # what an A4 page holds
 _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
 # What was given and is no outcome: stated once, above the table, where all runs share it.
@@ -65,6 +67,25 @@ class Column:
     def explained(self) -> Markup:
         """What it holds, as HTML."""
         return marked(self.doc)
+
+
+def evaluated(rows: list[Row], evaluations: pandas.DataFrame) -> list[Row]:
+    """Returns rows of runs.csv with test outcomes of the last evaluation where they have none."""
+    names = [name for name in _OF_EVALUATIONS if name in evaluations]
+    keys = ["run", "machine"] if "machine" in evaluations else ["run"]
+    if not names:
+        return rows
+    last = evaluations.dropna(subset=names).drop_duplicates(keys, keep="last").set_index(keys)
+    found = {
+        key if isinstance(key, tuple) else (key,): dict(zip(names, map(repr, values), strict=True))
+        for key, values in zip(last.index, last[names].to_numpy().tolist(), strict=True)
+    }
+    filled = []
+    for row in rows:
+        given = found.get(tuple(row.get(key, "") for key in keys), {})
+        given = given if row["status"] == records.FINISHED else {}
+        filled.append({**row, **{name: row.get(name) or text for name, text in given.items()}})
+    return filled
 
 
 def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:

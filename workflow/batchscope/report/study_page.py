@@ -1,8 +1,10 @@
-"""The page of a study: its parts in order, and the sentence that sums it up."""
+"""The page of a study: what its parts show, in order, as dicts for the template."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -11,10 +13,10 @@ from batchscope import wording
 from batchscope.catalogue import own_columns, run_names
 from batchscope.host import absence
 from batchscope.report import (
-    advice_card,
-    answers,
     claim_rows,
+    decision,
     experiment_view,
+    figure_view,
     gaps,
     page,
     places,
@@ -22,57 +24,53 @@ from batchscope.report import (
     runs_table,
 )
 from batchscope.report.content import Inputs
-from batchscope.report.text import is_number, moment
+from batchscope.report.text import is_number
 from batchscope.store import records
 from batchscope.store.status import waiting
-from batchscope.store.taken import Taken
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
-_MATRIX = "verdict_matrix"  # stands beside the advice
 _MOST_NAMED = 3
 
 
-def build(study: Study, inputs: Inputs) -> str:
+def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
     """Returns the report as HTML; `page.render` escapes every text.
+
+    Args:
+        folder: Where the page will lie, from which its links to files lead.
 
     Raises:
         UserError: If a table that is read now is missing or damaged.
     """
-    table, print_rule = runs_table.build(inputs.rows)
-    run_numbers = runs_table.numbers(inputs.rows)
+    table, rules = runs_table.build(inputs.rows)
     script = page.asset("report.js")
-    drawn = [(name, one.name) for name, of in inputs.experiments.items() for one in of.figures]
-    figure_numbers = {place: number for number, place in enumerate(drawn, 1)}
-    # What a figure is called on the page, and its address there.
-    links = {place: (f"Figure {n}", f"#figure-{n}") for place, n in figure_numbers.items()}
+    cards = decision.cards(study, inputs.tables)
+    experiments = [experiment_view.build(each, cards) for each in inputs.experiments.values()]
+    links = _add_figures(experiments, inputs)
+    lead = experiments[0]["blocks"].pop(0) if experiments and experiments[0]["blocks"] else None
+    for each in experiments:
+        each["why"] = [block for block in each["blocks"][1:] if _explains(block)]
+        each["more"] = [block for block in each["blocks"][1:] if not _explains(block)]
     stated = claim_rows.build(inputs.claims, lambda *place: links.get(place))
-    cards = advice_card.cards(study, inputs.advice)
-    experiments = [
-        experiment_view.build(found, inputs, run_numbers, figure_numbers, stated, cards)
-        for found in inputs.experiments.values()
-    ]
     return page.render(
         "report.html.j2",
         title=study.title,
-        cards=[card for card in cards if card.found],
-        without=[card for card in cards if not card.found],
-        matrix=_matrix(cards, experiments),
-        summary=scope(inputs),
-        runs=_summary(inputs),
-        took=took(inputs.taken),
+        cards=cards,
+        scope=_scope(inputs),
+        statuses=_statuses(inputs),
+        taken=_taken(inputs),
         notes=_notes(study, inputs),
+        warnings=_warnings(study, inputs),
         experiments=experiments,
+        lead=lead,
         ledger=claim_rows.by_document(stated),
         reading_claims=claim_rows.READING,
         claim_words=claim_rows.WORDS,
         beside=_beside(study, inputs, links),
         reading_beside=published_beside.READING,
-        reading=answers.READING,
-        reading_differences=answers.DIFFERENCES,
         table=table,
-        files=inputs.files,
+        files=[(path.name, path.parent.name, _link(path, folder)) for path in inputs.files],
         gaps=gaps.find(study, inputs),
         datasets=[
             places.dataset(token, record, inputs.samples.get(token, ()))
@@ -86,90 +84,87 @@ def build(study: Study, inputs: Inputs) -> str:
         trained=bool(study.runs),
         here=bool(study.datasets),
         policy=page.policy(script),
-        style=Markup("\n" + page.asset("report.css") + print_rule),
+        style=Markup("\n" + page.asset("report.css") + rules),
         script=Markup(script),
     )
 
 
-def _matrix(
-    cards: list[advice_card.Shown], experiments: list[dict[str, Any]]
-) -> dict[str, Any] | None:
-    """Returns the verdict matrix of the experiment with the first card; None without one."""
-    for experiment in experiments:
-        if cards and experiment["plan"].name == cards[0].experiment:
-            found = (each for each in experiment["figures"] if each["name"] == _MATRIX)
-            return next(found, None)
-    return None
-
-
 def headline(study: Study, inputs: Inputs) -> str:
-    """Returns a report in one sentence: its advice or first verdicts, and how many runs it has."""
-    runs = _runs(inputs)
-    cards = advice_card.cards(study, inputs.advice)
-    # What recommends something goes first, of whichever experiment it is.
-    first = [shown for shown in cards if shown.found][:1]
-    for name, each in inputs.experiments.items():
-        if chosen := first or [shown for shown in cards if shown.experiment == name]:
-            title, text = chosen[0].title, chosen[0].headline
-        else:
-            # Where rates are tuned, single ones are no answer: advice and matrix have the best.
-            title = each.experiment.title
-            text = answers.in_short([] if each.tuned else each.answers)
-        if text:
-            led = title if title.endswith(("?", "!", ".")) else f"{title}:"
-            return f"{led} {text.removesuffix('.')} ({runs})."
-    return f"{runs}."
+    """Returns a report in one line: its first decision, and how many runs it has."""
+    cards = decision.cards(study, inputs.tables)
+    given = {"card": next(iter(cards), None), "statuses": _statuses(inputs)}
+    return page.render("headline.txt.j2", title=study.title, **given).strip()
 
 
-def _summary(inputs: Inputs) -> str:
-    text = f"{_runs(inputs)}."
-    here = inputs.made.runs.values()
-    ends = [record["finished_at"] for record in here if record.get("finished_at")]
-    return f"{text} The last training ended at {moment(str(max(ends)))}." if ends else text
+def _add_figures(
+    experiments: list[dict[str, Any]], inputs: Inputs
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """Adds figures, numbered in the page's order; returns what each is called, and its address."""
+    run_numbers = runs_table.numbers(inputs.rows)
+    # The decision at the top of the page is that of the first experiment that has one.
+    experiments.sort(key=lambda each: not any(card["best"] for card in each["cards"]))
+    links: dict[tuple[str, str], tuple[str, str]] = {}
+    for each in experiments:
+        name = each["plan"].name
+        found = inputs.experiments[name]
+        find, trends = figure_view.Finder(found.rows, run_numbers), [*each["answer"], *each["rest"]]
+        each["blocks"] = []
+        for block in figure_view.shown(found.figures):
+            views = []
+            for figure in block:
+                number = len(links) + 1
+                links[name, figure.name] = (f"Figure {number}", f"#figure-{number}")
+                views.append(figure_view.build(number, found.experiment, figure, trends, find))
+            each["blocks"].append(views)
+        for figure in figure_view.AS_TABLES:
+            links.setdefault((name, figure), ("Table", f"#equal-{name}"))
+    return links
 
 
-def _runs(inputs: Inputs) -> str:
-    """Returns how many runs there are, and what became of them."""
+def _explains(block: list[dict[str, Any]]) -> bool:
+    return block[0]["category"] in figure_view.WHY
+
+
+def _link(path: Path, folder: Path | str) -> str:
+    return Path(os.path.relpath(path, folder or path.parent)).as_posix()
+
+
+def _statuses(inputs: Inputs) -> dict[str, Any]:
+    """Returns how many runs, timings and experiments there are, and what became of the runs."""
     runs = runs_table.distinct(inputs.rows)
     counts = Counter(row["status"] for row in runs.values())
     known = [word for word in gaps.STATUSES if counts[word]]
-    parts = [absence.counted(word, counts[word]) for word in dict.fromkeys([*known, *counts])]
-    experiments = wording.count(len(inputs.experiments), "experiment")
-    made = sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values())
-    if not runs:
-        timed = wording.count(len(inputs.made.timings), "timing job")
-        return f"{timed} in {experiments}; nothing trained"
-    whose = f"; {'all' if made == len(runs) else made} of them made elsewhere" if made else ""
-    return f"{wording.count(len(runs), 'training run')} in {experiments}: {', '.join(parts)}{whose}"
+    return {
+        "runs": len(runs),
+        "parts": [absence.counted(word, counts[word]) for word in dict.fromkeys([*known, *counts])],
+        "finished": counts[records.FINISHED],
+        "elsewhere": sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()),
+        "timings": len(inputs.made.timings),
+        "experiments": len(inputs.experiments),
+    }
 
 
 def _notes(study: Study, inputs: Inputs) -> list[str]:
-    notes = []
-    if study.reduced:
-        notes.append(
-            "This is the reduced form of the study: smaller than the full one, so its "
-            "numbers are a trial of the method and no reproduction."
-        )
+    """Returns the names of what a reader must know beforehand, which the template words."""
     statuses = {row["status"] for row in inputs.rows}
-    if records.MISSING in statuses or inputs.missing.measures:
-        notes.append(
-            "This report is partial: it was built from what existed. What is missing is listed "
-            "below, with what would mend it."
-        )
-    elif inputs.partial and not inputs.missing.absent:
-        notes.append("A partial report was asked for; nothing turned out to be missing.")
-    notes += study.warnings
-    for lacking, jobs in inputs.missing.absent.items():
-        notes.append(f"{lacking.title}; left out: {waiting(jobs)}. What mends it is listed below.")
-    return notes
+    lacking = records.MISSING in statuses or bool(inputs.missing.measures)
+    whole = inputs.partial and not lacking and not inputs.missing.absent
+    notes = {"reduced": study.reduced, "partial": lacking, "whole": whole}
+    return [name for name, holds in notes.items() if holds]
 
 
-def scope(inputs: Inputs) -> str:
-    """Returns `small_cnn on digits; Some CPU; 144 training runs, 3 min of training`."""
+def _warnings(study: Study, inputs: Inputs) -> list[str]:
+    absent = inputs.missing.absent.items()
+    return [*study.warnings, *(f"{what.title}; left out: {waiting(jobs)}." for what, jobs in absent)]
+
+
+def _scope(inputs: Inputs) -> list[str]:
+    """Returns model and data, and the processors of the machines."""
     models, data = _named(inputs, "model"), _named(inputs, "dataset")
     parts = [f"{models} on {data}" if models and data else models or data, _machine(inputs)]
-    parts.append(_amount(inputs))
-    return f"{'; '.join(filter(None, parts))}."
+    taken = [record.get("contended_seconds") for record in inputs.made.runs.values()]
+    seconds = sum(each for each in taken if is_number(each))
+    return [*filter(None, parts), *([f"{wording.duration(seconds)} of training"] if seconds else [])]
 
 
 def _named(inputs: Inputs, factor: str) -> str:
@@ -187,7 +182,7 @@ def _machine(inputs: Inputs) -> str:
     made = inputs.made
     every = [*made.runs.values(), *made.other_runs, *made.timings]
     machines = [found for record in every if isinstance(found := record.get("machine"), dict)]
-    names = dict.fromkeys(_processor(machine) for machine in machines)
+    names = dict.fromkeys(map(_processor, machines))
     return wording.listed(list(filter(None, names))[:_MOST_NAMED])
 
 
@@ -200,42 +195,19 @@ def _processor(machine: dict[str, Any]) -> str:
     return ", ".join(filter(None, [*dict.fromkeys(map(str, filter(None, gpus))), processor]))
 
 
-def _amount(inputs: Inputs) -> str:
-    """Returns how many runs or timing jobs there are, and how long the trainings took in all."""
-    runs = runs_table.distinct(inputs.rows)
-    if not runs:
-        return wording.count(len(inputs.made.timings), "timing job")
-    text = wording.count(len(runs), "training run")
-    others = Counter(row["status"] for row in runs.values())
-    del others[records.FINISHED]
-    words = [absence.counted(status, count) for status, count in others.items()]
-    text += f" ({', '.join(words)})" if words else ""
-    if all(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()):
-        return text
-    taken = [record.get("contended_seconds") for record in inputs.made.runs.values()]
-    seconds = sum(each for each in taken if is_number(each))
-    return f"{text}, {wording.duration(seconds)} of training in all" if seconds else text
-
-
-def took(found: Taken) -> str:
-    """Returns `It took 1.2 core-hours of training ...`; empty where nothing is known of it."""
-    alone = found.timings * found.cores
-    kinds = {
+def _taken(inputs: Inputs) -> dict[str, str]:
+    """Returns what the study took, as texts; what is not known is left out."""
+    found = inputs.taken
+    hours = {
         "training": found.training,
         "measures": found.measures,
-        f"timings, {wording.duration(found.timings)} alone on the machine": alone,
+        "timings": found.timings * found.cores,
+        "gpu": found.gpu,
     }
-    spent = [f"{_hours(each)} core-hours of {what}" for what, each in kinds.items() if each]
-    parts = [f"It took {wording.listed(spent)}"] if spent else []
-    parts += [f"{_hours(found.gpu)} GPU hours"] if found.gpu else []
-    parts += [f"its runs hold {wording.size(found.run_bytes)}"] if found.run_bytes else []
-    if parts and found.unknown:
-        parts.append(f"what {waiting(found.unknown)} took was not noted")
-    return wording.capital(f"{'; '.join(parts)}.") if parts else ""
-
-
-def _hours(seconds: float) -> str:
-    return wording.number(seconds / 3600, 2)
+    shown = {name: wording.number(each / 3600, 2) for name, each in hours.items() if each}
+    shown |= {"alone": wording.duration(found.timings)} if found.timings else {}
+    shown |= {"bytes": wording.size(found.run_bytes)} if found.run_bytes else {}
+    return shown | ({"unknown": waiting(found.unknown)} if shown and found.unknown else {})
 
 
 def _beside(

@@ -8,12 +8,61 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.wording import Estimate
+from batchscope.catalogue import columns
+from batchscope.catalogue.outcomes import Verdict
+from batchscope.wording import PLAIN, POINTS, Estimate, Unit
 
 _ALIGNED_SPAN = 100  # ratio of largest to smallest value up to which decimals are aligned
+_SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
+# Outcomes that no table of runs has: what is taken to a target.
+_TAKEN = {"updates": "Updates", "examples": "Examples", "seconds": "Time"}
+VERDICTS = {
+    Verdict.WITHIN: "within the margin",
+    Verdict.BEYOND: "beyond the margin",
+    Verdict.SUPPORTED: "as stated",
+    Verdict.CONTRADICTED: "against it",
+    Verdict.NOT_RESOLVED: "not resolved",
+    Verdict.PROVISIONAL: "fewer than 6 seeds",
+    Verdict.ONE_SEED: "one seed",
+    Verdict.NOT_TESTABLE: "not testable",
+}
+
+
+def label(column: str) -> str:
+    """Returns what a column is called: as the catalogue has it, or its name with blanks."""
+    found = columns.describe(column)
+    named = found.label if found and column not in _TAKEN else ""
+    return named or _TAKEN.get(column) or wording.capital(column.replace("_", " "))
+
+
+def unit(column: str, values: Sequence[Any] = ()) -> Unit:
+    """Returns how an outcome is written: an accuracy as a share, short times in milliseconds."""
+    if "seconds" in column:
+        known = [float(value) for value in values if pandas.notna(value)]
+        return _MILLISECONDS if known and max(known) < 1 else _SECONDS
+    found = columns.describe(column)
+    named = found.unit if found and column not in _TAKEN else ""
+    return Unit(f" {named}") if named not in ("", "share") else PLAIN
+
+
+def of_difference(column: str) -> Unit:
+    """Returns how a difference of an outcome is written: that of a share in points."""
+    return POINTS if column.endswith("accuracy") else PLAIN
+
+
+def bracketed(values: Sequence[Any], unit: Unit = PLAIN) -> str:
+    """Returns a value with its interval, `1.27 [1.13, 1.44]`; an open end is a dash."""
+    value, low, high = (math.nan if pandas.isna(each) else float(each) for each in values)
+    if math.isnan(value):
+        return ""
+    if math.isnan(low) == math.isnan(high):
+        return wording.estimate(value, low, high, unit).bracketed
+    ends = ["–" if math.isnan(end) else wording.number(unit.times * end) for end in (low, high)]
+    return f"{wording.number(unit.times * value)} [{', '.join(ends)}]"
 
 
 def common_decimals(values: Sequence[float]) -> int | None:
@@ -66,15 +115,6 @@ def plain(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(plain, value))
     return wording.ABSENT if value is None else str(value)
-
-
-def moment(text: str) -> str:
-    """Returns an ISO time without its seconds: `2026-11-21 02:53 UTC`."""
-    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::[\d.]+)?(.*)", text)
-    if match is None:
-        return text
-    zone = {"Z": "UTC", "+00:00": "UTC", "": ""}.get(match[3], match[3])
-    return f"{match[1]} {match[2]} {zone}".rstrip()
 
 
 def marked(text: str) -> Markup:

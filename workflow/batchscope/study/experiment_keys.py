@@ -14,6 +14,7 @@ from batchscope import wording
 from batchscope.catalogue import (
     budget_kinds,
     coercion,
+    columns,
     figure_names,
     kept_epochs,
     measure_settings,
@@ -29,11 +30,12 @@ from batchscope.study import experiment_kinds, horizons, published_numbers, run_
 from batchscope.study.value_reader import Broken, Reader
 
 # Keys that are of trainings, wherever they were made, and of no times.
-OF_TRAININGS = ("margins", "budgets", "advice", "seeds_planned", "beside")
+OF_TRAININGS = ("margins", "budgets", "advice", "seeds_planned", "beside", "primary")
 # Outcomes that may have a margin, all of which `evaluate` measures.
 MARGIN_OUTCOMES = tuple(
     f"{split}_{what}" for split in ("test", "validation", "train") for what in ("accuracy", "loss")
 )
+_OUTCOMES = [name for name, column in columns.COLUMNS.items() if column.label]
 
 _MARGIN = Parameter("margins", "margins", "float", None, "Largest loss.", above=0)
 _EPOCH = Parameter(
@@ -312,6 +314,17 @@ def beside(
             expected = f"a timing experiment ({', '.join(timed) or 'there is none'})"
             reader.findings.report(received(where, name, expected, timed))
     return tuple(name for _, name in found)
+
+
+def primary(reader: Reader, place: Place, body: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns that an experiment's question is about, as written."""
+    found = []
+    for at, name in items((*place, "primary"), body.get("primary")):
+        if not isinstance(name, str) or not (column := columns.describe(name)) or not column.label:
+            reader.findings.report(received(at, name, "an outcome of runs.csv", _OUTCOMES))
+        else:
+            found.append(name)
+    return tuple(found)
 
 
 def words(body: dict[str, Any]) -> dict[str, dict[str, str]]:

@@ -92,6 +92,7 @@ class Experiment:
         question: The question that it answers, or an empty text.
         vary: Factor -> values.
         at_epochs: Numbers of epochs that every training serves, in rising order.
+        primary: Columns that its question is about; empty for all that its measures fill.
         figures: Its figures, in order; empty for all that its measures allow.
         published: What a document says, by figure.
         numbers: The document's own numbers, by figure, for those that show some.
@@ -102,6 +103,7 @@ class Experiment:
     question: str
     vary: dict[str, tuple[Any, ...]]
     at_epochs: tuple[int, ...] = ()
+    primary: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
     published: dict[str, dict[str, str]] = field(default_factory=dict)
     numbers: dict[str, tuple[Series, ...]] = field(default_factory=dict)

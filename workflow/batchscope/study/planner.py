@@ -261,6 +261,7 @@ class _Planner:
         margins = experiment_keys.margins(reader, place, body)
         budgets = experiment_keys.budgets(reader, place, body, timed)
         beside = experiment_keys.beside(reader, place, body, experiments)
+        primary = experiment_keys.primary(reader, place, body)
         if not self._sound(grid):
             return None
         runs = self._expand(grid, measures)
@@ -285,7 +286,8 @@ class _Planner:
             timed=timed,
             **experiment_keys.verdicts(body),
         )
-        return _experiment(name, body, grid.vary, at_epochs, numbers, trainings=trainings)
+        made = {"primary": primary, "trainings": trainings}
+        return _experiment(name, body, grid.vary, at_epochs, numbers, **made)
 
     def _timing_experiment(
         self, name: str, body: dict[str, Any], grid: grids.Grid
@@ -312,14 +314,15 @@ class _Planner:
         numbers = experiment_keys.numbers(reader, place, body, experiment_kinds.OWN)
         margins = experiment_keys.margins(reader, place, body)
         budgets = experiment_keys.budgets(reader, place, body, timed=True)
+        primary = experiment_keys.primary(reader, place, body)
         if table is None:
             return None
         self.findings.report(*own_experiment.problems(place, body, margins, budgets, table))
         vary, own = own_experiment.vary(table), own_experiment.runs(table)
         asked = experiment_keys.verdicts(body)
         asked |= {"margins": margins, "budgets": budgets, "timed": "seconds" in own.columns}
-        trainings = Trainings(**asked)
-        return _experiment(name, body, vary, (), numbers, trainings=trainings, own=own)
+        made = {"primary": primary, "trainings": Trainings(**asked), "own": own}
+        return _experiment(name, body, vary, (), numbers, **made)
 
     def _sound(self, grid: grids.Grid) -> bool:
         """Whether an experiment, and what it has of the defaults, can be expanded."""
