@@ -1,12 +1,14 @@
-"""Rows of the ledger in words, from a row of claims.csv."""
+"""Rows of claims.csv as templates show them, and the ledger of all studies."""
 
 import json
 
 import pytest
 
+from batchscope import disk
 from batchscope.catalogue import decision_columns
 from batchscope.catalogue.outcomes import Reason, Verdict
-from batchscope.report import claim_rows
+from batchscope.report import claim_rows, ledger_page, page
+from html_page import Page
 
 
 def written(kind="trend", column="x", cells=None, sides=None, part=None, **more):
@@ -30,12 +32,15 @@ def row(*given, **more):
     return found
 
 
-@pytest.mark.parametrize(
-    ("kind", "column", "low"),
-    [("value", "sharpness_full_0.001", "0.000"), ("trend", "sharpness_full_0.001", "−0.030")],
-)
-def test_only_a_value_ends_where_its_column_does(kind, column, low):
-    found = row(kind, column)["estimate"]
+def shown(rows):
+    """Returns the page's part of some rows."""
+    ledger = claim_rows.ledger(claim_rows.build(rows, lambda *_: ("Figure 1", "#figure-1")))
+    return Page(page.render("claims.html.j2", ledger=ledger))
+
+
+@pytest.mark.parametrize(("kind", "low"), [("value", "0.000"), ("trend", "−0.030")])
+def test_only_a_value_ends_where_its_column_does(kind, low):
+    found = row(kind, "sharpness_full_0.001")["estimate"]
     assert (found.value, found.low, found.high) == ("0.020", low, "0.070")
 
 
@@ -51,51 +56,84 @@ def test_only_a_value_ends_where_its_column_does(kind, column, low):
 )
 def test_numbers_are_in_the_unit_of_their_column(kind, unit, scale, shown):
     found = row(kind, unit=unit, scale=scale)
-    assert (found["estimate"].value, found["estimate"].low, found["unit_shown"]) == shown
+    assert (found["estimate"].value, found["estimate"].low, found["unit"]) == shown
 
 
-SIDES = [{"batch_size": 4}, {"batch_size": [64, 128]}]
+@pytest.mark.parametrize(
+    ("column", "low", "high", "bounds"),
+    [
+        ("test_accuracy", "0.9", "1.0", ("90 %", "")),
+        ("test_accuracy", "0.0", "0.5", ("", "50 %")),
+        ("test_accuracy", "0.2", "0.5", ("20", "50 %")),
+        ("hessian_trace", "", "0.0", ("", "0")),
+    ],
+)
+def test_a_bound_that_no_value_could_pass_is_not_stated(column, low, high, bounds):
+    unit = "share" if column == "test_accuracy" else ""
+    found = row("value", column, low_bound=low, high_bound=high, unit=unit)
+    assert (found["lower"], found["upper"]) == bounds
 
 
-@pytest.mark.parametrize("kind", ["value", "trend", "equivalence", "exception", "argmax"])
+KINDS = "value trend equivalence exception argmax comparison interaction order".split()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scale", ["difference", "ratio"])
-def test_every_claim_is_stated_with_its_numbers(kind, scale):
-    sides = SIDES[:1] if kind in ("exception", "argmax") else None
-    found = row(kind, scale=scale, sides=sides, cells={"epoch": 5}, low_bound="-1.0")
-    assert "epoch 5" in found["stated"] and found["coverage"] == "97.5 %"
-    assert "0.020 [−0.030, 0.070]" in claim_rows.in_words(found)
+def test_every_claim_is_stated_with_its_cells_and_numbers(kind, scale):
+    sides = [{"batch_size": 4}, {"batch_size": [64, 128]}]
+    given = {"scale": scale, "low_bound": "-1.0", "sides": sides, "cells": {"epoch": 5}}
+    part = {"device": "cpu", "batch_size": [4, 64]}
+    text = shown([written(kind, **given, part=part, parts="2")]).text
+    assert "(epoch 5)" in text and "97.5 %" in text and "0.020" in text
+    assert "CPU, batch size 4 against batch size 64" in text
+    if kind in ("comparison", "interaction", "order"):
+        assert "batch size 64 and 128" in text
 
 
-@pytest.mark.parametrize("kind", ["comparison", "interaction", "order"])
-def test_what_is_compared_is_named(kind):
-    found = row(kind, sides=SIDES, part={"device": "cpu", "batch_size": [4, 64]}, parts="2")
-    for words in ("batch size 4", "batch size 64 and 128"):
-        assert words in found["stated"]
-    assert found["decides"] == "CPU, batch size 4 against batch size 64, which decides among 2"
+@pytest.mark.parametrize("verdict", [each for each in Verdict if each not in ("within", "beyond")])
+@pytest.mark.parametrize("table", ["runs", "throughput"])
+def test_every_verdict_has_words(verdict, table):
+    given = {"reason": Reason.NO_GPU, "p_against": "0.01", "table": table}
+    text = shown([written(verdict=verdict, **given)]).text
+    assert (" 0.010 " in text) == (verdict == Verdict.CONTRADICTED)
 
 
-@pytest.mark.parametrize("reason", list(claim_rows.MISSING))
-def test_every_reason_is_put_into_words(reason):
-    found = row(verdict=Verdict.NOT_TESTABLE, reason=reason, reason_of='{"updates": 40}', n="")
-    assert found["missing"] and "{" not in found["missing"]
+def test_every_reason_of_claims_has_words():
+    reasons = [Reason.NO_BUDGET, Reason.NOT_POSITIVE, Reason.NO_VALUE, Reason.NOT_IN_GRID]
+    reasons += [Reason.NO_GPU, Reason.FEW_GPUS, Reason.NO_MACHINE, Reason.NO_CORES]
+    for reason in (*reasons, Reason.NO_RESULTS, Reason.NOT_INSTALLED):
+        of = {"updates": 40} if reason != Reason.NOT_INSTALLED else {"framework": ["jax"]}
+        given = {"reason": reason, "reason_of": json.dumps(of), "n": "", "estimate": ""}
+        text = shown([written(verdict=Verdict.NOT_TESTABLE, **given)]).text
+        assert ("updates 40" if "updates" in of else "jax") in text
 
 
 def test_what_would_settle_it_is_counted():
-    assert "about 15 seeds (6 here)" in row(seeds_to_resolve="15")["missing"]
-    assert "would not help" in row()["missing"]
-    few = row(verdict=Verdict.PROVISIONAL, n="3", replicates="6")
-    assert "6 seeds (3 here)" in few["missing"] and few["survivors"].startswith("3 of 6 seeds")
+    assert row(seeds_to_resolve="15")["wanted"] == 15 and row()["wanted"] == 0
+    assert row(verdict=Verdict.PROVISIONAL, n="3", replicates="6")["lost"] and not row()["lost"]
 
 
-def test_verdicts_are_counted_by_document_beside_its_level():
+def test_verdicts_are_counted_by_document_and_can_be_chosen():
     given = [
-        written(document="D", p="0.001", verdict=Verdict.SUPPORTED),
-        written(document="D", verdict=Verdict.SUPPORTED, reason=Reason.NOT_AT_EVERY_STEP, p="0.02"),
-        written(document="E", verdict=Verdict.ONE_SEED),
+        written(document="D", verdict=Verdict.SUPPORTED),
+        written(document="D", verdict=Verdict.SUPPORTED, experiment="second"),
+        written(document="<E>", verdict=Verdict.ONE_SEED),
     ]
-    first, second = claim_rows.by_document(claim_rows.build(given, lambda *_: None))
-    assert (first["counts"], first["level"]) == ("2 supported", "alpha* 0.025")
-    assert (second["counts"], second["level"]) == ("1 one seed", "")
-    assert [each["css"] for each in first["rows"]] == ["supported"] * 2
-    against = row(verdict=Verdict.CONTRADICTED, p_against="0.01")
-    assert (against["p_shown"], bool(against["p_of"])) == ("0.010", True)
+    ledger = claim_rows.ledger(claim_rows.build(given, lambda *_: None))
+    assert [each["verdicts"] for each in ledger["documents"]] == [{"supported": 2}, {"one_seed": 1}]
+    assert ledger["experiments"] == ["gap", "second"]
+    html = page.render("claims.html.j2", ledger=ledger)
+    assert html.count("<option") == 6 and "<E>" not in html
+    assert 'data-verdict="1" data-experiment="2"' in html
+
+
+def test_the_ledger_has_the_claims_of_every_study(tmp_path):
+    for study, experiment in (("first", "gap"), ("second", "gap")):
+        rows = [written(document="D", experiment=experiment, figure="accuracy")]
+        folder = tmp_path / "studies" / study
+        disk.write_rows(folder / "claims.csv", list(rows[0]), rows)
+    (tmp_path / "studies" / "first" / "report.html").write_text("")
+    html = ledger_page.build(tmp_path, tmp_path)
+    assert html.count('href="studies/first/report.html#gap-accuracy"') == 1
+    assert "second: gap" in html and "second/report.html" not in html
+    assert "<table" not in ledger_page.build(tmp_path / "none", tmp_path)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas
+import pytest
 
 from batchscope.catalogue import timing_columns
-from batchscope.report import machine_answer
+from batchscope.report import machine_answer, page
 
 NOTHING = pandas.DataFrame(
     columns=[*timing_columns.FIRST, *timing_columns.COLUMNS["throughput.csv"]]
 )
-KNEE = "Knee: batch size of 90 % of the plateau"
+TIMED = {
+    "highest_images_per_second": 850.6,
+    "plateau_images_per_second": 900.0,
+    **{"knee_fitted": 40.2, "knee_fitted_low": 36.6, "knee_fitted_high": 44.2},
+    **{"knee_batch_size": 48, "still_rising": False, "noise_floor": 1.031},
+    **{"fixed_seconds": 0.0056, "fixed_seconds_low": 0.0049, "fixed_seconds_high": 0.0064},
+    **{"blocks": 40, "disturbed_blocks": 0},
+}
 
 
 def row(**values: object) -> dict[str, object]:
@@ -24,91 +34,72 @@ def built(*rows: dict[str, object], throughput: pandas.DataFrame = NOTHING):
     return machine_answer.build(pandas.DataFrame(rows), throughput)
 
 
-def answer(*rows: dict[str, object], **more: pandas.DataFrame) -> dict[str, list[str]]:
-    return dict((built(*rows, **more) or {"rows": []})["rows"])
+def cells(*rows: dict[str, object], **more: pandas.DataFrame) -> dict[str, list[str]]:
+    """Returns the cells of each row of the page's table, by name."""
+    html = str(page.words("machine.html.j2").machine(built(*rows, **more), "T"))
+    found = re.findall(r'<tr data-row="(\w+)"><th.*?</th>(.*?)</tr>', html, re.S)
+    return {name: re.findall(r"<td>(.*?)</td>", text, re.S) for name, text in found}
 
 
-TIMED = {
-    "highest_images_per_second": 850.6,
-    "plateau_images_per_second": 900.0,
-    "knee_fitted": 40.2,
-    "knee_fitted_low": 36.6,
-    "knee_fitted_high": 44.2,
-    "knee_batch_size": 48,
-    "still_rising": False,
-    "fixed_seconds": 0.0056,
-    "fixed_seconds_low": 0.0049,
-    "fixed_seconds_high": 0.0064,
-    "noise_floor": 1.031,
-    "blocks": 40,
-    "disturbed_blocks": 0,
-}
-
-
-def timed(throughput: pandas.DataFrame = NOTHING, **changes: object) -> dict[str, list[str]]:
-    return answer(row(**{**TIMED, **changes}), throughput=throughput)
+def timed(**changes: object) -> dict[str, list[str]]:
+    return cells(row(**{**TIMED, **changes}))
 
 
 def test_numbers_with_units_and_intervals():
     found = timed()
-    assert found["Highest throughput"] == ["851 examples/s"]
-    assert found["Plateau"] == ["900 examples/s; 90 % of it: 810"]
-    assert found[KNEE] == ["40.2 [36.6, 44.2] by the fit; 48 of the sizes timed"]
-    assert found["Fixed cost of a step"] == ["5.60 [4.90, 6.40] ms"]
-    assert found["Noise floor"] == ["3.1 %"]
-    assert found["Blocks that other processes disturbed"] == ["none of 40"]
+    assert found["highest_images_per_second"] == ["851 examples/s"]
+    assert found["plateau_images_per_second"] == ["900 examples/s"]
+    assert "40.2 [36.6, 44.2]" in found["knee"][0] and "48" in found["knee"][0]
+    assert found["fixed_seconds"] == ["5.60 [4.90, 6.40] ms"]
+    assert found["noise_floor"] == ["3.1 %"] and found["blocks"] == ["0 of 40"]
     # What was not measured has no line.
-    assert "Largest batch size" not in found and "Memory" not in found
+    assert not {"max_batch_size", "memory_mb_per_image", "by_size", "ceiling"} & found.keys()
 
 
 def test_a_knee_that_is_not_there_is_reported():
     none = {name: None for name in TIMED if name.startswith("knee_")}
-    assert timed(**none, still_rising=True)[KNEE][0].startswith("not reached")
-    assert timed(**none)[KNEE][0].startswith("not resolved")
-    assert timed(**{**none, "knee_batch_size": 48})[KNEE] == ["48 of the sizes timed"]
+    for more in ({"still_rising": True}, {}, {"knee_batch_size": 48}):
+        (text,) = timed(**{**none, **more})["knee"]
+        assert ("48" in text) == ("knee_batch_size" in more) and "[" not in text
 
 
 def test_too_noisy_to_tell():
-    """Nothing that a level of the throughput is read from, and the noise floor itself."""
+    """Nothing that a level of the throughput is read from, beside a configuration that is not."""
     empty = {name: None for name in TIMED if name.startswith(("knee_", "plateau", "still"))}
     counted = {"matmul_flops_per_second": 1.27e11, "flops_per_image": 1e7}
-    given = {**empty, **counted, "noise_floor": 8.1, "seconds_per_image": 1e-4}
-    found = timed(**given)
-    for label in ("Plateau", KNEE, "Half of a step is fixed cost at batch size", "Ceiling"):
-        assert found[label] == ["too noisy to tell"]
-    assert found["Noise floor"] == ["710 %"]
-    assert "Ceiling" not in timed(**{**given, **dict.fromkeys(counted)})
+    known = {**TIMED, **counted, "ceiling_images_per_second": 12700.0, "half_batch": 9.0}
+    noisy = {**TIMED, **empty, "noise_floor": 8.1}
+    found = cells(row(device="cpu", **known), row(device="gpu", **noisy))
+    levels = ("plateau_images_per_second", "knee", "half_batch", "ceiling")
+    assert len({found[name][1] for name in levels}) == 1
+    assert found["noise_floor"][1] == "710 %"
+    assert "12700 examples/s (127 GFLOP/s over 10 MFLOP" in found["ceiling"][0]
 
 
 def test_throughput_is_reported_at_some_sizes_from_the_smallest_to_the_largest():
     sizes = [64, 1, 2, 4, 8, 16, 32, 128, 256]
     known = [{"machine": "local", "sweep": "s", "batch_size": size} for size in sizes]
     frame = pandas.DataFrame(
-        [{**one, "images_per_second": 10 * one["batch_size"]} for one in known]
+        [{**one, "images_per_second": 10.0 * one["batch_size"]} for one in known]
     )
-    label = "Throughput by batch size"
-    texts = answer(row(), throughput=frame)[label]
+    texts = cells(row(), throughput=frame)["by_size"]
     assert texts == ["1: 10, 4: 40, 16: 160, 64: 640, 256: 2560 examples/s"]
-    # Another machine's are not its own, and what ran out of memory has none.
-    assert answer(row(machine="other"), throughput=frame) == {}
+    assert built(row(machine="other"), throughput=frame) is None  # another machine's
     frame.loc[frame["batch_size"] > 2, "images_per_second"] = np.nan
-    assert answer(row(), throughput=frame)[label] == ["1: 10, 2: 20 examples/s"]
+    assert cells(row(), throughput=frame)["by_size"] == ["1: 10, 2: 20 examples/s"]
 
 
-def test_what_waits_has_no_column_and_is_named_below():
+def test_what_waits_has_no_column_and_is_named():
     waiting = row(device="gpu", status="no_gpu")
     found = built(row(device="cpu", **TIMED), waiting)
-    assert found["titles"] == ["CPU"]
-    assert all(len(cells) == 1 for _, cells in found["rows"])
-    assert found["left_out"] == "Left out: GPU (no GPU)."
+    assert [each["title"] for each in found["configurations"]] == ["CPU"]
+    assert [each["title"] for each in found["left_out"]] == ["GPU"]
     # Of what was searched on a GPU, the times alone wait.
     largest = {"max_batch_size": 64, "max_batch_size_bound": "resolved"}
-    found = built(row(device="cpu", **TIMED), {**waiting, **largest})
-    assert found["titles"] == ["CPU", "GPU"] and not found["left_out"]
-    assert dict(found["rows"])["Largest batch size"] == ["not measured", "64"]
+    both = (row(device="cpu", **TIMED), {**waiting, **largest})
+    assert not built(*both)["left_out"] and cells(*both)["max_batch_size"][1] == "64"
 
 
-def test_nothing_measured_is_no_answer():
-    assert built(row()) is None
-    assert built(row(device="gpu", status="no_gpu")) is None
-    assert machine_answer.build(pandas.DataFrame(columns=list(row())), NOTHING) is None
+@pytest.mark.parametrize("rows", [[row()], [row(device="gpu", status="no_gpu")], []])
+def test_nothing_measured_is_no_answer(rows):
+    assert machine_answer.build(pandas.DataFrame(rows, columns=list(row())), NOTHING) is None

@@ -1,4 +1,4 @@
-"""The page for those who only want to read."""
+"""The pages for those who only want to read."""
 
 import datetime
 import json
@@ -13,9 +13,7 @@ from batchscope.report.results_page import Chosen
 
 ROW = {
     **dict.fromkeys(decision_columns.CLAIMS, ""),
-    "id": "falls",
-    "document": "A | B <2020>",
-    "place": "Figure 1",
+    **{"id": "falls", "document": "A | B <2020>", "place": "Figure 1"},
     "sentence": "Accuracy_falls with `B`.",
     "experiment": "gap",
     **{"type": "trend", "table": "runs", "column": "x", "over": "batch_size", "per": "doubling"},
@@ -31,43 +29,42 @@ def results(tmp_path):
     folder = CHOSEN.folder(tmp_path)
     folder.mkdir(parents=True)
     (folder / "accuracy.png").write_bytes(b"image")
-    (folder / "accuracy.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"></svg>\n')
     (folder / "accuracy.csv").write_text("batch_size\n")
-    entry = {"name": "accuracy", "title": "Accuracy", "caption": ""}
-    entry["found"] = "Mean <b>accuracy</b> was 98 %."
+    entry = {"name": "accuracy", "title": "Accuracy", "caption": "Mean <b>accuracy</b>."}
     (folder / "figures.json").write_text(json.dumps([entry]))
     study = tmp_path / "studies" / CHOSEN.study
     disk.write_rows(study / "claims.csv", list(ROW), [ROW])
-    (study / "report.html").write_text("<p>")
-    (study / "report.txt").write_text("Use 32 <here>.\n")
+    advice = {"item": "recommendation", "batch_size": 32, "learning_rate": 0.4, "grade": "solid"}
+    disk.write_rows(study / "gap" / "advice.csv", list(advice), [advice])
     machine = {"cpu": "Some CPU", "usable_cores": 2, "memory_gb": 23.5, "gpu": []}
     record = {"machine": machine, "versions": {"python": "3.11"}}
     disk.write_json(tmp_path / "runs" / "a" / "record.json", record)
     return tmp_path
 
 
-def test_what_held_and_the_figures_with_what_they_say(results, tmp_path):
+def test_a_page_has_command_machine_advice_figures_and_claims(results, tmp_path):
     index = tmp_path / "docs" / "results.md"
     results_page.write(results, index, [CHOSEN])
     text = (tmp_path / "docs" / "results" / "own-reduced.md").read_text()
     assert (index.parent / "results" / "own-reduced-gap-accuracy.png").read_bytes() == b"image"
     assert '<img src="own-reduced-gap-accuracy.png"' in text
-    assert text.startswith("# own, reduced form\n\n20")
-    assert "Mean &lt;b&gt;accuracy&lt;/b&gt; was 98 %." in text
-    assert "24 GB of memory, no GPU; python 3.11.\n\nUse 32 &lt;here&gt;.\n\n## Acc" in text
-    assert "A \\| B &lt;2020&gt; states\n\n1 claim: 1 supported; alpha\\* 0.025." in text
+    command = "snakemake --cores 2 --configfile studies/own.yaml --config scale=reduced"
+    assert f"```bash\n{command}\n```" in text
+    for each in ("&lt;b&gt;accuracy", "Some CPU, 2 cores, 24 GB", "no GPU; python 3.11", "32"):
+        assert each in text
+    assert "A \\| B &lt;2020&gt;" in text
     (line,) = (line for line in text.splitlines() if "Figure 1" in line)
     cells = line.strip("|").replace("\\|", "").split("|")
     assert len(cells) == 6 and cells[1].strip() == "Accuracy\\_falls with \\`B\\`."
-    assert "; n 6" in cells[3] and cells[2].strip() == "Supported"
-    command = "snakemake --cores 2 --configfile studies/own.yaml --config scale=reduced"
-    assert f"```bash\n{command}\n```" in text
+    assert "−0.020 \\[−0.030, −0.010\\]" in cells[3] and cells[4].strip() == "0.001"
 
 
 def test_pages_of_other_studies_stay_and_are_listed(results, tmp_path):
     pages = tmp_path / "docs" / "results"
     pages.mkdir(parents=True)
-    (pages / "other.md").write_text("# other\n\n2020-02-02: 3 figures\n\nText.\n")
+    (pages / "other.md").write_text("as it was\n")
+    other = {"name": "other", "reduced": False, "made": "2020-02-02", "figures": 3, "claims": 0}
+    disk.write_json(pages / "pages.json", {"other": {**other, "verdicts": {}}})
     results_page.write(results, pages.with_suffix(".md"), [CHOSEN])
     made = (results / "studies" / "own-reduced" / "claims.csv").stat().st_mtime
     day = datetime.date.fromtimestamp(made)
@@ -76,7 +73,7 @@ def test_pages_of_other_studies_stay_and_are_listed(results, tmp_path):
         "- [other](results/other.md), 2020-02-02: 3 figures",
         f"- [own, reduced form](results/own-reduced.md), {day}: 1 figure, 1 claim (1 supported)",
     ]
-    assert (pages / "other.md").read_text().endswith("Text.\n")
+    assert (pages / "other.md").read_text() == "as it was\n"
 
 
 def test_a_figure_that_is_not_there_is_named(results):

@@ -43,6 +43,7 @@ class Reason(enum.StrEnum):
     NO_BUDGET = "no_budget"  # some training ended before the budget
     NOT_POSITIVE = "not_positive"  # a value of 0 or below has no logarithm
     NOT_IN_GRID = "not_in_grid"
+    SEVERAL = "several"  # settings, of which the document names none
     NO_RESULTS = "no_results"
     NO_GPU = "no_gpu"
     FEW_GPUS = "few_gpus"

@@ -65,7 +65,7 @@ TABLES: dict[str, Table] = {
     "critical_batch_size": Table("decisions.to_target", decision_columns.CRITICAL, _TRAINED),
     "to_target": Table("decisions.to_target", decision_columns.TO_TARGET, _TRAINED),
     "advice": Table("advice.rows", decision_columns.ADVICE, _ADVISED),
-    "published": Table("run_table.published"),
+    "published": Table("run_table.published", reads=("runs", "utilisation", "throughput")),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)
 

@@ -1,38 +1,40 @@
 """An SVG of ours as a part of a page: its ids are its own, and nothing in it runs or fetches.
 
 Only elements that draw are kept, of their attributes none that runs, and of addresses those alone
-that point into the picture or hold an image. Runs get the numbers that they have on the page, and
-where several are meant, their seed.
+that point into the picture or hold an image. Text stays text. Ink, grid and paper take the page's
+colours, so that a dark page has a dark figure; colours that mean something stay.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-_NAMESPACES = re.compile(r"^\{[^}]*\}")
 _ELEMENTS = frozenset(
     {
-        *("svg", "g", "defs", "use", "clipPath", "mask", "pattern"),
+        *("svg", "g", "defs", "use", "clipPath", "mask", "pattern", "title"),
         *("linearGradient", "radialGradient", "stop"),
         *("path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "image"),
         *("text", "tspan"),
     }
 )
-_DROPPED = frozenset({"id", "version", "width", "height", "class"})
-_REFERENCE = re.compile(r"url\(#([^)]+)\)")
-_INHERITED = ("use", "path")  # whose equal styles are stated once, of their group
+_DROPPED = frozenset({"version", "width", "height", "class"})  # of the picture as a whole
+_MARKS = ("use", "path")  # whose equal styles are stated once, of their group
 _IMAGE = "data:image/png;base64,"
+_URL = "url("
+# The colours of figures.drawing.canvas that are the page's own, as custom properties of its style.
+COLOURS = {
+    "#1a1a1a": "currentColor",
+    "#000000": "currentColor",
+    "#666666": "var(--soft, #666666)",
+    "#dddddd": "var(--line, #dddddd)",
+    "#ffffff": "var(--page, #ffffff)",
+}
 
-# The text of a run's factors, as in `data-run` -> its number on the page, or None where several
-# are meant, and its seed; None where no run is.
-Find = Callable[[str], tuple[int | None, str] | None]
 
-
-def read(content: bytes, prefix: str, find: Find) -> Markup:
+def read(content: bytes, prefix: str) -> Markup:
     """Returns an SVG file as an element of a page, where its ids begin with the prefix.
 
     Raises:
@@ -44,72 +46,85 @@ def read(content: bytes, prefix: str, find: Find) -> Markup:
         raise ValueError(str(error)) from error
     if _name(root.tag) != "svg" or "viewBox" not in root.attrib:
         raise ValueError("it has no viewBox")
-    ids = {
-        element.attrib["id"]: f"{prefix}-{number}"
-        for number, element in enumerate(each for each in root.iter() if "id" in each.attrib)
-    }
-    used = {
-        name
-        for element in root.iter()
-        for key, value in element.attrib.items()
-        for name in (*_REFERENCE.findall(value), *([value[1:]] if value[:1] == "#" else ()))
-        if _REFERENCE.search(value) or _name(key) == "href"
-    }
-    kept = _copied(root, {name: new for name, new in ids.items() if name in used}, find)
+    used = {target for element in root.iter() for target in _targets(element)}
+    known = [own for element in root.iter() if (own := element.get("id")) in used]
+    kept = _copied(root, {name: f"{prefix}-{number}" for number, name in enumerate(known)})
+    for name in _DROPPED & kept.attrib.keys():
+        del kept.attrib[name]
     kept.set("role", "img")
-    text = ElementTree.tostring(kept, encoding="unicode").replace(" />", "/>")
-    text = re.sub(r"\n\s*", "\n", text)
-    return Markup(text)
+    return Markup(ElementTree.tostring(kept, encoding="unicode").replace(" />", "/>"))
 
 
 def _name(tag: str) -> str:
-    return _NAMESPACES.sub("", tag)
+    """Returns the name of an element or attribute without its namespace."""
+    return tag.rpartition("}")[2]
 
 
-def _copied(element: ElementTree.Element, ids: dict[str, str], find: Find) -> ElementTree.Element:
-    copy = ElementTree.Element(_name(element.tag), _attributes(element, ids, find))
-    copy.text, copy.tail = element.text, element.tail
+def _style(text: str) -> dict[str, str]:
+    """Returns the properties of a style attribute."""
+    pairs = (part.partition(":") for part in text.split(";") if part.strip())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _target(value: str) -> str:
+    """Returns the id that `url(#id)` points at; empty for anything else."""
+    inside = value.startswith(f"{_URL}#") and value.endswith(")")
+    return value[len(_URL) + 1 : -1] if inside else ""
+
+
+def _targets(element: ElementTree.Element) -> Iterator[str]:
+    for key, value in element.attrib.items():
+        if _name(key) == "href":
+            yield value.removeprefix("#")
+        for each in _style(value).values() if key == "style" else (value,):
+            yield _target(each)
+
+
+def _copied(element: ElementTree.Element, ids: dict[str, str]) -> ElementTree.Element:
+    copy = ElementTree.Element(_name(element.tag), dict(_attributes(element, ids)))
+    if copy.tag == "text" and "fill" not in _style(copy.get("style", "")):
+        copy.attrib.setdefault("fill", "currentColor")
+    holds_text = copy.tag in ("text", "tspan", "title")
+    copy.text = element.text if holds_text else None
     for child in element:
         if isinstance(child.tag, str) and _name(child.tag) in _ELEMENTS:
-            found = _copied(child, ids, find)
+            found = _copied(child, ids)
+            found.tail = child.tail if holds_text else None
             if len(found) or found.attrib or (found.text or "").strip():
                 copy.append(found)
     _hoist(copy)
     return copy
 
 
-def _attributes(element: ElementTree.Element, ids: dict[str, str], find: Find) -> dict[str, str]:
-    kept: dict[str, str] = {}
-    if (own := element.attrib.get("id")) in ids:
-        kept["id"] = ids[own]
+def _attributes(element: ElementTree.Element, ids: dict[str, str]) -> Iterator[tuple[str, str]]:
     for key, value in element.attrib.items():
         name = _name(key)
-        if name == "href":
-            if value[:1] == "#" and value[1:] in ids:
-                kept["href"] = f"#{ids[value[1:]]}"
-            elif value.startswith(_IMAGE):
-                kept["href"] = value
-        elif name == "data-run":
-            number, seed = find(value) or (None, None)
-            if number is not None:
-                kept["data-run"] = str(number)
-            elif seed is not None:
-                kept["data-seed"] = seed
-        elif name == "data-value":
-            kept["data-value"] = value
-        elif name.startswith("on") or (name in _DROPPED and _name(element.tag) == "svg"):
-            continue
-        elif name != "id" and ":" not in key.partition("}")[2]:
-            rewritten = _REFERENCE.sub(lambda match: f"url(#{ids.get(match[1], '')})", value)
-            if "url(" not in _REFERENCE.sub("", value):
-                kept[name] = rewritten
-    return kept
+        if name == "id":
+            if value in ids:
+                yield name, ids[value]
+        elif name == "href":
+            if value.startswith(_IMAGE):
+                yield name, value
+            elif value.startswith("#") and value[1:] in ids:
+                yield name, f"#{ids[value[1:]]}"
+        elif name == "style":
+            found = {part: _safe(each, ids) for part, each in _style(value).items()}
+            yield name, "; ".join(f"{part}: {each}" for part, each in found.items() if each)
+        elif not name.startswith("on") and key == name and (safe := _safe(value, ids)):
+            yield name, safe
+
+
+def _safe(value: str, ids: dict[str, str]) -> str:
+    """Returns a value in the page's colours; empty of one that points out of the picture."""
+    if any(mark in value.lower() for mark in (_URL, "//", "\\")):
+        return f"{_URL}#{ids[target]})" if (target := _target(value)) in ids else ""
+    return COLOURS.get(value.lower(), value)
 
 
 def _hoist(group: ElementTree.Element) -> None:
-    """Says a style that all marks of a group share once, of the group."""
-    marks = [child for child in group if child.tag in _INHERITED and "id" not in child.attrib]
-    styles = {child.attrib.get("style", "") for child in marks}
+    """States a style that all marks of a group share once, of the group."""
+    marks = [child for child in group if child.tag in _MARKS and "id" not in child.attrib]
+    styles = {child.get("style", "") for child in marks}
     alike = len(marks) == len(group) > 1 and len(styles) == 1 and "style" not in group.attrib
     if alike and group.tag == "g" and (style := styles.pop()):
         group.set("style", style)

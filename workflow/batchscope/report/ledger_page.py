@@ -8,11 +8,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from batchscope import disk, wording
+from batchscope import disk
 from batchscope.report import claim_rows, page
 from batchscope.tables import claim_table
-
-_NONE = "No study has claims.csv yet: run one whose configuration has `claims`."
 
 
 def write(results: Path | str, output: Path | str) -> None:
@@ -33,23 +31,18 @@ def build(results: Path | str, home: Path | str) -> str:
     """Returns the page as HTML."""
     every = []
     for path in tables(results):
-        link = functools.partial(_linked, report(Path(results), path.parent), Path(home))
-        shown = claim_rows.build(claim_rows.read(path), link)
-        every += [{**row, "study": path.parent.name} for row in shown]
-    text = f"{wording.count(len(every), 'claim')}: {claim_rows.counts(every)}." if every else _NONE
+        link = functools.partial(_linked, _report(Path(results), path.parent), Path(home))
+        rows = [{**row, "study": path.parent.name} for row in claim_rows.read(path)]
+        every += claim_rows.build(rows, link)
     return page.render(
         "ledger.html.j2",
-        title="What documents state",
-        summary=text,
-        ledger=claim_rows.by_document(every),
-        reading_claims=claim_rows.READING,
-        claim_words=claim_rows.WORDS,
+        ledger=claim_rows.ledger(every),
         policy=page.policy(),
         style=Markup("\n" + page.asset("report.css")),
     )
 
 
-def report(results: Path, folder: Path) -> Path | None:
+def _report(results: Path, folder: Path) -> Path | None:
     """Returns the report of a study, where it is there."""
     found = [folder / "report.html"]
     if folder.name == "default":

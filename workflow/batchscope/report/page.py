@@ -1,6 +1,7 @@
-"""Self-contained HTML pages from our templates: nothing in them runs but our script, or fetches.
+"""Pages and texts from our templates: the one module that renders them, and the words they share.
 
-Templates of plain text end in .txt.j2, and escape nothing.
+Templates of pages end in .html.j2 or .md.j2 and escape every text; those that end in .txt.j2 escape
+nothing.
 """
 
 from __future__ import annotations
@@ -8,15 +9,49 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import re
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
-from batchscope import project_files
+from batchscope import project_files, wording
+from batchscope.analysis import run_series
+from batchscope.host import absence
+from batchscope.report.text import plain
+
+
+def markdown(text: Any) -> Markup:
+    """Returns text that stands for itself in Markdown: no mark-up, no tag, no end of a cell."""
+    marked = re.sub(r"([\\`*_\[\]|])", r"\\\1", str(escape(text)))
+    return Markup(" ".join(marked.replace("&#34;", '"').replace("&#39;", "'").split()))
+
+
+def counted(number: int, noun: str, several: str = "") -> str:
+    """Returns a number with its noun: `1 run`, `1,000 runs`."""
+    return f"{number:,} {noun if number == 1 else several or wording.plural(noun)}"
+
+
+def cells(found: list[tuple[str, list[str]]], last: str = "and") -> str:
+    """Returns names with their values: `batch size 4, epoch 1 and 2`."""
+    return ", ".join(" ".join(filter(None, [name, wording.listed(of, last)])) for name, of in found)
+
+
+_FILTERS = {
+    **{each.__name__: each for each in (cells, counted, markdown, plain)},
+    **{
+        name: getattr(wording, name)
+        for name in ("batch_size", "capital", "cell", "duration", "grouped", "listed", "lower")
+        + ("number", "p_value", "percent", "shortest", "size")
+    },
+    "described": run_series.describe,
+    "bracketed": lambda ends: wording.bracketed(*ends),
+    "status": absence.word,
+}
 
 
 def render(template: str, **values: Any) -> str:
-    """Returns a page; every text is escaped there, but for our own style sheet and script."""
+    """Returns what a template makes of values; it goes into a file, or to the terminal."""
     return _environment().get_template(template).render(**values)
 
 
@@ -28,7 +63,7 @@ def words(template: str) -> Any:
 @functools.cache
 def _environment() -> jinja2.Environment:
     """Returns what compiles each template once: it takes longer than to fill it in."""
-    return jinja2.Environment(
+    found = jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_files.TEMPLATES),
         autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
         undefined=jinja2.StrictUndefined,
@@ -36,6 +71,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    found.filters.update(_FILTERS)
+    return found
 
 
 def asset(name: str) -> str:

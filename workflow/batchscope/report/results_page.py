@@ -1,21 +1,25 @@
-"""Results for those who only want to read: chosen figures and claims, a page per study."""
+"""Results for those who only want to read: chosen figures and claims, a page per study.
+
+`pages.json` beside the pages has what their index shows of each.
+"""
 
 from __future__ import annotations
 
 import datetime
-import re
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk, wording
+from batchscope import damage, disk
 from batchscope.errors import UserError
-from batchscope.report import claim_rows, content, ledger_page
+from batchscope.figures import LISTING
+from batchscope.report import claim_rows, ledger_page, page
 
+PAGES = "pages.json"
 _REDUCED = "-reduced"
-_WIDTH = 900  # pixels of a figure on the page
 
 
 @dataclass(frozen=True)
@@ -66,128 +70,61 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
         if not chosen.image(results).exists():
             raise UserError(f"--figures: {chosen.image(results)} is missing; run its study first.")
     folder.mkdir(parents=True, exist_ok=True)
+    pages = disk.read_json(folder / PAGES) if (folder / PAGES).exists() else {}
     for study in dict.fromkeys([*claims, *(chosen.study for chosen in figures)]):
         of_study = [chosen for chosen in figures if chosen.study == study]
-        rows = claim_rows.read(claims[study]) if study in claims else []
         for chosen in of_study:
             with disk.atomic_path(folder / chosen.file) as temporary:
                 shutil.copyfile(chosen.image(results), temporary)
-        made = max(path.stat().st_mtime for path in (results / "studies" / study).glob("**/*.csv"))
-        text = build(results, study, datetime.date.fromtimestamp(made), of_study, rows)
+        rows = claim_rows.read(claims[study]) if study in claims else []
+        tables = (results / "studies" / study).glob("**/*.csv")
+        made = datetime.date.fromtimestamp(max(path.stat().st_mtime for path in tables))
+        pages[study] = {
+            "name": study.removesuffix(_REDUCED),
+            "reduced": study.endswith(_REDUCED),
+            "made": made.isoformat(),
+            "figures": len(of_study),
+            "claims": len(rows),
+            "verdicts": claim_rows.verdicts(rows),
+        }
+        shown = claim_rows.ledger(claim_rows.build(rows, lambda experiment, figure: None))
+        text = page.render(
+            "results.md.j2",
+            study=pages[study],
+            machines=_machines(results),
+            advice=list(_advice(results / "studies" / study)),
+            figures=[{"of": chosen, **_listed(results, chosen)} for chosen in of_study],
+            documents=shown["documents"],
+        )
         disk.write_text(folder / f"{study}.md", text)
-    disk.write_text(output, _index(folder))
+    disk.write_json(folder / PAGES, dict(sorted(pages.items())))
+    disk.write_text(output, page.render("results_index.md.j2", pages=pages, folder=folder.name))
 
 
-def build(
-    results: Path,
-    study: str,
-    made: datetime.date,
-    figures: Sequence[Chosen],
-    rows: Sequence[claim_rows.Row],
-) -> str:
-    """Returns the page of a study as Markdown; `_index` reads its title and first paragraph."""
-    counts = [wording.count(len(figures), "figure")] if figures else []
-    counts += [f"{wording.count(len(rows), 'claim')} ({claim_rows.counts(rows)})"] if rows else []
-    parts = [
-        f"# {_plain(_title(study))}",
-        f"{made}: {', '.join(counts)}",
-        f"```bash\n{_command(study)}\n```",
-        *_machine(results),
-        *_headline(results, study),
-        *(_figure(results, chosen) for chosen in figures),
-        *([claim_rows.READING] if rows else []),
-        *_ledger(claim_rows.build(rows, lambda experiment, figure: None)),
-    ]
-    return "\n\n".join(parts) + "\n"
+def _listed(results: Path, chosen: Chosen) -> dict[str, Any]:
+    """Returns the entry of a figure in the listing of its folder."""
+    path = chosen.folder(results) / LISTING
+    with damage.reading(path, "a list of figures", path.parent):
+        listing = json.loads(path.read_text(encoding="utf-8"))
+        return next(entry for entry in listing if entry["name"] == chosen.figure)
 
 
-def _index(folder: Path) -> str:
-    pages = []
-    for path in sorted(folder.glob("*.md")):
-        title, _, summary = path.read_text(encoding="utf-8").split("\n")[:3]
-        pages.append(f"- [{title.removeprefix('# ')}]({folder.name}/{path.name}), {summary}")
-    parts = [
-        "# Results",
-        "Real runs of the shipped studies, for those who only want to read: a page per study, with "
-        "the command and the machine. Written by `python workflow/run.py results --output "
-        "docs/results.md --figures STUDY/EXPERIMENT/FIGURE ...`; nothing on these pages is typed "
-        "by hand.",
-        "\n".join(pages),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _machine(results: Path) -> Iterator[str]:
-    """Yields what the machines are that the runs and timings were made on."""
-    found: dict[str, None] = {}
+def _machines(results: Path) -> list[dict[str, Any]]:
+    """Returns what is shown of the machines of the first run and the first timing, each once."""
+    found: list[dict[str, Any]] = []
     for pattern in ("runs/*/record.json", "timing/*/*/*/*.json"):
         for path in sorted(results.glob(pattern))[:1]:
             record = disk.read_json(path)
-            machine, versions = record.get("machine"), record.get("versions")
-            if machine and versions:
-                cores = wording.count(machine["usable_cores"], "core")
-                gpus = wording.listed(machine["gpu"]) or "no GPU"
-                used = ", ".join(f"{name} {version}" for name, version in versions.items())
-                memory = f"{machine['memory_gb']:.0f} GB of memory"
-                found[f"{machine['cpu']}, {cores}, {memory}, {gpus}; {used}"] = None
-    if found:
-        yield f"Machine: {'; '.join(found)}."
+            if (machine := record.get("machine")) and (versions := record.get("versions")):
+                shown = {name: machine[name] for name in ("cpu", "usable_cores", "gpu")}
+                shown |= {"memory_gb": round(machine["memory_gb"]), "versions": versions}
+                found += [] if shown in found else [shown]
+    return found
 
 
-def _headline(results: Path, study: str) -> Iterator[str]:
-    report = ledger_page.report(results, results / "studies" / study)
-    if report and (text := report.with_suffix(".txt")).exists():
-        yield _plain(text.read_text(encoding="utf-8"))
-
-
-def _figure(results: Path, chosen: Chosen) -> str:
-    listed = content.read_figures(chosen.folder(results), results, partial=False)
-    figure = next(figure for figure in listed if figure.name == chosen.figure)
-    title = f"{figure.title}: {chosen.experiment}"
-    image = f'<img src="{chosen.file}" width="{_WIDTH}" alt="{_quoted(title)}">'
-    return "\n\n".join([f"## {_plain(title)}", image, _plain(figure.found)])
-
-
-def _ledger(shown: Sequence[dict[str, Any]]) -> Iterator[str]:
-    for group in claim_rows.by_document(shown):
-        rows = group["rows"]
-        yield f"## What {_plain(group['document'])} states"
-        level = f"; {_plain(group['level'])}" if group["level"] else ""
-        yield f"{wording.count(len(rows), 'claim')}: {group['counts']}{level}."
-        lines = ["| place | claim | verdict | effect, n | p | open |", "|---|---|---|---|---|---|"]
-        lines += [_line(row) for row in rows]
-        yield "\n".join(lines)
-
-
-def _line(row: dict[str, Any]) -> str:
-    estimate = row["estimate"]
-    effect = ""
-    if estimate:
-        effect = f"{estimate.bracketed} {row['effect_is']}; n {row['n']}"
-        effect += f" ({row['decides']})" if row["decides"] else ""
-        effect += f"; {row['survivors']}" if row["survivors"] else ""
-    p = " ".join(filter(None, [row["p_shown"], row["p_of"]]))
-    cells = (row["place"], row["sentence"], row["word"], effect, p, row["missing"])
-    return f"| {' | '.join(map(_plain, cells))} |"
-
-
-def _plain(text: str) -> str:
-    """Returns text that stands for itself in Markdown: no mark-up, no tag, no end of a cell."""
-    text = re.sub(r"([\\`*_\[\]|])", r"\\\1", text).replace("<", "&lt;").replace(">", "&gt;")
-    return " ".join(text.split())
-
-
-def _quoted(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-
-
-def _title(study: str) -> str:
-    name = study.removesuffix(_REDUCED)
-    return name if name == study else f"{name}, reduced form"
-
-
-def _command(study: str) -> str:
-    name = study.removesuffix(_REDUCED)
-    config = "" if name == "default" else f" --configfile studies/{name}.yaml"
-    scale = " --config scale=reduced" if study.endswith(_REDUCED) else ""
-    return f"snakemake --cores 2{config}{scale}"
+def _advice(folder: Path) -> Iterator[dict[str, str]]:
+    """Yields the recommendations of a study."""
+    for path in sorted(folder.glob("*/advice.csv")):
+        for row in disk.read_rows(path, "item"):
+            if row["item"] == "recommendation":
+                yield {"experiment": path.parent.name, **row}

@@ -21,7 +21,7 @@ from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
 from batchscope.store import job_files, records
-from batchscope.tables import csv_tables, long_tables, own_runs
+from batchscope.tables import csv_tables, long_tables, own_runs, published_beside
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -42,6 +42,7 @@ PUBLISHED_COLUMNS: dict[str, str] = {
     "batch_size": "Batch size in the document.",
     "column": "What the number is of.",
     "value": "The number, as published.",
+    **published_beside.COLUMNS,
 }
 
 
@@ -113,8 +114,10 @@ def _product(count: float | None, each: float | None) -> float:
     return math.nan if count is None or each is None else count * each
 
 
-def published(_: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per number of a document that stands beside a figure of an experiment."""
+def published(
+    _: Path | str, study: Study, experiment: str, **tables: pandas.DataFrame
+) -> pandas.DataFrame:
+    """Returns one row per number of a document, with ours of the tables of the experiment."""
     chosen = study.experiments[experiment]
     rows = []
     for figure, found in chosen.numbers.items():
@@ -123,11 +126,10 @@ def published(_: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
             named = long_tables.named(series.factors)
             known = {name: named[name] for name in _SERIES_FACTORS if named.get(name) is not None}
             first = {"figure": figure, "document": document, "series": run_series.describe(known)}
-            rows += [
-                {**first, **known, "batch_size": size, "column": column, "value": value}
-                for column, numbers in series.columns.items()
-                for size, value in zip(series.batch_sizes, numbers, strict=True)
-            ]
+            for column, numbers in series.columns.items():
+                for size, value in zip(series.batch_sizes, numbers, strict=True):
+                    row = {**first, **known, "batch_size": size, "column": column, "value": value}
+                    rows.append({**row, **published_beside.of(row, known, tables)})
     # Values as they are: a column with gaps would turn whole numbers into fractions.
     return pandas.DataFrame(rows, columns=list(PUBLISHED_COLUMNS), dtype=object)
 
