@@ -74,7 +74,16 @@ def test_a_bound_that_no_value_could_pass_is_not_stated(column, low, high, bound
     assert (found["lower"], found["upper"]) == bounds
 
 
-KINDS = "value trend equivalence exception argmax comparison interaction order".split()
+KINDS = [
+    "value",
+    "trend",
+    "equivalence",
+    "exception",
+    "argmax",
+    "comparison",
+    "interaction",
+    "order",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)

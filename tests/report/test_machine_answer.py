@@ -36,7 +36,11 @@ def built(*rows: dict[str, object], throughput: pandas.DataFrame = NOTHING):
 
 def cells(*rows: dict[str, object], **more: pandas.DataFrame) -> dict[str, list[str]]:
     """Returns the cells of each row of the page's table, by name."""
-    html = str(page.words("machine.html.j2").machine(built(*rows, **more), "T"))
+    html = str(
+        page._environment()
+        .get_template("machine.html.j2")
+        .module.machine(built(*rows, **more), "T")
+    )
     found = re.findall(r'<tr data-row="(\w+)"><th.*?</th>(.*?)</tr>', html, re.S)
     return {name: re.findall(r"<td>(.*?)</td>", text, re.S) for name, text in found}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -10,36 +10,12 @@ from markupsafe import Markup
 from batchscope import damage
 from batchscope.report import inline_svg
 from batchscope.report.content import Figure, Picture, packed
-from batchscope.report.runs_table import Row
 from batchscope.report.text import marked
 
 # What the page has as tables of text.
 AS_TABLES = ("verdict_matrix", "advice", "batch_size_limits")
 PRIMARY = "primary"
 WHY = ("Weights", "Gradients", "Sharpness", "Landscape")  # categories
-
-
-class Finder:
-    """Finds the number and the seed of a run by the factors that a picture marks it with."""
-
-    def __init__(self, rows: Sequence[Row], numbers: Mapping[str, int]) -> None:
-        """Takes the rows of an experiment, and run -> its number on the page."""
-        self._rows = [(row, numbers[row["run"]]) for row in rows]
-        self._names = {name for row in rows for name in row}
-        self._found: dict[tuple[str, ...], dict[tuple[str, ...], int | None]] = {}
-
-    def __call__(self, text: str) -> tuple[int | None, str] | None:
-        """Returns a run's number and seed: no number where several runs are meant."""
-        factors = dict(part.partition("=")[::2] for part in text.split())
-        names = tuple(name for name in factors if name in self._names)
-        if "seed" not in names:
-            return None
-        if names not in self._found:
-            found = self._found[names] = {}
-            for row, number in self._rows:
-                values = tuple(row.get(name, "").replace(" ", "_") for name in names)
-                found[values] = number if found.get(values, number) == number else None
-        return self._found[names].get(tuple(factors[name] for name in names)), factors["seed"]
 
 
 def shown(figures: Sequence[Figure]) -> list[list[Figure]]:
@@ -61,7 +37,7 @@ def _place(figure: Figure) -> int:
 
 
 def build(
-    number: int, experiment: Any, figure: Figure, trends: list[dict[str, Any]], find: Finder
+    number: int, experiment: Any, figure: Figure, trends: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Returns what the page shows of a figure.
 
@@ -79,7 +55,7 @@ def build(
         "title": figure.title.rstrip("."),
         "caption": marked(figure.caption),
         "trend": _trend(figure, trends),
-        "picture": _picture(picture, number, find),
+        "picture": _picture(picture, number),
         "source": picture.source,
         "width": picture.width,
         "height": picture.height,
@@ -99,8 +75,8 @@ def _trend(figure: Figure, trends: list[dict[str, Any]]) -> dict[str, Any] | Non
     return None
 
 
-def _picture(picture: Picture, number: int, find: Finder) -> Markup | None:
+def _picture(picture: Picture, number: int) -> Markup | None:
     if not picture.svg:
         return None
     with damage.reading(picture.path, "an SVG image", picture.path.parent):
-        return inline_svg.read(picture.svg, f"f{number}", find)
+        return inline_svg.read(picture.svg, f"f{number}")

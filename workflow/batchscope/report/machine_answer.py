@@ -26,9 +26,13 @@ def build(frame: pandas.DataFrame, throughput: pandas.DataFrame) -> dict[str, An
     found: list[dict[str, Any]] = []
     if len(frame):
         for group in run_series.series(frame.assign(batch_size=0, seed=0)):
-            found += [_known(row, group.label, throughput) for row in group.frame.to_dict("records")]
+            found += [
+                _known(row, group.label, throughput) for row in group.frame.to_dict("records")
+            ]
     measured = [each for each in found if not each.keys().isdisjoint(_MEASURED)]
-    waiting = [each for each in found if each not in measured and each.get("status") in absence.WORDS]
+    waiting = [
+        each for each in found if each not in measured and each.get("status") in absence.WORDS
+    ]
     kept = [each for each in found if each not in waiting]
     return {"configurations": kept, "left_out": waiting} if measured else None
 

@@ -110,7 +110,9 @@ def _sizes(scaling: Scaling, fit: dict[str, Any], departs: bool) -> Iterator[dic
         axis: fastest_batch_size.geometric_means(taken, scaling.differ(axis))
         for axis, taken in scaling.measured.items()
     }
-    ends = [math.nan if fit[name] is None else fit[name] for name in ("updates_min", "examples_min")]
+    ends = [
+        math.nan if fit[name] is None else fit[name] for name in ("updates_min", "examples_min")
+    ]
     for at, size in enumerate(scaling.batch_sizes):
         taken = scaling.measured["updates"][at]
         count, of = int((taken < math.inf).sum()), int((taken == taken).sum())
@@ -120,7 +122,9 @@ def _sizes(scaling: Scaling, fit: dict[str, Any], departs: bool) -> Iterator[dic
             "count": count,
             "of": of,
             "share": intervals.share(count, of),
-            "regime": critical_batch_size.regime(size, *ends) if scaling.fit and not departs else "",
+            "regime": critical_batch_size.regime(size, *ends)
+            if scaling.fit and not departs
+            else "",
         }
 
 

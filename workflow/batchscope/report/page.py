@@ -1,7 +1,7 @@
 """Pages and texts from our templates: the one module that renders them, and the words they share.
 
-Templates of pages end in .html.j2 or .md.j2 and escape every text; those that end in .txt.j2 escape
-nothing.
+All of them escape every text, since an escaping page trusts the macros of any other template; what
+is made of a template that ends in .txt.j2 is plain text again.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ _FILTERS = {
 
 def render(template: str, **values: Any) -> str:
     """Returns what a template makes of values; it goes into a file, or to the terminal."""
-    return _environment().get_template(template).render(**values)
+    text = _environment().get_template(template).render(**values)
+    return Markup(text).unescape() if template.endswith(".txt.j2") else text
 
 
-def words(template: str) -> Any:
-    """Returns the macros of a template of plain text."""
+def macros(template: str) -> Any:
+    """Returns the macros of a template, to be looked at one by one."""
     return _environment().get_template(template).module
 
 
@@ -65,7 +66,7 @@ def _environment() -> jinja2.Environment:
     """Returns what compiles each template once: it takes longer than to fill it in."""
     found = jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_files.TEMPLATES),
-        autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
+        autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -64,11 +64,8 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         warnings=_warnings(study, inputs),
         experiments=experiments,
         lead=lead,
-        ledger=claim_rows.by_document(stated),
-        reading_claims=claim_rows.READING,
-        claim_words=claim_rows.WORDS,
-        beside=_beside(study, inputs, links),
-        reading_beside=published_beside.READING,
+        ledger=claim_rows.ledger(stated),
+        beside=published_beside.build(study, inputs, links),
         table=table,
         files=[(path.name, path.parent.name, _link(path, folder)) for path in inputs.files],
         gaps=gaps.find(study, inputs),
@@ -100,21 +97,20 @@ def _add_figures(
     experiments: list[dict[str, Any]], inputs: Inputs
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """Adds figures, numbered in the page's order; returns what each is called, and its address."""
-    run_numbers = runs_table.numbers(inputs.rows)
     # The decision at the top of the page is that of the first experiment that has one.
     experiments.sort(key=lambda each: not any(card["best"] for card in each["cards"]))
     links: dict[tuple[str, str], tuple[str, str]] = {}
     for each in experiments:
         name = each["plan"].name
         found = inputs.experiments[name]
-        find, trends = figure_view.Finder(found.rows, run_numbers), [*each["answer"], *each["rest"]]
+        trends = [*each["answer"], *each["rest"]]
         each["blocks"] = []
         for block in figure_view.shown(found.figures):
             views = []
             for figure in block:
                 number = len(links) + 1
                 links[name, figure.name] = (f"Figure {number}", f"#figure-{number}")
-                views.append(figure_view.build(number, found.experiment, figure, trends, find))
+                views.append(figure_view.build(number, found.experiment, figure, trends))
             each["blocks"].append(views)
         for figure in figure_view.AS_TABLES:
             links.setdefault((name, figure), ("Table", f"#equal-{name}"))
@@ -155,7 +151,10 @@ def _notes(study: Study, inputs: Inputs) -> list[str]:
 
 def _warnings(study: Study, inputs: Inputs) -> list[str]:
     absent = inputs.missing.absent.items()
-    return [*study.warnings, *(f"{what.title}; left out: {waiting(jobs)}." for what, jobs in absent)]
+    return [
+        *study.warnings,
+        *(f"{what.title}; left out: {waiting(jobs)}." for what, jobs in absent),
+    ]
 
 
 def _scope(inputs: Inputs) -> list[str]:
@@ -164,7 +163,10 @@ def _scope(inputs: Inputs) -> list[str]:
     parts = [f"{models} on {data}" if models and data else models or data, _machine(inputs)]
     taken = [record.get("contended_seconds") for record in inputs.made.runs.values()]
     seconds = sum(each for each in taken if is_number(each))
-    return [*filter(None, parts), *([f"{wording.duration(seconds)} of training"] if seconds else [])]
+    return [
+        *filter(None, parts),
+        *([f"{wording.duration(seconds)} of training"] if seconds else []),
+    ]
 
 
 def _named(inputs: Inputs, factor: str) -> str:
@@ -208,13 +210,3 @@ def _taken(inputs: Inputs) -> dict[str, str]:
     shown |= {"alone": wording.duration(found.timings)} if found.timings else {}
     shown |= {"bytes": wording.size(found.run_bytes)} if found.run_bytes else {}
     return shown | ({"unknown": waiting(found.unknown)} if shown and found.unknown else {})
-
-
-def _beside(
-    study: Study, inputs: Inputs, links: dict[tuple[str, str], tuple[str, str]]
-) -> dict[str, list[tuple[published_beside.Row, tuple[str, str] | None]]]:
-    """Returns documents' numbers with their figures here: beside ours, and beside none."""
-    found: dict[str, list[Any]] = {"here": [], "absent": []}
-    for row in published_beside.build(study, inputs):
-        found["here" if row.here else "absent"].append((row, links.get(row.figure)))
-    return found if any(found.values()) else {}
