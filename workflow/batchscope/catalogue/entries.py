@@ -21,15 +21,12 @@ from batchscope.catalogue.parameters import Parameter, by_name, format_value
 Settings = dict[str, Any]
 # Yields a setting, and in words what is wrong with it beside the others.
 Problems = Callable[[Settings], Iterator[tuple[str, str]]]
-# What a figure over epochs can be drawn over: column -> words for a title, and for a caption.
+# Column of what a training has used up -> words for it.
 OVER = {
-    "updates": ("updates", "the updates made"),
-    "examples": ("examples", "the examples used (each as often as it was used)"),
-    "seconds": (
-        "training time",
-        "training time (examples used over the examples per second of a timing job that had the "
-        "machine to itself, validation apart; means stand at the mean time of their seeds)",
-    ),
+    "epoch": "epoch",
+    "updates": "updates",
+    "examples": "examples",
+    "seconds": "training time",
 }
 
 
@@ -100,23 +97,6 @@ class Table:
     figures: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Topic:
-    """Something that a question may ask for and a figure shows; words are regular expressions.
-
-    Attributes:
-        asked: Words of the question.
-        pattern: Words of the sentence of the figure's finding; empty for the first one.
-        figures: Figures that show it, the best first; the one whose entry has it where empty.
-        elsewhere: Whether another experiment's figure shows it where there is none of its own.
-    """
-
-    asked: str
-    pattern: str = ""
-    figures: tuple[str, ...] = ()
-    elsewhere: bool = False
-
-
 class Need(enum.Enum):
     """What a figure may need of an experiment, beside measures and factors.
 
@@ -132,59 +112,115 @@ class Need(enum.Enum):
     BATCH_SIZES = "batch_sizes"  # it trains at three batch sizes
 
 
+class Scale(enum.StrEnum):
+    """What a vertical axis is."""
+
+    AUTO = ""  # logarithmic where positive values span much, else linear
+    LOG = "log"
+    ZERO = "zero"  # linear from zero, so that heights compare as they do
+    PERCENT = "percent"  # shares as percentages, on the same axis in all panels
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of a figure.
+
+    Attributes:
+        column: Column of the figure's table; where `{...}` stands for the values of a measure's
+            setting there is a panel for each, and title and label may name them too.
+        title: Its heading.
+        label: Label of its vertical axis, with the unit.
+        scale: What that axis is.
+        error: Column of the values' own errors, drawn where there is one seed.
+        ends: Columns of the ends of bars; without them a mean has its interval over seeds.
+        unless: Column of what says the same: a panel whose every value equals it is left out.
+        counted_on: Column of the examples that a share is counted on, whose binomial error is drawn.
+    """
+
+    column: str
+    title: str
+    label: str
+    scale: Scale = Scale.AUTO
+    error: str = ""
+    ends: tuple[str, ...] = ()
+    unless: str = ""
+    counted_on: str = ""
+
+    @property
+    def columns(self) -> list[str]:
+        """All the columns that it reads."""
+        more = (self.error, *self.ends, self.unless, self.counted_on)
+        return [self.column, *filter(None, more)]
+
+
 @dataclass(frozen=True)
 class Figure:
     """A figure that can be drawn of every experiment with the right measures.
 
     Attributes:
-        name: Name of its files, and of its module in batchscope.figures.
+        name: Name of its files.
+        title: Its title.
         category: What it is listed under.
-        caption: What it shows and how to read it.
+        caption: What it shows and how to read it, in a sentence or two.
+        kind: Module of batchscope.figures.kinds that draws it.
+        table: Table that it shows.
+        panels: Its panels.
+        columns: Columns of that table that it needs beside those of its panels.
+        lines: Column whose values make lines of their own in each panel, beside the series.
+        facets: Column whose values make panels of their own.
+        over: Columns of its horizontal axes, a panel for each; of what is over progress alone.
+        also_over: Columns over which the same figure is drawn too: the report switches.
+        of: Of such a figure, the name of the first.
+        best_rate: Whether each batch size is shown at its best learning rate alone.
+        target: Whether the loss to reach is drawn too, where there is one.
         measures: Measures or timings that the experiment must have asked for, `a|b` is either;
             of an entry's figure the entry where empty.
         varied: Factors of which it must have several values.
         needs: What else it needs.
-        columns: Columns of runs.csv to draw against batch size, each with its heading and the
-            label of its axis; a figure that has them needs no module.
-        over: Caption of the same figure over updates, examples or time in place of epochs, where
-            `{axis}` stands for that; empty where it is of nothing by epoch.
-        along: What this one is drawn over; empty for epochs, or where there is no such axis. It
-            is then drawn by the module of `name` without its ending, and beside the one over
-            epochs alone.
         own: Columns without which it is not drawn of trainings that were made elsewhere, `a|b` is
             either, in place of its measures; None where their tables never suffice.
-        topics: What a question may ask for that it shows, beside the words of its title.
     """
 
     name: str
     title: str
     category: str
     caption: str
+    kind: str = "against_batch_size"
+    table: str = "runs"
+    panels: tuple[Panel, ...] = ()
+    columns: tuple[str, ...] = ()
+    lines: str = ""
+    facets: str = ""
+    over: tuple[str, ...] = ()
+    also_over: tuple[str, ...] = ()
+    of: str = ""
+    best_rate: bool = False
+    target: bool = False
     measures: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
-    columns: dict[str, tuple[str, str]] = field(default_factory=dict)
-    over: str = ""
-    along: str = ""
     own: tuple[str, ...] | None = ()
-    topics: tuple[Topic, ...] = ()
+
+    def shows(self, column: str) -> bool:
+        """Returns whether a panel is of this column."""
+        patterns = (re.sub(r"\\{\w+\\}", ".+", re.escape(one.column)) for one in self.panels)
+        return any(re.fullmatch(pattern, column) for pattern in patterns)
 
     @property
-    def module(self) -> str:
-        """Name of its module in batchscope.figures."""
-        return self.name.removesuffix(f"_by_{self.along}") if self.along else self.name
+    def along(self) -> str:
+        """Its horizontal axis, where it is drawn beside the same figure over another."""
+        return self.over[0] if self.of else ""
 
     def variants(self) -> Iterator[Figure]:
-        """Yields the same figure over updates, examples and time, where it can be drawn so."""
-        for axis, (title, words) in OVER.items() if self.over else ():
+        """Yields the same figure over its other axes."""
+        for axis in self.also_over:
             yield replace(
                 self,
                 name=f"{self.name}_by_{axis}",
-                title=f"{self.title} by {title}",
-                caption=self.over.format(axis=words),
-                over="",
-                along=axis,
-                topics=(),
+                title=f"{self.title} by {OVER[axis]}",
+                over=(axis,),
+                also_over=(),
+                of=self.name,
             )
 
 

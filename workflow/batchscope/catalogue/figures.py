@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from batchscope.catalogue.entries import Figure, Need, Topic
+from batchscope.catalogue.entries import Figure, Need, Panel, Scale
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
@@ -15,35 +15,35 @@ _OF_SEVERAL = (
         "Loss curves",
         "Training",
         caption=(
-            "Training and validation loss by epoch, one colour per batch size. Thin lines "
-            "are single runs; thick lines are means over the seeds that still train, with a "
-            "95 % interval (Student's t). The training loss of an epoch is the mean over "
-            "its updates. A cross marks where a run diverged."
+            "Training and validation loss, each batch size at its best learning rate: means over "
+            "seeds with a 95 % interval. A thin line is a run that did not finish."
         ),
-        over=(
-            "Training and validation loss against {axis}, a point per epoch, one colour per batch "
-            "size. Thick lines are means over the seeds that still train, with a 95 % interval "
-            "(Student's t). Thin lines are single runs. The training loss of an epoch is the mean "
-            "over its updates. A cross marks where a run diverged."
+        kind="against_progress",
+        table="history",
+        panels=(
+            Panel("train_loss", "Training loss", "loss (nats)"),
+            Panel("validation_loss", "Validation loss", "loss (nats)"),
         ),
+        over=("epoch",),
+        also_over=("updates", "examples", "seconds"),
+        best_rate=True,
         own=None,
-        topics=(Topic(r"slower per epoch"),),
     ),
     Figure(
         "progress",
         "Loss by updates, examples and time",
         "Training",
         caption=(
-            "Validation loss against updates, against examples used and against training "
-            "time, one colour per batch size: what wins depends on what is held equal. Lines "
-            "are means over the seeds that still train, with a 95 % interval (Student's t); thin "
-            "ones are runs that did not finish. The dotted line is the target that is stated, or "
-            "else the lowest loss that every run reached: where it is crossed first, that batch "
-            "size gets there first. Times are examples over the examples per second of a timing "
-            "job that had the machine to itself, evaluations excluded, and of trainings made "
-            "elsewhere what they state; means stand at the mean time of their seeds. A cross marks "
-            "where a run diverged. " + _OF_LOGARITHMS
+            "Validation loss against what was used up, each batch size at its best learning rate: "
+            "which one wins depends on what is held equal. Dotted: the target; where it is "
+            "crossed first, that batch size gets there first."
         ),
+        kind="against_progress",
+        table="trajectories",
+        panels=(Panel("validation_loss", "", "validation loss (nats)"),),
+        over=("updates", "examples", "seconds"),
+        best_rate=True,
+        target=True,
         needs=(Need.EVALUATIONS, Need.PREFIXES),
         own=("validation_loss",),
     ),
@@ -51,17 +51,12 @@ _OF_SEVERAL = (
         "best_losses",
         "Best losses",
         "Training",
-        caption=(
-            "The lowest training and validation loss that each run reached, against batch "
-            "size. Every seed is a point; means have a 95 % interval (Student's t). "
-            + _OF_LOGARITHMS
+        caption="The lowest training and validation loss that each run reached.",
+        panels=(
+            Panel("best_train_loss", "Best training loss", "loss (nats)"),
+            Panel("best_validation_loss", "Best validation loss", "loss (nats)"),
         ),
-        columns={
-            "best_train_loss": ("Best training loss", "loss (nats)"),
-            "best_validation_loss": ("Best validation loss", "loss (nats)"),
-        },
         own=("best_train_loss|best_validation_loss",),
-        topics=(Topic(r"(worse|lower|the|best) losses"),),
     ),
     Figure(
         "learning_rate",
@@ -96,26 +91,18 @@ _OF_SEVERAL = (
         measures=("evaluate",),
         varied=("learning_rate",),
         own=("best_validation_loss", "test_loss", "test_accuracy"),
-        topics=(
-            Topic(
-                r"learning rate is best|best learning rate",
-                figures=("best_learning_rate", "learning_rate"),
-            ),
-        ),
     ),
     Figure(
         "accuracy_by_epochs",
         "Accuracy by number of epochs",
         "Quality",
         caption=(
-            "Accuracy on the test data against batch size, one line for each number of "
-            "epochs. Each training is read at several epochs: its weights after that epoch "
-            "are evaluated with dropout off, and nothing is trained twice. Every seed is a "
-            "point and means have a 95 % interval over seeds (Student's t). The 95 % "
-            "binomial error of an accuracy that is counted on so many test examples is stated "
-            "below: no interval over seeds can undo it. A training that stopped before an "
-            "epoch has no point there."
+            "Accuracy on the test data after each number of epochs: the weights of one training "
+            "are read several times, and nothing is trained twice."
         ),
+        table="at_epochs",
+        panels=(Panel("test_accuracy", "Test accuracy", "test accuracy (%)", Scale.PERCENT),),
+        lines="at_epoch",
         measures=("evaluate",),
         needs=(Need.AT_EPOCHS,),
     ),
@@ -157,7 +144,6 @@ _OF_SEVERAL = (
         ),
         measures=("evaluate",),
         needs=(Need.MARGINS,),
-        topics=(Topic(r"accuracy stays? within"),),
     ),
     Figure(
         "advice",
@@ -193,9 +179,6 @@ _OF_SEVERAL = (
             "logarithm of the loss between two evaluations."
         ),
         needs=(Need.BATCH_SIZES, Need.PREFIXES),
-        topics=(
-            Topic(r"critical batch|save few updates", "critical batch size is", elsewhere=True),
-        ),
     ),
     Figure(
         "fastest_batch_size",
@@ -218,17 +201,16 @@ _OF_SEVERAL = (
         "Training time by number of epochs",
         "Time",
         caption=(
-            "Training time against batch size, one line for each number of epochs: epochs "
-            "times time per epoch, validation apart. The time per epoch is the median of a "
-            "timing job that had the machine to itself, and the bars are its quartiles "
-            "times the epochs. The dotted line is the time of the fewest epochs at the "
-            "smallest batch size: what lies below it trains longer in less time. "
-            "Configurations that differ in device, threads or anything else that a step "
-            "takes longer for have a panel each."
+            "Number of epochs times the time of one, validation apart: medians of timing jobs. "
+            "What lies below the dotted line trains longer than the fewest epochs at the smallest "
+            "batch size, and in less time."
         ),
+        kind="training_time",
+        table="training_times",
+        panels=(Panel("train_seconds", "Training time", "training time (s)", Scale.ZERO),),
+        lines="at_epoch",
         measures=("time_epoch|throughput",),
         needs=(Need.AT_EPOCHS,),
-        topics=(Topic(r"training time"),),
     ),
     Figure(
         "frameworks",
@@ -251,12 +233,6 @@ _OF_SEVERAL = (
         ),
         measures=("utilisation", "throughput"),
         varied=("framework",),
-        topics=(
-            Topic(
-                r"utili[sz]ation|\bidle\b|\bbusy\b", "[Uu]tilisation", ("frameworks", "utilisation")
-            ),
-            Topic(r"\bmemory rise", "[Mm]emory", ("frameworks", "utilisation")),
-        ),
     ),
 )
 # In the order of a report.

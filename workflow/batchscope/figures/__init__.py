@@ -1,17 +1,15 @@
 """The figures of an experiment: tidy tables in, SVG, PNG and CSV out.
 
+A figure is a spec in the catalogue: a table, its panels, and the kind of figure that they make.
+Each kind is a module of batchscope.figures.kinds, under its name:
+
+- `draw(frame, spec) -> matplotlib.figure.Figure`: the figure, from that frame alone;
+- `select(tables, spec) -> DataFrame`, where `rows.select` will not do: the rows and columns that
+  the figure shows, its CSV. Where they are none, there is nothing to show, and no figure.
+
 No figure fits, tests, pairs seeds or makes an interval: batchscope.analysis does. That of a mean
-follows the axis that the mean is drawn on (`drawing.canvas.mean_intervals`).
-
-What a figure is called, needs and shows stands in the catalogue; this module imports no more than
-the standard library, so that the workflow can list figures without paying for matplotlib. A figure
-of columns of runs.csv against batch size is drawn from its entry alone. Any other is one module
-beside this one, under the figure's name, with two functions, or three:
-
-- `select(tables) -> DataFrame`: the rows and columns that the figure shows (its CSV); of a figure
-  with `over` in its entry, `select(tables, along)` does so over another axis than epochs;
-- `draw(frame) -> matplotlib.figure.Figure`: the figure, from that frame alone;
-- `found(frame) -> str`: what these runs say, in a sentence or two with their own numbers.
+follows the axis that the mean is drawn on (`drawing.canvas.mean_intervals`). This module imports no
+more than the standard library, so that the workflow lists figures without paying for matplotlib.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"
-LOGARITHMIC = "logarithmic axis: "  # in the words of a figure, before what such an axis shows
 
 
 @dataclass(frozen=True)
@@ -49,29 +46,37 @@ class Figure:
     entry: entries.Figure
 
     def select(self, tables: Tables) -> pandas.DataFrame:
-        """Returns the rows and columns that the figure shows."""
-        along = (self.entry.along,) if self.entry.along else ()
-        return self._drawer().select(tables, *along)
+        """Returns the rows and columns that the figure shows; none where there is nothing."""
+        from batchscope.figures import rows
+
+        return getattr(self._kind(), "select", rows.select)(tables, self.entry)
 
     def draw(self, frame: pandas.DataFrame) -> Drawing:
         """Returns the figure, drawn from what `select` returned."""
         from batchscope.figures.drawing import canvas
 
         with canvas.style():
-            return self._drawer().draw(frame)
+            return self._kind().draw(frame, self.entry)
 
-    def found(self, frame: pandas.DataFrame) -> str:
-        """Returns what the runs say, from what `select` returned; empty where nothing does."""
-        describe = getattr(self._drawer(), "found", None)
-        return describe(frame) if describe else ""
+    def _kind(self) -> Any:
+        if self.entry.kind == "against_batch_size" and not self.entry.panels:
+            return _Legacy(importlib.import_module(f"{__name__}.{self.entry.name}"))
+        return importlib.import_module(f"{__name__}.kinds.{self.entry.kind}")
 
-    def _drawer(self) -> Any:
-        """Returns the figure's module, or what draws its columns against batch size."""
-        if not self.entry.columns:
-            return importlib.import_module(f"{__name__}.{self.entry.module}")
-        from batchscope.figures.drawing import against_batch_size
 
-        return against_batch_size.Columns(self.entry.columns)
+@dataclass(frozen=True)
+class _Legacy:
+    """A figure that has no spec yet."""
+
+    module: Any
+
+    def select(self, tables: Tables, _: entries.Figure) -> pandas.DataFrame:
+        """Returns its rows."""
+        return self.module.select(tables)
+
+    def draw(self, frame: pandas.DataFrame, _: entries.Figure) -> Drawing:
+        """Returns the figure."""
+        return self.module.draw(frame)
 
 
 class Tables:
@@ -137,11 +142,6 @@ def drawn(experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def files(names: Iterable[str]) -> list[str]:
-    """Returns the files that `write` makes of figures, by name; the list of them is the last."""
-    return [*(f"{name}{suffix}" for name in names for suffix in SUFFIXES), LISTING]
-
-
 def read(folder: Path | str) -> Tables:
     """Returns the tables of an experiment, each of which is read when it is asked for."""
     return Tables(Path(folder))
@@ -150,10 +150,9 @@ def read(folder: Path | str) -> Tables:
 def write(tables: Path | str, names: Iterable[str], folder: Path | str, processes: int = 1) -> None:
     """Draws figures from the tables in one folder and writes them into another.
 
-    Each gives {name}.svg, {name}.png and the {name}.csv that it was drawn from; `figures.json`
-    lists them in order, with title, category, caption, what was found and the words in it, for the
-    report. All are drawn into a folder beside it, which then takes its place: it is never there in
-    part.
+    Each gives {name}.svg, {name}.png and the {name}.csv that it was drawn from, unless it has
+    nothing to show. `figures.json` lists those that were drawn, in order, for the report. All are
+    drawn into a folder beside it, which then takes its place: it is never there in part.
 
     Args:
         processes: How many processes share the figures.
@@ -176,30 +175,33 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str, processe
         each: Callable[..., Iterable[dict[str, Any]]] = map
         if min(processes, len(names)) > 1:
             each = stack.enter_context(ProcessPoolExecutor(min(processes, len(names)))).map
-        listing = list(each(_write_figure, repeat(tables), names, repeat(beside)))
+        listing = list(filter(None, each(_write_figure, repeat(tables), names, repeat(beside))))
         (beside / LISTING).write_text(json.dumps(listing, indent=1) + "\n", encoding="utf-8")
 
 
 _read_once = functools.cache(read)  # by each of the processes that share the figures
 
 
-def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any]:
-    """Writes a figure's three files; returns its line of the list."""
+def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any] | None:
+    """Writes a figure's three files; returns its line of the list, None where it shows nothing."""
     from batchscope.figures.drawing import canvas
 
     figure = FIGURES[name]
     entry, frame = figure.entry, figure.select(_read_once(tables))
-    drawing = figure.draw(frame)
-    texts = canvas.texts(drawing)
-    svg, png = canvas.svg_and_png(drawing, entry.title)
+    if frame.empty:
+        return None
+    svg, png = canvas.svg_and_png(figure.draw(frame), entry.title)
     frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+    shown = [panel.column for panel in entry.panels]
     return {
         "name": entry.name,
         "title": entry.title,
         "category": entry.category,
         "caption": entry.caption,
-        "found": figure.found(frame),
-        "texts": texts,
+        "table": entry.table,
+        "columns": shown,
+        "of": entry.of or entry.name,
+        "axis": entry.along,
     }

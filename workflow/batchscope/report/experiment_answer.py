@@ -66,7 +66,7 @@ def relevant(
     return found or [replace(figure, found=first(figure.found)[0]) for figure in ordered]
 
 
-def _shown(topic: topics.Topic, figures: Sequence[tuple[str, Figure]]) -> list[Figure]:
+def _shown(topic: Any, figures: Sequence[tuple[str, Figure]]) -> list[Figure]:
     """Returns the figures of a topic, with what they state of it, the best first."""
     found = []
     for name in topic.figures:

@@ -19,7 +19,7 @@ from batchscope.report.text import marked
 
 # Figures of every epoch, whose measures are of no weights in particular.
 _EVERY_EPOCH = (
-    *(name for name, entry in FIGURES.items() if entry.module == "epoch_distance"),
+    *(name for name, entry in FIGURES.items() if "epoch_distance" in (name, entry.of)),
     *(name for name, entry in FIGURES.items() if Need.AT_EPOCHS in entry.needs),
 )
 _SMALL_TEXTS = ("verdict_matrix",)  # never beside another, where they would be smaller still
@@ -83,8 +83,8 @@ def build(
         "span": span,
         "data": figure.data,
         "table": packed(figure.csv),
-        "of": entry.module if entry else figure.name,
-        "axis": OVER[entry.along][0] if entry and entry.along else "epoch",
+        "of": (entry.of or entry.name) if entry else figure.name,
+        "axis": OVER[entry.along] if entry and entry.along else "epoch",
     }
 
 

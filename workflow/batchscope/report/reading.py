@@ -6,8 +6,9 @@ import re
 
 from batchscope import wording
 from batchscope.analysis import best_learning_rates
-from batchscope.figures import LOGARITHMIC
 from batchscope.report.content import Figure
+
+LOGARITHMIC = "logarithmic axis: "
 
 _OTHER_PANEL = re.compile("(Middle|Right):")
 _SENTENCES = re.compile(r"(?<=[.:]) (?=[A-Z])")

@@ -342,7 +342,7 @@ def _figure(
         findings.report(received((*place, "figure"), given, expected, experiment.figures))
     # An experiment that names none draws all that it can.
     shown = experiment.figures or tuple(FIGURES)
-    of_column = [name for name in shown if test.column in FIGURES[name].columns]
+    of_column = [name for name in shown if FIGURES[name].shows(test.column)]
     of_table = [name for name in TABLES[test.table].figures if name in shown]
     return given or next(iter([*of_table, *of_column, *experiment.figures]), "")
 

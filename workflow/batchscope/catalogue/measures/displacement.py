@@ -1,6 +1,6 @@
 """Number, size and straightness of the updates: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table, Topic
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table
 
 _UPDATES = {
     "low": Column("Lower edge of a bin of the norms of the updates."),
@@ -43,12 +43,18 @@ ENTRY = Measure(
             "Number and size of the updates",
             "Weights",
             caption=(
-                "Fewer or smaller updates? The distance of the final weights from the initial "
-                "ones is the number of updates times their mean norm times the straightness of "
-                "the way, so its logarithm is the sum of three. Left: how much each of them "
-                "adds, in doublings, to the change from the smallest batch size; black is their "
-                "sum. Right: each by itself, relative to the smallest batch size. Runs are "
-                "paired by seed; means have a 95 % interval (Student's t)."
+                "The distance from the initial weights is the number of updates times their mean "
+                "norm times the straightness of the way: each relative to the smallest batch size, "
+                "paired by seed. The parts multiply to the distance."
+            ),
+            kind="displacement",
+            panels=tuple(
+                Panel(column, title, "relative to the smallest batch size", Scale.LOG)
+                for column, title in (
+                    ("updates", "Number of updates"),
+                    ("update_norm_mean", "Mean norm of an update"),
+                    ("straightness", "Straightness"),
+                )
             ),
         ),
         Figure(
@@ -56,12 +62,13 @@ ENTRY = Measure(
             "Sizes of the updates",
             "Weights",
             caption=(
-                "Left: the distribution of the Euclidean norms of all updates of a training, "
-                "one outline per batch size, in bins of equal width on a logarithmic axis; "
-                "shares are means over seeds, triangles mark medians. Right: the median against "
-                "batch size. Every seed is a point; means have a 95 % interval (Student's t)."
+                "Left: distribution of the norms of all updates, a mean over seeds for each batch "
+                "size. Right: the median norm."
             ),
-            topics=(Topic(r"smaller updates|updates or through"),),
+            kind="update_norms",
+            table="updates",
+            panels=(Panel("update_norm_median", "Median", "median ‖update‖"),),
+            columns=("low", "high", "count", "share"),
         ),
     ),
     tables={"updates": Table("long_tables.updates", _UPDATES)},

@@ -1,6 +1,6 @@
 """Loss and accuracy: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Topic
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Scale
 from batchscope.catalogue.shared_settings import WEIGHTS, epoch
 
 _FIGURES = (
@@ -9,32 +9,40 @@ _FIGURES = (
         "Accuracy",
         "Quality",
         caption=(
-            "Accuracy on the training, validation and test data, against batch size. Every seed is "
-            "a point; means have a 95 % interval over seeds (Student's t). The broad pale bars are "
-            "the 95 % binomial error of an accuracy that is counted on so many examples: no "
-            "interval over seeds can undo it. Where a document's accuracies are known, they stand "
-            "beside ours on test data in a shaded panel of their own, as published: on a scale of "
-            "their own, without intervals, and as a contrast and no target."
+            "Accuracy on the training, validation and test data. Pale bars: the 95 % binomial "
+            "error of an accuracy counted on so many examples, which no number of seeds undoes."
+        ),
+        panels=tuple(
+            Panel(
+                f"{split}_accuracy",
+                split.capitalize(),
+                "accuracy (%)",
+                Scale.PERCENT,
+                counted_on=f"{split}_examples",
+            )
+            for split in ("train", "validation", "test")
         ),
         own=("train_accuracy|validation_accuracy|test_accuracy",),
-        topics=(
-            Topic(r"accuracy", figures=("accuracy", "accuracy_by_epochs")),
-            Topic(r"\bcompare\b"),
-            Topic(r"\bcompare\b", "validation loss", ("best_losses",)),
-        ),
     ),
     Figure(
         "generalisation_gap",
         "Generalisation gap",
         "Quality",
         caption=(
-            "The generalisation gap against batch size: of the loss, as a difference (test "
-            "minus training) and as a ratio (test over training), and of the accuracy, as a "
-            "difference (training minus test). Every seed is a point; means have a 95 % "
-            "interval (Student's t)."
+            "How much worse a model is on test data than on its training data, in loss and in "
+            "accuracy."
+        ),
+        panels=(
+            Panel("generalisation_gap", "Loss, difference", "test − training loss (nats)"),
+            Panel("generalisation_gap_ratio", "Loss, ratio", "test loss / training loss"),
+            Panel(
+                "generalisation_gap_accuracy",
+                "Accuracy, difference",
+                "training − test accuracy (points)",
+                Scale.PERCENT,
+            ),
         ),
         own=("generalisation_gap|generalisation_gap_accuracy",),
-        topics=(Topic(r"generali[sz]ation"),),
     ),
 )
 

@@ -1,6 +1,6 @@
 """Alignment of gradients: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table, Text
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table, Text
 from batchscope.catalogue.parameters import Parameter
 
 _ALIGNMENT = {
@@ -45,17 +45,14 @@ ENTRY = Measure(
             "Alignment of gradients",
             "Gradients",
             caption=(
-                "The mean norm of the mean gradient of b training examples over the mean norm of "
-                "single ones, at fixed weights at the start, in the middle (at the stored epoch "
-                "nearest it) and at the end of the training, for the smallest and the largest "
-                "batch size. The thin line of the same colour is what the same gradients give, by "
-                "the same means, if each has a random sign: they then have their lengths and axes "
-                "but no direction in common (1/√b if they are orthogonal and of one length); equal "
-                "gradients would stay at 1. Above its line, gradients agree; on it, they share no "
-                "direction; below it, they cancel. The examples are divided into batches of b at "
-                "random, several times: the largest b has few batches, or all examples as one. "
-                "Bands are 95 % intervals over seeds (Student's t)."
+                "Norm of the mean gradient of b examples over the mean norm of single ones. The "
+                "thin line is what the same gradients give with random signs: above it gradients "
+                "agree, on it they share no direction, below it they cancel."
             ),
+            kind="gradient_alignment",
+            table="alignment",
+            panels=(Panel("ratio", "", "‖mean of b‖ / mean ‖single‖", Scale.LOG),),
+            columns=("place", "epoch", "examples", "norm", "independent"),
         ),
     ),
     tables={"alignment": Table("long_tables.alignment", _ALIGNMENT, keys=("place", "examples"))},

@@ -1,6 +1,6 @@
 """Curvature of the training loss: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS, examples
 
@@ -39,10 +39,17 @@ ENTRY = Measure(
             "Curvature",
             "Sharpness",
             caption=(
-                "The largest eigenvalue of the Hessian of the training loss (Lanczos) and its "
-                "trace (Hutchinson), against batch size. Every seed is a point; means have a "
-                "95 % interval (Student's t). With a single seed the bars are the numerical "
-                "errors: the residual of the eigenvalue, the standard error of the trace."
+                "Largest eigenvalue (Lanczos) and trace (Hutchinson) of the Hessian of the "
+                "training loss. With one seed, bars are numerical errors."
+            ),
+            panels=(
+                Panel(
+                    "hessian_top_eigenvalue",
+                    "Largest eigenvalue",
+                    "largest eigenvalue λ",
+                    error="hessian_top_eigenvalue_error",
+                ),
+                Panel("hessian_trace", "Trace", "trace", error="hessian_trace_error"),
             ),
         ),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Settings, Topic
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Scale, Settings
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import epoch, examples
 
@@ -83,22 +83,13 @@ ENTRY = Measure(
             "Gradient noise scale",
             "Gradients",
             caption=(
-                "The gradient noise scale tr Σ / ‖G‖² over the training (McCandlish et al. "
-                "2018): the number of examples at which the noise of a mean gradient is as "
-                "large as its signal. One colour per batch size; the dotted line of the same "
-                "colour is the batch size that was used. Below the noise scale a larger batch "
-                "saves updates nearly in proportion; far above it, it saves few. Points are "
-                "the ratio of means over seeds, with Fieller's 95 % interval; of one seed, bars "
-                "are the jackknife's standard error over examples. All runs are measured on the "
-                "same examples. A hollow mark with an arrow is the lower end of an interval "
-                "without an upper one: at least so much. Not resolved is where the squared "
-                "gradient cannot be distinguished from zero and leaves no lower end either. With "
-                "Adam it is of the raw gradients, not of what the optimizer makes of them, and "
-                "says less (Merrill et al. 2025, arXiv 2505.23971, found it orders of magnitude "
-                "below the measured critical batch size). It predicts an order of magnitude of "
-                "optimisation speed, not generalisation."
+                "The number of examples at which noise and signal of a mean gradient are equally "
+                "large (McCandlish et al. 2018), with Fieller's 95 % interval. Below it a larger "
+                "batch saves updates nearly in proportion; far above it, few. Dotted: the batch "
+                "size that was used."
             ),
-            topics=(Topic(r"noise scale"),),
+            kind="noise_scale",
+            panels=(Panel("gradient_noise_scale", "", "noise scale (examples)", Scale.LOG),),
         ),
     ),
     minutes=120,

@@ -1,6 +1,6 @@
 """Sharpness along the gradient: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS, examples
 
@@ -28,10 +28,10 @@ ENTRY = Measure(
             "Sharpness along the gradient",
             "Sharpness",
             caption=(
-                "The rise of the training loss after one step of length ρ along its gradient "
-                "(Foret et al. 2021), against batch size. Every seed is a point; means have a "
-                "95 % interval (Student's t)."
+                "Rise of the training loss after one step of length ρ along its gradient (Foret et "
+                "al. 2021)."
             ),
+            panels=(Panel("sam_sharpness_{rhos}", "ρ = {rhos}", "f(w + ρ g/‖g‖) − f(w) (nats)"),),
         ),
     ),
     order=7,

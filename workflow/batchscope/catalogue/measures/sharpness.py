@@ -1,6 +1,6 @@
 """Sharpness of the minimum: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Topic
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import BATCH_NORM, WEIGHTS, examples
 
@@ -48,13 +48,16 @@ ENTRY = Measure(
             "Sharpness",
             "Sharpness",
             caption=(
-                "Sharpness (Keskar et al. 2017, metric 2.1) against batch size: 100 (highest "
-                "loss in a box around the weights \N{MINUS SIGN} loss) / (1 + loss), in the full "
-                "space and in a random subspace, for each box size epsilon. The maximiser is "
-                "stopped early, so each value is a lower bound. Every seed is a point; means have "
-                "a 95 % interval (Student's t)."
+                "Highest loss found in a box of size ε around the weights, relative to 1 + loss "
+                "(Keskar et al. 2017, metric 2.1). The search is stopped early: a lower bound."
             ),
-            topics=(Topic(r"sharp|flat"),),
+            panels=(
+                Panel(
+                    "sharpness_{spaces}_{epsilons}",
+                    "{spaces}, ε = {epsilons}",
+                    "sharpness (% of 1 + loss)",
+                ),
+            ),
         ),
     ),
     minutes=240,

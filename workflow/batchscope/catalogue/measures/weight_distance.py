@@ -1,6 +1,6 @@
 """Distance from the initial weights: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Table, Text, Topic
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table, Text
 from batchscope.catalogue.shared_settings import WEIGHTS
 
 _LAYERS = {
@@ -34,44 +34,36 @@ ENTRY = Measure(
             "weight_distance",
             "Distance from the initial weights",
             "Weights",
-            caption=(
-                "Euclidean distance of the trained weights from the initial ones, and the same "
-                "relative to the norm of the initial weights, against batch size. Every seed is "
-                "a point; means have a 95 % interval (Student's t)."
+            caption="Euclidean distance of the trained weights w from the initial ones, w₀.",
+            panels=(
+                Panel("weight_distance", "Distance", "‖w − w₀‖"),
+                Panel("weight_distance_relative", "Relative distance", "‖w − w₀‖ / ‖w₀‖"),
             ),
-            columns={
-                "weight_distance": ("Distance from the initial weights", "‖w − w₀‖"),
-                "weight_distance_relative": ("Relative distance", "‖w − w₀‖ / ‖w₀‖"),
-            },
-            topics=(Topic(r"closer|farther|initial weights|distances\b"),),
         ),
         Figure(
             "weight_distance_by_layer",
             "Distance from the initial weights, by layer",
             "Weights",
-            caption=(
-                "Euclidean distance of each layer's weights from the initial ones, against "
-                "batch size, one panel per layer in the model's order. Every seed is a point; "
-                "means have a 95 % interval (Student's t)."
-            ),
+            caption="Distance of each layer's weights from the initial ones, in the model's order.",
+            table="layers",
+            panels=(Panel("distance", "", "‖w − w₀‖"),),
+            columns=("relative",),
+            facets="layer",
         ),
         Figure(
             "epoch_distance",
             "Distance within an epoch",
             "Weights",
             caption=(
-                "Left: Euclidean distance between the weights at the end and at the start of "
-                "each epoch, one colour per batch size. Thin lines are single runs; thick lines "
-                "are means over the seeds that still train. Right: the distance at the smallest "
-                "batch size over that at the largest, in pairs of the same seed, with their "
-                "geometric mean. Bands are 95 % intervals (Student's t)."
+                "How far the weights move from the start of an epoch to its end, each batch size "
+                "at its best learning rate: means over seeds with a 95 % interval."
             ),
-            over=(
-                "Euclidean distance between the weights at the end and at the start of each epoch, "
-                "against {axis} at its end, one colour per batch size. Thick lines are means "
-                "over the seeds that still train, with a 95 % interval (Student's t). Thin lines "
-                "are single runs."
-            ),
+            kind="against_progress",
+            table="history",
+            panels=(Panel("epoch_distance", "", "distance within an epoch", Scale.LOG),),
+            over=("epoch",),
+            also_over=("updates", "examples", "seconds"),
+            best_rate=True,
         ),
     ),
     tables={

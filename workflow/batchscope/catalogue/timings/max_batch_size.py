@@ -1,7 +1,7 @@
 """Largest batch that fits: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing, Topic
+from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing
 from batchscope.catalogue.parameters import Parameter
 
 _LARGEST = {
@@ -63,7 +63,6 @@ ENTRY = Timing(
                 "lowest peak. Memory is resident memory on a CPU and that of TensorFlow's "
                 "allocator on a GPU. A ring stands on the largest size that fits."
             ),
-            topics=(Topic(r"how large\b.*\bbatch", "that fits"),),
         ),
     ),
     minutes=240,

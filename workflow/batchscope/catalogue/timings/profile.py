@@ -1,7 +1,7 @@
 """Profile of a step: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Integer, Table, Timing, Topic
+from batchscope.catalogue.entries import Column, Figure, Integer, Table, Timing
 from batchscope.catalogue.parameters import Parameter
 
 _PROFILES = {
@@ -57,7 +57,6 @@ ENTRY = Timing(
                 "TensorFlow takes for too cheap to record, so that compute is a lower bound where "
                 "steps are short. At the right edge: steps per second without the profiler."
             ),
-            topics=(Topic(r"share of a step"),),
         ),
     ),
     minutes=30,

@@ -8,7 +8,6 @@ from batchscope.catalogue.entries import (
     Table,
     Text,
     Timing,
-    Topic,
     interval,
 )
 from batchscope.catalogue.parameters import Parameter
@@ -187,11 +186,6 @@ ENTRY = Timing(
                 "are too noisy to tell. A dense range of batch sizes has a linear axis, "
                 "on which a fall after every multiple of the same number shows."
             ),
-            topics=(
-                Topic(r"same (images|examples)", "times as long"),
-                Topic(r"throughput|images per second", "plateau|highest|rises|levels"),
-                Topic(r"\d+th image|multiples of", r"t\(\d+\)"),
-            ),
         ),
         Figure(
             "step_time",
@@ -209,12 +203,6 @@ ENTRY = Timing(
                 "points are medians of the jobs, the line fits these, and jobs take the place of "
                 "rounds. No cost is negative: intervals are cut at 0, and a cost that was fitted "
                 "below it stands there; the line then is no model of small batch sizes."
-            ),
-            topics=(
-                Topic(r"(update|step) take|longer does an? (update|step)", "as long as with"),
-                Topic(r"\bbeside\b", "as long as with"),
-                Topic(r"fixed cost|\bper step\b|does a step cost", "fixed cost per step"),
-                Topic(r"per (image|example)\b", "cost per example"),
             ),
         ),
     ),

@@ -1,6 +1,6 @@
 """Time of an epoch: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Timing, Topic
+from batchscope.catalogue.entries import Column, Figure, Panel, Scale, Timing
 from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Timing(
@@ -39,17 +39,24 @@ ENTRY = Timing(
             "Time",
             "Time",
             caption=(
-                "Left: time per epoch in a timing job that had the machine to itself, one for each "
-                "seed, in turns over all configurations. Middle: epochs until the training "
-                "stopped. Right: total training time, which is epochs run times time per epoch, "
-                "validation apart. A training that ran all the epochs it may without being stopped "
-                "gives a lower bound: hollow, with an arrow upwards. Every seed is a point, and "
-                "means have a 95 % interval (Student's t)."
+                "Time per epoch in a timing job that had the machine to itself, epochs until the "
+                "training stopped, and their product. Hollow, with an arrow: nothing stopped it, "
+                "a lower bound."
             ),
-            topics=(
-                Topic(r"time per epoch|shorten the epochs", "time per epoch"),
-                Topic(r", times\b|total time", "total training time"),
+            panels=(
+                Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)", Scale.ZERO),
+                Panel(
+                    "epochs_run", "Epochs until it stopped", "epochs", Scale.ZERO, unless="epochs"
+                ),
+                Panel(
+                    "train_seconds",
+                    "Total training time",
+                    "total time (s)",
+                    Scale.ZERO,
+                    unless="seconds_per_epoch",
+                ),
             ),
+            columns=("epochs", "stop_reason"),
         ),
     ),
     memory_mb=2000,

@@ -24,7 +24,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue import value_ranges
-from batchscope.figures import LOGARITHMIC
+
 from batchscope.figures.drawing import marks
 from batchscope.host import absence
 from batchscope.store import records
