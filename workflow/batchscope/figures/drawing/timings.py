@@ -26,8 +26,8 @@ from batchscope.store import records
 _DENSE_SIZES, _DENSE_LARGEST = 12, 128  # so many sizes up to this one show steps at multiples
 _LOG_SPAN = 12.0  # ratio of the series' highest values from which one would be squashed
 _LOST = {"linestyle": "none", "marker": "x", "markersize": 4.5, "color": canvas.FAILED_COLOUR}
-_DISTURBED = {"linestyle": "none", "marker": "o", "markersize": 9, "fillstyle": "none"}
-_DISTURBED |= {"color": canvas.FAILED_COLOUR, "markeredgewidth": 0.8}
+_DISTURBED = {"linestyle": "none", "marker": "o", "markersize": 8, "fillstyle": "none"}
+_DISTURBED |= {"color": canvas.FAILED_COLOUR, "markeredgewidth": 0.5}
 FLAGS = ("disturbed_blocks", "disturbed")  # above 0 where other processes disturbed
 
 Transform = Callable[[Any], np.ndarray]
@@ -119,10 +119,13 @@ def draw_medians(
     return np.concatenate([middle, low, high])
 
 
-def value_axis(axes: Axes, values: Sequence[np.ndarray], dense: bool = False) -> None:
+def value_axis(
+    axes: Axes, values: Sequence[np.ndarray], linear: bool = False, dense: bool = False
+) -> None:
     """Scales the vertical axis: from zero, or logarithmic where values span much.
 
     Args:
+        linear: Whether it is from zero whatever they span.
         dense: Whether only the series' highest values decide, so that a linear axis shows steps
             of one series undistorted unless another would be squashed.
     """
@@ -130,7 +133,7 @@ def value_axis(axes: Axes, values: Sequence[np.ndarray], dense: bool = False) ->
     peaks = [part.max() for part in finite if len(part)]
     if not peaks:
         return
-    if dense and max(peaks) < _LOG_SPAN * min(peaks):
+    if linear or (dense and max(peaks) < _LOG_SPAN * min(peaks)):
         canvas.linear_ticks(axes.yaxis)
     else:
         canvas.value_axis(axes, np.concatenate(finite))

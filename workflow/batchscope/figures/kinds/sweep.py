@@ -90,7 +90,9 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
             limits |= _draw_limits(axes, at, groups, styles)
         if panel.column == _STEP and _FIXED in frame:
             _draw_fits(axes, at, groups, styles)
-    entries_ = [(Line2D([], [], **style), group.label) for style, group in zip(styles, groups)]
+    entries_ = [
+        (Line2D([], [], **style), group.label) for style, group in zip(styles, groups, strict=True)
+    ]
     looks = {name: look for name, look in _LIMIT_LOOKS.items() if name in limits}
     canvas.legend_of(
         figure,
@@ -132,8 +134,9 @@ def _draw_lines(
         timings.draw_medians(axes, at, group.frame, panel.column, style, flag)
         for group, style in zip(groups, styles, strict=True)
     ]
-    dense = panel.column in _BY_BLOCK and timings.is_dense(frame["batch_size"])
-    timings.value_axis(axes, drawn, dense and panel.column == _EXAMPLES)
+    dense = panel.column == _EXAMPLES and timings.is_dense(frame["batch_size"])
+    linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
+    timings.value_axis(axes, drawn, linear, dense)
     timings.mark_out_of_memory(axes, at, frame)
     axes.set_ylabel(panel.label)
     if panel.scale == Scale.PERCENT:
