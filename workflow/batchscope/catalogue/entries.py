@@ -134,7 +134,8 @@ class Panel:
         error: Column of the values' own errors, drawn where there is one seed.
         ends: Columns of the ends of bars; without them a mean has its interval over seeds.
         unless: Column of what says the same: a panel whose every value equals it is left out.
-        counted_on: Column of the examples that a share is counted on, whose binomial error is drawn.
+        counted_on: Column of the examples that a share is counted on: its binomial error is drawn.
+        bounds: Whether a run that nothing stopped gives a lower bound.
     """
 
     column: str
@@ -145,6 +146,7 @@ class Panel:
     ends: tuple[str, ...] = ()
     unless: str = ""
     counted_on: str = ""
+    bounds: bool = False
 
     @property
     def columns(self) -> list[str]:

@@ -1,6 +1,6 @@
 """Number, size and straightness of the updates: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Table
 
 _UPDATES = {
     "low": Column("Lower edge of a bin of the norms of the updates."),
@@ -43,17 +43,18 @@ ENTRY = Measure(
             "Number and size of the updates",
             "Weights",
             caption=(
-                "The distance from the initial weights is the number of updates times their mean "
-                "norm times the straightness of the way: each relative to the smallest batch size, "
-                "paired by seed. The parts multiply to the distance."
+                "Fewer or smaller updates? The distance from the initial weights is their number "
+                "times their mean norm times the straightness of the way: its doublings from the "
+                "smallest batch size, paired by seed, are the sum of theirs."
             ),
             kind="displacement",
             panels=tuple(
-                Panel(column, title, "relative to the smallest batch size", Scale.LOG)
+                Panel(column, title, "doublings from the smallest size")
                 for column, title in (
                     ("updates", "Number of updates"),
                     ("update_norm_mean", "Mean norm of an update"),
                     ("straightness", "Straightness"),
+                    ("distance", "Distance: their sum"),
                 )
             ),
         ),
@@ -62,13 +63,14 @@ ENTRY = Measure(
             "Sizes of the updates",
             "Weights",
             caption=(
-                "Left: distribution of the norms of all updates, a mean over seeds for each batch "
-                "size. Right: the median norm."
+                "Left: distribution of the norms of all updates, each batch size at its best "
+                "learning rate. Right: the median norm."
             ),
             kind="update_norms",
             table="updates",
             panels=(Panel("update_norm_median", "Median", "median ‖update‖"),),
             columns=("low", "high", "count", "share"),
+            best_rate=True,
         ),
     ),
     tables={"updates": Table("long_tables.updates", _UPDATES)},

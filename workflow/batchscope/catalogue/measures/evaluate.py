@@ -15,12 +15,16 @@ _FIGURES = (
         panels=tuple(
             Panel(
                 f"{split}_accuracy",
-                split.capitalize(),
+                title,
                 "accuracy (%)",
                 Scale.PERCENT,
                 counted_on=f"{split}_examples",
             )
-            for split in ("train", "validation", "test")
+            for split, title in (
+                ("train", "Training"),
+                ("validation", "Validation"),
+                ("test", "Test"),
+            )
         ),
         own=("train_accuracy|validation_accuracy|test_accuracy",),
     ),

@@ -46,7 +46,12 @@ ENTRY = Timing(
             panels=(
                 Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)", Scale.ZERO),
                 Panel(
-                    "epochs_run", "Epochs until it stopped", "epochs", Scale.ZERO, unless="epochs"
+                    "epochs_run",
+                    "Epochs until it stopped",
+                    "epochs",
+                    Scale.ZERO,
+                    unless="epochs",
+                    bounds=True,
                 ),
                 Panel(
                     "train_seconds",
@@ -54,9 +59,10 @@ ENTRY = Timing(
                     "total time (s)",
                     Scale.ZERO,
                     unless="seconds_per_epoch",
+                    bounds=True,
                 ),
             ),
-            columns=("epochs", "stop_reason"),
+            columns=("epochs", "patience", "target_train_loss"),
         ),
     ),
     memory_mb=2000,

@@ -1,4 +1,4 @@
-"""What all figures share: style, colours, panels, marks for what failed, and files."""
+"""What all figures share: style, colours, axes, marks for what failed, legend, and files."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.text import Text
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue import value_ranges
-
-from batchscope.figures.drawing import marks
+from batchscope.catalogue.entries import Scale
 from batchscope.host import absence
 from batchscope.store import records
 
 STYLE = project_files.STYLE
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
 FINISHED = records.FINISHED
-# Okabe and Ito's colours, without yellow, which is lost on white. Markers and line styles
-# change along with them and have other periods, so that lines also differ in grey.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# In the SVG as they stand here: a page recolours text, axes, grounds and ink by them.
+INK, MUTED, GRID, PAPER = "#1a1a1a", "#666666", "#dddddd", "#ffffff"
+OTHERS = "#b8b8b8"  # batch sizes between those that have a colour
+FAILED_COLOUR = "#b3261e"
+# Of batch sizes, from the smallest to the largest: Okabe and Ito's, without yellow.
+COLOURS = ("#0072b2", "#009e73", "#e69f00", "#d55e00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
+EDGED = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}  # markers that overlap stay apart
 # Short enough to stand side by side over neighbouring batch sizes.
 _SHORT = {
     records.DIVERGED: "div.",
@@ -45,10 +47,10 @@ _SHORT = {
     records.MISSING: "miss.",
 }
 FAILED_WORDS = {**_SHORT, **absence.WORDS}
-FAILED_COLOUR = "#8B0000"
-EDGED = {"markeredgecolor": "white", "markeredgewidth": 0.6}  # markers that overlap stay apart
-_LETTERS_PER_INCH = 15.5  # of a note
+_MOST_MARKED = 9  # batch sizes, over which counts of failures have room
+_NOTE_LETTERS, _TITLE_LETTERS = 15.5, 12.5  # per inch
 _LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
+_NUMBER, _PLACES = re.compile(r"-?\d+\.\d{3,}"), re.compile(r' (?:d|x|y|transform)="[^"]*"')
 
 
 @contextlib.contextmanager
@@ -59,7 +61,7 @@ def style() -> Iterator[None]:
 
 
 def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
-    """Returns a figure as SVG and as PNG at 150 dots per inch.
+    """Returns a figure as SVG, without a ground, and as PNG at 150 dots per inch.
 
     The same bytes for the same data, whenever they are drawn.
     """
@@ -67,86 +69,19 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
     with style():
         # Laid out once for both formats, each of which is drawn once: savefig draws twice.
         figure.get_layout_engine().execute(figure)
-        if _break_titles(figure):
-            figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
-        metadata = {"Title": title, "Date": None, "Creator": None}
-        FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
         figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
         FigureCanvasAgg(figure).print_png(image, metadata={"Software": None})
-    return marks.written(figure, _shorter(text.getvalue())), image.getvalue()
+        for part in (figure, *figure.axes):
+            part.patch.set_visible(False)
+        metadata = {"Title": title, "Date": None, "Creator": None}
+        FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
+    return _PLACES.sub(_rounded, text.getvalue()), image.getvalue()
 
 
-def texts(figure: Figure) -> list[str]:
-    """Returns the words of a figure, its numbers apart, and its logarithmic axes, each once."""
-    found = (artist.get_text().strip() for artist in figure.findobj(Text) if artist.get_visible())
-    kept = (text for text in found if re.search(r"[^\W\d]{2}|\N{DAGGER}", text))
-    return list(dict.fromkeys([*kept, *_logarithmic(figure)]))
-
-
-def _logarithmic(figure: Figure) -> Iterator[str]:
-    """Yields `logarithmic axis: loss` of every axis that is; of a shared one where it is named."""
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            name = axis.get_label_text().partition(" (")[0]
-            if name and axis.get_scale() in ("log", "symlog"):
-                around = " (linear around 0)" if axis.get_scale() == "symlog" else ""
-                yield f"{LOGARITHMIC}{name}{around}"
-
-
-def _break_titles(figure: Figure) -> bool:
-    """Breaks titles that are wider than their panel; returns whether there were some."""
-    most = 1
-    for axes in figure.axes:
-        titles = [one for one in axes.get_children() if isinstance(one, Text) and one.get_text()]
-        for title in (one for one in titles if one.get_text() == axes.get_title("left")):
-            share = axes.get_window_extent().width / max(title.get_window_extent().width, 1.0)
-            if share < 1:
-                lines = title.get_text().split("\n")
-                letters = max(12, int(share * max(map(len, lines))))
-                broken = [part for line in lines for part in _halves(line, letters)]
-                title.set_text("\n".join(broken))
-                most = max(most, len(broken) - len(lines) + 1)
-    if most > 1:
-        places = [axes.get_subplotspec() for axes in figure.axes]
-        rows = max((place.get_gridspec().nrows for place in places if place), default=1)
-        grow(figure, 0.15 * rows * (most - 1))
-    return most > 1
-
-
-def _halves(line: str, letters: int) -> list[str]:
-    """Returns a line in as few lines as it needs, of about equal length: no last word alone."""
-    needed = len(textwrap.wrap(line, letters))
-    return next(
-        broken
-        for width in range(-(-len(line) // needed), letters + 1)
-        if len(broken := textwrap.wrap(line, width)) <= needed
-    )
-
-
-def _shorter(text: str) -> str:
-    """Rounds coordinates to hundredths of a point, drops blanks around lines: half the size.
-
-    The style that all points of a group share is stated once, of the group.
-    """
-
-    def shorter(number: re.Match) -> str:
-        return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
-
-    def rounded(match: re.Match) -> str:
-        return re.sub(r"-?\d+\.\d{3,}", shorter, match[0])
-
-    def once(match: re.Match) -> str:
-        points = match[2]
-        shared = set(re.findall(r' style="[^"]*"', points))
-        if len(shared) != 1 or points.count("<use ") != points.count(" style="):
-            return match[0]
-        (look,) = shared
-        return f"<g{match[1]}{look}>\n{points.replace(look, '')}</g>"
-
-    text = re.sub(r" *\n *", "\n", text)  # no text element could need them: text is outlines
-    text = re.sub(r'<g((?: clip-path="[^"]*")?)>\n((?:<use [^>]*>\n)+)</g>', once, text)
-    return re.sub(r' (?:d|x|y|x1|y1|x2|y2)="[^"]*"', rounded, text)
+def _rounded(places: re.Match) -> str:
+    """Rounds coordinates to hundredths of a point: two thirds of the size."""
+    return _NUMBER.sub(lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), places[0])
 
 
 def panels(
@@ -176,23 +111,60 @@ def some_panels(
     return figure, list(grid.flat[:count])
 
 
-def line_style(index: int) -> dict[str, Any]:
-    """Returns colour, marker and line style of the series with this index."""
+def title(axes: Axes, text: str, lifted: float = 0.0) -> None:
+    """Sets a panel's heading, in lines as wide as the panel, so many points above its place."""
+    figure, places = axes.figure, axes.get_subplotspec().get_gridspec()
+    letters = int(_TITLE_LETTERS * (figure.get_size_inches()[0] / places.ncols - 0.6))
+    pad = matplotlib.rcParams["axes.titlepad"] + lifted
+    axes.set_title("\n".join(textwrap.wrap(text, letters)), pad=pad)
+
+
+def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Returns batch size -> colour of its line: the same in all figures of the same sizes.
+
+    Of many, four from the smallest to the largest have a colour; those between are grey.
+    """
+    sizes = sorted({int(size) for size in sizes})
+    places = np.linspace(0, len(sizes) - 1, min(len(sizes), len(COLOURS))).round().astype(int)
+    coloured = dict(zip(places.tolist(), COLOURS, strict=False))
+    if len(sizes) > 1:
+        coloured[len(sizes) - 1] = COLOURS[-1]
     return {
-        "color": COLOURS[index % len(COLOURS)],
-        "marker": MARKERS[index % len(MARKERS)],
-        "linestyle": LINES[index % len(LINES)],
+        size: {"color": coloured.get(place, OTHERS), "zorder": 3 if place in coloured else 2}
+        for place, size in enumerate(sizes)
     }
 
 
-def ordered_styles(values: Sequence[Any], markers: bool = False) -> dict[Any, dict[str, Any]]:
-    """Returns value -> colour, line style and, if asked for, marker: dark to light, as ordered."""
-    colours = map(to_hex, matplotlib.colormaps["viridis"](np.linspace(0.0, 0.82, len(values))))
-    return {
-        value: {"color": colour, "linestyle": LINES[index % len(LINES)]}
-        | ({"marker": MARKERS[index % len(MARKERS)]} if markers else {})
-        for index, (value, colour) in enumerate(zip(values, colours, strict=True))
-    }
+def size_legend(figure: Figure, styles: dict[int, dict[str, Any]]) -> None:
+    """Draws the legend of batch sizes: those with a colour, and all between as one."""
+    named = [size for size, look in styles.items() if look["color"] != OTHERS]
+    handles = [Line2D([], [], color=styles[size]["color"], linewidth=2) for size in named]
+    labels = [str(size) for size in named]
+    if between := [str(size) for size in styles if size not in named]:
+        handles.append(Line2D([], [], color=OTHERS, linewidth=2))
+        shown = between if len(between) < 4 else [between[0], "…", between[-1]]
+        labels.append(", ".join(shown))
+    legend(figure, handles, labels, "batch size")
+
+
+def series_styles(count: int) -> list[dict[str, Any]]:
+    """Returns the looks of lines that are no batch sizes: shapes and lines in two tones of ink."""
+    return [
+        {
+            "color": (INK, MUTED)[index % 2],
+            "marker": MARKERS[index % len(MARKERS)],
+            "linestyle": LINES[index % len(LINES)],
+            "markerfacecolor": PAPER if index // 2 % 2 else (INK, MUTED)[index % 2],
+            "markeredgecolor": (INK, MUTED)[index % 2] if index // 2 % 2 else PAPER,
+            "markeredgewidth": 1.0 if index // 2 % 2 else 0.6,
+        }
+        for index in range(count)
+    ]
+
+
+def line_look(look: dict[str, Any], count: int) -> dict[str, Any]:
+    """Returns the look of so many means: two points say nothing of what lies between them."""
+    return {**look, "linestyle": "none"} if count < 3 else look
 
 
 def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
@@ -201,11 +173,9 @@ def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> 
     Each label needs `room`, a share of the axis.
     """
     shown = spread(batch_sizes, room)
-    positions = np.log2(shown) if shown else []
-    axes.xaxis.set_major_locator(FixedLocator(positions))
-    labels = {float(at): str(size) for at, size in zip(positions, shown, strict=True)}
+    labels = {float(np.log2(size)): str(size) for size in shown}
+    axes.xaxis.set_major_locator(FixedLocator(list(labels)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: labels.get(float(at), "")))
-    axes.tick_params(axis="x", rotation=0 if len(shown) < 8 else 45)
     if batch_sizes:
         width = np.log2(max(batch_sizes) / min(batch_sizes))
         margin = max(0.45 * spacing(batch_sizes), 0.04 * width)
@@ -214,10 +184,7 @@ def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> 
 
 
 def spread(batch_sizes: list[int], room: float = 0.075) -> list[int]:
-    """Returns the batch sizes to label: those with room beside each other.
-
-    Powers of two come first, and alone where they are four or more among many.
-    """
+    """Returns the batch sizes to label: those with room beside each other, powers of two first."""
     if len(batch_sizes) < 2:
         return batch_sizes
     width = np.log2(max(batch_sizes)) - np.log2(min(batch_sizes))
@@ -247,6 +214,20 @@ def value_scale(axes: Axes, values: Any) -> None:
         axes.set_yscale("log")
 
 
+def alike_scales(every: Iterable[Axes], values: Sequence[Any]) -> None:
+    """Makes all panels of a quantity logarithmic where one is: neighbours are compared.
+
+    Before intervals are drawn, as with `value_scale`. Panels beyond the values are left alone.
+    """
+    found = list(zip(every, values, strict=False))
+    for axes, each in found:
+        value_scale(axes, each)
+    if any(axes.get_yscale() == "log" for axes, _ in found):
+        for axes, each in found:
+            if np.nanmin(np.asarray(each, float), initial=np.inf) > 0:
+                axes.set_yscale("log")
+
+
 def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
     """Returns the mean of each row, the ends of its 95 % t-interval, and how many numbers it is of.
 
@@ -261,32 +242,35 @@ def linear_ticks(axis: Axis, most: int = 5) -> None:
     axis.set_major_locator(MaxNLocator(nbins=most, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
 
 
-def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
-    """Scales the vertical axis by `value_scale`, with its ticks and its ends.
+def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO) -> None:
+    """Sets ticks and ends of the vertical axis, which `value_scale` has scaled or does here.
 
     Where positive values and zeros span much it is linear up to the least of them.
 
     Args:
         ends: Ends of intervals, which a logarithmic axis reaches too. Its foot is a third of the
             least value or higher: the lower end of an interval of few values may lie anywhere.
+        scale: What the axis is by its spec.
     """
     values = np.asarray(values, float)
     values = values[np.isfinite(values)]
     positive = values[values > 0]
     linear_ticks(axes.yaxis)
-    small = len(positive) == 0 or positive.max() < _LOG_SPAN * positive.min()
-    if small and axes.get_yscale() != "log":
-        return
-    if len(positive) == len(values):
+    if scale == Scale.AUTO:
         value_scale(axes, values)
+    if axes.get_yscale() == "log" and len(positive):
         reached = np.append(positive, ends)
+        reached = reached[np.isfinite(reached)]
         top, foot = reached.max(), max(reached.min(), positive.min() / 3)
         few_log_labels(axes.yaxis, top / foot)
         margin = max(top / foot, 2.0) ** 0.06
         axes.set_ylim(foot / margin, top * margin)
-    elif values.min() == 0:
-        axes.set_yscale("symlog", linthresh=positive.min())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+    elif scale == Scale.AUTO and len(positive) and positive.max() >= _LOG_SPAN * positive.min():
+        if values.min() == 0:
+            axes.set_yscale("symlog", linthresh=positive.min())
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+    elif scale == Scale.PERCENT:
+        axes.yaxis.set_major_formatter(FuncFormatter(percent_tick))
 
 
 def from_zero(axes: Axes, values: np.ndarray) -> None:
@@ -297,7 +281,8 @@ def from_zero(axes: Axes, values: np.ndarray) -> None:
 
 def keep_possible(axes: Axes, column: str, values: Any) -> None:
     """Keeps a linear vertical axis to what a column can have; a marker at an end gets room."""
-    if axes.get_yscale() != "linear":
+    values = np.asarray(values, float)
+    if axes.get_yscale() != "linear" or not np.isfinite(values).any():
         return
     least, largest = value_ranges.possible(column)
     bottom, top = axes.get_ylim()
@@ -307,20 +292,6 @@ def keep_possible(axes: Axes, column: str, values: Any) -> None:
     axes.set_ylim(max(bottom, least - below), min(top, largest + above))
 
 
-def alike_scales(every: Iterable[Axes], values: Sequence[Any]) -> None:
-    """Makes all panels of a quantity logarithmic where one is: neighbours are compared.
-
-    Before intervals are drawn, as with `value_scale`. Panels beyond the values are left alone.
-    """
-    panels = list(zip(every, values, strict=False))
-    for axes, found in panels:
-        value_scale(axes, found)
-    if any(axes.get_yscale() == "log" for axes, _ in panels):
-        for axes, found in panels:
-            if np.nanmin(np.asarray(found, float), initial=np.inf) > 0:
-                axes.set_yscale("log")
-
-
 def present(groups: Sequence[run_series.Series]) -> list[run_series.Series]:
     """Returns the series but those whose every run waits for what is not here, or all if none else.
 
@@ -328,20 +299,6 @@ def present(groups: Sequence[run_series.Series]) -> list[run_series.Series]:
     """
     there = [group for group in groups if not group.frame["status"].isin(absence.WORDS).all()]
     return there or list(groups)
-
-
-def cut_note(figure: Figure) -> str:
-    """Returns what a reader must know of intervals that leave a panel; empty where none does."""
-    for axes in figure.axes:
-        y0, y1 = axes.dataLim.intervaly
-        reached = np.array([*axes.get_ylim(), *([y0, y1] if y1 >= y0 else [])])
-        if axes.get_yscale() == "log":
-            reached = np.log(np.maximum(reached, np.finfo(float).tiny))
-        bottom, top, *ends = reached
-        room = 0.01 * (top - bottom)
-        if any(end < bottom - room or end > top + room for end in ends):
-            return "An interval is cut where it reaches values that cannot be, or leaves the panel."
-    return ""
 
 
 def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
@@ -367,23 +324,31 @@ def failures(frame: pandas.DataFrame) -> pandas.DataFrame:
     return frame[frame["status"] != FINISHED]
 
 
-def mark_failures(axes: Axes, frame: pandas.DataFrame) -> None:
-    """Writes how many runs failed, and how, at the upper edge over each batch size.
-
-    Runs that wait for what is not here are noted below the figure alone, or where they are all of
-    a panel, once in its middle.
-    """
-    waiting = frame["status"].map(absence.WORDS)
-    if len(frame) and waiting.notna().all():
-        centred(axes, ", ".join(waiting.unique()))
+def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str = "") -> None:
+    """Sets a panel's heading, and below it over each batch size how many runs failed, and how."""
+    marks = _failure_marks(frame)
     look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
-    look |= {"rotation": 90 if _crowded(frame) else 0, "linespacing": 1.0, "annotation_clip": False}
-    for size, text in _failure_marks(frame).items():
+    look |= {"linespacing": 1.0, "annotation_clip": False}
+    for size, mark in marks.items():
         at_edge = {"xycoords": axes.get_xaxis_transform(), **look}
-        annotate(axes, text, (np.log2(size), 1.0), (0, 2), **at_edge)
-    lift_title(axes, frame)
+        annotate(axes, mark, (np.log2(size), 1.0), (0, 2), **at_edge)
+    lines = max((mark.count("\n") + 1 for mark in marks.values()), default=0)
+    title(axes, text or axes.get_title("left"), 8.5 * lines)
     if axes.get_subplotspec().is_first_col():
-        grow(axes.figure, failure_height(frame) / 72)
+        grow(axes.figure, 8.5 * lines / 72)
+
+
+def _failure_marks(frame: pandas.DataFrame) -> dict[int, str]:
+    """Returns batch size -> `3 div.`, one line per kind of failure; none where they are many."""
+    if frame["batch_size"].nunique() > _MOST_MARKED:
+        return {}
+    found = {}
+    for size, rows in failures(frame).groupby("batch_size"):
+        counts = rows["status"].value_counts()
+        marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
+        if marks:
+            found[size] = "\n".join(marks)
+    return found
 
 
 def annotate(
@@ -391,36 +356,6 @@ def annotate(
 ) -> None:
     """Writes a text beside a place, with an offset in points."""
     axes.annotate(text, at, offset, textcoords="offset points", **look)
-
-
-def lift_title(axes: Axes, frame: pandas.DataFrame) -> None:
-    """Lifts a panel's title above the marks of failed runs."""
-    pad = matplotlib.rcParams["axes.titlepad"] + failure_height(frame)
-    axes.set_title(axes.get_title("left"), pad=pad)
-
-
-def failure_height(frame: pandas.DataFrame) -> float:
-    """Returns how high the marks of failed runs are, in points."""
-    marks = _failure_marks(frame).values()
-    if _crowded(frame):
-        return max((4.2 * len(text) for text in marks), default=0.0)
-    return max((8.5 * (text.count("\n") + 1) for text in marks), default=0.0)
-
-
-def _crowded(frame: pandas.DataFrame) -> bool:
-    """Returns whether marks stand upright, for want of room between batch sizes."""
-    return frame["batch_size"].nunique() > 9
-
-
-def _failure_marks(frame: pandas.DataFrame) -> dict[int, str]:
-    """Returns batch size -> `3 div.`, one line per kind of failure."""
-    found = {}
-    for size, rows in failures(frame).groupby("batch_size"):
-        counts = rows["status"].value_counts()
-        marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
-        if marks:
-            found[size] = (" " if _crowded(frame) else "\n").join(marks)
-    return found
 
 
 def grow(figure: Figure, inches: float) -> None:
@@ -436,11 +371,11 @@ def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
 
 def write(figure: Figure, *lines: str) -> None:
     """Writes lines below a figure, broken where it ends."""
-    width = int(figure.get_size_inches()[0] * _LETTERS_PER_INCH)
+    width = int(figure.get_size_inches()[0] * _NOTE_LETTERS)
     found = [part for line in lines for part in textwrap.wrap(line, width)]
     if found:
         grow(figure, 0.1 + 0.14 * len(found))
-        figure.supxlabel("\n".join(found), fontsize=8, color="#333333", x=0.01, ha="left")
+        figure.supxlabel("\n".join(found), fontsize=8, color=MUTED, x=0.01, ha="left")
 
 
 def first_note(shown: int, count: int, what: str = "series") -> str:
@@ -470,14 +405,9 @@ def failure_note(frame: pandas.DataFrame) -> str:
 
 def empty(axes: Axes, text: str = "no finished run") -> None:
     """Says in a panel that there is nothing to draw."""
-    centred(axes, text)
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED)
     axes.set_yticks([])
     axes.grid(False)
-
-
-def centred(axes: Axes, text: str) -> None:
-    """Writes a text in the middle of a panel."""
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
 
 
 def legend_of(figure: Figure, entries: list[tuple[Any, str]]) -> None:
@@ -492,9 +422,7 @@ def legend(figure: Figure, handles: list, labels: list[str], title: str | None =
     width = figure.get_size_inches()[0]
     longest = max(len(label) for label in labels)
     columns = max(1, min(len(labels), int(width / (0.72 + 0.075 * longest))))
-    rows = -(-len(labels) // columns) + bool(title)
-    grow(figure, 0.12 + 0.18 * rows)
-    drawn = figure.legend(
+    grow(figure, 0.12 + 0.18 * (-(-len(labels) // columns) + bool(title)))
+    figure.legend(
         handles, labels, loc="outside upper left", ncols=columns, title=title, alignment="left"
     )
-    marks.legend(drawn)

@@ -1,0 +1,77 @@
+"""The distribution of the updates' norms by batch size, and its median against batch size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from batchscope import wording
+from batchscope.analysis import run_series
+from batchscope.analysis.run_series import Series
+from batchscope.catalogue import entries
+from batchscope.figures import rows
+from batchscope.figures.drawing import canvas
+from batchscope.figures.kinds import against_batch_size
+
+_MOST_ROWS = 6  # series
+
+
+def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+    """Returns the figure: for each series, distributions beside medians."""
+    (panel,) = rows.panels(frame, spec)
+    every = canvas.present(run_series.series(frame))
+    groups, looks = every[:_MOST_ROWS], canvas.size_styles(frame["batch_size"].unique())
+    figure, grid = canvas.panels(len(groups), 2, width=4.2)
+    (ink,) = canvas.series_styles(1)
+    for (left, right), group in zip(grid, groups, strict=True):
+        _draw_distributions(left, group.frame, looks, panel.column)
+        runs = rows.runs(group.frame)
+        title = wording.titled(panel.title, group.label)
+        canvas.title(left, wording.titled("Distribution", group.label))
+        cell = against_batch_size.Cell(panel, title, [Series("", {}, runs)])
+        against_batch_size.draw_cell(right, cell, {"": ink})
+        canvas.keep_possible(right, panel.column, cell.values)
+    canvas.size_legend(figure, looks)
+    more = canvas.first_note(len(groups), len(every))
+    canvas.notes(figure, rows.runs(frame), more, "Triangles: medians.")
+    return figure
+
+
+def _draw_distributions(
+    axes: Axes, own: pandas.DataFrame, looks: dict[int, dict[str, Any]], median: str
+) -> None:
+    """Draws an outline per batch size: each bin's share of a run's updates, mean over seeds."""
+    binned = rows.finished(own).dropna(subset="low")
+    for size, chosen in binned.groupby("batch_size"):
+        edges, shares = _mean_shares(chosen)
+        look = looks[int(size)]
+        axes.stairs(shares, edges, linewidth=1.2, **look)
+        middle = chosen.drop_duplicates("seed")[median].mean()
+        if edges[0] <= middle < edges[-1]:
+            height = shares[np.searchsorted(edges, middle, side="right") - 1]
+            axes.plot(middle, height, marker="v", **{**canvas.EDGED, **look, "zorder": 4})
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    canvas.few_log_labels(axes.xaxis, high / low)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
+    axes.set_xlabel("‖update‖")
+    axes.set_ylabel("updates per bin (%)")
+
+
+def _mean_shares(chosen: pandas.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the bins' edges and shares; a bin that a run does not list holds none of its own.
+
+    All runs have the same bins, of equal width on a logarithmic axis, and list a range of them.
+    """
+    low, high = (np.log10(chosen[name].to_numpy(float)) for name in ("low", "high"))
+    width = np.median(high - low)
+    index = np.round(low / width).astype(int)
+    totals = np.bincount(index - index.min(), weights=chosen["share"].to_numpy(float))
+    edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
+    return edges, totals / chosen["seed"].nunique()

@@ -1,0 +1,150 @@
+"""The rows of tables that figures show: factors, status and columns, and what is left to draw."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import best_learning_rates, run_series
+from batchscope.catalogue import columns, entries
+from batchscope.catalogue.entries import Panel
+from batchscope.figures import Tables
+
+RUN = ("machine", "run")
+_AXES = ("batch_size", "seed", "status")
+# What a part of a column's name that stands for a setting is printed as in headings.
+_SETTING = r"(?P<\1>[a-z0-9.-]+)"
+
+
+def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+    """Returns the rows and columns of a spec's table that its figure shows, with its factors.
+
+    A run that is not in a table of many rows per run has one there, so that failures are seen.
+    None where there is nothing to show: no value, or one batch size of one series.
+    """
+    runs = at_best_rates(tables.runs) if spec.best_rate else tables.runs
+    found = runs if spec.table == "runs" else with_absent(getattr(tables, spec.table), runs)
+    found = found.rename(columns={"step": "updates"}) if spec.over else found
+    # What is of a run stands in every row of it.
+    wanted = [spec.lines, spec.facets, *spec.over, *spec.columns]
+    wanted += [
+        name for panel in spec.panels for one in _filled(runs, panel) for name in one.columns
+    ]
+    wanted += [
+        name for panel in spec.panels for one in _filled(found, panel) for name in one.columns
+    ]
+    wanted = [name for name in dict.fromkeys(wanted) if name]
+    of_runs = [name for name in wanted if name not in found and name in runs]
+    if of_runs:
+        keys = [name for name in RUN if name in found]
+        found = found.merge(run_series.own(runs)[[*keys, *of_runs]], how="left", on=keys)
+    return shown(only(found, wanted), spec)
+
+
+def only(found: pandas.DataFrame, wanted: Iterable[str]) -> pandas.DataFrame:
+    """Returns the factors that vary, batch size, seed, status and some more columns."""
+    names = [*run_series.varying(found), *_AXES, *wanted]
+    kept = [name for name in dict.fromkeys(names) if name in found]
+    return found[kept].reset_index(drop=True)
+
+
+def shown(frame: pandas.DataFrame, spec: entries.Figure) -> pandas.DataFrame:
+    """Returns a frame, without rows where a figure of it would show nothing."""
+    if frame.empty or not panels(frame, spec):
+        return frame.iloc[:0]
+    known = finished(frame)
+    lines = known[spec.lines].nunique() if spec.lines else len(run_series.series(frame))
+    alone = known["batch_size"].nunique() < 2 and lines < 2
+    return frame.iloc[:0] if alone and not spec.over else frame
+
+
+def panels(frame: pandas.DataFrame, spec: entries.Figure) -> list[Panel]:
+    """Returns the panels that have something to show, one for each column of a pattern."""
+    known = finished(frame)
+    filled = (one for panel in spec.panels for one in _filled(frame, panel))
+    return [panel for panel in filled if _says(known, panel)]
+
+
+def _says(known: pandas.DataFrame, panel: Panel) -> bool:
+    values = known[panel.column].astype(float)
+    if panel.unless in known:
+        values = values[values != known[panel.unless].astype(float)]
+    return bool(np.isfinite(values).any())
+
+
+def _filled(frame: pandas.DataFrame, panel: Panel) -> Iterator[Panel]:
+    """Yields the panels of a pattern, with the values of its settings in title and label."""
+    if "{" not in panel.column:
+        if panel.column in frame:
+            yield panel
+        return
+    pattern = re.sub(r"\\\{(\w+)\\\}", _SETTING, re.escape(panel.column))
+    entry = columns.COLUMNS.get(panel.column)
+    words = entry.words if entry else {}
+    for name in frame:
+        if match := re.fullmatch(pattern, name):
+            texts = {key: words.get(text, text) for key, text in match.groupdict().items()}
+            title, label = panel.title.format(**texts), panel.label.format(**texts)
+            yield replace(panel, column=name, title=title[:1].upper() + title[1:], label=label)
+
+
+def finished(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of what finished; all of a table without a status."""
+    return run_series.finished(frame) if "status" in frame else frame
+
+
+def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns one row per run."""
+    keys = [*run_series.varying(frame), "batch_size", "seed"]
+    return frame.drop_duplicates([name for name in keys if name in frame])
+
+
+def with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of a long table of some runs, with one more for every run not in it."""
+    if long.empty or "run" not in long:
+        return long
+    keys = [name for name in RUN if name in long]
+    runs = runs if "machine" in keys else run_series.own(runs)
+    places = pandas.MultiIndex.from_frame(long[keys])
+    wanted = pandas.MultiIndex.from_frame(runs[keys])
+    absent = runs[~wanted.isin(places)]
+    shared = [name for name in long if name in absent]
+    kept = long[places.isin(wanted)]
+    more = absent[shared].reindex(columns=long.columns)
+    return pandas.concat([kept, more], ignore_index=True) if len(more) else kept
+
+
+def at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the runs at the learning rate that is best for their series and batch size.
+
+    By the lowest mean validation loss; without any, the one with the most finished runs.
+    """
+    if not best_learning_rates.tuned_factor(runs):
+        return runs
+    kept = []
+    for group in best_learning_rates.series(runs):
+        for choice in best_learning_rates.choices(group.frame):
+            own = group.frame[group.frame["batch_size"] == choice.batch_size]
+            ended = own["status"].eq("finished").groupby(own["learning_rate"]).sum()
+            rate = choice.learning_rate if choice.learning_rate > 0 else ended.idxmax()
+            kept.append(own[own["learning_rate"] == rate])
+    return pandas.concat(kept).sort_index()
+
+
+def without_idle(frame: pandas.DataFrame, column: str) -> pandas.DataFrame:
+    """Returns the rows once for all values of a factor that a column does not depend on.
+
+    The time of an epoch is of all learning rates: they make no lines of their own.
+    """
+    for factor in run_series.varying(frame):
+        others = [name for name in run_series.varying(frame) if name != factor]
+        cells = frame.groupby([*others, "batch_size", "seed"], dropna=False)[column]
+        if cells.size().max() > 1 and (cells.nunique() <= 1).all():
+            known = frame.sort_values(column, na_position="last", kind="stable")
+            frame = known.drop_duplicates([*others, "batch_size", "seed"]).sort_index()
+            frame = frame.drop(columns=factor)
+    return frame
