@@ -12,7 +12,6 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, training_ends
 from batchscope.catalogue import own_columns, run_factors, sweep_names
-from batchscope.figures.drawing import target_words
 from batchscope.report import (
     advice_card,
     answers,
@@ -20,6 +19,7 @@ from batchscope.report import (
     figure_view,
     machine_answer,
     runs_table,
+    target_words,
 )
 from batchscope.report.answers import Answer
 from batchscope.report.content import ExperimentResults, Figure, Inputs

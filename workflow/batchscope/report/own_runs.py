@@ -15,8 +15,8 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.updates_to_target import Rates, Scaling
 from batchscope.catalogue.own_columns import AXES
-from batchscope.figures.drawing import target_words
-from batchscope.figures.drawing.target_words import Panel
+from batchscope.figures.drawing.to_target import Panel
+from batchscope.report import target_words
 
 NAME = "critical_batch_size"
 TITLE = "Updates, examples and seconds to a target against batch size"
@@ -29,11 +29,13 @@ def text(scalings: Sequence[Scaling], base: int | None = None) -> str:
 
 def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
     """Writes critical_batch_size.csv, .svg and .png; returns their paths."""
-    from batchscope.figures.drawing import canvas, to_target
+    from batchscope.figures.drawing import canvas
+    from batchscope.figures.kinds import to_target
 
     panels = [_panel(each) for each in scalings]
-    titles = [target_words.title(panel) for panel in panels]
-    svg, png = canvas.svg_and_png(to_target.draw(panels, titles), TITLE)
+    known = [name for name in AXES if any(panel.known(name) for panel in panels)]
+    drawing = to_target.draw_panels(panels, [(name, f"{name} to the target") for name in known])
+    svg, png = canvas.svg_and_png(drawing, TITLE)
     paths = [folder / f"{NAME}{suffix}" for suffix in (".csv", ".svg", ".png")]
     with disk.atomic_path(paths[0]) as temporary:
         to_target_tables.fits(scalings).to_csv(temporary, index=False, lineterminator="\n")

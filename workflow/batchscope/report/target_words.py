@@ -1,116 +1,19 @@
-"""What batch sizes take to a target, read off the tables, and words for it."""
+"""Numbers of what batch sizes took to a target, as a report and a terminal write them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import compress
-from typing import Any, NamedTuple
 
-import numpy as np
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import (
-    chosen_rates,
-    critical_batch_size,
-    fastest_batch_size,
-    intervals,
-    noise_scales,
-    run_series,
-)
+from batchscope.analysis import intervals, noise_scales, run_series
 from batchscope.analysis.updates_to_target import Target
 from batchscope.catalogue.own_columns import LEAST_SIZES
+from batchscope.figures.drawing.to_target import Panel
 
-# Why there is no closed form where seconds are known.
 NO_LINE = "the times of a step show no fixed cost, or no straight line over batch sizes"
-
-
-class Panel(NamedTuple):
-    """One series and target: its rows of to_target.csv, beside its row of the fits."""
-
-    factors: dict[str, Any]  # what distinguishes the series
-    rows: pandas.DataFrame
-
-    @property
-    def target(self) -> Target:
-        """What is to be reached."""
-        column, value = self.rows[["target_column", "target_value"]].iloc[0]
-        return Target("" if pandas.isna(column) else column, float(value))
-
-    @property
-    def batch_sizes(self) -> list[int]:
-        """Ascending."""
-        return sorted(self.rows["batch_size"].unique().tolist())
-
-    @property
-    def fitted(self) -> list[int]:
-        """The batch sizes that every seed reached the target with."""
-        usable = fastest_batch_size.usable(self.taken("updates").to_numpy())
-        return list(compress(self.batch_sizes, usable))
-
-    @property
-    def points(self) -> int:
-        """How many batch sizes were fitted; 0 where there is no fit."""
-        return int(self.rows["points"].iloc[0])
-
-    @property
-    def departs(self) -> bool:
-        """Whether the updates depart from the curve."""
-        return critical_batch_size.departs(self.value("lack_of_fit"))
-
-    def value(self, column: str) -> float:
-        """Returns a number of the fit; NaN where there is none."""
-        return float(self.rows[column].astype(float).iloc[0])
-
-    def interval(self, column: str) -> tuple[float, float, float]:
-        """Returns a number of the fit with the ends of its interval."""
-        first, low, high = (self.value(f"{column}{end}") for end in intervals.ENDS)
-        return first, low, high
-
-    def taken(self, axis: str) -> pandas.DataFrame:
-        """Returns what was taken by size and seed: infinite where a training never got there."""
-        values = self.rows[axis].astype(float).mask(self.rows["reached"] == 0, math.inf)
-        cells = self.rows.assign(_taken=values)
-        return cells.pivot(index="batch_size", columns="seed", values="_taken").sort_index()
-
-    def known(self, axis: str) -> bool:
-        """Whether anything is known along an axis."""
-        return bool(self.rows[axis].notna().any())
-
-    def rates(self, axis: str) -> pandas.DataFrame | None:
-        """Returns the rate and edge of each size that an axis chooses; None where none is."""
-        if self.rows["on_edge"].isna().all():
-            return None
-        read = self.read_column(axis)
-        by = read.removesuffix("learning_rate")
-        found = self.rows.groupby("batch_size")
-        table = found[[f"{by}chosen_learning_rate", f"{by}on_edge"]].first()
-        differ = found[read].nunique() > 1
-        return table.set_axis(["chosen", "on_edge"], axis=1).assign(differ=differ)
-
-    def read_column(self, axis: str) -> str:
-        """Returns the column of the rates that values along an axis are read at."""
-        timed = axis == "seconds" and self.rows["seconds_on_edge"].notna().any()
-        return "seconds_learning_rate" if timed else "learning_rate"
-
-    def differ(self, axis: str) -> np.ndarray:
-        """Returns whether seeds of a size are read at different rates, shape (sizes,)."""
-        rates = self.rates(axis)
-        return (
-            np.zeros(len(self.batch_sizes), bool) if rates is None else rates["differ"].to_numpy()
-        )
-
-    def means(self, axis: str) -> list[intervals.Interval]:
-        """Returns the geometric mean of each size; NaN where a seed never got there."""
-        return fastest_batch_size.geometric_means(self.taken(axis), self.differ(axis))
-
-
-def panels(frame: pandas.DataFrame) -> list[Panel]:
-    """Returns every series and target of a table of `to_target_tables.joined`."""
-    names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
-    groups = frame.groupby([*names, "target_column", "target_value"], sort=False, dropna=False)
-    return [Panel(dict(zip(names, key, strict=False)), rows) for key, rows in groups]
 
 
 def title(panel: Panel) -> str:
@@ -129,15 +32,6 @@ def critical_text(value: float, low: float, high: float, name: str = "B_crit") -
     if math.isnan(low):
         return f"{name}{known or ' below these sizes'}, at most {wording.number(high)}"
     return f"{name} {wording.bracketed(value, low, high)}"
-
-
-def caption(panel: Panel) -> str:
-    """Returns what stands above a panel of the fit."""
-    if not panel.points:
-        return too_few(panel)
-    departs = f"\n{lack_of_fit(panel)}" if panel.departs else ""
-    critical = critical_text(*panel.interval("critical_batch_size"))
-    return f"{critical}, residual {wording.percent(panel.value('residual'))}{departs}"
 
 
 def lack_of_fit(panel: Panel) -> str:
