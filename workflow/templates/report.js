@@ -1,5 +1,5 @@
-// What the page does beyond showing: runs that light up together, series that can be hidden, files,
-// tables that are sorted, filtered and copied, colours, and where one is. Without it all is there.
+// What the page does beyond showing: files, tables that are sorted, filtered and copied, colours,
+// and where one is. Without it all is there to be read.
 "use strict";
 
 {
@@ -27,72 +27,6 @@
     await navigator.clipboard.writeText(text);
     made.textContent = "Copied";
   };
-  // Null where a study only times.
-  const table = find("runs-table");
-
-  // A run lights up wherever it is; the other runs of its seed get a ring.
-  const POINTS = ":is([data-run], [data-seed])";
-  const note = make("div", "", document.body);
-  Object.assign(note, { className: "point", role: "status", hidden: true });
-  let lit = null;
-  const show = (point) => {
-    if (point === lit) return;
-    lit = point;
-    note.hidden = !point;
-    all(".lit, .mate").forEach((item) => item.classList.remove("lit", "mate"));
-    if (!point) return;
-    const { run, value } = point.dataset;
-    const row = table && table.querySelector(`[data-run="${run}"]`);
-    const { seed } = (row || point).dataset;
-    const mates = new Set(table && all(`[data-seed="${seed}"]`, table).map((mate) => mate.dataset.run));
-    all(`:is(.plate, #runs-table) ${POINTS}`).forEach((item) => {
-      const own = item.dataset.run;
-      if (!mates.has(own) && item.dataset.seed !== seed) return;
-      item.classList.add(own && own === run ? "lit" : "mate");
-    });
-    note.replaceChildren(`Seed ${seed}${value ? `: ${value}` : ""}`);
-    make("code", row ? row.lastElementChild.textContent : "", note);
-    const at = point.getBoundingClientRect();
-    const { width, height } = note.getBoundingClientRect();
-    const above = at.top - height - 8;
-    note.style.left = `${Math.min(Math.max(at.left + 12, 4), innerWidth - width - 4)}px`;
-    note.style.top = `${above > 4 ? above : at.bottom + 8}px`;
-  };
-  document.addEventListener("pointerover", (event) => show(event.target.closest(`.plate ${POINTS}`)));
-
-  // An entry of a legend shows and hides its series.
-  const parts = (entry, kind) => all(`[data-${kind}="${entry.dataset.legend}"]`, entry.closest(".plate"));
-  const turn = (entry) => {
-    const gone = !entry.classList.contains("off");
-    parts(entry, "series").forEach((part) => part.classList.toggle("gone", gone));
-    parts(entry, "legend").forEach((part) => {
-      part.classList.toggle("off", gone);
-      if (part.role) part.ariaPressed = !gone;
-    });
-  };
-  all(".plate [data-legend]").filter((entry) => parts(entry, "series").length).forEach((entry) => {
-    entry.addEventListener("click", () => turn(entry));
-    // One stop for the keyboard.
-    if (entry !== parts(entry, "legend").pop()) return;
-    const properties = { role: "button", tabIndex: 0, ariaPressed: true };
-    Object.assign(entry, properties, { ariaLabel: `Series ${+entry.dataset.legend + 1}` });
-  });
-
-  // By keyboard: the arrows go from run to run of the picture that has the focus.
-  document.addEventListener("keydown", (event) => {
-    const { key, target } = event;
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
-    const points = step && target.matches(".plate") ? all(POINTS, target) : [];
-    if (key === "Escape") return void show(null);
-    if (points.length) {
-      const at = points.indexOf(lit);
-      show(points.at(at < 0 ? (step - 1) / 2 : (at + step) % points.length));
-    } else if (target.dataset.legend && (key === "Enter" || key === " ")) turn(target);
-    else return;
-    event.preventDefault();
-  });
-  document.addEventListener("focusout", () => show(null));
-
   // Beside each figure: its size, its data, its picture.
   const save = (content, type, name) => {
     const link = make("a");
@@ -139,7 +73,6 @@
     if (!svg) return;
     button("SVG", tools, () => save(drawn(svg), "image/svg+xml", `${name}.svg`));
     button("PNG", tools, () => raster(svg, `${name}.png`));
-    if (plate.querySelector(POINTS)) plate.ariaLabel += ". Arrows go from run to run.";
   });
 
   // Tables that are sorted by a column, and copied.
@@ -172,6 +105,7 @@
   });
 
   // The table of runs: filtered, with the columns that are chosen.
+  const table = find("runs-table");
   if (table) {
     const controls = find("runs-controls");
     const rows = Array.from(table.tBodies[0].rows);
@@ -216,7 +150,6 @@
   const contents = find("contents");
   const links = all("a", contents);
   const mark = () => {
-    show(null);
     const top = (link) => find(link.hash.slice(1)).getBoundingClientRect().top;
     const here = links.findLast((link) => top(link) < innerHeight / 2);
     links.forEach((link) => { link.ariaCurrent = link === here ? "true" : null; });

@@ -171,7 +171,9 @@ def _reached(compared: pandas.DataFrame, best: int) -> Row | None:
         return {
             "name": taken,
             "target": "" if pandas.isna(column) else wording.lower(label(column)),
-            "value": "" if pandas.isna(own["budget_value"]) else wording.number(own["budget_value"]),
+            "value": ""
+            if pandas.isna(own["budget_value"])
+            else wording.number(own["budget_value"]),
             "taken": bracketed(own[_MEAN], how) + how.suffix,
             "others": [
                 {
@@ -228,8 +230,16 @@ def _sizes(
         inside = best is not None and best["smallest"] <= size <= best["largest"]
         cells = [cells.get(size, ("", None)) for _, cells in shown]
         verdict = VERDICTS[row["verdict"]]
-        lines.append({"batch_size": size, "inside": inside, "cells": cells, "verdict": verdict,
-                      "css": row["verdict"], "of": label(str(row["name"]))})
+        lines.append(
+            {
+                "batch_size": size,
+                "inside": inside,
+                "cells": cells,
+                "verdict": verdict,
+                "css": row["verdict"],
+                "of": label(str(row["name"])),
+            }
+        )
     return {"heads": [title for title, _ in shown], "rows": lines}
 
 
@@ -239,7 +249,8 @@ def _column(
     """Returns a head with its unit, and batch size -> text and value."""
     how = unit(name, rows[ends[0]] if len(rows) else ())
     cells = {
-        int(size): (bracketed(row.reindex(ends), how), row[ends[0]]) for size, row in rows.iterrows()
+        int(size): (bracketed(row.reindex(ends), how), row[ends[0]])
+        for size, row in rows.iterrows()
     }
     return title + wording.aside(how.suffix.strip()), cells
 

@@ -59,8 +59,10 @@ def trends(table: pandas.DataFrame) -> list[Row]:
 
 def _trend(row: pandas.Series, series: str) -> Row:
     column, ratio = row["outcome"], row["budget"] == TARGET
-    means = [[row[f"{end}_mean{part}"] for part in ("", "_low", "_high")]
-             for end in ("smallest", "largest")]
+    means = [
+        [row[f"{end}_mean{part}"] for part in ("", "_low", "_high")]
+        for end in ("smallest", "largest")
+    ]
     how = unit(column, [each[0] for each in means])
     change = wording.PLAIN if ratio else of_difference(column)
     change = how if change == wording.PLAIN and not ratio else change
@@ -87,15 +89,15 @@ def _trend(row: pandas.Series, series: str) -> Row:
     }
 
 
-def _answer(
-    experiment: Experiment, rows: list[Row], decided: bool
-) -> tuple[list[Row], list[Row]]:
+def _answer(experiment: Experiment, rows: list[Row], decided: bool) -> tuple[list[Row], list[Row]]:
     """Returns the rows that answer an experiment's question, and the others.
 
     Args:
         decided: Whether it has a card, which answers it where it states no primary column.
     """
-    measured = [column for name in experiment.trainings.measures for column in ENTRIES[name].columns]
+    measured = [
+        column for name in experiment.trainings.measures for column in ENTRIES[name].columns
+    ]
     order = list(dict.fromkeys([*experiment.primary, *measured]))
     asked = [
         row

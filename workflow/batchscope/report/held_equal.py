@@ -59,7 +59,9 @@ def _line(group: pandas.DataFrame) -> Row:
     column = first["budget_column"]
     return {
         "budget": first["budget"],
-        "value": "" if pandas.isna(first["budget_value"]) else wording.number(first["budget_value"]),
+        "value": ""
+        if pandas.isna(first["budget_value"])
+        else wording.number(first["budget_value"]),
         "target": "" if pandas.isna(column) else wording.lower(label(column)),
         "outcome": label(first["outcome"]),
         "points": rises,

@@ -16,7 +16,6 @@ from batchscope.catalogue import columns
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.wording import PLAIN, POINTS, Estimate, Unit
 
-_ALIGNED_SPAN = 100  # ratio of largest to smallest value up to which decimals are aligned
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
 # Outcomes that no table of runs has: what is taken to a target.
 _TAKEN = {"updates": "Updates", "examples": "Examples", "seconds": "Time"}
@@ -63,22 +62,6 @@ def bracketed(values: Sequence[Any], unit: Unit = PLAIN) -> str:
         return wording.estimate(value, low, high, unit).bracketed
     ends = ["–" if math.isnan(end) else wording.number(unit.times * end) for end in (low, high)]
     return f"{wording.number(unit.times * value)} [{', '.join(ends)}]"
-
-
-def common_decimals(values: Sequence[float]) -> int | None:
-    """Returns the decimals that show a column's largest value to four digits.
-
-    None of whole numbers, values far apart, or very large or small ones.
-    """
-    sizes = [abs(value) for value in values if value and math.isfinite(value)]
-    if not sizes or all(value == int(value) for value in sizes):
-        return None
-    largest = max(sizes)
-    decimals = 3 - math.floor(math.log10(largest))
-    if largest > _ALIGNED_SPAN * min(sizes) or not 0 <= decimals <= 6:
-        return None
-    enough = (few for few in range(decimals) if all(round(size, few) == size for size in sizes))
-    return next(enough, decimals)
 
 
 def format_interval(value: float | None, low: float | None, high: float | None) -> Estimate | None:
