@@ -143,7 +143,6 @@ def planned(project: Path, *arguments: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for line in table[1].splitlines():
         rule, count = line.split()
-        rule = "figures" if rule.startswith("figures_") else rule  # one per experiment
         counts[rule] = counts.get(rule, 0) + int(count)
     counts.pop("all", None)
     return counts

@@ -98,8 +98,4 @@ def test_the_table_and_its_figure_hold_what_was_evaluated(made, tmp_path):
     assert "accuracy_by_epochs" in drawn and "training_time" not in drawn
     figure = figures.FIGURES["accuracy_by_epochs"]
     shown = figure.select(figures.read(tmp_path))
-    assert (
-        shown["test_examples"].tolist()
-        == [len(datasets.load(results, run.split("+")[0]).labels("test"))] * 3
-    )
-    assert f"{100 * expected[-1]:.1f} % at batch size 64 (1 of 1 seed)" in figure.found(shown)
+    assert shown["test_accuracy"].tolist() == expected

@@ -1,22 +1,13 @@
 """A document's numbers: from the configuration to a table and the panels beside our own."""
 
-import io
 import json
-from dataclasses import replace
-
-import numpy as np
-import pytest
 
 import small_study
 import synthetic
 from batchscope import figures, snakefile
-from batchscope.analysis import run_series
 from batchscope.catalogue import sweep_names
-from batchscope.figures.drawing import as_published, canvas
 from batchscope.study import config, planner, published_numbers
 from batchscope.tables import csv_tables, run_table
-from costs import first
-from drawing import texts
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 ACCURACY = (0.3255, 0.4583, 0.6306, 0.6859, 0.6897, 0.6977, 0.6482, 0.5728, 0.5102)
@@ -139,103 +130,6 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
     reworded["experiments"]["gap"]["published"]["accuracy"] |= {"found": "It falls."}
     assert followed(planner.make(reworded)).also("gap") == found[1]
     assert "published.csv" in snakefile.TABLES
-
-
-def drawn(folder, numbers, cases=({},), failed=None, sizes=(16, 32, 64), rendered=False):
-    """Returns the figure drawn from its CSV alone, and that frame."""
-    runs = synthetic.grid(sizes, [0, 1, 2], cases)
-    planned = synthetic.study(runs, {"evaluate": synthetic.MEASURES["evaluate"]})
-    published = {"published": {"accuracy": DOCUMENT}, "numbers": {"accuracy": numbers}}
-    planned.experiments["gap"] = replace(planned.experiments["gap"], at_epochs=(), **published)
-    synthetic.write(folder / "results", planned, dict.fromkeys(runs, failed) if failed else None)
-    synthetic.tabulate(folder / "results", planned, folder / "tables", ["runs", "published"])
-    figure = figures.FIGURES["accuracy"]
-    frame = figure.select(figures.read(folder / "tables"))
-    frame = csv_tables.read(io.StringIO(frame.to_csv(index=False)))
-    drawing = figure.draw(frame)
-    if rendered:
-        drawing.draw_without_rendering()
-    return drawing, frame
-
-
-def one(**factors):
-    return published_numbers.Series(factors, SIZES, {"test_accuracy": ACCURACY})
-
-
-def test_a_documents_words_are_drawn_as_they_are_written(tmp_path, monkeypatch):
-    name = r"Table 4, $2 and \$_5, \foo{ at $10^"
-    monkeypatch.setitem(DOCUMENT, "figure", name)
-    drawing, frame = drawn(tmp_path, (one(),), sizes=(16,))
-    assert name in drawing.get_supxlabel().replace("\n", " ")
-    svg, png = canvas.svg_and_png(drawing, "Accuracy")
-    assert svg and png
-
-
-@pytest.mark.filterwarnings("error")
-def test_accuracies_of_a_document_have_a_panel_of_their_own(tmp_path):
-    drawing, frame = drawn(tmp_path, (one(),), rendered=True)
-    titles = [axes.get_title("left") for axes in drawing.axes]
-    assert titles[2:] == ["Test (360\N{NO-BREAK SPACE}examples), here", "Test, as published"]
-    *ours, theirs = drawing.axes
-    (line,) = theirs.lines
-    assert np.allclose(line.get_xdata(), np.log2(SIZES)) and np.allclose(line.get_ydata(), ACCURACY)
-    assert not theirs.containers  # no bars: an interval would be ours
-    for axes in ours:
-        assert all(not np.isin(ACCURACY, np.asarray(item.get_ydata())).any() for item in axes.lines)
-        assert axes.get_ylim() == ours[0].get_ylim() != theirs.get_ylim()
-    assert {axes.get_xlim() for axes in drawing.axes} == {theirs.get_xlim()}
-    assert theirs.get_facecolor() != ours[0].get_facecolor()
-    note = drawing.get_supxlabel().replace("\n", " ")
-    assert "As published (shaded): Table 4, in percent. Numbers of that document's own" in note
-    assert not drawing.legends
-    own, _ = as_published.split(frame)
-    assert figures.FIGURES["accuracy"].found(frame) == figures.FIGURES["accuracy"].found(own)
-    assert frame["document"].notna().sum() == len(SIZES)
-
-
-def test_without_numbers_the_figure_is_as_it_was(tmp_path):
-    drawing, frame = drawn(tmp_path, ())
-    assert "document" not in frame and len(drawing.axes) == 3
-    assert [axes.get_ylabel() for axes in drawing.axes] == ["accuracy (%)", "", ""]
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_documents_series_looks_like_its_like_here(tmp_path):
-    cases = [{"optimizer": "sgd"}, {"optimizer": "adam", "learning_rate": 0.001}]
-    drawing, _ = drawn(tmp_path, (one(optimizer="adam"), one(optimizer="lamb")), cases)
-    like, other = drawing.axes[3].lines
-    assert like.get_color() == canvas.line_style(1)["color"]
-    assert other.get_color() == canvas.line_style(2)["color"]
-    (legend,) = drawing.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "learning rate 0.05, SGD",
-        "learning rate 0.001, Adam",
-        "LAMB (as published)",
-    ]
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
-    "shape", first([{"failed": "missing"}, {"failed": "diverged"}, {"sizes": (16,)}])
-)
-def test_a_document_beside_little(tmp_path, shape):
-    drawing, frame = drawn(tmp_path, (one(),), **shape, rendered=True)
-    assert len(drawing.axes[3].lines) == 1
-    assert ("no finished run" in texts(drawing)) == ("failed" in shape)
-    own, _ = as_published.split(frame)
-    assert own["seed"].dtype == int and list(own.columns) == [
-        name for name in frame if name not in ("document", "series")
-    ]
-
-
-def test_factors_come_back_as_they_were(tmp_path):
-    cases = [{}, {"momentum": 0.9, "nesterov": True, "patience": 5}]
-    _, frame = drawn(tmp_path, (one(optimizer="adam"),), cases)
-    own, theirs = as_published.split(frame)
-    assert own["patience"].dtype == int and own["nesterov"].dtype == bool
-    labels = [group.label for group in run_series.series(own)]
-    assert labels[1] == "momentum 0.9, nesterov, patience 5"
-    assert [group.label for group in as_published.series(theirs)] == ["Adam"]
 
 
 def test_the_plan_carries_the_examples_of_a_document():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import small_study
-from batchscope import figures, snakefile
+from batchscope import snakefile
 from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.host import absence
 from batchscope.store import job_files
@@ -178,13 +178,6 @@ def test_whatever_is_missing_behind_a_report_is_a_target(whole):
         Path(path).unlink()
         assert set(whole.targets()) - {whole.report} == {path}
         Path(path).touch()
-
-
-def test_each_file_of_each_figure_is_one(whole):
-    drawn = figures.drawn(whole.study.experiments["a"])
-    names = {Path(path).name for path in whole.figures()}
-    assert {"accuracy.svg", "accuracy.png", "accuracy.csv", "figures.json"} <= names
-    assert len(names) == 3 * len(drawn) + 1
 
 
 def test_many_figures_are_drawn_by_two_processes(whole):

@@ -234,26 +234,17 @@ class Jobs:
         """Tables of claims of all studies that have one."""
         return sorted(path.as_posix() for path in Path(RESULTS, "studies").glob("*/claims.csv"))
 
-    def figure_patterns(self, experiment: str) -> list[str]:
-        """Files of an experiment's figures, with wildcards for study and experiment."""
-        files = figures.files(figures.drawn(self.study.experiments[experiment]))
-        return [f"{RESULTS}/studies/{{study}}/{{experiment}}/figures/{file}" for file in files]
-
     def figure_processes(self, experiment: str) -> int:
         """How many processes draw an experiment's figures: two, where they are many."""
         drawn = figures.drawn(self.study.experiments[experiment])
         return 2 if len(drawn) > FIGURES_OF_ONE else 1
 
     def figures(self) -> list[str]:
-        """Files of the figures of every experiment."""
-        return [
-            pattern.format(study=self.study.folder_name, experiment=name)
-            for name in self.study.experiments
-            for pattern in self.figure_patterns(name)
-        ]
+        """Folders of the figures of every experiment."""
+        return [f"{self.folder}/{name}/figures" for name in self.study.experiments]
 
     def targets(self) -> list[str]:
-        """The report, and what is missing behind it: data, records, tables and files of figures.
+        """The report, and what is missing behind it: data, records, tables and figures.
 
         Of itself, Snakemake makes nothing again that is missing behind a report which is there. A
         partial report asks for no data and no records. Where data sets were deleted, they alone.

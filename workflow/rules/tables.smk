@@ -42,47 +42,31 @@ rule claims:
         " --output {output:q} > {log:q} 2>&1"
 
 
-# Each file of each figure is declared, so that what is deleted is drawn again. Experiments have
-# figures of their own, hence a rule of their own.
-for EXPERIMENT in STUDY.study.experiments:
-
-    rule:
-        name:
-            f"figures_{EXPERIMENT}"
-        input:
-            tables=multiext("results/studies/{study}/{experiment}/", *jobs.TABLES),
-            config=STUDY.config_path,
-            style="workflow/report/batchscope.mplstyle",
-            code=jobs.FIGURE_CODE,
-        output:
-            [
-                (
-                    report(
-                        path,
-                        caption="../report/figure.rst",
-                        category="{study}",
-                        subcategory="{experiment}",
-                        labels={"figure": Path(path).stem},
-                    )
-                    if path.endswith(".svg")
-                    else path
-                )
-                for path in STUDY.figure_patterns(EXPERIMENT)
-            ],
-        log:
-            "logs/figures/{study}/{experiment}.log",
-        wildcard_constraints:
-            experiment=EXPERIMENT,
-        conda:
-            "../../envs/batchscope.yaml"
-        threads: STUDY.figure_processes(EXPERIMENT)
-        params:
-            scale=STUDY.scale,
-        shell:
-            "python workflow/run.py figures --config {input.config:q} --scale {params.scale:q}"
-            " --experiment {wildcards.experiment:q} --processes {threads}"
-            " --tables results/studies/{wildcards.study:q}/{wildcards.experiment:q}"
-            " --output results/studies/{wildcards.study:q}/{wildcards.experiment:q}/figures"
-            " > {log:q} 2>&1"
-
-    workflow.get_rule(f"figures_{EXPERIMENT}").docstring = f"Draws the figures of {EXPERIMENT}."
+rule figures:
+    """Draws the figures of an experiment that have something to show."""
+    input:
+        tables=multiext("results/studies/{study}/{experiment}/", *jobs.TABLES),
+        config=STUDY.config_path,
+        style="workflow/report/batchscope.mplstyle",
+        code=jobs.FIGURE_CODE,
+    output:
+        report(
+            directory("results/studies/{study}/{experiment}/figures"),
+            patterns=["{figure}.svg"],
+            caption="../report/figure.rst",
+            category="{study}",
+            subcategory="{experiment}",
+            labels={"figure": "{figure}"},
+        ),
+    log:
+        "logs/figures/{study}/{experiment}.log",
+    conda:
+        "../../envs/batchscope.yaml"
+    threads: lambda wildcards: STUDY.figure_processes(wildcards.experiment)
+    params:
+        scale=STUDY.scale,
+    shell:
+        "python workflow/run.py figures --config {input.config:q} --scale {params.scale:q}"
+        " --experiment {wildcards.experiment:q} --processes {threads}"
+        " --tables results/studies/{wildcards.study:q}/{wildcards.experiment:q}"
+        " --output {output:q} > {log:q} 2>&1"

@@ -57,7 +57,8 @@ def shown(frame: pandas.DataFrame, spec: entries.Figure) -> pandas.DataFrame:
     if frame.empty or not panels(frame, spec):
         return frame.iloc[:0]
     known = finished(frame)
-    alone = known["batch_size"].nunique() < 2 and len(run_series.series(frame)) < 2
+    lines = known[spec.lines].nunique() if spec.lines else len(run_series.series(frame))
+    alone = known["batch_size"].nunique() < 2 and lines < 2
     return frame.iloc[:0] if alone and not spec.over else frame
 
 

@@ -125,10 +125,10 @@ def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
     Of many, four from the smallest to the largest have a colour; those between are grey.
     """
     sizes = sorted({int(size) for size in sizes})
-    places = np.linspace(0, len(sizes) - 1, min(len(sizes), len(COLOURS)))
-    coloured = dict(zip(places.round().astype(int).tolist(), COLOURS, strict=False))
-    if len(coloured) == 2:
-        coloured = dict(zip(coloured, (COLOURS[0], COLOURS[-1]), strict=True))
+    places = np.linspace(0, len(sizes) - 1, min(len(sizes), len(COLOURS))).round().astype(int)
+    coloured = dict(zip(places.tolist(), COLOURS, strict=False))
+    if len(sizes) > 1:
+        coloured[len(sizes) - 1] = COLOURS[-1]
     return {
         size: {"color": coloured.get(place, OTHERS), "zorder": 3 if place in coloured else 2}
         for place, size in enumerate(sizes)
@@ -271,8 +271,6 @@ def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO)
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
     elif scale == Scale.PERCENT:
         axes.yaxis.set_major_formatter(FuncFormatter(percent_tick))
-    elif scale == Scale.ZERO:
-        from_zero(axes, values)
 
 
 def from_zero(axes: Axes, values: np.ndarray) -> None:

@@ -72,6 +72,8 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     for axes, cell in zip(grid, shown, strict=True):
         alike = [each for each in shown if each.panel.label == cell.panel.label]
         values = np.concatenate([each.values for each in alike])
+        if cell.panel.scale == Scale.ZERO:
+            canvas.from_zero(axes, values)
         canvas.keep_possible(axes, cell.panel.column, values)
         if not axes.get_subplotspec().is_first_col() and shown[0].panel.label == cell.panel.label:
             axes.set_ylabel("")

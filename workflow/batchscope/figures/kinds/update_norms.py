@@ -35,6 +35,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         canvas.title(left, wording.titled("Distribution", group.label))
         cell = against_batch_size.Cell(panel, title, [Series("", {}, runs)])
         against_batch_size.draw_cell(right, cell, {"": ink})
+        canvas.keep_possible(right, panel.column, cell.values)
     canvas.size_legend(figure, looks)
     more = canvas.first_note(len(groups), len(every))
     canvas.notes(figure, rows.runs(frame), more, "Triangles: medians.")
