@@ -175,6 +175,7 @@ class Figure:
         of: Of such a figure, the name of the first.
         best_rate: Whether each batch size is shown at its best learning rate alone.
         target: Whether the loss to reach is drawn too, where there is one.
+        asked: Whether it is drawn only where a study names it.
         measures: Measures or timings that the experiment must have asked for, `a|b` is either;
             of an entry's figure the entry where empty.
         varied: Factors of which it must have several values.
@@ -198,6 +199,7 @@ class Figure:
     of: str = ""
     best_rate: bool = False
     target: bool = False
+    asked: bool = False
     measures: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()

@@ -44,8 +44,10 @@ class Given:
 
     def suffices(self, figure: Figure) -> bool:
         """Returns whether a figure is drawn of it unasked."""
-        if figure.along or not (
-            {*figure.varied} <= {*self.varied} and {*figure.needs} <= {*self.needs}
+        if (
+            figure.along
+            or figure.asked
+            or not ({*figure.varied} <= {*self.varied} and {*figure.needs} <= {*self.needs})
         ):
             return False
         if self.own is not None:

@@ -18,6 +18,7 @@ from batchscope.analysis import (
     to_target_tables,
 )
 from batchscope.analysis.updates_to_target import Rates, Scaling
+from batchscope.catalogue.own_columns import AXES
 from batchscope.report import page
 
 NAME = "critical_batch_size"
@@ -32,15 +33,17 @@ def text(scalings: Sequence[Scaling], base: int | None = None) -> str:
 
 def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
     """Writes critical_batch_size.csv, .svg and .png; returns their paths."""
-    from batchscope.figures.drawing import canvas, target_words, to_target
+    from batchscope.figures.drawing import canvas
+    from batchscope.figures.drawing.to_target import Panel
+    from batchscope.figures.kinds import to_target
 
-    fits = to_target_tables.fits(scalings)
-    panels = []
+    fits, panels = to_target_tables.fits(scalings), []
     for each in scalings:
         one = (to_target_tables.fits([each]), to_target_tables.trainings([each]))
-        panels.append(target_words.Panel(each.factors, to_target_tables.joined(*one)))
-    drawn = to_target.draw(panels, [_title(each) for each in scalings])
-    svg, png = canvas.svg_and_png(drawn, TITLE)
+        panels.append(Panel(each.factors, to_target_tables.joined(*one)))
+    axes = [name for name in AXES if any(panel.known(name) for panel in panels)]
+    drawing = to_target.draw_panels(panels, [(name, f"{name} to the target") for name in axes])
+    svg, png = canvas.svg_and_png(drawing, TITLE)
     paths = [folder / f"{NAME}{suffix}" for suffix in (".csv", ".svg", ".png")]
     with disk.atomic_path(paths[0]) as temporary:
         fits.to_csv(temporary, index=False, lineterminator="\n")

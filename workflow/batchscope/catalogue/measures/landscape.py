@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Settings, Table, Text
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Integer,
+    Measure,
+    Panel,
+    Settings,
+    Table,
+    Text,
+)
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS, examples
 
@@ -58,24 +67,27 @@ ENTRY = Measure(
             "Loss surface",
             "Landscape",
             caption=(
-                "Training loss over a plane through the trained weights w: f(w + a d1 + b d2), "
-                "with two random directions whose filters have the norms of the model's own (Li "
-                "et al. 2018, arXiv 1712.09913). The cross marks w. All panels share their "
-                "levels and colours, so that closer lines are steeper slopes. Two directions "
-                "out of very many are shown: the one-dimensional profiles have more."
+                "Training loss over a plane through the trained weights (cross), along two random "
+                "directions whose filters have the norms of the model's own (Li et al. 2018, arXiv "
+                "1712.09913). Closer lines are steeper slopes."
             ),
+            kind="surface",
+            table="landscapes",
+            panels=(Panel("loss", "Loss surface", "training loss (nats)"),),
         ),
         Figure(
             "landscape_lines",
             "Loss along random directions",
             "Landscape",
             caption=(
-                "Training loss along random directions through the trained weights w, filter by "
-                "filter of the norms of the model's own (Li et al. 2018, arXiv 1712.09913). "
-                "Left: rise over the loss at w, as the mean over each run's directions and then "
-                "over seeds, with a 95 % interval over seeds (Student's t). Right: the loss "
-                "itself; thin lines are single directions of single runs."
+                "Rise of the training loss over that at the trained weights along random "
+                "directions (Li et al. 2018, arXiv 1712.09913): thin lines are means over the "
+                "directions of a run, thick ones over seeds with a 95 % interval."
             ),
+            kind="along",
+            table="landscapes",
+            panels=(Panel("rise", "Rise of the loss", "f(a) − f(0) (nats)"),),
+            over=("a",),
         ),
     ),
     tables={

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Settings, Table, Text
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Measure,
+    Panel,
+    Scale,
+    Settings,
+    Table,
+    Text,
+)
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS
 
@@ -57,12 +66,19 @@ ENTRY = Measure(
             "Line between two minimisers",
             "Landscape",
             caption=(
-                "Loss and accuracy along the straight line (1 - α) w + α w' through two trained "
-                "models w (α = 0) and w' (α = 1), which started from the same weights (Keskar "
-                "et al. 2017, section 2.2.1). Batch normalisation, where there is any, takes "
-                "its statistics anew at every point. Thin lines are single seeds; thick lines "
-                "are means with a 95 % interval over seeds (Student's t)."
+                "Loss and accuracy along the straight line between two trained models that "
+                "started from the same weights (Keskar et al. 2017, section 2.2.1): means over "
+                "seeds, and every seed thin."
             ),
+            kind="along",
+            table="lines",
+            panels=(
+                Panel("loss", "Loss", "loss (nats)"),
+                Panel("accuracy", "Accuracy", "accuracy (%)", Scale.PERCENT),
+            ),
+            columns=("factor", "small", "large"),
+            lines="split",
+            over=("alpha",),
         ),
     ),
     tables={"lines": Table("long_tables.lines", _LINES, keys=("split", "alpha"))},

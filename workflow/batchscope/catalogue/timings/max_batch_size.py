@@ -54,15 +54,13 @@ ENTRY = Timing(
             "Largest batch size",
             "Machine",
             caption=(
-                "Every batch size that was tried, against the most memory that it took: two "
-                "training steps on one batch in a process of its own. The search doubles until "
-                "a size does not fit and then halves the gap, until it is within the "
-                "resolution. The dashed line is the limit; for a GPU without one it is the "
-                "GPU's own memory, and not drawn. The solid line is fixed memory plus memory "
-                "per example, fitted by least squares to the sizes that fit and stand out of the "
-                "lowest peak. Memory is resident memory on a CPU and that of TensorFlow's "
-                "allocator on a GPU. A ring stands on the largest size that fits."
+                "Every batch size that was tried, in a process of its own, against the most "
+                "memory that it took; one of unknown memory stands at the upper edge. The fit is "
+                "fixed memory plus memory per example."
             ),
+            kind="tries",
+            table="largest",
+            columns=("seconds", "message"),
         ),
     ),
     minutes=240,

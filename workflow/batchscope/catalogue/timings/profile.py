@@ -47,16 +47,15 @@ ENTRY = Timing(
     figures=(
         Figure(
             "profile",
-            "What the time goes to",
-            "Time",
+            "Where a step's time goes",
+            "Machine",
             caption=(
-                "What the wall time of consecutive training steps goes to, by TensorFlow's "
-                "profiler. Compute: at least one operation of the model runs, on a GPU at least "
-                "one kernel. Waiting for input: none does, and training waits for its next batch. "
-                "Neither: Python, dispatch, copies between devices, idle, and operations that "
-                "TensorFlow takes for too cheap to record, so that compute is a lower bound where "
-                "steps are short. At the right edge: steps per second without the profiler."
+                "Shares of the wall time of training steps, by TensorFlow's profiler; where steps "
+                "are short, compute is a lower bound. At the right: what was measured without the "
+                "profiler."
             ),
+            kind="profile",
+            table="profiles",
         ),
     ),
     minutes=30,

@@ -5,6 +5,8 @@ from batchscope.catalogue.entries import (
     Column,
     Figure,
     Integer,
+    Panel,
+    Scale,
     Table,
     Text,
     Timing,
@@ -169,22 +171,27 @@ ENTRY = Timing(
             "Throughput",
             "Time",
             caption=(
-                "Left: training steps per second against batch size. Right: examples per second. "
-                "Points are medians of blocks of steps that were timed in turns over all batch "
-                "sizes, alone on the machine; bars are quartiles of these blocks, and of the jobs "
-                "where these were repeated. Open markers stand where other processes disturbed "
-                "a block. For one or two series the dashed line is 90 % of the plateau, which "
-                "throughput tends to by the fitted time of a step, or else the median of the "
-                "largest sizes; it stands on the knee, the batch size that reaches it. The "
-                "dotted line is the ceiling: the peak of a matrix product, measured in the same "
-                "process, over the operations that the model takes per example; where it is far "
-                "above, it stands at the upper edge with its value, and where more than it was "
-                "reached there is none. Of more series the knee is a ring, and ceilings that "
-                "agree are one line. The noise floor is the 95 % quantile, over batch sizes, of "
-                "the ratio between two halves of the same blocks, or of several jobs, apart from "
-                "what makes all batch sizes of a job slow; above 20 % plateau, knee and ceiling "
-                "are too noisy to tell. A dense range of batch sizes has a linear axis, "
-                "on which a fall after every multiple of the same number shows."
+                "Medians and quartiles of blocks of steps that were timed in turns, alone on the "
+                "machine. The plateau is what throughput tends to, the knee the batch size that "
+                "reaches 90 % of it, the ceiling the peak of a matrix product over the operations "
+                "per example."
+            ),
+            kind="sweep",
+            table="throughput",
+            panels=(
+                Panel("iterations_per_second", "Iterations per second", "iterations/s"),
+                Panel("images_per_second", "Examples per second", "examples/s"),
+            ),
+            columns=(
+                *(
+                    "steps",
+                    "blocks",
+                    "disturbed_blocks",
+                    "noise_floor",
+                    "plateau_images_per_second",
+                ),
+                *("knee_fitted", "knee_fitted_low", "knee_fitted_high", "knee_batch_size"),
+                *("still_rising", "ceiling_images_per_second", "share_of_ceiling"),
             ),
         ),
         Figure(
@@ -192,17 +199,20 @@ ENTRY = Timing(
             "Time per step",
             "Time",
             caption=(
-                "Left: time per step against batch size, median and quartiles of timed blocks, "
-                "with the line a + b × batch size that fits the medians best by relative errors. "
-                "On logarithmic axes the fixed cost a is the floor at the left. Right: fixed cost "
-                "per step a and cost per example b of every series with 95 % intervals (Student's "
-                "t over batch sizes, joined with that over rounds of turns), which say how well a "
-                "line fits these sizes and not how another machine would do. Series are jobs of "
-                "their own, one after the other: how the machine drifts within a job is in the "
-                "intervals, how it does between two jobs only where each was repeated. There "
-                "points are medians of the jobs, the line fits these, and jobs take the place of "
-                "rounds. No cost is negative: intervals are cut at 0, and a cost that was fitted "
-                "below it stands there; the line then is no model of small batch sizes."
+                "Medians and quartiles of timed blocks with the line a + b × batch size; the "
+                "fixed cost a is its floor at the left. Of several series both costs with 95 % "
+                "intervals."
+            ),
+            kind="sweep",
+            table="throughput",
+            panels=(
+                Panel("seconds_per_step", "Time per step", "time per step (s)", Scale.LOG),
+                Panel("fixed_seconds", "Fixed cost per step", "a (s)"),
+                Panel("seconds_per_image", "Cost per example", "b (s)"),
+            ),
+            columns=(
+                *("steps", "blocks", "disturbed_blocks", "noise_floor"),
+                *("fixed_seconds", "seconds_per_image", "half_batch", "line_residual"),
             ),
         ),
     ),

@@ -1,7 +1,17 @@
 """Utilisation and memory: the entry."""
 
 from batchscope.catalogue import shared_columns
-from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing, interval
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Integer,
+    Panel,
+    Scale,
+    Table,
+    Text,
+    Timing,
+    interval,
+)
 from batchscope.catalogue.parameters import Parameter
 
 _UTILISATION = {
@@ -80,6 +90,15 @@ _SAMPLES = {
     "gpu_power_watts": Column("Power of the GPU, W."),
 }
 
+UTILISATION = (
+    Panel("process_percent", "CPU utilisation", "of the process's cores (%)", Scale.ZERO),
+    Panel("gpu_percent", "GPU utilisation", "time with a kernel (%)", Scale.ZERO),
+)
+MEMORY = (
+    Panel("memory_peak_mb", "Resident memory", "peak (MB)"),
+    Panel("gpu_memory_peak_mb", "Memory of the GPU", "peak (MB)"),
+)
+
 ENTRY = Timing(
     name="utilisation",
     version="utilisation-v2",
@@ -108,20 +127,29 @@ ENTRY = Timing(
             "Utilisation and memory",
             "Machine",
             caption=(
-                "How busy the machine was while a job trained for some seconds at every batch "
-                "size, against batch size; only what was known is shown. CPU utilisation is the "
-                "process's CPU time over that of the cores that it was given; the thin line is "
-                "the whole machine with all of its cores, so that others' work shows. GPU "
-                "utilisation is NVML's: the percentage of time in which a kernel ran, or in "
-                "which memory was read or written, and not how much of the GPU a kernel fills. "
-                "Points are medians of samples and bars quartiles of these samples within one "
-                "training, or of the jobs where these were repeated. Open markers on solid lines "
-                "stand where other processes took a part of the machine although the training was "
-                "repeated. Peak memory is resident memory of the process, which its allocators "
-                "do not give back for a smaller batch; what TensorFlow's tensors held at once; "
-                "and what all processes held on the GPU. Time at zero is the share of samples "
-                "below 1 % of a core, or of the GPU's time. Energy is the GPU's over one "
-                "training, scaled to one epoch."
+                "How busy the machine was while it trained at every batch size, and the most "
+                "memory held: medians and quartiles of samples within one training. 100 % of the "
+                "CPU are the cores that the process was given."
+            ),
+            kind="sweep",
+            table="utilisation",
+            panels=(
+                *UTILISATION,
+                Panel(
+                    "gpu_bandwidth_percent",
+                    "GPU memory traffic",
+                    "time with traffic (%)",
+                    Scale.ZERO,
+                ),
+                *MEMORY,
+                Panel("tensorflow_peak_mb", "Memory of tensors", "peak (MB)"),
+                Panel("process_zero_share", "CPU at zero", "share of time (%)", Scale.PERCENT),
+                Panel("gpu_zero_share", "GPU at zero", "share of time (%)", Scale.PERCENT),
+                Panel("joules_per_epoch", "Energy per epoch", "GPU energy (J)"),
+            ),
+            columns=(
+                *("disturbed", "memory_mb_per_image", "memory_mb_per_image_low"),
+                *("memory_mb_per_image_high", "memory_of"),
             ),
         ),
         Figure(
@@ -129,16 +157,12 @@ ENTRY = Timing(
             "Utilisation over time",
             "Machine",
             caption=(
-                "Utilisation and memory through consecutive trainings of one job, which rests "
-                "before each; shaded spans are the trainings, with their batch size above. Work "
-                "outside of the spans is the first steps after a change of batch size, or a "
-                "training that others disturbed and that was repeated: neither counts as rest. "
-                "Every sample stands for the time since the one before it. CPU utilisation is the "
-                "process's CPU time over that of the cores that it was given, beside the whole "
-                "machine with all of its cores. GPU utilisation is the percentage of time in which "
-                "a kernel ran, as NVML averages it over up to a second, so that it lags behind. "
-                "Memory is resident memory of the process, and on the GPU that of all processes."
+                "Samples through consecutive trainings of one job, which rests before each; "
+                "shaded spans are the trainings. Every sample stands for the time since the one "
+                "before it."
             ),
+            kind="utilisation_over_time",
+            table="samples",
         ),
     ),
     order=3,
