@@ -8,7 +8,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
 LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
 Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
+_LISTED = ("name", "title", "caption", "category", "columns", "of", "axis")
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
 
 
@@ -40,30 +41,38 @@ _list = functools.partial(field, default_factory=list)
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A figure as it was drawn, ready to embed."""
-
-    path: Path = Path()  # of the SVG
-    svg: bytes = b""  # empty where a smaller PNG stands in its place
-    source: str = ""  # `data:` address of that PNG
-    width: int | None = None  # CSS pixels; None if the image does not say
-    height: int | None = None
-
-
-@dataclass(frozen=True)
 class Figure:
-    """One figure of an experiment."""
+    """One figure of an experiment, ready to embed.
+
+    Attributes:
+        caption: How to read it.
+        columns: What it shows.
+        of: The first of the figures that differ from it in their axis alone.
+        path: Of the SVG; `svg` is empty where a smaller PNG stands in its place.
+        source: `data:` address of that PNG.
+        width: In CSS pixels; 0 if the image does not say.
+        csv: The rows that it was drawn from.
+    """
 
     name: str
     title: str
-    caption: str  # how to read it
+    caption: str
     category: str = ""
-    columns: tuple[str, ...] = ()  # that it shows
-    of: str = ""  # the first of the figures that differ from it in their axis alone
+    columns: Sequence[str] = ()
+    of: str = ""
     axis: str = ""
-    picture: Picture = Picture()
-    data: str = ""  # path of the CSV that it was drawn from, for people
+    path: Path = Path()
+    svg: bytes = b""
+    source: str = ""
+    width: int = 0
     csv: bytes = b""
+
+    @property
+    def packed(self) -> str:
+        """The rows, deflated without a header, in base64; none of what is too large for a page."""
+        packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+        found = packer.compress(self.csv) + packer.flush() if self.csv else b""
+        return base64.b64encode(found).decode() if len(found) <= LARGE_TABLE_BYTES else ""
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,9 @@ def read(
     there = [path for path in tables if path.exists()]
     if not partial and (lacking := [path for path in tables if path not in there]):
         raise UserError(f"{lacking[0]}: missing; run snakemake to make it.")
-    experiments = _experiments(study, results, partial)
+    experiments = {
+        name: _experiment(study, name, folder / name, results, partial) for name in study.experiments
+    }
     here, *others = job_files.places(study, results)
     runs, timings = _read_runs(study, here), _read_timings(study, results)
     own_timings = [each for each in timings if each["machine"]["name"] == here.machine]
@@ -174,21 +185,18 @@ def read(
     )
 
 
-def _experiments(study: Study, results: Path, partial: bool) -> dict[str, ExperimentResults]:
-    found = {}
-    for name, experiment in study.experiments.items():
-        folder = results / "studies" / study.folder_name / name
-        path = folder / run_table.RUNS
-        there = path.exists()
-        rows = disk.read_rows(path, "run", "status") if there else []
-        tables = Tables(folder if there else None)
-        found[name] = ExperimentResults(
-            experiment,
-            runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories)),
-            tables,
-            read_figures(folder / "figures", results, partial),
-        )
-    return found
+def _experiment(
+    study: Study, name: str, folder: Path, results: Path, partial: bool
+) -> ExperimentResults:
+    path = folder / run_table.RUNS
+    rows = disk.read_rows(path, "run", "status") if path.exists() else []
+    tables = Tables(folder if path.exists() else None)
+    return ExperimentResults(
+        study.experiments[name],
+        runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories)),
+        tables,
+        read_figures(folder / "figures", results, partial),
+    )
 
 
 def _filled(folder: Path) -> Iterator[Path]:
@@ -197,11 +205,6 @@ def _filled(folder: Path) -> Iterator[Path]:
         with path.open(encoding="utf-8") as file:
             if next(file, "") and next(file, ""):
                 yield path
-
-
-def _shown(path: Path, results: Path) -> str:
-    """Returns a path below the results for people: it says nothing of the machine's folders."""
-    return (Path(results.name or "results") / path.relative_to(results)).as_posix()
 
 
 def _nearest(path: Path | str) -> str:
@@ -219,44 +222,28 @@ def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
         return []
     with damage.reading(listing, "a list of figures", folder):
         entries = json.loads(listing.read_text(encoding="utf-8"))
-        return [_figure(folder, entry, results) for entry in entries]
+        return [_figure(folder, entry) for entry in entries]
 
 
-def _figure(folder: Path, entry: dict[str, Any], results: Path) -> Figure:
+def _figure(folder: Path, entry: dict[str, Any]) -> Figure:
     path = folder / f"{entry['name']}.svg"
-    data = path.with_suffix(".csv")
-    known = ("name", "title", "caption", "category", "of", "axis")
+    with damage.reading(path, "an SVG image", folder):
+        svg = path.read_bytes()
+        if not svg.rstrip().endswith(b"</svg>"):
+            raise ValueError("it has no end")
+    width = re.search(rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ ([\d.]+) ", svg[:8192])
+    data, png, source = path.with_suffix(".csv"), path.with_suffix(".png"), ""
+    if len(svg) > LARGE_SVG_BYTES and png.exists() and png.stat().st_size < len(svg):
+        svg, source = b"", f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
     return Figure(
-        **{key: entry[key] for key in known if key in entry},
-        columns=tuple(entry.get("columns", ())),
-        picture=_picture(path),
-        data=_shown(data, results) if data.exists() else "",
+        **{name: entry[name] for name in _LISTED if name in entry},
+        path=path,
+        svg=svg,
+        source=source,
+        # Matplotlib's unit is the point: 72 to the inch, where CSS has 96 pixels.
+        width=round(float(width[1]) * 96 / 72) if width else 0,
         csv=data.read_bytes() if data.exists() else b"",
     )
-
-
-def packed(content: bytes) -> str:
-    """Returns a file deflated without a header, in base64; nothing of one too large for a page."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    packed = packer.compress(content) + packer.flush() if content else b""
-    return base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else ""
-
-
-def _picture(path: Path) -> Picture:
-    with damage.reading(path, "an SVG image", path.parent):
-        content = path.read_bytes()
-        if not content.rstrip().endswith(b"</svg>"):
-            raise ValueError("it has no end")
-    number = rb"([\d.]+)"
-    form = rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ " + number + rb" " + number + rb"\""
-    match = re.search(form, content[:8192])
-    # Matplotlib's unit is the point: 72 to the inch, where CSS has 96 pixels.
-    width, height = (round(float(side) * 96 / 72) for side in match.groups()) if match else (0, 0)
-    png, source = path.with_suffix(".png"), ""
-    if len(content) > LARGE_SVG_BYTES and png.exists() and png.stat().st_size < len(content):
-        source = f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
-        content = b""
-    return Picture(path, content, source, width or None, height or None)
 
 
 def _models(

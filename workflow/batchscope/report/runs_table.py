@@ -136,7 +136,8 @@ def _order(present: dict[str, None]) -> list[str]:
     factors = [name for name in present if _is_factor(name)]
     asked = [name for name in present if name in _EVALUATED or outcomes.outcome(name)]
     first = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *asked, *present)
-    return [*(name for name in dict.fromkeys(first) if name in present and name != "run"), "run"]
+    ordered = [name for name in dict.fromkeys(first) if name in present]
+    return sorted(ordered, key=lambda name: name == "run")
 
 
 def _informative(name: str, value: str) -> bool:

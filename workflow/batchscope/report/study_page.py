@@ -9,29 +9,32 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from batchscope import wording
+from batchscope import damage, wording
 from batchscope.catalogue import own_columns, run_names
 from batchscope.host import absence
 from batchscope.report import (
     claim_rows,
     decision,
     experiment_view,
-    figure_view,
     gaps,
+    inline_svg,
     page,
     places,
     published_beside,
     runs_table,
 )
-from batchscope.report.content import Inputs
-from batchscope.report.text import is_number
+from batchscope.report.content import Figure, Inputs
+from batchscope.report.text import is_number, marked
 from batchscope.store import records
-from batchscope.store.status import waiting
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
+# Figures whose rows the page has as tables of text.
+AS_TABLES = ("verdict_matrix", "advice", "batch_size_limits")
+WHY = ("Weights", "Gradients", "Sharpness", "Landscape")  # categories, which come last
 _MOST_NAMED = 3
+Links = dict[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
 
 
 def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
@@ -47,27 +50,27 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
     script = page.asset("report.js")
     cards = decision.cards(study, inputs.tables)
     experiments = [experiment_view.build(each, cards) for each in inputs.experiments.values()]
+    # What recommends something stands at the top of the page.
+    experiments.sort(key=lambda each: not any(card["best"] for card in each["cards"]))
     links = _add_figures(experiments, inputs)
-    lead = experiments[0]["blocks"].pop(0) if experiments and experiments[0]["blocks"] else None
-    for each in experiments:
-        each["why"] = [block for block in each["blocks"][1:] if _explains(block)]
-        each["more"] = [block for block in each["blocks"][1:] if not _explains(block)]
-    stated = claim_rows.build(inputs.claims, lambda *place: links.get(place))
     return page.render(
         "report.html.j2",
+        study=study,
+        inputs=inputs,
         title=study.title,
         cards=cards,
+        lead=experiments[0]["blocks"][:1] if experiments else [],
         scope=_scope(inputs),
-        statuses=_statuses(inputs),
-        taken=_taken(inputs),
-        notes=_notes(study, inputs),
-        warnings=_warnings(study, inputs),
+        counts=_counts(inputs),
+        partial=_partial(inputs),
         experiments=experiments,
-        lead=lead,
-        ledger=claim_rows.ledger(stated),
+        ledger=claim_rows.ledger(claim_rows.build(inputs.claims, lambda *of: links.get(of))),
         beside=published_beside.build(study, inputs, links),
         table=table,
-        files=[(path.name, path.parent.name, _link(path, folder)) for path in inputs.files],
+        files=[
+            (f"{path.parent.name}/{path.name}", os.path.relpath(path, folder or path.parent))
+            for path in inputs.files
+        ],
         gaps=gaps.find(study, inputs),
         datasets=[
             places.dataset(token, record, inputs.samples.get(token, ()))
@@ -75,11 +78,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         ],
         models=places.models(inputs.models),
         machines=places.machines(inputs.made),
-        config_name=inputs.config_name,
-        config_text=inputs.config_text,
         commands=gaps.commands(study, inputs.config_name),
-        trained=bool(study.runs),
-        here=bool(study.datasets),
         policy=page.policy(script),
         style=Markup("\n" + page.asset("report.css") + rules),
         script=Markup(script),
@@ -88,125 +87,110 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
 
 def headline(study: Study, inputs: Inputs) -> str:
     """Returns a report in one line: its first decision, and how many runs it has."""
-    cards = decision.cards(study, inputs.tables)
-    given = {"card": next(iter(cards), None), "statuses": _statuses(inputs)}
-    return page.render("headline.txt.j2", title=study.title, **given).strip()
+    card = next(iter(decision.cards(study, inputs.tables)), None)
+    given = {"title": study.title, "card": card, "counts": _counts(inputs)}
+    return page.render("headline.txt.j2", **given).strip()
 
 
-def _add_figures(
-    experiments: list[dict[str, Any]], inputs: Inputs
-) -> dict[tuple[str, str], tuple[str, str]]:
+def _add_figures(experiments: list[dict[str, Any]], inputs: Inputs) -> Links:
     """Adds figures, numbered in the page's order; returns what each is called, and its address."""
-    # The decision at the top of the page is that of the first experiment that has one.
-    experiments.sort(key=lambda each: not any(card["best"] for card in each["cards"]))
-    links: dict[tuple[str, str], tuple[str, str]] = {}
+    links: Links = {}
     for each in experiments:
-        name = each["plan"].name
-        found = inputs.experiments[name]
-        trends = [*each["answer"], *each["rest"]]
-        each["blocks"] = []
-        for block in figure_view.shown(found.figures):
-            views = []
-            for figure in block:
-                number = len(links) + 1
-                links[name, figure.name] = (f"Figure {number}", f"#figure-{number}")
-                views.append(figure_view.build(number, found.experiment, figure, trends))
-            each["blocks"].append(views)
-        for figure in figure_view.AS_TABLES:
-            links.setdefault((name, figure), ("Table", f"#equal-{name}"))
+        name, shown = each["plan"].name, [*each["answer"], *each["rest"]]
+        together: dict[str, list[Figure]] = {}
+        for figure in inputs.experiments[name].figures:
+            if figure.name not in AS_TABLES:
+                together.setdefault(figure.of or figure.name, []).append(figure)
+        blocks = sorted(together.values(), key=lambda block: _place(block[0]))
+        for figure in (figure for block in blocks for figure in block):
+            number = len(links) + 1
+            links[name, figure.name] = (f"Figure {number}", f"#figure-{number}")
+        each["blocks"] = [[_figure(each, one, links, shown) for one in block] for block in blocks]
+    for each in experiments:
+        address = f"#equal-{each['plan'].name}"
+        links |= {(each["plan"].name, figure): ("Table", address) for figure in AS_TABLES}
     return links
 
 
-def _explains(block: list[dict[str, Any]]) -> bool:
-    return block[0]["category"] in figure_view.WHY
+def _place(figure: Figure) -> int:
+    return 0 if figure.name == "primary" else 2 if figure.category in WHY else 1
 
 
-def _link(path: Path, folder: Path | str) -> str:
-    return Path(os.path.relpath(path, folder or path.parent)).as_posix()
+def _figure(
+    experiment: dict[str, Any], figure: Figure, links: Links, trends: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Returns a figure with its number, and the one row of trends.csv that is of a column of it.
 
-
-def _statuses(inputs: Inputs) -> dict[str, Any]:
-    """Returns how many runs, timings and experiments there are, and what became of the runs."""
-    runs = runs_table.distinct(inputs.rows)
-    counts = Counter(row["status"] for row in runs.values())
-    known = [word for word in gaps.STATUSES if counts[word]]
+    Such a row is taken out of the trends, so that none is said twice.
+    """
+    of = experiment["plan"].name, figure.name
+    own = [row for row in trends if row["column"] in figure.columns and row["budget"] == "end"]
+    if alone := len({row["series"] for row in own}) == 1:
+        trends.remove(own[0])
+    with damage.reading(figure.path, "an SVG image", figure.path.parent):
+        svg = inline_svg.read(figure.svg, "-".join(of)) if figure.svg else None
     return {
-        "runs": len(runs),
-        "parts": [absence.counted(word, counts[word]) for word in dict.fromkeys([*known, *counts])],
-        "finished": counts[records.FINISHED],
-        "elsewhere": sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()),
-        "timings": len(inputs.made.timings),
-        "experiments": len(inputs.experiments),
+        "file": figure,
+        "anchor": "-".join(of),
+        "label": links[of][0],
+        "id": links[of][1].removeprefix("#"),
+        "title": figure.title.rstrip("."),
+        "caption": marked(figure.caption),
+        "svg": svg,
+        "published": experiment["plan"].published.get(figure.name),
+        "trend": own[0] if alone else None,
+        "why": figure.category in WHY,
     }
 
 
-def _notes(study: Study, inputs: Inputs) -> list[str]:
-    """Returns the names of what a reader must know beforehand, which the template words."""
-    statuses = {row["status"] for row in inputs.rows}
-    lacking = records.MISSING in statuses or bool(inputs.missing.measures)
-    whole = inputs.partial and not lacking and not inputs.missing.absent
-    notes = {"reduced": study.reduced, "partial": lacking, "whole": whole}
-    return [name for name, holds in notes.items() if holds]
+def _counts(inputs: Inputs) -> dict[str, Any]:
+    """Returns how many runs and timings there are, and what became of the runs."""
+    runs = runs_table.distinct(inputs.rows)
+    found = Counter(row["status"] for row in runs.values())
+    known = [word for word in gaps.STATUSES if found[word]]
+    return {
+        "runs": len(runs),
+        "finished": found[records.FINISHED],
+        "parts": [absence.counted(word, found[word]) for word in dict.fromkeys([*known, *found])],
+        "elsewhere": sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()),
+        "timings": len(inputs.made.timings),
+    }
 
 
-def _warnings(study: Study, inputs: Inputs) -> list[str]:
-    absent = inputs.missing.absent.items()
-    return [
-        *study.warnings,
-        *(f"{what.title}; left out: {waiting(jobs)}." for what, jobs in absent),
-    ]
+def _partial(inputs: Inputs) -> bool:
+    """Returns whether something is missing that could be made here."""
+    missing = any(row["status"] == records.MISSING for row in inputs.rows)
+    return missing or bool(inputs.missing.measures)
 
 
 def _scope(inputs: Inputs) -> list[str]:
-    """Returns model and data, and the processors of the machines."""
-    models, data = _named(inputs, "model"), _named(inputs, "dataset")
-    parts = [f"{models} on {data}" if models and data else models or data, _machine(inputs)]
-    taken = [record.get("contended_seconds") for record in inputs.made.runs.values()]
+    """Returns models and data sets, the processors, and the time that trainings took."""
+    made = inputs.made
+    machines = [each.get("machine") for each in (*made.runs.values(), *made.timings)]
+    names = dict.fromkeys(_processor(each) for each in machines if isinstance(each, dict))
+    taken = [record.get("contended_seconds") for record in made.runs.values()]
     seconds = sum(each for each in taken if is_number(each))
-    return [
-        *filter(None, parts),
-        *([f"{wording.duration(seconds)} of training"] if seconds else []),
+    parts = [
+        " on ".join(filter(None, [_named(inputs, "model"), _named(inputs, "dataset")])),
+        wording.listed([*filter(None, names)][:_MOST_NAMED]),
+        f"{wording.duration(seconds)} of training" if seconds else "",
     ]
+    return [*filter(None, parts)]
 
 
 def _named(inputs: Inputs, factor: str) -> str:
-    found = {row[factor] for row in inputs.rows if row.get(factor)}
-    for each in inputs.experiments.values():
-        for sweep in each.experiment.times.sweeps:
-            found.add(run_names.split_token(str(sweep.factors[factor]))[0])
+    sweeps = [sweep for of in inputs.experiments.values() for sweep in of.experiment.times.sweeps]
+    names = {row[factor] for row in inputs.rows if row.get(factor)}
+    names |= {run_names.split_token(str(sweep.factors[factor]))[0] for sweep in sweeps}
     noun = "model" if factor == "model" else "data set"
-    names = sorted(found)
-    return wording.listed(names) if len(names) <= _MOST_NAMED else wording.count(len(names), noun)
-
-
-def _machine(inputs: Inputs) -> str:
-    """Returns the processors of the machines that trained or timed, GPUs first."""
-    made = inputs.made
-    every = [*made.runs.values(), *made.other_runs, *made.timings]
-    machines = [found for record in every if isinstance(found := record.get("machine"), dict)]
-    names = dict.fromkeys(map(_processor, machines))
-    return wording.listed(list(filter(None, names))[:_MOST_NAMED])
+    few = len(names) <= _MOST_NAMED
+    return wording.listed(sorted(names)) if few else wording.count(len(names), noun)
 
 
 def _processor(machine: dict[str, Any]) -> str:
-    gpus = machine.get("gpu")
-    gpus = [gpus] if isinstance(gpus, str) else gpus or []
-    cores = machine.get("usable_cores") or machine.get("cores")
+    """Returns the GPUs of a machine and its CPU with the cores that could be used."""
+    gpus, cores = machine.get("gpu"), machine.get("usable_cores") or machine.get("cores")
     cpu = " ".join(str(machine.get("cpu") or "").split())
-    processor = f"{cpu} ({wording.count(cores, 'core')})" if cpu and isinstance(cores, int) else cpu
-    return ", ".join(filter(None, [*dict.fromkeys(map(str, filter(None, gpus))), processor]))
-
-
-def _taken(inputs: Inputs) -> dict[str, str]:
-    """Returns what the study took, as texts; what is not known is left out."""
-    found = inputs.taken
-    hours = {
-        "training": found.training,
-        "measures": found.measures,
-        "timings": found.timings * found.cores,
-        "gpu": found.gpu,
-    }
-    shown = {name: wording.number(each / 3600, 2) for name, each in hours.items() if each}
-    shown |= {"alone": wording.duration(found.timings)} if found.timings else {}
-    shown |= {"bytes": wording.size(found.run_bytes)} if found.run_bytes else {}
-    return shown | ({"unknown": waiting(found.unknown)} if shown and found.unknown else {})
+    cpu += f" ({wording.count(cores, 'core')})" if cpu and isinstance(cores, int) else ""
+    gpus = [gpus] if isinstance(gpus, str) else gpus or []
+    return ", ".join(filter(None, [*dict.fromkeys(map(str, gpus)), cpu]))

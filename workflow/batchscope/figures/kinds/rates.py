@@ -103,7 +103,7 @@ def _draw_line(axes: Axes, rows: pandas.DataFrame, loss: str, style: dict[str, A
     centre, low, high, _ = np.reshape(means, (-1, 4)).T
     at, look = np.log2(np.array([*parts], float)), canvas.line_look(style, len(parts))
     bars = np.nan_to_num([centre - low, high - centre])
-    axes.errorbar(at, centre, yerr=bars, zorder=3, **{"elinewidth": 0.9, **look})
+    axes.errorbar(at, centre, yerr=bars, **{"zorder": 3, "elinewidth": 0.9, **look})
     best = [*parts].index(rows[_BEST].iloc[0]) if (rows[_BEST].isin([*parts])).any() else None
     if best is not None and rows[_RATE].nunique() > 1:
         axes.plot(at[best], centre[best], color=style["color"], zorder=4, **_RING)
