@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from batchscope.report.answers import Answer, Level
 from numpy.random import Generator
 
 from batchscope import disk
@@ -19,7 +20,6 @@ from batchscope.catalogue import measure_settings, outcomes, parameters, run_nam
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.catalogue.timings import OF_TRAININGS
-from batchscope.report.answers import Answer, Level
 from batchscope.store import job_files, records
 from batchscope.study.claims import Claim
 from batchscope.study.plan import Experiment, Trainings
