@@ -117,6 +117,7 @@ def test_works_without_script(browser, page, drawn):
             tab.click()
             shown = displayed(browser, panels)
             assert shown[at] and sum(shown) == 1
+        browser.find_element(By.CSS_SELECTOR, "details:has(.switch) > summary").click()
         figures = ".switch:first-of-type > figure"
         for at, radio in enumerate(browser.find_elements(By.CSS_SELECTOR, ".switch [type=radio]")):
             radio.click()

@@ -59,24 +59,7 @@ class Figure:
             return self._kind().draw(frame, self.entry)
 
     def _kind(self) -> Any:
-        if self.entry.kind == "against_batch_size" and not self.entry.panels:
-            return _Legacy(importlib.import_module(f"{__name__}.{self.entry.name}"))
         return importlib.import_module(f"{__name__}.kinds.{self.entry.kind}")
-
-
-@dataclass(frozen=True)
-class _Legacy:
-    """A figure that has no spec yet."""
-
-    module: Any
-
-    def select(self, tables: Tables, _: entries.Figure) -> pandas.DataFrame:
-        """Returns its rows."""
-        return self.module.select(tables)
-
-    def draw(self, frame: pandas.DataFrame, _: entries.Figure) -> Drawing:
-        """Returns the figure."""
-        return self.module.draw(frame)
 
 
 class Tables:

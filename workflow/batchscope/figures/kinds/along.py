@@ -71,7 +71,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
                 chosen = rows[rows[spec.lines or "batch_size"] == value]
                 _draw_curve(axes, chosen, panel, spec.over[0], style, not spec.lines)
             _finish(axes, panel, values[np.isfinite(values)])
-            axes.set_title(wording.titled(panel.title, label), pad=17 if spec.lines else None)
+            canvas.title(axes, wording.titled(panel.title, label), 11 if spec.lines else 0)
             axes.set_xlabel(f"position {spec.over[0]}")
             if spec.lines:
                 _mark_ends(axes, rows)
@@ -104,7 +104,7 @@ def _draw_curve(
     at, values = table.index.to_numpy(float), table.to_numpy(float)
     values = np.where(np.isfinite(values), values, np.nan)
     mean, low, high, count = canvas.mean_intervals(axes, values)
-    axes.plot(at, mean, zorder=3, **style)
+    axes.plot(at, mean, **style)
     if count.max() > 1:
         if band:
             axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)

@@ -80,7 +80,8 @@ def _draw_losses(
         for size, style in styles.items():
             _draw_line(axes, group.frame[group.frame["batch_size"] == size], panel.column, style)
         _rate_axis(axes.xaxis, frame[_RATE])
-        axes.set(title=wording.titled(panel.title, group.label), xlabel="learning rate")
+        canvas.title(axes, wording.titled(panel.title, group.label))
+        axes.set_xlabel("learning rate")
         axes.set_ylabel(panel.label if axes.get_subplotspec().is_first_col() else "")
     canvas.value_axis(grid[0], values)
     if grid[0].get_yscale() == "linear":
@@ -103,7 +104,7 @@ def _draw_line(axes: Axes, rows: pandas.DataFrame, loss: str, style: dict[str, A
     centre, low, high, _ = np.reshape(means, (-1, 4)).T
     at, look = np.log2(np.array([*parts], float)), canvas.line_look(style, len(parts))
     bars = np.nan_to_num([centre - low, high - centre])
-    axes.errorbar(at, centre, yerr=bars, **{"zorder": 3, "elinewidth": 0.9, **look})
+    axes.errorbar(at, centre, yerr=bars, **{"marker": "o", "elinewidth": 0.9, **look})
     best = [*parts].index(rows[_BEST].iloc[0]) if (rows[_BEST].isin([*parts])).any() else None
     if best is not None and rows[_RATE].nunique() > 1:
         axes.plot(at[best], centre[best], color=style["color"], zorder=4, **_RING)

@@ -57,7 +57,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     for axes_row, (label, group) in zip(grid, rows, strict=True):
         for axes, size in zip(axes_row, sizes, strict=True):
             heading = label if size == sizes[0] else ""
-            axes.set_title("\n".join(filter(None, [heading, f"batch size {size}"])))
+            canvas.title(axes, ", ".join(filter(None, [heading, f"batch size {size}"])))
             _draw_surface(axes, group[group["batch_size"] == size], levels)
     for axes in grid[-1]:
         axes.set_xlabel("a")

@@ -93,7 +93,7 @@ def draw_panels(every: Sequence[Panel], axes_drawn: Sequence[tuple[str, str]]) -
             for axes, (axis, label) in zip(row, axes_drawn, strict=True):
                 found |= _draw_panel(axes, panel, axis)
                 axes.set_ylabel(label)
-            row[0].set_title(title(panel))
+            canvas.title(row[0], title(panel))
         canvas.legend_of(figure, [(handle, label) for label, handle in found.items()])
     return figure
 

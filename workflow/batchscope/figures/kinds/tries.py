@@ -68,7 +68,7 @@ def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
     width = 5.2 if len(groups) == 1 else 4.0
     figure, grid = canvas.some_panels(len(groups), None, width, 3.1)
     for axes, group in zip(grid, groups, strict=True):
-        axes.set_title(wording.capital(group.label) or "Batch sizes tried")
+        canvas.title(axes, wording.capital(group.label) or "Batch sizes tried")
         _draw_panel(axes, group)
     seen = [*_OUTCOMES, *(set(frame["outcome"]) - {*_OUTCOMES})]
     entries_: list[tuple[Any, str]] = [
