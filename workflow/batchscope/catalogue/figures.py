@@ -10,6 +10,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.timings.utilisation import MEMORY, UTILISATION
 
+PRIMARY = "primary"  # what decides between batch sizes
 _OF_LOGARITHMS = "On a logarithmic axis an interval is that of the mean's logarithm."
 _ADVICE = Figure(
     "advice",
@@ -141,7 +142,7 @@ _OF_SEVERAL = (
         needs=(Need.MARGINS,),
     ),
     Figure(
-        "primary",
+        PRIMARY,
         "Which batch size",
         "Quality",
         "A dot per seed at the best learning rate of its batch size; squares are means with 95 % "

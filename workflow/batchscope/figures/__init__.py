@@ -118,8 +118,10 @@ def drawn(experiment: Experiment) -> list[str]:
     )
     # One batch size makes as many updates in every epoch.
     axes = ("updates", *(["seconds"] if trainings.timed else [])) if len(batch_sizes) > 1 else ()
-    found: list[str] = []
-    for name in experiment.figures or figure_names.available(given):
+    names, found = figure_names.available(given), []
+    # What decides stands at the top of the report, whatever figures a study names.
+    first = [name for name in names if name == figure_entries.PRIMARY]
+    for name in [*first, *(experiment.figures or names)]:
         variants = figure_entries.FIGURES[name].variants()
         found += [name, *(each.name for each in variants if each.along in axes)]
     return list(dict.fromkeys(found))

@@ -20,7 +20,7 @@ from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import UserError
 from batchscope.figures import Tables
 from batchscope.report import gaps, page
-from batchscope.report.text import VERDICTS, bracketed, label, of_difference, unit
+from batchscope.report.text import VERDICTS, bracketed, label, level, of_difference, unit
 from batchscope.study import advice_needs
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _outcome(name: str, rows: pandas.DataFrame, best: Row | None) -> Row:
         "label": label(name),
         "margin": wording.number(difference.times * float(rows["margin"].iloc[0]))
         + difference.suffix,
-        "mean": bracketed(here[_MEAN]) if here is not None else "",
+        "mean": level(name, here[_MEAN]) if here is not None else "",
         "seeds": min(rows["n"].dropna(), default=0),
     }
 
@@ -249,7 +249,7 @@ def _column(
     """Returns a head with its unit, and batch size -> text and value."""
     how = unit(name, rows[ends[0]] if len(rows) else ())
     cells = {
-        int(size): (bracketed(row.reindex(ends), how), row[ends[0]])
+        int(size): (level(name, row.reindex(ends), how), row[ends[0]])
         for size, row in rows.iterrows()
     }
     return title + wording.aside(how.suffix.strip()), cells

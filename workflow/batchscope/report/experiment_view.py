@@ -15,7 +15,7 @@ from batchscope.catalogue.budget_kinds import END, TARGET
 from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.report import held_equal, machine_answer
 from batchscope.report.content import ExperimentResults
-from batchscope.report.text import VERDICTS, bracketed, label, of_difference, parsed, plain, unit
+from batchscope.report.text import VERDICTS, bracketed, label, level, of_difference, parsed, plain, unit
 from batchscope.store import records
 from batchscope.study.plan import Experiment
 
@@ -77,7 +77,7 @@ def _trend(row: pandas.Series, series: str) -> Row:
         "ratio": ratio,
         "smallest": "" if pandas.isna(low) else int(low),
         "largest": "" if pandas.isna(high) else int(high),
-        "means": [bracketed(each, how) for each in means],
+        "means": [level(column, each, how) for each in means],
         "change": bracketed([row["estimate"], row["low"], row["high"]], change),
         "change_unit": "" if ratio else change.suffix.strip(),
         "estimate": 0.0 if pandas.isna(row["estimate"]) else row["estimate"] - ratio,

@@ -73,11 +73,13 @@ def _line(group: pandas.DataFrame) -> Row:
 
 def _cell(row: Row) -> Row:
     ends = [row["estimate"], row["low"], row["high"]]
+    value, _, interval = bracketed(ends, of_difference(row["outcome"])).partition(" ")
     against = "" if pandas.isna(row["against"]) else int(row["against"])
     return {
         "verdict": row["verdict"],
         "mark": MARKS.get(row["verdict"], "?"),
         "words": VERDICTS[row["verdict"]],
-        "shown": bracketed(ends, of_difference(row["outcome"])) or wording.ABSENT,
+        "value": value or wording.ABSENT,
+        "interval": interval,
         "against": against,
     }

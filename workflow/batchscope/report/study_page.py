@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from batchscope import damage, wording
 from batchscope.catalogue import own_columns, run_names
+from batchscope.catalogue.figures import PRIMARY
 from batchscope.host import absence
 from batchscope.report import (
     claim_rows,
@@ -113,7 +114,7 @@ def _add_figures(experiments: list[dict[str, Any]], inputs: Inputs) -> Links:
 
 
 def _place(figure: Figure) -> int:
-    return 0 if figure.name == "primary" else 2 if figure.category in WHY else 1
+    return 0 if figure.name == PRIMARY else 2 if figure.category in WHY else 1
 
 
 def _figure(

@@ -12,7 +12,7 @@ import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.catalogue import columns
+from batchscope.catalogue import columns, value_ranges
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.wording import PLAIN, POINTS, Estimate, Unit
 
@@ -51,6 +51,14 @@ def unit(column: str, values: Sequence[Any] = ()) -> Unit:
 def of_difference(column: str) -> Unit:
     """Returns how a difference of an outcome is written: that of a share in points."""
     return POINTS if column.endswith("accuracy") else PLAIN
+
+
+def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:
+    """Returns a mean with its interval, cut where the outcome cannot be."""
+    value, *ends = values
+    if any(map(pandas.isna, ends)):
+        return bracketed(values, unit)
+    return bracketed([value, *value_ranges.clipped(column, map(float, ends))], unit)
 
 
 def bracketed(values: Sequence[Any], unit: Unit = PLAIN) -> str:

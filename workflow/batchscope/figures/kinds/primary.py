@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries
+from batchscope.catalogue import entries, value_ranges
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TARGET
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
@@ -111,7 +111,7 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> None:
     if taken:
         axes.set_yscale("log")
     at, mean = np.log2(sizes), means["mean"].to_numpy(float)
-    ends = means[["mean_low", "mean_high"]].to_numpy(float).T
+    ends = means[["mean_low", "mean_high"]].to_numpy(float).T.clip(*value_ranges.possible(outcome))
     bars = np.nan_to_num(np.abs(ends - mean))
     axes.plot(np.log2(rows["batch_size"].astype(float)), rows["value"], "o",
               color=_MUTED, alpha=0.55, markersize=4, markeredgewidth=0, zorder=2)
