@@ -49,7 +49,7 @@ def legend(drawing):
 
 def hollow(axes):
     """Returns the lines of a panel whose markers are white."""
-    return [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+    return [line for line in axes.lines if line.get_markerfacecolor() in ("white", canvas.PAPER)]
 
 
 def bars(container):

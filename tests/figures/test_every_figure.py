@@ -1,4 +1,4 @@
-"""Every figure in every shape of experiment: its files, its axes, and always the same bytes."""
+"""Every figure in every shape of experiment: its files, its columns, and always the same bytes."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -7,27 +7,56 @@ import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
-from test_marks import OF_SERIES
 
 import made_figures
 import synthetic
 from batchscope import figures
-from batchscope.figures import critical_batch_size
+from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
 from batchscope.tables import csv_tables
 from drawing import texts
 from made_figures import NAMES, RATES, tables_of
 
 pytestmark = pytest.mark.slow
-# Figures whose first panel is against batch size.
-AGAINST_BATCH_SIZE = (
-    *("best_losses", "accuracy", "accuracy_by_epochs", "generalisation_gap", "time"),
-    *("training_time", "weight_distance", "weight_distance_by_layer", "displacement"),
-    *("sharpness", "sam_sharpness", "hessian"),
-)
-TO_TARGET = ("critical_batch_size", "fastest_batch_size")
-# Whose rows are of series, named one by one.
-OF_LIMITS = ("batch_size_limits", "advice", "verdict_matrix")
+FACTORS = ["learning_rate", "batch_size", "seed", "status"]
+# At the best rate of each batch size, what else varies is what differs between the runs kept.
+COLUMNS = {
+    "best_losses": [*FACTORS, "best_train_loss", "best_validation_loss"],
+    "accuracy": [
+        *(*FACTORS, "train_accuracy", "train_examples", "validation_accuracy"),
+        *("validation_examples", "test_accuracy", "test_examples"),
+    ],
+    "accuracy_by_epochs": [*FACTORS, "at_epoch", "test_accuracy"],
+    "generalisation_gap": [
+        *(*FACTORS, "generalisation_gap", "generalisation_gap_ratio"),
+        "generalisation_gap_accuracy",
+    ],
+    "time": [
+        *(*FACTORS, "epochs", "patience", "target_train_loss", "seconds_per_epoch"),
+        *("epochs_run", "train_seconds"),
+    ],
+    "weight_distance": [*FACTORS, "weight_distance", "weight_distance_relative"],
+    "weight_distance_by_layer": [*FACTORS, "layer", "relative", "distance"],
+    "hessian": [
+        *(*FACTORS, "hessian_top_eigenvalue", "hessian_top_eigenvalue_error"),
+        *("hessian_trace", "hessian_trace_error"),
+    ],
+    "sam_sharpness": [*FACTORS, "sam_sharpness_0.05"],
+    "displacement": [*FACTORS, "updates", "update_norm_mean", "straightness", "distance"],
+    "update_norms": [*FACTORS, "low", "high", "count", "share", "update_norm_median"],
+    "gradient_alignment": [
+        *(*FACTORS, "place", "epoch", "examples", "norm", "independent", "ratio"),
+    ],
+    "noise_scale": [
+        *(*FACTORS, "place", "epoch", "gradient_noise_scale", "gradient_noise_scale_error"),
+        *("gradient_norm_squared", "gradient_variance"),
+    ],
+    "loss_curves": [*FACTORS, "epoch", "updates", "train_loss", "validation_loss"],
+    "epoch_distance_by_updates": [*FACTORS, "updates", "epoch_distance"],
+    "training_time": ["batch_size", "seed", "status", "at_epoch", "train_seconds"]
+    + ["train_seconds_q1", "train_seconds_q3"],
+    "progress": [*FACTORS, "updates", "examples", "seconds", "validation_loss", "target"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,84 +78,84 @@ def listing(drawn):
     return json.loads((drawn / figures.LISTING).read_text())
 
 
-def test_the_files_of_every_figure(drawn, listing):
-    assert {path.name for path in drawn.iterdir()} == set(figures.files(NAMES))
-    assert [entry["name"] for entry in listing] == NAMES
-    assert all(entry["title"] and entry["caption"] for entry in listing)
-
-
-def test_what_was_found_is_a_sentence_or_two_with_numbers(listing):
+def test_what_was_drawn_is_listed_in_order_with_its_files(drawn, listing):
+    names = [entry["name"] for entry in listing]
+    assert names == [name for name in NAMES if name in names]
+    files = {f"{name}{suffix}" for name in names for suffix in figures.SUFFIXES}
+    assert {path.name for path in drawn.iterdir()} == files | {figures.LISTING}
     for entry in listing:
-        assert entry["found"].endswith("."), entry["name"]
-        assert any(character.isdigit() for character in entry["found"])
-        assert "significant" not in entry["found"]
-    found = {entry["name"]: entry["found"] for entry in listing}
-    assert "at batch size 16" in found["best_losses"]
-    # At 256 one rate has two failed seeds and the other one: fewer failures are chosen.
-    assert "(6 of 6 and 5 of 6 seeds)" in found["best_losses"]
+        assert entry["title"] and entry["caption"] and "{" not in entry["caption"]
+    by_name = {entry["name"]: entry for entry in listing}
+    assert by_name["loss_curves_by_updates"]["of"] == "loss_curves"
+    assert by_name["loss_curves_by_updates"]["axis"] == "updates"
+    assert by_name["accuracy"]["columns"][-1] == "test_accuracy"
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_the_columns_of_a_figures_csv(drawn, name):
+    assert list(csv_tables.read(drawn / f"{name}.csv").columns) == COLUMNS[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_files_are_sound(drawn, name):
+def test_the_files_are_sound(drawn, listing, name):
+    if name not in [entry["name"] for entry in listing]:
+        return
     text = (drawn / f"{name}.svg").read_text()
     root = ElementTree.fromstring(text)
     assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].entry.title
-    # Six panels with every seed are the most, and cells that are all text.
-    most = {"critical_batch_size": 190_000, "verdict_matrix": 250_000}
-    assert len(text) < most.get(name, 150_000)
-    assert "<text" not in text  # outlines: the same wherever it is opened
-    assert "<image" not in text
-    assert name in OF_SERIES or " data-run=" in text
+    assert len(text) < 200_000
+    assert "<text" in text and "<image" not in text
+    assert f"fill: {canvas.INK}" in text  # by which a page recolours text
     with Image.open(drawn / f"{name}.png") as image:
-        assert image.width > 700
+        assert image.width > 600
         assert np.asarray(image.convert("L")).std() > 5
 
 
 @pytest.mark.parametrize("name", ["loss_curves", "sharpness", "displacement", "update_norms"])
 def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
     figure = figures.FIGURES[name]
-    drawing = figure.draw(csv_tables.read(drawn / f"{name}.csv"))
-    svg, png = canvas.svg_and_png(drawing, figure.entry.title)
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        drawing = figure.draw(csv_tables.read(drawn / f"{name}.csv"))
+        svg, png = canvas.svg_and_png(drawing, figure.entry.title)
     assert svg == (drawn / f"{name}.svg").read_text()
     assert png == (drawn / f"{name}.png").read_bytes()
 
 
-def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
-    figure = figures.FIGURES["best_losses"]
-    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
-        drawing = figure.draw(figure.select(figures.read(two_rates)))
-        svg, _ = canvas.svg_and_png(drawing, figure.entry.title)
-    assert svg == (drawn / "best_losses.svg").read_text()
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name != "training_time"])
+def test_every_run_stands_in_the_csv(drawn, name):
+    """All 60, or of those at the best rate of each batch size one per batch size and seed."""
+    frame = csv_tables.read(drawn / f"{name}.csv")
+    runs = 30 if figures.FIGURES[name].entry.best_rate else 60
+    assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == runs
+    assert "missing" in set(frame["status"])
 
 
-def test_every_run_stands_in_every_csv(drawn):
-    for name in NAMES:
-        # Of pairs, the run at the start stands for both; of surfaces, few are shown; what was
-        # taken to a target is of series.
-        if name in ("line", "landscape", *OF_LIMITS, *TO_TARGET):
+def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn, listing):
+    for entry in listing:
+        figure = figures.FIGURES[entry["name"]]
+        if not figure.entry.panels:
             continue
-        frame = csv_tables.read(drawn / f"{name}.csv")
-        assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
-        assert set(frame["status"]) == {"finished", "diverged", "missing", "out_of_memory"}
-
-
-def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
-    for name in NAMES:
-        drawing = figures.FIGURES[name].draw(csv_tables.read(drawn / f"{name}.csv"))
-        for axes in drawing.axes:
-            assert axes.get_title("left") or axes.get_label() == "<colorbar>"
-        if name not in OF_LIMITS:
-            assert any(axes.get_ylabel() for axes in drawing.axes)
-        if name in AGAINST_BATCH_SIZE:
+        drawing = figure.draw(csv_tables.read(drawn / f"{entry['name']}.csv"))
+        assert all(axes.get_title("left") for axes in drawing.axes)
+        assert any(axes.get_ylabel() for axes in drawing.axes)
+        if figure.entry.kind == "against_batch_size":
             drawing.draw_without_rendering()
             labels = [label.get_text() for label in drawing.axes[0].get_xticklabels()]
             assert labels == ["16", "32", "64", "128", "256"]
+
+
+def test_a_batch_size_has_one_colour_in_all_figures(drawn):
+    looks = canvas.size_styles([16, 32, 64, 128, 256])
+    for name in ("loss_curves", "progress", "epoch_distance", "update_norms", "noise_scale"):
+        text = (drawn / f"{name}.svg").read_text()
+        assert all(look["color"] in text for look in looks.values()), name
 
 
 SHAPES = {
     "one_batch_size": (synthetic.grid([32]), None),
     "one_seed": (synthetic.grid(seeds=[0]), None),
     "one_run": (synthetic.grid([32], [0]), None),
+    "two_batch_sizes": (synthetic.grid([16, 32], range(2)), None),
     "no_batch_size_varied": (synthetic.grid([32], range(3), RATES), None),
     "all_diverged": (synthetic.grid(seeds=range(2)), "diverged"),
     "all_out_of_memory": (synthetic.grid(seeds=range(2)), "out_of_memory"),
@@ -140,22 +169,39 @@ SHAPES = {
 def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
     runs, status = SHAPES[shape]
     failed = dict.fromkeys(runs, status) if status else {}
-    folder = tables_of(tmp_path, runs, failed)
-    read = figures.read(folder)
-    # No shape has timings: their figures are of empty tables, the same in each of them.
-    for figure in map(figures.FIGURES.get, figures.FIGURES if shape == "all_missing" else NAMES):
+    read = figures.read(tables_of(tmp_path, runs, failed))
+    drawn = []
+    # No shape has timings of sweeps: their figures are of empty tables.
+    for name, figure in figures.FIGURES.items():
         frame = figure.select(read)
+        if frame.empty:
+            continue
+        drawn.append(name)
         drawing = figure.draw(frame)
         drawing.draw_without_rendering()
-        assert not any("$" in text for text in texts(drawing)), figure.entry.name
-        found = figure.found(frame)
-        if not status:
-            assert found == "" or found.endswith(".")
-        elif figure.entry.name == "time":  # its timing job ran all the same
-            assert "training time" not in found
-        else:
-            silent = critical_batch_size.NOTHING if figure.entry.name in TO_TARGET else ""
-            assert found == silent or figure.entry.module == "loss_curves"
-            curves = figure.entry.module in ("loss_curves", "progress", *TO_TARGET)
-            of_runs = figure.entry.name in NAMES and not (curves or figure.entry.along)
-            assert "no finished run" in texts(drawing) or not of_runs
+        assert not any("$" in text for text in texts(drawing)), name
+    of_runs = [name for name in drawn if figures.FIGURES[name].entry.kind == "against_batch_size"]
+    of_runs = [name for name in of_runs if figures.FIGURES[name].entry.panels]
+    if status:  # the timing job ran all the same
+        assert {*of_runs} <= {"time"}
+    elif shape in ("one_batch_size", "one_run"):
+        assert of_runs == ["accuracy_by_epochs"] and "loss_curves" in drawn
+    else:
+        assert {"best_losses", "accuracy", "weight_distance"} <= {*of_runs}
+
+
+def test_what_shows_nothing_leaves_no_file(tmp_path):
+    tables = tables_of(tmp_path, synthetic.grid([32], [0]), only=["runs", "history"])
+    figures.write(tables, ["best_losses", "loss_curves"], tmp_path / "figures")
+    listed = json.loads((tmp_path / "figures" / figures.LISTING).read_text())
+    assert [entry["name"] for entry in listed] == ["loss_curves"]
+    assert not [*(tmp_path / "figures").glob("best_losses.*")]
+
+
+def test_patterns_of_columns_are_panels(two_rates):
+    frame = figures.FIGURES["sharpness"].select(figures.read(two_rates))
+    found = rows.panels(frame, figures.FIGURES["sharpness"].entry)
+    assert [panel.column for panel in found] == [
+        f"sharpness_{space}_{box}" for space in ("full", "subspace") for box in ("0.001", "0.0005")
+    ]
+    assert found[2].title == "Random subspace, ε = 0.001"

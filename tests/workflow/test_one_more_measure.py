@@ -1,8 +1,7 @@
 """One more measure is an entry and a module: the rest of the project learns of it from the entry.
 
-`weight_norm` of docs/extend.md is added to a copy of the project by two new files, a figure that
-draws itself by one more, its table by one, and the timing `timed_steps` by two; no other file is
-touched.
+`weight_norm` of docs/extend.md is added to a copy of the project by two new files, a kind of figure
+by one more, its table by one, and the timing `timed_steps` by two; no other file is touched.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PAGE = (project.ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 ENTRY, MODULE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
 # What a measure may have besides what the page's has.
 MORE = {
-    "import Column, Figure, Measure": "import Column, Figure, Measure, Table",
+    "import Column, Figure, Measure, Panel": "import Column, Figure, Measure, Panel, Table",
     "from batchscope.catalogue.shared": (
         "from batchscope.catalogue.parameters import Parameter\nfrom batchscope.catalogue.shared"
     ),
@@ -40,7 +39,9 @@ MORE = {
             "Norm of the weights, run by run",
             "Weights",
             caption="Every run by itself.",
-            measures=("weight_norm",),
+            kind="points",
+            panels=(Panel("weight_norm", "Norm", "‖w‖"),),
+            columns=("run",),
         ),
 """,
     "float(np.linalg.norm(norms))})": (
@@ -70,27 +71,22 @@ def rows(results, _, experiment):
         found = record["layers"]
         yield first, {"layer": list(found), "norm": list(found.values())}
 '''
-FIGURE = '''"""Norm of the weights of every run."""
+FIGURE = '''"""Every run by itself."""
 
 from __future__ import annotations
 
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope.figures import Tables
+from batchscope.catalogue import entries
 from batchscope.figures.drawing import canvas
 
 
-def select(tables: Tables) -> pandas.DataFrame:
-    """Returns one row per run."""
-    assert tables.norms["run"].nunique() == len(tables.runs)
-    return tables.runs[["batch_size", "weight_norm"]]
-
-
-def draw(frame: pandas.DataFrame) -> Figure:
+def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure."""
+    assert frame["run"].nunique() == len(frame)
     figure, grid = canvas.panels(1, 1)
-    grid[0, 0].plot(frame["batch_size"], frame["weight_norm"], "o")
+    grid[0, 0].plot(frame["batch_size"], frame[spec.panels[0].column], "o")
     return figure
 '''
 TIMING_ENTRY = '''"""Steps of an epoch: the entry."""
@@ -124,13 +120,13 @@ FILES = {
     "catalogue/measures/weight_norm.py": with_more(ENTRY),
     "measures/weight_norm.py": with_more(MODULE),
     "tables/norms.py": TABLE,
-    "figures/weight_norm_points.py": FIGURE,
+    "figures/kinds/points.py": FIGURE,
     "catalogue/timings/timed_steps.py": TIMING_ENTRY,
     "timing/timed_steps.py": TIMING,
 }
 
 
-CAPTION = "Norm of the trained weights against batch size. Every seed is a point."
+CAPTION = "Norm of the trained weights."
 
 
 def study(**settings) -> dict:

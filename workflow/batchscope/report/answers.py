@@ -14,7 +14,6 @@ from batchscope.analysis.intervals import ENDS, Interval
 from batchscope.catalogue import outcomes, value_ranges
 from batchscope.catalogue.budget_kinds import END
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS, RISES, Outcome, Reason, Verdict
-from batchscope.figures.drawing import words
 from batchscope.report.text import format_interval, format_p
 from batchscope.wording import Estimate
 
@@ -134,7 +133,7 @@ def _note(row: pandas.Series, reason: Reason, runs: pandas.DataFrame) -> str:
     if sizes:
         notes.append(f"no value at batch size {', '.join(map(str, sorted(sizes)))}")
     if row["outcome"] in trends.UNTIL_STOPPED and (counts := training_ends.ran_out(runs)):
-        notes.append(f"{words.ran_out(counts)}, so that its mean is a lower bound")
+        notes.append(f"{_ran_out(counts)}, so that its mean is a lower bound")
     if several and row["n"] < row["seeds"]:
         notes.append(f"{row['n']} of {row['seeds']} seeds have a value at every batch size")
     if reason == Reason.NOT_AT_EVERY_STEP:
@@ -326,3 +325,9 @@ def _level(interval: Interval, column: str) -> Estimate | None:
     """Returns a level, whose interval is cut where the outcome cannot be."""
     ends = value_ranges.clipped(column, (interval.low, interval.high))
     return format_interval(interval.mean, *ends)
+
+
+def _ran_out(counts: dict[int, tuple[int, int]]) -> str:
+    """Returns `3 of 6 at batch size 256 ran ...` of what `training_ends.ran_out` returned."""
+    parts = [f"{some} of {all_} at batch size {size}" for size, (some, all_) in counts.items()]
+    return f"{', '.join(parts)} ran to the last epoch that they may"

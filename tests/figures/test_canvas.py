@@ -1,0 +1,64 @@
+"""Colours of batch sizes, scales, and the files of a drawing."""
+
+import numpy as np
+import pytest
+
+from batchscope.figures.drawing import canvas
+from drawing import legend, texts
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_colours_are_of_the_sizes_alone_and_at_most_four(count):
+    sizes = [2**power for power in range(count)]
+    looks = canvas.size_styles(sizes)
+    assert looks == canvas.size_styles(reversed(sizes))
+    coloured = [look["color"] for look in looks.values() if look["color"] != canvas.OTHERS]
+    assert len(coloured) == len(set(coloured)) == min(count, 4)
+    assert looks[1]["color"] == canvas.COLOURS[0]
+    if count > 1:
+        assert looks[sizes[-1]]["color"] == canvas.COLOURS[-1]
+
+
+def test_the_legend_names_the_sizes_between_as_one():
+    with canvas.style():
+        figure, _ = canvas.panels(1, 1)
+        canvas.size_legend(figure, canvas.size_styles([8, 16, 32, 64, 128, 256]))
+    assert legend(figure) == ["8", "32", "64", "256", "16, 128"]
+
+
+@pytest.mark.parametrize("values", [[1e-3, 1.0], [0.0, 1e-3, 1.0], [0.5, 1.0], [0.0, 1e-9]])
+def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
+    """Texts are drawn as they are written: no label of an axis may be a formula."""
+    with canvas.style():
+        drawing, grid = canvas.panels(1, 1)
+        grid[0, 0].plot(values)
+        canvas.value_axis(grid[0, 0], values)
+        drawing.draw_without_rendering()
+    shown = [text for text in texts(drawing) if text != "0"]
+    assert len(shown) > 2 and not any("$" in text for text in shown)
+
+
+def test_a_panel_that_holds_zero_stays_linear_beside_a_logarithmic_one():
+    wide, narrow = np.array([0.001, 0.03, 1.0]), np.array([0.30, 0.35, 0.40])
+    with canvas.style():
+        _, grid = canvas.panels(1, 3)
+        canvas.alike_scales(grid.flat, [wide, narrow, narrow - narrow[0]])
+    assert [axes.get_yscale() for axes in grid.flat] == ["log", "log", "linear"]
+
+
+def test_the_svg_has_text_rounded_places_and_no_ground():
+    with canvas.style():
+        figure, grid = canvas.panels(1, 1)
+        grid[0, 0].plot([0.123456789, 1], [0, 1])
+        canvas.title(grid[0, 0], "a $_ <b>")
+        canvas.write(figure, "0.123456789")
+    svg, _ = canvas.svg_and_png(figure, "T")
+    assert "a $_ &lt;b&gt;</text>" in svg and "0.123456789</text>" in svg
+    assert "fill: #ffffff" not in svg
+
+
+def test_long_headings_are_broken():
+    with canvas.style():
+        _, grid = canvas.panels(1, 3)
+        canvas.title(grid[0, 0], "Validation loss, learning rate 0.001, Adam, random crop")
+    assert 1 < len(grid[0, 0].get_title("left").split("\n")) < 4

@@ -1,0 +1,90 @@
+"""What the figures of updates, gradients and the noise scale show."""
+
+import numpy as np
+import pandas
+import pytest
+
+import synthetic
+from batchscope import figures
+from batchscope.analysis import noise_scales
+from batchscope.figures.drawing import canvas
+from drawing import legend, note, titles
+from made_figures import drawing_of, frame_of, tables_of
+
+
+def test_the_parts_of_the_distance_add_up(two_rates):
+    drawing, frame = drawing_of("displacement", two_rates)
+    parts = frame[["updates", "update_norm_mean", "straightness"]].sum(axis=1, min_count=3)
+    assert frame["distance"].to_numpy() == pytest.approx(parts.to_numpy(), nan_ok=True)
+    assert (frame.loc[frame["batch_size"] == 16, "distance"].dropna() == 0).all()
+    means = [axes.containers[0].lines[0].get_ydata() for axes in drawing.axes]
+    assert sum(means[:3]) == pytest.approx(means[3])
+    assert len({axes.get_ylim() for axes in drawing.axes}) == 1
+
+
+def test_shares_of_updates_are_means_over_seeds(two_rates):
+    drawing, frame = drawing_of("update_norms", two_rates)
+    distributions, _ = drawing.axes
+    drawn = {patch.get_edgecolor(): patch for patch in distributions.patches}
+    assert len(drawn) == 5
+    for patch in drawn.values():
+        assert patch.get_data().values.sum() == pytest.approx(1, abs=1e-6)
+    assert titles(drawing) == ["Distribution", "Median"]
+    assert "Triangles" in note(drawing)
+
+
+def test_the_ratio_of_gradients_by_place_and_batch_size(two_rates):
+    drawing, frame = drawing_of("gradient_alignment", two_rates)
+    places = [title.split(",")[0] for title in titles(drawing)]
+    assert places == 2 * ["Start of training", "Middle", "End"]
+    assert legend(drawing)[:2] == ["batch size 16", "batch size 256"]
+    line = drawing.axes[2].lines[0]
+    chosen = frame[(frame["batch_size"] == 16) & (frame["place"] == "end")]
+    chosen = chosen[(chosen["learning_rate"] == 0.05) & (chosen["status"] == "finished")]
+    expected = chosen.groupby("examples")["ratio"].mean()
+    assert line.get_ydata() == pytest.approx(expected.to_numpy())
+    assert line.get_color() == canvas.size_styles(frame["batch_size"])[16]["color"]
+
+
+def noise_of(tmp_path, runs):
+    tables = tables_of(tmp_path, runs, only=("runs", "at_epochs"))
+    return frame_of("noise_scale", tables)
+
+
+def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
+    figure, frame = noise_of(tmp_path, synthetic.grid([16, 256]))
+    assert frame["place"].drop_duplicates().tolist() == ["start", "epoch", "end"]
+    axes = figure.draw(frame).axes[0]
+    colour = canvas.size_styles([16, 256])[16]["color"]
+    own = [line for line in axes.lines if line.get_color() == colour]
+    (used,) = [line for line in own if list(line.get_ydata()) == [16, 16]]
+    assert used.get_linestyle() == ":" or used.is_dashed()
+    marks = [line for line in own if line.get_marker() == "o"]
+    full = {
+        float(line.get_xdata()[0]): float(line.get_ydata()[0])
+        for line in marks
+        if line.get_markerfacecolor() != canvas.PAPER
+    }
+    chosen = frame[(frame["batch_size"] == 16) & (frame["epoch"] == 5)]
+    expected = chosen["gradient_variance"].mean() / chosen["gradient_norm_squared"].mean()
+    assert full[5] == pytest.approx(expected)
+    # At the end the gradient is below its own error: at least so much.
+    chosen = frame[(frame["batch_size"] == 16) & (frame["place"] == "end")]
+    at_least = noise_scales.fieller(chosen["gradient_variance"], chosen["gradient_norm_squared"])
+    (hollow,) = [line for line in marks if line.get_markerfacecolor() == canvas.PAPER]
+    assert hollow.get_ydata()[0] == pytest.approx(at_least.low)
+
+
+def test_what_is_not_resolved_is_counted_and_not_drawn(tmp_path):
+    figure, frame = noise_of(tmp_path, synthetic.grid(seeds=[0]))
+    negative = int((frame["gradient_norm_squared"] < 0).sum())
+    assert f"Not resolved, and not drawn: {negative} of {len(frame)}." in note(figure.draw(frame))
+
+
+def test_the_noise_scale_without_epochs_between(tmp_path):
+    tables = figures.read(tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), only=["runs"]))
+    frame = figures.FIGURES["noise_scale"].select(
+        figures.Tables(runs=tables.runs, at_epochs=pandas.DataFrame())
+    )
+    assert set(frame["place"]) == {"start", "end"}
+    assert np.isfinite(figures.FIGURES["noise_scale"].draw(frame).axes[0].get_ylim()).all()
