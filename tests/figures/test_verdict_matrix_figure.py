@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pandas
 import pytest
+from batchscope.figures.verdict_matrix import _LOOKS
 from matplotlib.colors import to_rgb
 
 from batchscope import figures
 from batchscope.catalogue import decision_columns, timing_columns
-from batchscope.figures.verdict_matrix import _LOOKS
 from drawing import texts, titles
 
 MATRIX, LIMITS = figures.FIGURES["verdict_matrix"], figures.FIGURES["batch_size_limits"]

@@ -14,6 +14,7 @@ from batchscope.analysis import (
     to_target_tables,
 )
 from batchscope.analysis.updates_to_target import Rates, Scaling
+from batchscope.catalogue import entries
 from batchscope.catalogue.own_columns import AXES
 from batchscope.figures.drawing.to_target import Panel
 from batchscope.report import target_words
@@ -34,7 +35,8 @@ def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
 
     panels = [_panel(each) for each in scalings]
     known = [name for name in AXES if any(panel.known(name) for panel in panels)]
-    drawing = to_target.draw_panels(panels, [(name, f"{name} to the target") for name in known])
+    columns = [entries.Panel(name, name.capitalize(), f"{name} to the target") for name in known]
+    drawing = to_target.draw_panels(panels, columns)
     svg, png = canvas.svg_and_png(drawing, TITLE)
     paths = [folder / f"{NAME}{suffix}" for suffix in (".csv", ".svg", ".png")]
     with disk.atomic_path(paths[0]) as temporary:

@@ -68,6 +68,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     bar = figure.colorbar(
         ScalarMappable(**_colours(levels)), ax=grid, shrink=0.9, pad=0.02, label=panel.label
     )
+    bar.ax.set_title("Loss")
     bar.ax.yaxis.set_major_locator(FixedLocator(levels))
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
     bar.ax.minorticks_off()
