@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope import damage, disk, wording
+from batchscope import damage, disk
 from batchscope.catalogue import weight_counts
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples
@@ -148,7 +148,8 @@ def read(
     if not partial and (lacking := [path for path in tables if path not in there]):
         raise UserError(f"{lacking[0]}: missing; run snakemake to make it.")
     experiments = {
-        name: _experiment(study, name, folder / name, results, partial) for name in study.experiments
+        name: _experiment(study, name, folder / name, results, partial)
+        for name in study.experiments
     }
     here, *others = job_files.places(study, results)
     runs, timings = _read_runs(study, here), _read_timings(study, results)

@@ -5,7 +5,6 @@ Words are the templates' own: `decision.txt.j2` has the sentences, which both us
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -15,7 +15,16 @@ from batchscope.catalogue.budget_kinds import END, TARGET
 from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.report import held_equal, machine_answer
 from batchscope.report.content import ExperimentResults
-from batchscope.report.text import VERDICTS, bracketed, label, level, of_difference, parsed, plain, unit
+from batchscope.report.text import (
+    VERDICTS,
+    bracketed,
+    label,
+    level,
+    of_difference,
+    parsed,
+    plain,
+    unit,
+)
 from batchscope.store import records
 from batchscope.study.plan import Experiment
 

@@ -18,6 +18,7 @@ from batchscope.analysis import (
     to_target_tables,
 )
 from batchscope.analysis.updates_to_target import Rates, Scaling
+from batchscope.catalogue import entries
 from batchscope.catalogue.own_columns import AXES
 from batchscope.report import page
 
@@ -42,7 +43,8 @@ def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
         one = (to_target_tables.fits([each]), to_target_tables.trainings([each]))
         panels.append(Panel(each.factors, to_target_tables.joined(*one)))
     axes = [name for name in AXES if any(panel.known(name) for panel in panels)]
-    drawing = to_target.draw_panels(panels, [(name, f"{name} to the target") for name in axes])
+    columns = [entries.Panel(name, name.capitalize(), f"{name} to the target") for name in axes]
+    drawing = to_target.draw_panels(panels, columns)
     svg, png = canvas.svg_and_png(drawing, TITLE)
     paths = [folder / f"{NAME}{suffix}" for suffix in (".csv", ".svg", ".png")]
     with disk.atomic_path(paths[0]) as temporary:
