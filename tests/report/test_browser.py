@@ -22,7 +22,6 @@ from selenium.webdriver.common.keys import Keys
 import browsing
 
 pytestmark = pytest.mark.slow
-OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 
 
 @contextlib.contextmanager
@@ -67,20 +66,10 @@ def test_a_request_would_be_seen_and_is_refused(opened):
     browsing.until(refused)
 
 
-def test_a_report_without_runs(browser, timing_page):
-    """The table's part of the script has nothing to do; colours have."""
-    browsing.visit(browser, timing_page)
-    time.sleep(0.5)
-    assert browser.find_elements(By.ID, "runs-table") == []
-    button = browser.find_element(By.ID, "theme")
-    button.click()
-    assert button.text == "Colours: light" and browser.get_log("browser") == []
-
-
 @pytest.mark.parametrize("width", [1280, 400])
 def test_nothing_overflows(opened, width):
     browsing.size(opened, width, 800)
-    opened.execute_script(OPEN_ALL)
+    browsing.unfold(opened)
     opened.execute_script("document.getElementById('columns-all').click()")
     found = opened.execute_script("return document.documentElement.scrollWidth")
     # Nothing sticks out of the page except inside a container that scrolls.
@@ -130,7 +119,10 @@ def test_first_screen_of_a_window(browser, drawn, screenshots):
     browsing.size(browser, 1280, 800)
     for selector in ("h1", ".summary", ".card .use", ".decision .plate"):
         assert browsing.inside(browser, browser.find_element(By.CSS_SELECTOR, selector)), selector
-    contents, title = browser.find_element(By.ID, "contents"), browser.find_element(By.TAG_NAME, "h1")
+    contents, title = (
+        browser.find_element(By.ID, "contents"),
+        browser.find_element(By.TAG_NAME, "h1"),
+    )
     assert contents.rect["x"] + contents.rect["width"] <= title.rect["x"]  # beside, not above
     assert displayed(browser, ".menu") == [False]
     browsing.picture(browser, screenshots / "report-drawn.png")
@@ -213,16 +205,14 @@ def test_contrast_of_page_and_figures_is_enough(browser, drawn, scheme, screensh
     browsing.picture(browser, screenshots / f"report-{scheme}.png")
 
 
-def test_colours_can_be_set_by_hand(opened):
+def test_colours_can_be_set_by_hand_where_nothing_was_trained(browser, timing_page):
+    browsing.visit(browser, timing_page)
     body = "return getComputedStyle(document.body).backgroundColor"
-    given = opened.execute_script(body)
-    button = opened.find_element(By.ID, "theme")
-    button.click()
-    assert button.text == "Colours: light" and opened.execute_script(body) == given
-    button.click()
-    assert button.text == "Colours: dark" and _luminance(opened.execute_script(body)) < 0.05
-    button.click()
-    assert button.text == "Colours: automatic" and opened.execute_script(body) == given
+    button, dark = browser.find_element(By.ID, "theme"), []
+    for _ in range(3):
+        button.click()
+        dark.append(_luminance(browser.execute_script(body)) < 0.05)
+    assert dark == [False, True, False] and browser.get_log("browser") == []
 
 
 def test_prints_two_pages_on_a4_and_the_rest_on_demand(browser, drawn, screenshots):

@@ -97,8 +97,9 @@ def test_columns_can_be_chosen_and_the_head_stays(opened):
 
 def test_claims_are_filtered_without_script(browser, tmp_path):
     """By verdict and by experiment, each alone and both together."""
-    from batchscope.report import claim_rows, page
     from test_claim_rows import written
+
+    from batchscope.report import claim_rows, page
 
     rows = [
         written(document="D", verdict=verdict, experiment=experiment)
@@ -148,7 +149,9 @@ const figure = document.querySelector(`[data-name="${name}"]`);
 
 def test_a_figure_can_be_enlarged_and_saved(browser, drawn):
     browsing.visit(browser, drawn)
-    browser.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    browser.execute_script(
+        "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+    )
     svg = browsing.plate(browser, "accuracy").find_element(By.TAG_NAME, "svg")
     before = svg.rect["width"]
     button = browser.find_element(By.CSS_SELECTOR, '[data-name="gap-accuracy"] .tools button')
@@ -190,7 +193,9 @@ def test_sample_images_are_seen(browser, whole, tmp_path):
     page = tmp_path / "report.html"
     page.write_text(study_page.build(study, replace(inputs, samples={token: shown})), "utf-8")
     browsing.visit(browser, page)
-    browser.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    browser.execute_script(
+        "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+    )
     images = browser.find_elements(By.CSS_SELECTOR, "ul.samples img")
     assert len(images) == 2
     for image, label in zip(images, ("cat", "dog"), strict=True):

@@ -8,7 +8,8 @@ import pandas
 import pytest
 
 from batchscope.catalogue.outcomes import Reason
-from batchscope.report import page, published_beside as shown
+from batchscope.report import page
+from batchscope.report import published_beside as shown
 from batchscope.tables import published_beside
 from html_page import Page
 
