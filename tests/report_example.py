@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 import math
 import random
@@ -12,7 +11,6 @@ from typing import Any
 
 from batchscope import figures
 from batchscope.catalogue import measure_settings, run_names
-from batchscope.report import content
 from batchscope.store import job_files, records
 from batchscope.study import config, plan
 from batchscope.tables import claim_table, run_table
@@ -127,15 +125,6 @@ def write_dataset(results: Path, study: plan.Study) -> None:
     """Writes the record of a study's only data set."""
     (dataset,) = study.datasets
     _write_json(records.dataset_folder(results, dataset) / "record.json", _dataset(dataset))
-
-
-def altered(inputs: content.Inputs, advice=None, **given: Any) -> content.Inputs:
-    """Returns the inputs of a report with other results of its experiment `gap`."""
-    gap = inputs.experiments["gap"]
-    if advice is not None:
-        given["tables"] = figures.Tables(runs=gap.tables.runs, advice=advice)
-    changed = {"gap": dataclasses.replace(gap, **given)}
-    return dataclasses.replace(inputs, experiments=inputs.experiments | changed)
 
 
 def _write_json(path: Path, record: dict[str, Any]) -> None:
@@ -302,8 +291,9 @@ def write_figures(folder: Path, drawn: list[str]) -> None:
             encoding="utf-8",
         )
         (folder / f"{name}.csv").write_text("batch_size,value\n16,1\n", encoding="utf-8")
+        spec = figures.FIGURES[name].entry
         caption = f"Every `point` of {name} & <i>seeds</i> is one run."
-        listing.append(
-            {"name": name, "title": figures.FIGURES[name].entry.title, "caption": caption}
-        )
+        panels = [panel.column for panel in spec.panels]
+        of = {"category": spec.category, "columns": panels, "of": spec.of or name}
+        listing.append({"name": name, "title": spec.title, "caption": caption, **of})
     (folder / figures.LISTING).write_text(json.dumps(listing), encoding="utf-8")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from batchscope.report.answers import Answer, Level
 from numpy.random import Generator
 
 from batchscope import disk

@@ -102,7 +102,8 @@ def _add_figures(experiments: list[dict[str, Any]], inputs: Inputs) -> Links:
         for figure in inputs.experiments[name].figures:
             if figure.name not in AS_TABLES:
                 together.setdefault(figure.of or figure.name, []).append(figure)
-        blocks = sorted(together.values(), key=lambda block: _place(block[0]))
+        asked = {*each["plan"].primary}
+        blocks = sorted(together.values(), key=lambda block: _place(block[0], asked))
         for figure in (figure for block in blocks for figure in block):
             number = len(links) + 1
             links[name, figure.name] = (f"Figure {number}", f"#figure-{number}")
@@ -113,8 +114,11 @@ def _add_figures(experiments: list[dict[str, Any]], inputs: Inputs) -> Links:
     return links
 
 
-def _place(figure: Figure) -> int:
-    return 0 if figure.name == PRIMARY else 2 if figure.category in WHY else 1
+def _place(figure: Figure, asked: set[str]) -> int:
+    """Returns a figure's rank: what decides, what is asked about, trainings, and last what says why."""
+    if figure.name == PRIMARY:
+        return 0
+    return 1 if asked & {*figure.columns} else 3 if figure.category in WHY else 2
 
 
 def _figure(

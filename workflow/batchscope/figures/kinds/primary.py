@@ -113,8 +113,16 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> None:
     at, mean = np.log2(sizes), means["mean"].to_numpy(float)
     ends = means[["mean_low", "mean_high"]].to_numpy(float).T.clip(*value_ranges.possible(outcome))
     bars = np.nan_to_num(np.abs(ends - mean))
-    axes.plot(np.log2(rows["batch_size"].astype(float)), rows["value"], "o",
-              color=_MUTED, alpha=0.55, markersize=4, markeredgewidth=0, zorder=2)
+    axes.plot(
+        np.log2(rows["batch_size"].astype(float)),
+        rows["value"],
+        "o",
+        color=_MUTED,
+        alpha=0.55,
+        markersize=4,
+        markeredgewidth=0,
+        zorder=2,
+    )
     axes.errorbar(at, mean, yerr=bars, fmt="s", color=_INK, markersize=6, capsize=3, zorder=3)
     if len(sizes) > 2:
         axes.plot(at, mean, color=_INK, linewidth=0.9, zorder=1)
@@ -125,7 +133,7 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> None:
         axes.axvspan(inside[0] - half, inside[-1] + half, color=_SHADE, alpha=0.18, lw=0, zorder=0)
     if taken:
         column, _, value = str(target).partition("=")
-        what = f"{column.replace('_', ' ')} {value}" if value else "the target"
+        what = f"{column.replace('_', ' ')} {float(value):.3g}" if value else "the target"
         axes.set_ylabel(f"{_LABELS[outcome]}{what}")
     else:
         axes.set_ylabel(wording.lower(outcome.replace("_", " ")))

@@ -1,0 +1,201 @@
+"""The decision of a series: rows of the advice and of comparisons as dicts, and as text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas
+import pytest
+
+from batchscope import figures
+from batchscope.catalogue.decision_columns import ADVICE, COMPARISONS
+from batchscope.errors import UserError
+from batchscope.figures.kinds import primary
+from batchscope.report import decision, held_equal, page
+from batchscope.report.text import bracketed, level, unit
+
+RATIOS = {8: (2.0, 1.8, 2.2, "beyond"), 16: (0.8, 0.7, 0.9, "within"), 32: (1.2, 1.0, None, "open")}
+SECONDS = {8: 0.2, 16: 0.1, 32: 0.12}
+
+
+def _advice(best: bool = True) -> pandas.DataFrame:
+    recommended = {"item": "recommendation", "batch_size": 16, "smallest": 16, "largest": 16}
+    recommended |= {"learning_rate": 0.1, "n": 6, "grade": "provisional"}
+    sizes = [
+        {
+            "item": "size",
+            "name": "seconds",
+            "batch_size": size,
+            "learning_rate": 0.1,
+            "verdict": each,
+        }
+        for size, each in ((8, "beyond"), (16, "within"), (32, "not_resolved"))
+    ]
+    limits = [
+        {"item": "limit", "name": name, "batch_size": size, "verdict": "within", **open_}
+        for name in ("seconds", "test_accuracy")
+        for size in RATIOS
+        for open_ in [{"seeds_to_resolve": 9, "minutes_to_resolve": 2} if size == 32 else {}]
+    ]
+    others = [
+        {"item": "limit", "name": "memory", "largest": 512, "reason": "lower_bound"},
+        {"item": "check", "name": "still_falling", "batch_size": 8, "passed": 0, "key": "epochs",
+         "value": "20"},
+        {"item": "check", "name": "still_falling", "batch_size": 32, "passed": 0, "key": "epochs",
+         "value": "20"},
+        {"item": "check", "name": "rate_on_edge", "passed": 1},
+        {"item": "need", "name": "seeds", "key": "seeds", "value": "9", "seeds_to_resolve": 9,
+         "minutes_to_resolve": 3},
+    ]  # fmt: skip
+    rows = [*([recommended] if best else []), *sizes, *limits, *others]
+    frame = pandas.DataFrame(rows, columns=[*ADVICE])
+    return frame.assign(model="net", dataset="data", machine="local")
+
+
+def _comparisons() -> pandas.DataFrame:
+    rows = []
+    for size, (estimate, low, high, verdict) in RATIOS.items():
+        verdict = "not_resolved" if verdict == "open" else verdict
+        shared = {
+            "batch_size": size,
+            "learning_rate": 0.1,
+            "n": 6,
+            "against": 8 if size == 16 else 16,
+        }
+        target = {"budget": "target", "budget_value": 0.2, "budget_column": "validation_loss"}
+        mean = SECONDS[size]
+        means = {"mean": mean, "mean_low": 0.8 * mean, "mean_high": 1.25 * mean}
+        ratio = {"estimate": estimate, "low": low, "high": high, "margin": 0.1, "verdict": verdict}
+        rows.append({**shared, **target, "outcome": "seconds", **means, **ratio})
+        end = {"budget": "convergence", "outcome": "test_accuracy", "margin": 0.02}
+        accuracy = {"mean": 0.97, "mean_low": 0.9, "mean_high": 1.04, "estimate": 0.0}
+        rows.append({**shared, **end, **accuracy, "low": -0.01, "high": 0.01, "verdict": "within"})
+        epochs = {"budget": "epochs", "budget_value": 10, "outcome": "test_accuracy"}
+        worse = {"mean": 1 - size / 100, "estimate": -0.1, "low": -0.2, "high": 0.0}
+        rows.append({**shared, **epochs, **worse, "verdict": "beyond"})
+    frame = pandas.DataFrame(rows, columns=[*COMPARISONS])
+    return frame.assign(model="net", dataset="data", machine="local")
+
+
+def _tables(best: bool = True) -> figures.Tables:
+    runs = pandas.DataFrame(
+        [
+            {"run": f"{size}-{seed}", "batch_size": size, "learning_rate": rate, "seed": seed,
+             "status": "finished", "model": "net", "dataset": "data", "machine": "local",
+             "seconds_per_epoch": rate * size * (1 + seed / 10)}
+            for size in RATIOS for rate in (0.1, 1.0) for seed in (0, 1)
+        ]
+    )  # fmt: skip
+    times = [(size, seed, SECONDS[size] + seed / 100) for size in RATIOS for seed in (0, 1)]
+    to_target = pandas.DataFrame(times, columns=["batch_size", "seed", "seconds"])
+    to_target = to_target.assign(target="validation_loss=0.2", target_value=0.2)
+    of = {"comparisons": _comparisons(), "runs": runs, "to_target": to_target}
+    return figures.Tables(advice=_advice(best), **of)
+
+
+@pytest.fixture
+def study(finished):
+    return finished[0]
+
+
+def test_a_decision_is_the_rows_of_its_tables(study):
+    (card,) = decision.cards(study, {"gap": _tables()})
+    assert (card["best"]["batch_size"], card["best"]["rate"]) == (16, "0.1")
+    assert card["best"]["grade"] == "provisional" and card["scope"] == ["net", "data"]
+    reached = card["reached"]
+    assert (reached["target"], reached["value"]) == ("validation loss", "0.2")
+    assert reached["taken"] == "100 [80, 125] ms"
+    beside = [(each["batch_size"], each["ratio"], each["against"]) for each in reached["others"]]
+    assert beside == [(8, "2.00 [1.80, 2.20]", None), (32, "1.2 [1, –]", None)]
+    (outcome,) = card["outcomes"]
+    assert outcome["within"] == [8, 16, 32] and outcome["beyond"] == outcome["open"] == []
+    assert outcome["mean"] == "0.970 [0.900, 1.000]"  # no accuracy is above 1
+    assert [row["name"] for row in card["limits"]] == ["memory"]
+
+
+def test_batch_sizes_have_a_row_each(study):
+    (card,) = decision.cards(study, {"gap": _tables()})
+    heads, rows = card["sizes"]["heads"], card["sizes"]["rows"]
+    assert heads == ["Best rate", "Time to target (ms)", "Test accuracy", "Time per epoch (s)"]
+    assert [row["batch_size"] for row in rows] == [8, 16, 32]
+    assert [row["inside"] for row in rows] == [False, True, False]
+    assert [value for _, value in rows[0]["cells"]] == pytest.approx([0.1, 0.2, 0.97, 0.84])
+
+
+def test_checks_that_fail_come_first_each_with_its_line(study):
+    (card,) = decision.cards(study, {"gap": _tables()})
+    found = [(each["name"], each["state"], each["line"]) for each in card["checks"]]
+    assert found == [
+        ("still_falling", "failed", "epochs: 20"),
+        ("seeds", "open", "seeds: 9"),
+        ("rate_on_edge", "passed", ""),
+    ]
+    assert card["checks"][0]["sizes"] == [8, 32] and card["checks"][1]["cost"] == "3 min"
+
+
+def test_what_recommends_something_comes_first(study):
+    two = replace(study, experiments=dict.fromkeys(("gap", "second"), study.experiments["gap"]))
+    cards = decision.cards(two, {"gap": _tables(best=False), "second": _tables()})
+    assert [card["best"] is None for card in cards] == [False, True]
+    assert cards[1]["reached"] is None
+
+
+def test_the_terminal_has_a_table_whose_columns_align(study):
+    (card,) = decision.cards(study, {"gap": _tables()})
+    lines = [*decision._aligned(card["sizes"])]
+    assert len(lines) == 4
+    assert len({line.index(mark) + len(mark) for line, mark in zip(lines[1:], ("0.1",) * 3)}) == 1
+    shown = {"cards": [{**card, "lines": lines}], "without": [], "trained": ["gap"]}
+    for seeds in (False, True):
+        text = page.render("advice.txt.j2", seeds=seeds, **shown)
+        assert all(line in text for line in lines) and "<u>" in text and "&" not in text
+
+
+def test_a_table_that_is_missing_is_named(study, tmp_path):
+    with pytest.raises(UserError, match=r"gap/advice\.csv: missing; .* snakemake"):
+        decision.text(study, tmp_path, "config.yaml")
+
+
+def test_each_budget_names_its_own_best_size():
+    (group,) = held_equal.build(_comparisons())
+    assert group["sizes"] == [8, 16, 32]
+    tabs = {tab["name"]: tab for tab in group["tabs"]}
+    assert {name: tab["best"] for name, tab in tabs.items()} == {
+        **{"epochs": 8, "seconds": 16, "convergence": 8}
+    }
+    (row,) = tabs["seconds"]["rows"]
+    assert (
+        row["ratio"]
+        and not row["points"]
+        and (row["target"], row["value"]) == (*("validation loss", "0.2"),)
+    )
+    assert [cell["verdict"] for cell in row["cells"]] == ["beyond", "within", "not_resolved"]
+    assert [cell["against"] for cell in row["cells"]] == [16, 8, 16]
+    (accuracy,) = tabs["epochs"]["rows"]
+    assert accuracy["cells"][0]["value"] == "−10" and accuracy["points"]
+    assert held_equal.build(pandas.DataFrame()) == []
+
+
+def test_what_decides_is_drawn_with_a_dot_per_seed():
+    spec = figures.FIGURES["primary"].entry
+    frame = primary.select(_tables(), spec)
+    assert len(frame) == 6 and set(frame["outcome"]) == {"seconds"}
+    assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16]
+    assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
+    assert len(figures.FIGURES["primary"].draw(frame).axes) == 1
+    assert primary.select(figures.Tables(), spec).empty
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((1.27, 1.13, 1.44), "1.27 [1.13, 1.44]"),
+        ((1.27, 1.13, None), "1.27 [1.13, –]"),
+        ((1.27, None, None), "1.27"),
+        ((None, None, None), ""),
+    ],
+)
+def test_intervals_have_one_form(values, text):
+    assert bracketed(values) == text
+    assert level("test_accuracy", (0.5, -0.5, 1.5)) == "0.50 [0.00, 1.00]"
+    assert unit("seconds", [0.1]).suffix == " ms" and unit("seconds", [0.1, 2]).suffix == " s"
