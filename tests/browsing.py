@@ -77,6 +77,11 @@ def inside(browser, element, height: int = 800) -> bool:
     return rect["y"] >= 0 and rect["y"] + rect["height"] <= height
 
 
+def unfold(browser) -> None:
+    """Opens all that is folded."""
+    browser.execute_script("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+
+
 def plate(browser, figure: str):
     plate = browser.find_element(By.CSS_SELECTOR, f'[data-name="gap-{figure}"] .plate')
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plate)

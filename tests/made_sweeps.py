@@ -102,9 +102,8 @@ def tables(*made):
 
 
 def drawn(name, *made):
-    """Returns a figure drawn from its own CSV alone, that frame, and what was found."""
-    drawing, frame = drawing_of(name, tables(*made))
-    return drawing, frame, figures.FIGURES[name].found(frame)
+    """Returns a figure drawn from its own CSV alone, and that frame."""
+    return drawing_of(name, tables(*made))
 
 
 def points(axes):

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,8 @@ from batchscope.report.answers import Answer, Level
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.analysis import intervals
-from batchscope.catalogue import measure_settings, outcomes, parameters, run_names
+from batchscope.catalogue import measure_settings, parameters, run_names
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
-from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, records
 from batchscope.study.claims import Claim
@@ -434,30 +432,3 @@ def edited(path: Path) -> Iterator[dict[str, Any]]:
     record = disk.read_json(path)
     yield record
     disk.write_json(path, record)
-
-
-def answer(
-    verdict: str = "not_resolved",
-    slope: tuple[float, ...] = (0.1, -0.1, 0.3),
-    label: str = "Test accuracy",
-    column: str = "test_accuracy",
-    direction: str = "rises",
-    n: int = 6,
-    **rest: Any,
-) -> Answer:
-    """Returns an answer with a verdict, whatever its numbers say."""
-    nothing = intervals.Interval(math.nan, math.nan, math.nan, n)
-    found = Answer(
-        outcome=outcomes.Outcome(column, label, "", direction, ""),
-        series="",
-        held="",
-        smallest=Level(16, nothing._replace(mean=0.5)),
-        largest=Level(256, nothing._replace(mean=0.9)),
-        slope=intervals.Interval(*slope, n),
-        level=0.02,
-        p=0.1,
-        verdict=Verdict(verdict),
-        reason=Reason.NONE,
-        note="",
-    )
-    return replace(found, **rest)

@@ -8,10 +8,9 @@ import pytest
 
 import made_trainings
 from batchscope import figures
-from batchscope.analysis import critical_batch_size, to_target_tables
+from batchscope.analysis import to_target_tables
 from batchscope.analysis.updates_to_target import Target
-from batchscope.figures.drawing import canvas, target_words, to_target
-from drawing import note, reread, texts, titles
+from drawing import legend, reread, texts, titles
 from made_trainings import EXACT, SIZES
 
 CRITICAL = figures.FIGURES["critical_batch_size"]
@@ -45,116 +44,75 @@ def written(trajectories, runs, targets=TO, noise=()):
     )
 
 
-def coloured(axes, colour):
-    return [line for line in axes.lines if line.get_color() == colour]
+def drawn(figure, made, **changed):
+    """Returns a figure of tables, with columns of its frame changed."""
+    return figure.draw(reread(figure.select(made).assign(**changed)))
+
+
+def curves(axes):
+    return [line for line in axes.lines if len(line.get_xdata()) == 40]
+
+
+def marks(axes, marker):
+    """Returns the batch sizes of the marks that look so."""
+    return [2 ** line.get_xdata()[0] for line in axes.lines if line.get_marker() == marker]
 
 
 def test_the_curve_and_the_critical_batch_size():
-    frame = CRITICAL.select(tables())
-    updates, examples = CRITICAL.draw(frame).axes
-    (curve,) = coloured(updates, to_target.LINE)
-    sizes = 2 ** curve.get_xdata()
-    assert curve.get_ydata() == pytest.approx(10 * math.log(10) * (1 + 40 / sizes))
-    (curve,) = coloured(examples, to_target.LINE)
-    assert curve.get_ydata() == pytest.approx(10 * math.log(10) * (40 + sizes))
-    means = next(line for line in updates.lines if line.get_marker() == "s")
-    assert means.get_ydata() == pytest.approx(EXACT)
-    dashed = next(line for line in updates.lines if line.get_linestyle() == "--")
-    assert dashed.get_xdata()[0] == pytest.approx(math.log2(40))
-    assert "B_crit 40 [40, 40]" in examples.get_title("left")
-    assert any("0.2 at 8, 16, 32, 64 and 128." in text for text in texts(CRITICAL.draw(frame)))
-    assert CRITICAL.found(frame) and FASTEST.found(FASTEST.select(tables()))
+    updates, examples = drawn(CRITICAL, tables()).axes
+    for axes, times in ((updates, lambda sizes: 1 + 40 / sizes), (examples, lambda s: 40 + s)):
+        (curve,) = curves(axes)
+        sizes = 2 ** curve.get_xdata()
+        assert curve.get_ydata() == pytest.approx(10 * math.log(10) * times(sizes))
+        assert marks(axes, "D") == pytest.approx([40])
+    means = [container.lines[0].get_ydata()[0] for container in updates.containers]
+    assert means == pytest.approx(EXACT)
 
 
-@pytest.mark.parametrize(
-    "lack_of_fit, ends, expected",
-    [
-        (math.nan, (3, 7), set()),
-        (math.nan, (1, 7), {critical_batch_size.PERFECT}),
-        (0.5, (1, 10), {critical_batch_size.PERFECT, critical_batch_size.MAXIMAL}),
-        (0.5, (math.log2(40 / 9) - 0.01, 7), set()),  # a sliver
-        (0.01, (1, 10), set()),  # the updates depart from the curve
-    ],
-)
-def test_regimes_in_the_panel_are_shaded(lack_of_fit, ends, expected):
-    row = {"critical_batch_size": 40.0, "updates_min": 1.0, "examples_min": 40.0}
-    panel = target_words.Panel({}, pandas.DataFrame([{**row, "lack_of_fit": lack_of_fit}]))
-    with canvas.style():
-        _, grid = canvas.panels(1, 1)
-    (axes,) = grid.flat
-    axes.set_xlim(*ends)
-    assert to_target.shade(axes, panel) == expected
+def test_regimes_in_the_panel_are_shaded():
+    made = tables(sizes=(4, 16, 64, 512))
+    assert {"perfect scaling", "maximal data parallelism"} <= {*legend(drawn(CRITICAL, made))}
+    # Where the updates depart from the curve there are none.
+    assert "perfect scaling" not in legend(drawn(CRITICAL, made, lack_of_fit=0.01))
 
 
-@pytest.mark.parametrize("end", ["low", "high"])
-def test_open_ends_are_drawn_as_arrows(end):
-    frame = CRITICAL.select(tables())
-    frame = frame.assign(critical_batch_size_low=30.0, critical_batch_size_high=50.0)
-    axes = CRITICAL.draw(frame.assign(**{f"critical_batch_size_{end}": math.nan})).axes[0]
-    arrows = [line.get_marker() for line in coloured(axes, to_target.CRITICAL)]
-    assert ("<" in arrows, ">" in arrows) == (end == "low", end == "high")
+@pytest.mark.parametrize("open_ends", [("low",), ("high",), ("low", "high")])
+def test_open_ends_are_drawn_as_arrows(open_ends):
+    ends = {"critical_batch_size_low": 30.0, "critical_batch_size_high": 50.0}
+    ends |= {f"critical_batch_size_{end}": math.nan for end in open_ends}
+    axes = drawn(CRITICAL, tables(), **ends).axes[0]
+    arrows = {line.get_marker() for line in axes.lines}
+    assert ("<" in arrows, ">" in arrows) == ("low" in open_ends, "high" in open_ends)
 
 
 def test_the_noise_scale_stands_beside_it():
-    drawing = CRITICAL.draw(CRITICAL.select(tables(noise=[0.05])))
-    assert {"noise scale, start", "noise scale, end"} <= texts(drawing)
-    noise = coloured(drawing.axes[0], canvas.COLOURS[3])
-    (mark,) = [line for line in noise if line.get_marker() == "o"]
-    assert mark.get_xdata()[0] == pytest.approx(math.log2(20))
+    drawing = drawn(CRITICAL, tables(noise=[0.05]))
+    assert {"noise scale, start", "noise scale, end"} <= {*legend(drawing)}
+    assert 20 in [pytest.approx(size) for size in marks(drawing.axes[0], "o")]
 
 
 def test_seconds_measured_and_in_closed_form():
-    frame = FASTEST.select(tables())
-    axes = FASTEST.draw(frame).axes[0]
+    (axes,) = drawn(FASTEST, tables()).axes
     seconds = EXACT * (0.002 + 0.0001 * np.array(SIZES))
-    assert axes.containers[0].lines[0].get_ydata() == pytest.approx(seconds[:1])
-    (curve,) = coloured(axes, to_target.LINE)
+    means = [container.lines[0].get_ydata()[0] for container in axes.containers]
+    assert means == pytest.approx(seconds)
+    (curve,) = curves(axes)
     sizes = 2 ** curve.get_xdata()
     updates = 10 * math.log(10) * (1 + 40 / sizes)
     assert curve.get_ydata() == pytest.approx(updates * (0.002 + 0.0001 * sizes))
-    dotted = next(line for line in axes.lines if line.get_linestyle() == ":")
-    assert dotted.get_xdata()[0] == pytest.approx(math.log2(40 * 20) / 2)
-    half = [line for line in axes.lines if line.get_marker() == "^"]
-    assert half[0].get_xdata()[0] == pytest.approx(math.log2(20))
-    without = FASTEST.draw(frame.assign(fastest_batch_size=math.nan)).axes[0]
-    assert not coloured(without, to_target.LINE)
-
-
-def test_a_figure_reads_the_rates_that_its_own_axis_chooses():
-    """At 16 seconds choose .4, the highest; updates choose .2 as elsewhere."""
-    trajectories, runs = made_trainings.slow_seed()
-    trajectories["seconds"] *= 1 + 0.01 * np.cos(trajectories["seed"] * trajectories["batch_size"])
-    made = written(trajectories, runs)
-    of_seconds, of_updates = (each.draw(each.select(made)) for each in (FASTEST, CRITICAL))
-    assert "At 16" in note(of_seconds) and "0.4 at 16 (edge)" in note(of_seconds)
-    assert "At 16" not in note(of_updates) and "edge" not in note(of_updates).lower()
+    assert marks(axes, "D") == pytest.approx([math.sqrt(40 * 20)])
+    assert marks(axes, "^") == pytest.approx([20])
+    assert not curves(drawn(FASTEST, tables(), fastest_batch_size=math.nan).axes[0])
 
 
 def test_what_was_never_reached_is_marked():
-    frame = FASTEST.select(tables(never=[(8, 0)]))
-    drawing = FASTEST.draw(frame)
-    assert "1 never" in texts(drawing)
-    low, high = drawing.axes[0].get_ylim()
-    assert frame["seconds"].max() < low * (high / low) ** 0.85
+    assert "1 never" in texts(drawn(FASTEST, tables(never=[(8, 0)])))
 
 
-@pytest.mark.parametrize("figure", [CRITICAL, FASTEST])
-def test_nothing_to_draw_is_reported(figure):
-    frame = figure.select(tables(sizes=(8, 16)))
-    assert figure.found(frame)
-    assert "no target that three\nbatch sizes reached" in texts(figure.draw(frame))
-    untimed = figure.select(tables(timed=False))
-    assert bool(figure.found(untimed)) == (figure is CRITICAL)
-
-
-@pytest.mark.parametrize("figure", [CRITICAL, FASTEST])
-@pytest.mark.slow
-def test_a_figure_is_drawn_from_its_csv_alone(figure):
-    frame = figure.select(tables(targets=(), noise=[0.05]))
-    read = reread(frame)
-    drawn = [canvas.svg_and_png(figure.draw(one), "")[0] for one in (frame, read)]
-    assert drawn[0] == drawn[1]
-    assert figure.found(frame) == figure.found(read)
+def test_nothing_to_draw_is_no_figure():
+    assert FASTEST.select(tables(timed=False)).empty
+    assert not CRITICAL.select(tables(timed=False)).empty
+    assert CRITICAL.select(tables(sizes=(8, 16))).empty
 
 
 def test_of_many_series_each_has_one_target():
@@ -165,6 +123,7 @@ def test_of_many_series_each_has_one_target():
     made = written(*map(pandas.concat, zip(*parts, strict=True)), targets=())
     assert len(made.critical_batch_size) == 9
     lowest = made.critical_batch_size["target_value"].min()
-    assert titles(CRITICAL.draw(CRITICAL.select(made)))[::2] == [
-        f"{name}, validation loss {lowest:.3g}" for name in ("SGD", "Adam", "RMSprop")
+    found = [title.replace("\n", " ") for title in titles(drawn(CRITICAL, made))[::2]]
+    assert found == [
+        f"Updates, {name}, validation loss {lowest:.3g}" for name in ("SGD", "Adam", "RMSprop")
     ]

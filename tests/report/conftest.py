@@ -78,7 +78,7 @@ def timing_page(tmp_path_factory):
     return written(study, results, path, partial=True)
 
 
-DRAWN = ("accuracy", "sharpness", "loss_curves", "loss_curves_by_updates", "verdict_matrix")
+DRAWN = ("primary", "accuracy", "sharpness", "loss_curves", "loss_curves_by_updates")
 
 
 @pytest.fixture(scope="session")

@@ -68,23 +68,22 @@ def printed(tmp_path_factory):
 
 
 def test_the_text_has_the_numbers(printed):
-    text = printed[0]
-    titles = re.findall(r"^(\w+, validation_loss=\S+)$", text, re.M)
-    assert titles[:2] == ["small, validation_loss=0.2", "small, validation_loss=0.001"]
-    assert len(titles) == 4
-    first, wide = text.split("\n\n")[0], text.split("\n\n")[2]
+    blocks = printed[0].split("\n\n")
+    first, wide = blocks[0], blocks[2]
+    assert [each.splitlines()[0] for each in blocks[:2]] == [
+        *("small, validation_loss=0.2", "small, validation_loss=0.001")
+    ]
     value, low, high = re.search(r"B_crit ([\d.]+) \[([\d.]+), ([\d.]+)\]", first).groups()
     assert float(low) < 40 < float(high) and float(value) == pytest.approx(40, rel=0.05)
-    base, twenty = re.search(r"batch size (\d+) \(B_20\): ([\d.]+)", first).groups()
-    assert (
-        float(twenty) == pytest.approx(0.2 * float(value) + 1.2 * 256, rel=0.01) and base == "256"
-    )
+    base, twenty = re.search(r"(\d+) \(B_20\): ([\d.]+)", first).groups()
+    assert base == "256"
+    assert float(twenty) == pytest.approx(0.2 * float(value) + 1.2 * 256, rel=0.01)
     assert "B_half 20" in first
-    best = float(re.search(r"closed form: B\* ([\d.]+) ", first)[1])
+    best = float(re.search(r"B\* ([\d.]+) ", first)[1])
     assert best == pytest.approx(math.sqrt(40 * 20), rel=0.03)
     assert re.search(r"^ +8 .* perfect scaling$", wide, re.M)
     assert re.search(r"^ +256 .* 3/3 \[0.29, 1.00\]  diminishing returns$", wide, re.M)
-    assert "fastest as measured: 32" in first
+    assert re.search(r"measured: 32;.* 64: 1\.\d+ \[", first)
 
 
 def test_the_table_and_the_figure(printed):
@@ -98,27 +97,8 @@ def test_the_table_and_the_figure(printed):
         assert image.width > 700 and np.asarray(image.convert("L")).std() > 5
 
 
-def test_one_statistic_is_printed_and_decides(tmp_path):
-    """The geometric mean over seeds: at 16 one seed of three is 20 times as fast."""
-    seconds = {16: (0.1, 2.0, 2.0), 64: (0.9, 0.9, 1.2), 256: (4.0, 4.0, 4.0)}
-    updates = {16: 100, 64: 50, 256: 40}
-    rows = [
-        {"batch_size": size, "seed": seed, "updates": updates[size], "seconds": each}
-        for size, found in seconds.items()
-        for seed, each in enumerate(found)
-    ]
-    pandas.DataFrame(rows).to_csv(tmp_path / "own.csv", index=False)
-    output = door(tmp_path / "own.csv")
-    shown = {
-        size: float(re.search(rf"^ +{size} .* ([\d.]+)  3/3", output, re.M)[1]) for size in seconds
-    }
-    means = {size: float(np.exp(np.log(found).mean())) for size, found in seconds.items()}
-    assert shown == pytest.approx(means, rel=1e-3)
-    assert "geometric means" in output and "fastest as measured: 16;" in output
-
-
 def test_what_departs_from_the_curve_gets_no_regime(tmp_path):
-    """Examples that are fewest at 32, updates that rise again above 1024: shared/cases."""
+    """Examples that are fewest at 32, updates that rise again above 1024."""
     examples = (2.02, 0.95, 0.83, 0.92, 0.98, 1.53, 2.14, 3.91, 9.96)
     scatter = np.exp(np.random.default_rng(0).normal(0, 0.1, (9, 5)))
     rows = [
@@ -148,13 +128,6 @@ def test_what_never_reached_is_reported_and_not_fitted(tmp_path):
     assert "B_half 40" in door(*given, "--step-seconds", "0.004,0.0001")
     few = door(tmp_path / "own.csv", "--target", "validation_loss=1e-80")
     assert "no fit" in few and re.search(r"^ +256 +never +never  0/3", few, re.M)
-
-
-def test_sizes_without_a_seed_in_common_have_no_fastest(tmp_path):
-    frame = table(models=("small",))
-    frame["seed"] += 10 * frame["batch_size"]
-    frame.to_csv(tmp_path / "own.csv", index=False)
-    assert "no fastest" in door(tmp_path / "own.csv", "--target", "validation_loss=0.2")
 
 
 def test_rates_that_were_tried_are_chosen(tmp_path):

@@ -26,7 +26,7 @@ CHOSEN = Chosen("own-reduced", "gap", "accuracy")
 
 @pytest.fixture
 def results(tmp_path):
-    folder = CHOSEN.folder(tmp_path)
+    folder = CHOSEN.image(tmp_path).parent
     folder.mkdir(parents=True)
     (folder / "accuracy.png").write_bytes(b"image")
     (folder / "accuracy.csv").write_text("batch_size\n")

@@ -147,6 +147,6 @@ def _bounds(row: Row, unit: wording.Unit) -> tuple[str, str]:
     # The lower of two may be what no decimals write: 1 / 1.05.
     lower = wording.number(unit.times * low, 4) if math.isfinite(low) else ""
     upper = wording.tick(unit.times * high) if math.isfinite(high) else ""
-    return (lower + unit.suffix if lower and low and not upper else lower), (
-        upper + unit.suffix if upper and high else upper
-    )
+    if upper:
+        return lower, upper + unit.suffix * bool(high)
+    return lower + unit.suffix * bool(low), ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from batchscope.analysis import (
     to_target_tables,
 )
 from batchscope.analysis.updates_to_target import Rates, Scaling
+from batchscope.catalogue import entries
 from batchscope.catalogue.own_columns import AXES
 from batchscope.report import page
 
@@ -42,7 +44,8 @@ def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
         one = (to_target_tables.fits([each]), to_target_tables.trainings([each]))
         panels.append(Panel(each.factors, to_target_tables.joined(*one)))
     axes = [name for name in AXES if any(panel.known(name) for panel in panels)]
-    drawing = to_target.draw_panels(panels, [(name, f"{name} to the target") for name in axes])
+    columns = [entries.Panel(name, name.capitalize(), f"{name} to the target") for name in axes]
+    drawing = to_target.draw_panels(panels, columns)
     svg, png = canvas.svg_and_png(drawing, TITLE)
     paths = [folder / f"{NAME}{suffix}" for suffix in (".csv", ".svg", ".png")]
     with disk.atomic_path(paths[0]) as temporary:
@@ -65,7 +68,7 @@ def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
     critical, fitted = fit["critical_batch_size"], scaling.fitted
     departs = critical_batch_size.departs(scaling.fit.lack_of_fit if scaling.fit else math.nan)
     if critical is not None and not departs:
-        used = [size for size, one in zip(scaling.batch_sizes, fitted, strict=True) if one]
+        used = list(compress(scaling.batch_sizes, fitted))
         base = base or critical_batch_size.default_base(used)
         fit |= {"base": base, "b20": critical_batch_size.twenty_percent(critical, base)}
     rates = scaling.rates_by("updates")
@@ -79,12 +82,8 @@ def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
         "departs": departs,
         "axes": list(scaling.measured),
         "sizes": list(_sizes(scaling, fit, departs)),
-        "ratios": list(_ratios(scaling)),
-        "first": [
-            size
-            for size, one in zip(scaling.batch_sizes, scaling.at_first.any(axis=1), strict=True)
-            if one
-        ],
+        "ratios": _ratios(scaling),
+        "first": list(compress(scaling.batch_sizes, scaling.at_first.any(axis=1))),
     }
 
 
@@ -131,12 +130,15 @@ def _sizes(scaling: Scaling, fit: dict[str, Any], departs: bool) -> Iterator[dic
         }
 
 
-def _ratios(scaling: Scaling) -> Iterator[tuple[int, wording.Estimate]]:
-    """Yields the seconds of each batch size over those of the fastest, paired by seed."""
+def _ratios(scaling: Scaling) -> list[tuple[int, wording.Estimate]]:
+    """Returns the seconds of each batch size over those of the fastest, paired by seed."""
     if (fastest := scaling.measured_fastest) is None:
-        return
-    seconds, differ = scaling.measured["seconds"], scaling.differ("seconds")
-    found = fastest_batch_size.relative_to_fastest(seconds, differ)
-    for size, ratio in zip(scaling.batch_sizes, found, strict=True):
-        if size != fastest and math.isfinite(ratio.mean):
-            yield size, wording.estimate(*ratio[:3])
+        return []
+    found = fastest_batch_size.relative_to_fastest(
+        scaling.measured["seconds"], scaling.differ("seconds")
+    )
+    return [
+        (size, wording.estimate(*ratio[:3]))
+        for size, ratio in zip(scaling.batch_sizes, found, strict=True)
+        if size != fastest and math.isfinite(ratio.mean)
+    ]

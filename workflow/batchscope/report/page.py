@@ -56,11 +56,6 @@ def render(template: str, **values: Any) -> str:
     return Markup(text).unescape() if template.endswith(".txt.j2") else text
 
 
-def macros(template: str) -> Any:
-    """Returns the macros of a template, to be looked at one by one."""
-    return _environment().get_template(template).module
-
-
 @functools.cache
 def _environment() -> jinja2.Environment:
     """Returns what compiles each template once: it takes longer than to fill it in."""

@@ -47,13 +47,10 @@ class Chosen:
         """The name of its image beside the page."""
         return f"{self.study}-{self.experiment}-{self.figure}.png"
 
-    def folder(self, results: Path) -> Path:
-        """The folder of its files."""
-        return results / "studies" / self.study / self.experiment / "figures"
-
     def image(self, results: Path) -> Path:
         """Returns its image among the results."""
-        return self.folder(results) / f"{self.figure}.png"
+        folder = results / "studies" / self.study / self.experiment / "figures"
+        return folder / f"{self.figure}.png"
 
 
 def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
@@ -103,7 +100,7 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
 
 def _listed(results: Path, chosen: Chosen) -> dict[str, Any]:
     """Returns the entry of a figure in the listing of its folder."""
-    path = chosen.folder(results) / LISTING
+    path = chosen.image(results).parent / LISTING
     with damage.reading(path, "a list of figures", path.parent):
         listing = json.loads(path.read_text(encoding="utf-8"))
         return next(entry for entry in listing if entry["name"] == chosen.figure)

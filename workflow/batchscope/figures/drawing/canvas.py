@@ -411,13 +411,15 @@ def empty(axes: Axes, text: str = "no finished run") -> None:
 
 
 def legend_of(figure: Figure, entries: list[tuple[Any, str]]) -> None:
-    """Draws the legend of pairs of a handle and its label."""
-    legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
+    """Draws the legend of pairs of a handle and its label: also of one, which is no series."""
+    legend(figure, [handle for handle, _ in entries], [label for _, label in entries], least=1)
 
 
-def legend(figure: Figure, handles: list, labels: list[str], title: str | None = None) -> None:
-    """Draws one legend above all panels, if there is more than one series."""
-    if not handles or (len(labels) < 2 and not title):
+def legend(
+    figure: Figure, handles: list, labels: list[str], title: str | None = None, least: int = 2
+) -> None:
+    """Draws one legend above all panels, if it has so many entries or a title."""
+    if not handles or (len(labels) < least and not title):
         return
     width = figure.get_size_inches()[0]
     longest = max(len(label) for label in labels)

@@ -122,7 +122,8 @@ def _rows(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
     """Returns the label and the entries of each row: what tells it from the others."""
     varied = run_series.varying(frame)
     own = frame[varied].notna().any(axis=1) if varied else pandas.Series(True, frame.index)
-    found = [*frame[~own].groupby("limit", sort=False)]
+    machine = frame[~own].groupby("limit", sort=False)
+    found = [(wording.capital(str(limit)), rows) for limit, rows in machine]
     groups = run_series.series(frame[own].assign(seed=0))
     one = frame.loc[own, "limit"].nunique() == 1
     for group in groups:

@@ -49,6 +49,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
         fit = best_learning_rates.exponent([each for each in found if each.runs])
         if fit:
             frame.loc[group.frame.index, [*_EXPONENT]] = [*fit.interval[:3], fit.factor]
+            frame.loc[group.frame.index, "exponent_bound"] = fit.bound
         for choice in found:
             rows = group.frame.index[group.frame["batch_size"] == choice.batch_size]
             frame.loc[rows, _BEST] = choice.rate

@@ -35,7 +35,9 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     table = getattr(tables, spec.table)
     if table.empty:
         return table
-    surfaces = table[(table["kind"] == "surface") & np.isfinite(table["loss"].astype(float))]
+    surfaces = table[table["kind"] == "surface"]
+    if not np.isfinite(surfaces["loss"].astype(float)).any():
+        return surfaces.iloc[:0]
     surfaces = surfaces[surfaces["index"] == surfaces["index"].min()]
     sizes = sorted(surfaces["batch_size"].unique().tolist())
     if len(sizes) > _MOST_COLUMNS:
@@ -66,6 +68,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     bar = figure.colorbar(
         ScalarMappable(**_colours(levels)), ax=grid, shrink=0.9, pad=0.02, label=panel.label
     )
+    bar.ax.set_title("Loss")
     bar.ax.yaxis.set_major_locator(FixedLocator(levels))
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
     bar.ax.minorticks_off()
@@ -86,6 +89,7 @@ def contour_levels(losses: np.ndarray) -> np.ndarray:
 
     Evenly spaced by their ratio where positive losses span much, else by their difference.
     """
+    losses = losses[np.isfinite(losses)]
     low, high = float(losses.min()), float(losses.max())
     if low <= 0 or high < _LOG_SPAN * low:
         high = high if high > low else low + (abs(low) or 1.0) * 1e-3

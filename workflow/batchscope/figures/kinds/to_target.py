@@ -75,34 +75,30 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: a row for each series and target."""
-    return draw_panels(_shown(panels(frame)), [(each.column, each.label) for each in spec.panels])
+    return draw_panels(_shown(panels(frame)), spec.panels)
 
 
-def draw_panels(every: Sequence[Panel], axes_drawn: Sequence[tuple[str, str]]) -> Figure:
-    """Returns a figure of series and targets: a row for each, or one row of a single axis.
-
-    Args:
-        axes_drawn: Columns of to_target.csv, each with its words, in order.
-    """
-    shape = (len(every), len(axes_drawn)) if len(axes_drawn) > 1 else (1, len(every))
+def draw_panels(every: Sequence[Panel], columns: Sequence[entries.Panel]) -> Figure:
+    """Returns a figure of series and targets: a row for each, or one row of a single column."""
+    shape = (len(every), len(columns)) if len(columns) > 1 else (1, len(every))
     with canvas.style():
-        figure, grid = canvas.panels(*shape, 3.6 if len(every) + len(axes_drawn) > 2 else 5.2, 2.9)
-        grid = grid.reshape(len(every), len(axes_drawn))
+        figure, grid = canvas.panels(*shape, 3.6 if len(every) + len(columns) > 2 else 5.2, 2.9)
+        grid = grid.reshape(len(every), len(columns))
         found: dict[str, Any] = {}
         for row, panel in zip(grid, every, strict=True):
-            for axes, (axis, label) in zip(row, axes_drawn, strict=True):
-                found |= _draw_panel(axes, panel, axis)
-                axes.set_ylabel(label)
-            canvas.title(row[0], title(panel))
+            for axes, column in zip(row, columns, strict=True):
+                found |= _draw_panel(axes, panel, column.column)
+                axes.set_ylabel(column.label)
+                canvas.title(axes, wording.titled(column.title, _title(panel)))
         canvas.legend_of(figure, [(handle, label) for label, handle in found.items()])
     return figure
 
 
-def title(panel: Panel) -> str:
+def _title(panel: Panel) -> str:
     """Returns the series and the target."""
     column, value = panel.target.column, panel.target.value
     what = f"{column.replace('_', ' ')} {wording.number(value)}" if column else "target"
-    return wording.capital(", ".join(filter(None, [run_series.describe(panel.factors), what])))
+    return ", ".join(filter(None, [run_series.describe(panel.factors), what]))
 
 
 def _shown(every: Sequence[Panel]) -> list[Panel]:

@@ -37,9 +37,8 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
         found[end] = found["at_epoch"] * found[quartile]
     jobs = found[[*keys, _TIME, *_ENDS]]
     combined = timing_repeats.combined(jobs, keys).sort_values(keys, kind="stable")
-    frame = combined.assign(
-        seed=0, status=canvas.FINISHED, at_epoch=combined["at_epoch"].astype(int)
-    )
+    whole = {"batch_size": int, "at_epoch": int}
+    frame = combined.assign(seed=0, status=canvas.FINISHED).astype(whole)
     return rows.shown(rows.only(frame, ["at_epoch", _TIME, *_ENDS]), spec)
 
 

@@ -87,7 +87,8 @@ def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
 def _draw_panel(axes: Axes, group: run_series.Series) -> None:
     rows = group.frame
     limit, largest = (timings.one(rows, name) for name in ("memory_limit_mb", "max_batch_size"))
-    canvas.batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}))
+    sizes = sorted({int(size) for size in rows["batch_size"]})
+    canvas.batch_size_axis(axes, sizes, room=0.1)
     axes.set_ylabel("peak memory (MB)")
     peaks = rows["peak_mb"].to_numpy(float)
     timings.value_axis(axes, [np.append(peaks, limit)])

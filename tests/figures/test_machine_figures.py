@@ -1,0 +1,230 @@
+"""Tries of batch sizes, utilisation over time and profiles, from tables made up by hand."""
+
+import math
+
+import numpy as np
+import pandas
+import pytest
+from matplotlib.patches import Rectangle
+
+from batchscope import figures
+from batchscope.figures.kinds import utilisation_over_time
+from drawing import drawn, legend, lines, reread, titles
+from made_sweeps import first, tables_of
+
+SIZES = (1, 8, 64, 256)
+
+
+def busy(sizes=SIZES, gpu=False, failed=(), per_image=0.5, of="tensorflow_peak_mb", **given):
+    """Returns made-up rows of utilisation.csv; `of`: what memory per example is read from."""
+    rows = []
+    for size in sizes:
+        row = {**first(**given), "batch_size": size, "status": "finished"}
+        if size in failed:
+            rows.append(row | {"status": "out_of_memory"})
+            continue
+        level = 20 + 8 * math.log2(size)
+        row |= {"process_percent": level, "process_percent_q1": level - 2}
+        row |= {"process_percent_q3": level + 3, "machine_percent": level / 2}
+        row |= {"process_zero_share": 0.25 / size, "memory_peak_mb": 600 + 0.1 * size}
+        row |= {"tensorflow_peak_mb": 40 + per_image * size}
+        for end, factor in (("", 1.0), ("_low", 0.8), ("_high", 1.2)) if of else ():
+            row |= {f"memory_mb_per_image{end}": factor * per_image, "memory_of": of}
+        if gpu:
+            level = level / 3
+            row |= {"gpu_percent": level, "gpu_percent_q1": level - 1, "gpu_percent_q3": level + 1}
+            row |= {"gpu_zero_share": 0.5 / size, "gpu_bandwidth_percent": level / 4}
+            row |= {"gpu_memory_peak_mb": 9000, "joules_per_epoch": 4000 / size**0.5}
+        rows.append(row)
+    return rows
+
+
+def sampled(sizes=SIZES, seconds=5.0, pause=1.0, interval=0.1, gpu=False, **given):
+    """Returns made-up rows of samples.csv: the rests are at 2 %, trainings at 50 %."""
+    rows, time = [], 0.0
+
+    def stay(span, size, percent):
+        nonlocal time
+        stop = time + span
+        while time < stop - 1e-9:
+            time = min(time + interval, stop)
+            row = {**first(**given), "batch_size": size, "seconds": round(time, 3)}
+            row |= {"process_percent": percent, "machine_percent": percent / 2 + 3}
+            row |= {"memory_mb": 500 + (size or 0)}
+            if gpu:
+                row |= {"gpu_percent": percent / 2, "gpu_memory_mb": 9000}
+            rows.append(row)
+
+    rows.append({**first(**given), "batch_size": None, "seconds": 0.0, "memory_mb": 500})
+    for size in sizes:
+        stay(pause, None, 2.0)
+        stay(seconds, size, 50.0)
+    stay(pause, None, 2.0)
+    return rows
+
+
+def tried(outcomes, limit=1000.0, bound="resolved", fixed=200.0, per_image=2.0, **given):
+    """Returns made-up rows of largest.csv and of sweeps.csv.
+
+    Args:
+        outcomes: Batch size -> (outcome, peak), in the order of the tries.
+    """
+    tries = [
+        {**first(**given), "batch_size": size, "outcome": outcome, "peak_mb": peak, "seconds": 3.0}
+        for size, (outcome, peak) in outcomes.items()
+    ]
+    fitting = [size for size, (outcome, _) in outcomes.items() if outcome == "fits"]
+    found = {"max_batch_size": max(fitting, default=0), "max_batch_size_bound": bound}
+    found |= {"memory_limit_mb": limit, "memory_fixed_mb": fixed, "memory_mb_per_image": per_image}
+    return tries, found
+
+
+def profiled(shares, **given):
+    """Returns made-up rows of profiles.csv: batch size -> (compute, input, host, steps/s)."""
+    rows = []
+    for size, found in shares.items():
+        row = {**first(**given), "batch_size": size, "status": "finished", "steps": 50}
+        if found is None:
+            rows.append(row | {"status": "out_of_memory"})
+        else:
+            named = zip(("compute", "input", "host", "steps_per_second"), found, strict=True)
+            rows.append(row | dict(named))
+    return rows
+
+
+def shown(axes, at, heights):
+    """Returns whether a line of a panel goes through these points."""
+    found = (np.array(line.get_data(), float) for line in axes.lines)
+    return any(line.shape[1] == len(at) and np.allclose(line, [at, heights]) for line in found)
+
+
+TRIES = {
+    1: ("fits", 202.0),
+    256: ("fits", 712.0),
+    512: ("out_of_memory", 1100.0),
+    384: ("fits", 968.0),
+    448: ("over_limit", 1040.0),
+    416: ("killed", math.nan),
+}
+
+
+def searches(*found):
+    """Returns the rows of both tables of searches: each with what its rows are of."""
+    tries, sweeps = [], []
+    for (rows, search), given in found:
+        tries += [{**row, **first(**given)} for row in rows]
+        sweeps.append({**first(**given), **search})
+    return {"largest": tries, "sweeps": sweeps}
+
+
+@pytest.mark.parametrize("name", ["utilisation_over_time", "max_batch_size", "profile"])
+def test_where_nothing_was_timed_there_is_no_figure(name):
+    assert figures.FIGURES[name].select(tables_of()).empty
+
+
+def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
+    drawing, _ = drawn("max_batch_size", tables_of(**searches((tried(TRIES), {}))))
+    (axes,) = drawing.axes
+    assert shown(axes, np.log2([1, 256, 384]), [202, 712, 968])
+    assert shown(axes, [9.0], [1100]) and shown(axes, np.log2([448]), [1040])
+    top = axes.get_ylim()[1]
+    assert shown(axes, np.log2([416]), [top])  # killed, of unknown memory: at the upper edge
+    assert shown(axes, [0, 1], [1000, 1000])
+    ring = next(line for line in axes.lines if line.get_markersize() == 11)
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (math.log2(384), 968)
+    fit = next(line for line in axes.lines if len(line.get_xdata()) == 60)
+    assert np.allclose(fit.get_ydata(), 200 + 2 * 2 ** np.asarray(fit.get_xdata()))
+    keys = ["fits", "out of memory", "over limit", "killed", "largest that fits", "limit", "fit"]
+    assert legend(drawing) == keys and "384" in lines(drawing)
+
+
+def test_a_search_that_ended_at_its_bound_and_one_in_which_nothing_fits():
+    fits = {size: ("fits", 200 + 2.0 * size) for size in (1, 2, 4, 8)}
+    found = tried(fits, limit=math.nan, bound="most_fits")
+    drawing, _ = drawn("max_batch_size", tables_of(**searches((found, {}))))
+    assert "8 or more" in lines(drawing) and "limit" not in legend(drawing)
+    nothing = tried({1: ("over_limit", 1200.0)}, bound="nothing_fits", fixed=math.nan)
+    drawing, _ = drawn("max_batch_size", tables_of(**searches((nothing, {}))), rendered=True)
+    assert not [line for line in drawing.axes[0].lines if line.get_markersize() == 11]
+
+
+def test_every_search_has_its_own_limit_and_loops_repeat_it():
+    one, two = tried(TRIES), tried(TRIES, limit=5000.0)
+    rows = searches((one, {}), (two, {"machine": "cluster"}))
+    # The same search stands beside every loop's times; a sweep without one says nothing.
+    rows["sweeps"] += [{**first(loop="eager"), **one[1]}, {**first(model="other"), "sizes": 3}]
+    drawing, frame = drawn("max_batch_size", tables_of(**rows))
+    assert len(frame) == 2 * len(TRIES)
+    limits = frame.groupby("machine")["memory_limit_mb"].unique()
+    assert limits["laptop"].tolist() == [1000] and limits["cluster"].tolist() == [5000]
+    assert titles(drawing) == ["Laptop", "Cluster"]
+    assert shown(drawing.axes[1], [0, 1], [5000, 5000])
+
+
+def test_trainings_are_found_between_their_rests():
+    made = tables_of(samples=sampled((1, 8), seconds=2.0, pause=1.0))
+    _, frame = drawn("utilisation_over_time", made)
+    found = np.array(utilisation_over_time.phases(frame))
+    assert found == pytest.approx(np.array([(1, 1.0, 3.0), (8, 4.0, 6.0)]))
+    without = reread(pandas.DataFrame(sampled((1, 8), seconds=2.0, pause=0.0)))
+    found = np.array(utilisation_over_time.phases(without))
+    assert found == pytest.approx(np.array([(1, 0.0, 2.0), (8, 2.0, 4.0)]))
+
+
+def test_utilisation_over_time_shades_trainings_and_names_them():
+    made = tables_of(samples=sampled(gpu=True, device="gpu"))
+    drawing, _ = drawn("utilisation_over_time", made)
+    upper, lower = drawing.axes
+    spans = [patch for patch in upper.patches if isinstance(patch, Rectangle)]
+    edges = [(span.get_x(), span.get_x() + span.get_width()) for span in spans]
+    assert edges == [pytest.approx((1 + 6 * place, 6 + 6 * place)) for place in range(4)]
+    labels = {text.get_text(): text.xy[0] for text in upper.texts if text.get_text().isdigit()}
+    assert labels == {str(s): pytest.approx(3.5 + 6 * i) for i, s in enumerate(SIZES)}
+    process = next(line for line in upper.lines if np.nanmax(line.get_ydata()) == 50.0)
+    assert process.get_drawstyle() == "steps-pre"  # a sample is of the time before it
+    assert np.nanmax(np.concatenate([line.get_ydata() for line in lower.lines])) == 9000
+    assert upper.get_xlim() == lower.get_xlim() == pytest.approx((0, 25))
+    assert upper.get_yscale() == "linear" and len(legend(drawing)) == 3
+
+
+def test_samples_keep_their_order_and_few_series_are_drawn():
+    rows = sampled(loop="eager") + sampled(loop="graph")
+    drawing, _ = drawn("utilisation_over_time", tables_of(samples=rows[::-1]))
+    assert titles(drawing)[::2] == ["Utilisation, loop in the graph", "Utilisation, eager"]
+    assert all((np.diff(line.get_xdata()) > 0).all() for line in drawing.axes[0].lines)
+    loops = ("graph", "eager", "function", "fit", "fit_steps")
+    rows = [row for loop in loops for row in sampled((1,), 0.5, loop=loop)]
+    assert len(drawn("utilisation_over_time", tables_of(samples=rows))[0].axes) == 8
+
+
+def test_of_many_trainings_those_with_room_are_named():
+    drawing, _ = drawn("utilisation_over_time", tables_of(samples=sampled(range(1, 67), 1.0)))
+    labels = [text for text in drawing.axes[0].texts if text.get_text().isdigit()]
+    assert labels[0].get_text() == "1" and 15 < len(labels) < 66
+
+
+def test_shares_of_a_profile_are_stacked_and_written_where_there_is_room():
+    rows = profiled({1: (0.2, 0.3, 0.5, 1234.0), 64: (0.93, 0.03, 0.04, 8.5)}, loop="eager")
+    drawing, _ = drawn("profile", tables_of(profiles=rows), rendered=True)
+    (axes,) = drawing.axes
+    edges = np.array(sorted((bar.get_y(), bar.get_x(), bar.get_width()) for bar in axes.patches))
+    assert edges[:3, 1:] == pytest.approx(np.array([(0.0, 0.2), (0.2, 0.3), (0.5, 0.5)]))
+    assert edges[3:, 1:] == pytest.approx(np.array([(0.0, 0.93), (0.93, 0.03), (0.96, 0.04)]))
+    found = lines(drawing)
+    assert {"20 %", "30 %", "50 %", "93 %", "1,234", "8.5", "steps/s"} <= found
+    assert not {"3 %", "4 %", "CPU %"} & found
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "64"]
+
+
+def test_profiles_stand_under_their_configurations():
+    rows = profiled({8: (0.5, 0.4, 0.1, 10.0), 4: (0.5, 0.2, 0.3, 20.0)}, loop="fit")
+    rows += profiled({8: (0.6, 0.05, 0.35, 9.0)}, loop="fit", input_pipeline="prefetch")
+    rows += profiled({8: None}, loop="graph")
+    rows[0] |= {"process_percent": 112.0, "gpu_percent": 33.0}
+    drawing, _ = drawn("profile", tables_of(profiles=rows))
+    (axes,) = drawing.axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["4", "8", "8", "8"]
+    assert len(axes.patches) == 9
+    headings = {"Keras fit, arrays in memory", "Loop in the graph, arrays in memory"}
+    assert {*headings, "Keras fit, prefetching", "out of memory"} <= lines(drawing)
+    assert {"CPU %", "GPU %", "100", "33"} <= lines(drawing)

@@ -1,0 +1,230 @@
+"""Times, utilisation and memory against batch size, from tables made up by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from test_machine_figures import busy
+
+from batchscope import figures
+from batchscope.figures.drawing import canvas, timings
+from drawing import bars, drawn, legend, titles
+from made_sweeps import (
+    DENSE,
+    LIMITS,
+    LOOPS,
+    POWERS,
+    SPARSE,
+    fitted,
+    line,
+    points,
+    stairs,
+    sweep,
+    tables,
+    tables_of,
+)
+from made_sweeps import drawn as drawn_sweeps
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def across(axes):
+    """Returns the heights of the lines across a panel."""
+    return sorted(one.get_ydata()[0] for one in axes.lines if list(one.get_xdata()) == [0, 1])
+
+
+def ringed(axes, size):
+    """Returns the batch sizes, as log2, of markers of one size without a filling."""
+    found = [one for one in axes.lines if one.get_fillstyle() == "none"]
+    return [x for one in found if one.get_markersize() == size for x in one.get_xdata()]
+
+
+def test_medians_and_quartiles_of_both_panels():
+    drawing, _ = drawn_sweeps("throughput", sweep())
+    seconds = np.array([2e-3 + 5e-4 * size for size in POWERS])
+    for axes, expected in zip(drawing.axes, (1 / seconds, POWERS / seconds), strict=True):
+        ((x, y),) = points(axes)
+        assert x == pytest.approx(np.log2(POWERS)) and y == pytest.approx(expected)
+        ends = bars(axes.containers[0])
+        assert ends[:, 0, 1] == pytest.approx(0.99 * expected)
+        assert ends[:, 1, 1] == pytest.approx(1.01 * expected)
+    assert [axes.get_ylabel() for axes in drawing.axes] == ["iterations/s", "examples/s"]
+    assert not legend(drawing)
+
+
+@pytest.mark.parametrize("sizes", [DENSE, SPARSE])
+def test_steps_are_visible_in_a_dense_range(sizes):
+    """Throughput falls after 16, 32 and 48, by a part of the panel that the eye sees."""
+    drawing, _ = drawn_sweeps("throughput", sweep(sizes, stairs(2e-3, 5e-4, 16)))
+    axes = drawing.axes[1]
+    assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
+    ((x, y),) = points(axes)
+    speed = dict(zip(x, y, strict=True))
+    assert set(speed) == set(sizes) and {16, 32, 48} <= set(axes.get_xticks())
+    for before, after in ((16, 18), (32, 34), (48, 50)):
+        assert after not in speed or speed[before] - speed[after] > 0.15 * axes.get_ylim()[1]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dense"),
+    [
+        (range(1, 13), True),
+        (range(117, 129), True),
+        (range(1, 12), False),
+        (range(118, 130), False),
+    ],
+)
+def test_what_is_a_dense_range(sizes, dense):
+    assert timings.is_dense(sizes) is dense
+    at = timings.batch_axis(canvas.panels(1, 1)[1][0, 0], sizes)
+    assert at([8, 16]) == pytest.approx([8, 16] if dense else [3, 4])
+
+
+FAR = {"ceiling_images_per_second": 90000.0, "share_of_ceiling": 0.02}
+EXCEEDED = {"ceiling_images_per_second": 1832.0, "share_of_ceiling": 1.026}
+NOISY = {**LIMITS, "noise_floor": 8.1}
+NO_KNEE = {"knee_fitted": math.nan, "knee_batch_size": math.nan}
+
+
+@pytest.mark.parametrize(
+    ("given", "heights", "knees"),
+    [
+        ({}, [1710, 2500], [36]),
+        (FAR, [1710], [36]),
+        (EXCEEDED, [1710], [36]),
+        (NOISY, [], []),
+        (NO_KNEE, [1710, 2500], []),
+        ({"knee_fitted": math.nan}, [1710, 2500], [48]),
+        ({**NO_KNEE, "plateau_images_per_second": math.nan}, [2500], []),
+    ],
+)
+def test_the_two_limits_of_throughput(given, heights, knees):
+    drawing, _ = drawn_sweeps("throughput", sweep(**{**LIMITS, **given}))
+    left, right = drawing.axes
+    assert across(right) == pytest.approx(heights) and across(left) == []
+    assert np.exp2(ringed(right, 7)) == pytest.approx(knees)
+    assert right.get_ylim()[1] < 3000
+    assert len(legend(drawing)) == len(heights) + len(knees)
+
+
+def test_limits_of_many_series_would_hide_each_other():
+    made = [sweep(loop=loop, **LIMITS) for loop in LOOPS]
+    assert across(drawn_sweeps("throughput", *made)[0].axes[1]) == []
+    two = [sweep(**LIMITS), sweep(machine="gpu_box", **{**LIMITS, **NO_KNEE})]
+    assert across(drawn_sweeps("throughput", *two)[0].axes[1]) == pytest.approx(
+        [1710, 1710, 2500, 2500]
+    )
+
+
+@pytest.mark.parametrize("name", ["throughput", "step_time"])
+def test_what_was_disturbed_and_what_ran_out_of_memory_is_marked(name):
+    made = sweep(disturbed=(4,), lost=(32, 64)), sweep(loop="eager")
+    drawing, _ = drawn_sweeps(name, *made)
+    axes = drawing.axes[0]
+    (cross,) = [item for item in axes.lines if item.get_marker() == "x"]
+    assert cross.get_xdata() == pytest.approx([5, 6])
+    assert ringed(axes, 8) == pytest.approx([2])
+    assert legend(drawing)[2:] == ["disturbed", "out of memory"]
+
+
+@pytest.mark.parametrize("name", ["throughput", "step_time"])
+def test_where_nothing_was_timed_there_is_no_figure(name):
+    figure = figures.FIGURES[name]
+    assert figure.select(tables()).empty
+    assert figure.select(tables(sweep(lost=POWERS))).empty
+
+
+def test_no_line_goes_through_two_points():
+    for sizes, lined in (((1, 8), False), ((1, 8, 64), True)):
+        drawing, _ = drawn_sweeps("throughput", sweep(sizes))
+        style = drawing.axes[0].containers[0].lines[0].get_linestyle()
+        assert (style != "None") == lined
+
+
+def test_the_fitted_line_of_a_step():
+    drawing, _ = drawn_sweeps("step_time", sweep(time=line(2e-3, 5e-4), **fitted(3e-3, 4e-4)))
+    (axes,) = drawing.axes  # of one series the costs would be two points
+    assert axes.get_yscale() == "log"
+    assert points(axes)[0][1] == pytest.approx([2e-3 + 5e-4 * size for size in POWERS])
+    (fit,) = [item for item in axes.lines if len(item.get_xdata()) == 60]
+    assert fit.get_ydata() == pytest.approx(3e-3 + 4e-4 * 2 ** fit.get_xdata())
+
+
+def test_costs_have_one_row_per_series_with_its_interval():
+    costs = dict(zip(LOOPS, (1e-3, 6e-3, -5e-4, 4e-3, 3e-3), strict=True))
+    made = [sweep(loop=loop, **fitted(a, 2e-4 + a, half=0.5)) for loop, a in costs.items()]
+    drawing, frame = drawn_sweeps("step_time", *made)
+    assert titles(drawing) == ["Time per step", "Fixed cost per step", "Cost per example"]
+    fixed = drawing.axes[1]
+    for row, (container, a) in enumerate(zip(fixed.containers, costs.values(), strict=True)):
+        (x,), (y,) = container.lines[0].get_data()
+        assert (x, y) == pytest.approx((max(a, 0), row))  # no step takes less than no time
+        ((low, high),) = bars(container)
+        assert (low[0], high[0]) == pytest.approx((max(0.5 * a, 0), max(1.5 * a, 0)))
+    assert fixed.get_ylim()[0] > fixed.get_ylim()[1] and fixed.get_xlim()[0] == 0
+    assert frame["fixed_seconds_low"].min() < 0  # the table has what was fitted
+    assert len([label for label in fixed.get_yticklabels() if label.get_text()]) == 5
+
+
+def test_the_same_sweep_on_two_machines_keeps_its_own_fit():
+    made = (sweep(**fitted(2e-3, 5e-4)), sweep(machine="gpu_box", **fitted(1e-3, 1e-5)))
+    _, frame = drawn_sweeps("step_time", *made)
+    found = frame.groupby("machine")["fixed_seconds"].unique()
+    assert found["laptop"] == pytest.approx([2e-3]) and found["gpu_box"] == pytest.approx([1e-3])
+
+
+def test_utilisation_has_a_panel_for_what_is_known():
+    drawing, _ = drawn("utilisation", tables_of(utilisation=busy()))
+    assert titles(drawing) == [
+        "CPU utilisation",
+        "Resident memory",
+        "Memory of tensors",
+        "CPU at zero",
+    ]
+    at = np.log2([1, 8, 64, 256])
+    cpu = drawing.axes[0]
+    assert points(cpu)[0][1] == pytest.approx(20 + 8 * at)
+    assert bars(cpu.containers[0])[:, :, 1] == pytest.approx(
+        np.column_stack([18 + 8 * at, 23 + 8 * at])
+    )
+    assert cpu.get_ylim()[0] == 0 and cpu.get_yscale() == "linear"
+    drawing, _ = drawn("utilisation", tables_of(utilisation=busy(gpu=True, device="gpu")))
+    assert {"GPU utilisation", "GPU memory traffic", "Energy per epoch"} <= {*titles(drawing)}
+    over = {"process_percent": 112.0, "process_percent_q3": None}
+    crowded = [{**row, **over} for row in busy()]
+    drawing, _ = drawn("utilisation", tables_of(utilisation=crowded))
+    assert set(points(drawing.axes[0])[0][1]) == {100.0}
+    never = [{**row, "process_zero_share": 0} for row in busy()]
+    assert "CPU at zero" not in titles(drawn("utilisation", tables_of(utilisation=never))[0])
+
+
+def test_a_disturbed_training_and_a_missing_value():
+    rows = busy()
+    rows[3]["disturbed"] = True
+    rows[1]["process_percent"] = None
+    drawing, _ = drawn("utilisation", tables_of(utilisation=rows))
+    assert points(drawing.axes[0])[0][0] == pytest.approx([0, 6, 8])
+    assert ringed(drawing.axes[0], 8) == pytest.approx([8]) and legend(drawing) == ["disturbed"]
+
+
+def test_frameworks_have_utilisation_memory_and_throughput():
+    fast = [row for part in ("tensorflow", "jax") for row in speeds(part)]
+    made = [row for part in ("tensorflow", "jax") for row in busy(framework=part)]
+    absent = [{**row, "status": "not_installed"} for row in busy(framework="mxnet")]
+    drawing, frame = drawn("frameworks", tables_of(utilisation=made + absent, throughput=fast))
+    assert titles(drawing) == ["CPU utilisation", "Resident memory", "Throughput"]
+    assert legend(drawing) == ["TensorFlow", "JAX"]
+    assert [*points(drawing.axes[2])[1][1]] == [50, 400, 3200, 12800]
+    assert set(frame["framework"]) == {"tensorflow", "jax"}
+    assert figures.FIGURES["frameworks"].select(tables_of(utilisation=absent)).empty
+
+
+def speeds(framework):
+    """Returns rows of throughput.csv beside those of `busy`."""
+    keys = ["status", "batch_size"]
+    rows = busy(framework=framework)
+    kept = [{name: row[name] for name in row if name in {*keys, *FIRST}} for row in rows]
+    return [{**row, "blocks": 7, "images_per_second": 50 * row["batch_size"]} for row in kept]
+
+
+FIRST = tuple(busy()[0])[: list(busy()[0]).index("batch_size")]
