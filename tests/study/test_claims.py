@@ -166,7 +166,7 @@ def test_every_table_that_a_claim_may_be_of_has_its_columns():
 
 
 def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():
-    whole = ClaimTest("trend", "gap", "runs", "test_accuracy", direction="falls")
+    whole = ClaimTest("trend", "gap", "test_accuracy", direction="falls")
     assert whole.asked == "gap"
     for other in ({"cells": {"batch_size": (16, 32)}}, {"table": "at_epochs"}, {"over": "epochs"}):
         given = {"direction": "falls", "table": "runs", **other}
