@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -122,6 +123,13 @@ class Test:
         """What it compares, in order: both sides, every group, or the values that it names."""
         named = ({self.over: self.chosen},) if self.chosen else ()
         return tuple(side for side in (self.of, self.to, *self.order) if side) or named
+
+    @property
+    def compared(self) -> list[tuple[Cells, ...]]:
+        """The sides of which differences are taken, each less the other; else one of all rows."""
+        if self.order:
+            return [(upper, lower) for lower, upper in itertools.pairwise(self.order)]
+        return [(self.of, self.to)] if self.of else [({},)]
 
     def selections(self) -> Iterator[Cells]:
         """Yields the cells that it reads: of both sides, or of every group."""
