@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import advice_checks, run_series
+from batchscope.analysis import advice_series, run_series
 from batchscope.analysis.advice import Item
 from batchscope.errors import UserError
 from batchscope.report import gaps, page
@@ -102,7 +102,7 @@ def _read(path: Path, study: Study, config: str) -> pandas.DataFrame:
 
 def _series(title: str, frame: pandas.DataFrame) -> Iterator[tuple[str, list[Row]]]:
     """Yields the rows of each series, with the experiment's title and what distinguishes them."""
-    factors = [name for name in run_series.factor_columns(frame) if name != advice_checks.RATE]
+    factors = [name for name in run_series.factor_columns(frame) if name != advice_series.RATE]
     several = [name for name in factors if frame[name].nunique(dropna=False) > 1]
     groups = frame.groupby(several, sort=False, dropna=False) if several else [((), frame)]
     for values, rows in groups if len(frame) else ():
