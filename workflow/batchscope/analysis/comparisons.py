@@ -78,13 +78,8 @@ def _turned(end: float, reading: Reading) -> float:
 
 def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
     """Yields the rows of a reading, one per batch size."""
-    budget = reading.budget
     shared = {
-        "budget": budget.kind,
-        "budget_value": budget.value,
-        "budget_column": budget.column,
-        "stated": int(budget.stated),
-        "outcome": reading.outcome,
+        **reading.held_equal,
         "margin": reading.margin,
         "bound": bound(reading),
     }

@@ -32,6 +32,7 @@ from batchscope.analysis.intervals import Interval
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
 
 ROUNDING = 1e-12  # share of the numbers below which their difference is none
+_DIGITS = 12
 Groups = tuple[tuple[int, ...], ...]
 
 
@@ -224,6 +225,18 @@ class Judged(NamedTuple):
     p: float
     p_against: float
     to_resolve: int | None = None
+
+    def columns(self, ratio: bool = False) -> dict[str, Any]:
+        """Returns what a table holds of it, of logarithms as ratios."""
+        mean, low, high, n = self.estimate
+        if ratio:  # to so many digits that the exponential of a bound's logarithm is the bound
+            mean, low, high = (float(f"{math.exp(end):.{_DIGITS}g}") for end in (mean, low, high))
+        return {
+            **{"estimate": mean, "low": low, "high": high, "n": n, "level": self.level},
+            **{"p": self.p, "p_against": self.p_against},
+            **{"verdict": self.verdict, "reason": self.reason},
+            "seeds_to_resolve": self.to_resolve,
+        }
 
 
 def judge(statements: Sequence[Statement]) -> list[Judged]:

@@ -101,6 +101,13 @@ class Reading:
         """Whether higher is better."""
         return self.outcome.endswith("accuracy")
 
+    @property
+    def held_equal(self) -> dict[str, Any]:
+        """The columns of a table that say what it is of."""
+        kind, value, column, stated = self.budget
+        of_budget = {"budget": kind, "budget_value": value, "budget_column": column}
+        return {**of_budget, "stated": int(stated), "outcome": self.outcome}
+
     @functools.cached_property
     def factors(self) -> dict[str, Any]:
         """The factors of the series, the learning rate apart; None where it has several values."""
