@@ -55,8 +55,8 @@ def test_memory_excludes_and_is_a_limit():
     assert one(open_, "limit", "memory")["reason"] == "lower_bound"
 
 
-def flagged(outcome, column, size=32):
-    frame = comparisons()
+def flagged(outcome, column, size=32, *given):
+    frame = comparisons(*given)
     frame.loc[(frame["outcome"] == outcome) & (frame["batch_size"] == size), column] = 1
     return frame
 
@@ -105,6 +105,20 @@ def test_a_failed_check_lowers_the_grade_and_says_what_to_change(given, name, ke
     assert value is None or row["value"] == value
 
 
+@pytest.mark.parametrize(
+    ("column", "name"), [("on_edge", "rate_on_edge")] + [["still_falling"] * 2]
+)
+@pytest.mark.parametrize(
+    ("size", "seconds", "passed"),
+    [(32, "bwbbb", 0), (64, "bwbbb", 0), (128, "bwbnb", 0), (128, "bwbbb", 1)],
+)
+def test_a_flag_counts_unless_its_size_is_beyond_and_far_from_the_range(
+    column, name, size, seconds, passed
+):
+    found = advised(flagged("seconds", column, size, seconds))
+    assert one(found, "check", name)["passed"] == passed
+
+
 def test_checks_and_limits_that_are_known_pass():
     found = advised(critical=CRITICAL.assign(lack_of_fit=0.4), asked=ASKED._replace(planned=6))
     checks = found[found["item"] == "check"].set_index("name")["passed"].to_dict()
@@ -116,6 +130,10 @@ def test_checks_and_limits_that_are_known_pass():
     row = one(found, "limit", "critical_batch_size")
     assert row["low"] == 30 and pandas.isna(row["high"])
     assert range_of(found)[-1] == "solid"
+
+
+FIRST = comparisons("bwnwb")
+FIRST.loc[FIRST["verdict"] == "not_resolved", "reason"] = "at_first_evaluation"
 
 
 @pytest.mark.parametrize(
@@ -133,6 +151,7 @@ def test_checks_and_limits_that_are_known_pass():
         ({"frame": comparisons(accuracy="")}, "evaluate", "evaluate"),
         ({"frame": comparisons("")}, "target", "100"),
         ({"frame": comparisons("fffff")}, "longer_training", "20"),
+        ({"frame": FIRST}, "target", "100"),
     ],
 )
 def test_what_is_missing_lowers_the_grade(given, need, value):
@@ -145,14 +164,17 @@ def test_what_is_missing_lowers_the_grade(given, need, value):
         assert needed["minutes_to_resolve"] == needed["seeds_to_resolve"] - row["n"]
 
 
-def test_a_best_size_that_is_not_shown_stands_alone():
-    assert range_of(advised(comparisons("nnwwb"))) == (32, 32, 32, "provisional")
-    assert range_of(advised(comparisons("ffaff"))) == (64, 64, 64, "provisional")
-    assert range_of(advised(comparisons(n=2))) == (32, 32, 32, "provisional")
-
-
-def test_one_seed_leaves_it_open():
-    assert range_of(advised(comparisons(n=1), runs(1))) == (32, 32, 32, "open")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((comparisons("nnwwb"),), (32, 32, 32, "provisional")),
+        ((comparisons("ffaff"),), (64, 64, 64, "provisional")),
+        ((comparisons(n=2),), (32, 32, 32, "provisional")),
+        ((comparisons(n=1), runs(1)), (32, 32, 32, "open")),
+    ],
+)
+def test_a_best_size_that_is_not_shown_stands_alone(given, expected):
+    assert range_of(advised(*given)) == expected
 
 
 def test_without_any_value_all_needs_stand_at_once_the_cheapest_first():
@@ -181,31 +203,18 @@ def test_each_size_has_one_rate_that_of_its_seconds():
     assert one(found, "recommendation")["learning_rate"] == sizes[32]
 
 
-def test_a_first_evaluation_at_the_target_asks_for_more_of_them():
-    frame = comparisons("bwnwb")
-    frame.loc[frame["verdict"] == "not_resolved", ["reason", "seeds_to_resolve"]] = [
-        "at_first_evaluation",
-        float("nan"),
-    ]
-    row = one(advised(frame), "need", "target")
-    assert (row["key"], row["value"]) == ("evaluate_every", "100")
-
-
 def test_trends_at_other_budgets_are_the_rows_of_their_table():
-    trends = pandas.DataFrame(
-        {"budget": ["epochs", "updates", "end"], "outcome": "test_accuracy", "estimate": -0.01}
-        | {"low": -0.02, "high": -0.005, "n": 6, "verdict": "contradicted", "reason": ""}
-    )
-    found = advised(trends=trends)
+    given = {"budget": ["epochs", "updates", "end"], "outcome": "test_accuracy", "estimate": -0.01}
+    found = advised(trends=pandas.DataFrame(given))
     assert [*found.loc[found["item"] == "trend", "key"]] == ["epochs", "updates"]
 
 
 def test_series_stand_apart_and_two_sizes_get_no_advice():
-    frames = [comparisons().assign(optimizer=name) for name in ("sgd", "adam")]
-    two = comparisons().assign(optimizer="few")
-    frames.append(two[two["batch_size"] < 64])
-    made = pandas.concat(runs().assign(optimizer=name) for name in ("sgd", "adam", "few"))
-    found = advised(pandas.concat(frames, ignore_index=True), made)
+    two = comparisons()[lambda rows: rows["batch_size"] < 64]
+    frames = {"sgd": comparisons(), "adam": comparisons(), "few": two}
+    given = pandas.concat(each.assign(optimizer=name) for name, each in frames.items())
+    made = pandas.concat(runs().assign(optimizer=name) for name in frames)
+    found = advised(given.reset_index(drop=True), made)
     assert found.groupby("optimizer").size().to_dict() == {"adam": 21, "sgd": 21}
     assert advised(comparisons().iloc[:0]).empty
 

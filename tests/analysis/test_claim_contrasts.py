@@ -134,32 +134,6 @@ def test_every_type_is_the_t_test_of_its_contrast(kind, given, numbers, bounds):
     assert (found["n"], found["replicates"], found["parts"]) == (6, 6, 1)
 
 
-def test_of_two_parts_the_weakest_decides_and_the_contrary_takes_bonferroni():
-    falls, rises = (row(FRAME, "trend", direction=way) for way in ("falls", "rises"))
-    p = {
-        name: stats.ttest_1samp(slopes(table), 0, alternative="less").pvalue
-        for name, table in (("sgd", SGD), ("adam", ADAM))
-    }
-    assert falls["p"] == pytest.approx(max(p.values()))
-    assert part(falls) == {"optimizer": max(p, key=p.get)} and falls["parts"] == 2
-    assert falls["p_against"] == pytest.approx(min(1, 2 * min(1 - each for each in p.values())))
-    assert rises["p"] == pytest.approx(max(1 - each for each in p.values()))
-    frame = runs(falling)
-    assert row(frame, "trend", direction="falls")["verdict"] == Verdict.SUPPORTED
-    against = row(frame, "trend", direction="rises")
-    assert against["verdict"] == Verdict.CONTRADICTED
-    assert against["level"] == pytest.approx(LEVEL / 2 / 2)  # two tests of the family, two parts
-
-
-def test_a_trend_that_turns_back_holds_not_at_every_step():
-    def value(size, seed, _):
-        return {16: 0.9, 32: 0.8, 64: 0.82, 128: 0.6}[size] + 0.001 * (seed * size % 7)
-
-    found = row(runs(value), "trend", direction="falls")
-    assert (found["verdict"], found["reason"]) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
-    assert row(runs(falling), "trend", direction="falls")["reason"] == Reason.NONE
-
-
 def test_every_series_needs_one_of_several_that_are_said_to_be_best():
     """Which of them may differ; some other one that beats all of them shows the contrary."""
     peak = {"sgd": 32, "adam": 64}
@@ -183,14 +157,6 @@ def test_what_a_document_states_is_one_family_with_one_level():
     verdicts = [Verdict.SUPPORTED, Verdict.CONTRADICTED]
     assert own["verdict"].tolist() == np.select([*told], verdicts, Verdict.NOT_RESOLVED).tolist()
     assert own["seeds_to_resolve"].notna().sum() == (~told.any(axis=0)).sum() > 0
-
-
-def test_few_replicates_have_an_estimate_and_no_verdict():
-    few = {"low": 0.5, "cells": sizes(16)}
-    for seeds, verdict in ((5, Verdict.PROVISIONAL), (1, Verdict.ONE_SEED)):
-        found = row(runs(falling, seeds=range(seeds)), "value", **few)
-        assert found[["verdict", "n", "seeds_to_resolve"]].tolist() == [verdict, seeds, 6]
-        assert found["estimate"] == pytest.approx(np.mean(0.9 + 0.01 * np.arange(seeds)))
 
 
 @pytest.mark.parametrize("seed", range(20))
