@@ -103,10 +103,7 @@ def above(of, to):
             "no optimizer sgd with learning rate 0.001",
         ),
         ({**FALLS, "table": "at_epochs", "cells": {"at_epoch": 3}}, "no at epoch 3"),
-        (
-            {**FALLS, "cells": {"batch_size": 16}},
-            "1 value of batch size where 2 are needed",
-        ),
+        ({**FALLS, "cells": {"batch_size": 16}}, "1 value of batch size where 2 are needed"),
         (above({"machine": "other"}, {"machine": "local"}), "no machine other"),
     ],
 )
@@ -137,20 +134,19 @@ def test_another_machine_is_missed_only_where_it_is_no_requirement():
     assert planned(test, requires="machine").warnings == ()
 
 
-def test_too_few_seeds_ever_to_decide_it_are_reported():
-    assert planned(FALLS).warnings == ()
-    assert planned(*[FALLS] * 8, seeds=3).warnings[0] == (
-        "claims: received 3 seeds in experiments.gap; at least 6 are expected for a verdict on "
-        "c0, c1, c2, c3, c4, c5 and 2 more."
-    )
+TIMED = {"experiment": "times", "table": "throughput", "column": "seconds_per_step"}
 
 
-def test_a_single_timing_job_decides_no_time():
-    timed = {**FALLS, "experiment": "times", "table": "throughput", "column": "seconds_per_step"}
-    assert planned(timed).warnings == (
-        "claims: received 1 repeat of the timing in experiments.times; at least 6 are expected "
-        "for a verdict on c0.",
-    )
+@pytest.mark.parametrize(
+    ("tests", "seeds", "few", "of"),
+    [
+        ([FALLS] * 8, 3, "3 seeds in experiments.gap", "c0, c1, c2, c3, c4, c5 and 2 more"),
+        ([{**FALLS, **TIMED}], 6, "1 repeat of the timing in experiments.times", "c0"),
+    ],
+)
+def test_too_few_replicates_ever_to_decide_it_are_reported(tests, seeds, few, of):
+    text = f"claims: received {few}; at least 6 are expected for a verdict on {of}."
+    assert planned(*tests, seeds=seeds).warnings[0] == text
 
 
 def test_every_table_that_a_claim_may_be_of_has_its_columns():
