@@ -19,7 +19,8 @@ from batchscope.study.claims import Claim
 
 SIZES, OPTIMIZERS = (16, 32, 64, 128), ("sgd", "adam")
 ONE = {"optimizer": ("sgd",)}
-ADAM_TO_SGD = {"of": {"optimizer": ("adam",)}, "to": {"optimizer": ("sgd",)}}
+ORDER = ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
+ADAM_TO_SGD = {"sides": ORDER[::-1]}
 
 
 def runs(value, seeds=range(6), sizes=SIZES, **factors) -> pandas.DataFrame:
@@ -91,8 +92,7 @@ def sizes(*chosen):
     return {**ONE, "batch_size": chosen}
 
 
-ORDER = ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
-TO_16 = {"of": {"batch_size": (64,)}, "to": {"batch_size": (16,)}, "cells": ONE}
+TO_16 = {"sides": ({"batch_size": (64,)}, {"batch_size": (16,)}), "cells": ONE}
 BEST_32 = {"chosen": (32,), "cells": sizes(16, 32)}
 # Type with its test -> the numbers of its only contrast, and its bounds.
 KNOWN = [
@@ -105,7 +105,7 @@ KNOWN = [
     ("interaction", {**ADAM_TO_SGD, "low": 0.0}, slopes(ADAM) - slopes(SGD), (0, None)),
     ("argmax", BEST_32, SGD[32] - SGD[16], (0, None)),
     ("argmax", {**BEST_32, "best": "lowest"}, SGD[32] - SGD[16], (None, 0)),
-    ("order", {"order": ORDER, "cells": {"batch_size": (16,)}}, ADAM[16] - SGD[16], (0, None)),
+    ("order", {"sides": ORDER, "cells": {"batch_size": (16,)}}, ADAM[16] - SGD[16], (0, None)),
     (
         *("exception", {"chosen": (32,), "direction": "falls", "cells": sizes(16, 32, 128)}),
         *(LOG[32] - (2 * LOG[16] + LOG[128]) / 3, (None, 1)),
@@ -189,8 +189,8 @@ def not_here(status, framework="mxnet"):
 
 
 LOW = {"low": 0.5}
-REPLICAS = {"of": {"replicas": (2,)}, "to": {"replicas": (1,)}, "low": 0.0}
-OTHER = {"of": {"machine": ("local",)}, "to": {"machine": ("cluster",)}, "low": 0.0}
+REPLICAS = {"sides": ({"replicas": (2,)}, {"replicas": (1,)}), "low": 0.0}
+OTHER = {"sides": ({"machine": ("local",)}, {"machine": ("cluster",)}), "low": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_keys_distinguish_series_and_what_lies_in_one_cell_is_averaged():
 
 
 def test_every_cell_of_a_side_is_a_part_and_says_what_is_compared():
-    given = {"of": {"batch_size": (64, 128)}, "to": {"batch_size": (16,)}, "high": -0.035}
+    given = {"sides": ({"batch_size": (64, 128)}, {"batch_size": (16,)}), "high": -0.035}
     found = row(runs(falling), "comparison", cells=ONE, **given)
     assert found["parts"] == 2 and part(found) == {"batch_size": [64, 16]}
     assert json.loads(found["sides"]) == [{"batch_size": [64, 128]}, {"batch_size": 16}]

@@ -69,12 +69,12 @@ def test_a_claim_is_read_with_the_values_of_the_catalogue():
     )
     first, second, third, fourth, fifth, last = (claim.test for claim in made.claims)
     assert first.cells == {"at_epoch": (1,), "learning_rate": (0.001,)}
-    assert (second.of, second.to) == ({"batch_size": (64,)}, {"batch_size": (16,)})
+    assert second.sides == ({"batch_size": (64,)}, {"batch_size": (16,)})
     assert (second.low, second.high) == (0, math.inf)
     assert third.cells == {"threads": (0,)} and (third.low, third.high) == (0.8, 1.25)
     assert (fourth.low, fourth.high) == (pytest.approx(0.85), pytest.approx(0.95))
     assert fifth.chosen == (16, 32) and fifth.best == "highest"
-    assert last.order == ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
+    assert last.sides == ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
     assert [test.timed for test in (first, third)] == [False, True]
     # The first of the experiment's figures that shows it.
     assert [claim.figure for claim in made.claims[:2]] == ["accuracy_by_epochs"] * 2

@@ -59,6 +59,7 @@ def _read(claim: Claim, frame: pandas.DataFrame, machine: str) -> tuple[dict[str
     reason, of = _missing(claim, frame, rows, statement)
     about, by = tables.column(test.table, test.column), claim_contrasts.replicate(rows, test)
     per = "doubling" if claim_contrasts.doublings(rows, test) else "unit"
+    sides = [{test.over: test.chosen}] if test.chosen else test.sides
     low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)
     row = {
         **{name: getattr(claim, name) for name in ("id", "document", "place", "sentence")},
@@ -69,7 +70,7 @@ def _read(claim: Claim, frame: pandas.DataFrame, machine: str) -> tuple[dict[str
         "low_bound": low,
         "high_bound": high,
         "cells": _text(_short(test.cells)),
-        "sides": _text([*map(_short, test.sides)]),
+        "sides": _text([*map(_short, sides)]),
         "replicates": rows[by].nunique() if by else min(1, len(rows)),
         "verdict": Verdict.NOT_TESTABLE,
         "reason": reason,

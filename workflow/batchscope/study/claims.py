@@ -59,9 +59,8 @@ class Test:
         cells: Factor or key -> the values to which the rows are restricted.
         over: The factor along which a trend, a best value and so on are sought.
         chosen: Values of `over`: stated to be best, or to be exceptions.
-        of: Cells of the first side of a comparison or an interaction.
-        to: Cells of the other side.
-        order: Groups of cells, from the lowest to the highest.
+        sides: Cells of both sides of a comparison or an interaction, the first less the other; or
+            of the groups of an order, from the lowest to the highest.
         scale: `difference`, or `ratio` for values that are compared on a logarithmic scale.
     """
 
@@ -74,9 +73,7 @@ class Test:
     direction: str = ""
     best: str = "highest"
     chosen: tuple[Any, ...] = ()
-    of: Cells = field(default_factory=dict)
-    to: Cells = field(default_factory=dict)
-    order: tuple[Cells, ...] = ()
+    sides: tuple[Cells, ...] = ()
     low: float = -math.inf
     high: float = math.inf
     scale: str = DIFFERENCE
@@ -119,22 +116,16 @@ class Test:
         return {name: values[0] for name, values in fixed.items() if len(values) == 1}
 
     @property
-    def sides(self) -> tuple[Cells, ...]:
-        """What it compares, in order: both sides, every group, or the values that it names."""
-        named = ({self.over: self.chosen},) if self.chosen else ()
-        return tuple(side for side in (self.of, self.to, *self.order) if side) or named
-
-    @property
     def compared(self) -> list[tuple[Cells, ...]]:
         """The sides of which differences are taken, each less the other; else one of all rows."""
-        if self.order:
-            return [(upper, lower) for lower, upper in itertools.pairwise(self.order)]
-        return [(self.of, self.to)] if self.of else [({},)]
+        if self.type == "order":
+            return [(upper, lower) for lower, upper in itertools.pairwise(self.sides)]
+        return [self.sides or ({},)]
 
     def selections(self) -> Iterator[Cells]:
-        """Yields the cells that it reads: of both sides, or of every group."""
-        every = ({},) if self.chosen or not self.sides else ()
-        for side in (*every, *self.sides):
+        """Yields the cells that it reads: of every side, and of the values that it names."""
+        named = ({self.over: self.chosen},) if self.chosen else ()
+        for side in (*(self.sides or ({},)), *named):
             yield {**self.cells, **side}
 
 
@@ -239,11 +230,13 @@ def _test(
 
     if test.over not in known:
         findings.report(unknown((*place, "over", test.over), "factor", known))
+    sides = [((*place, key), body[key]) for key in ("of", "to") if key in body]
+    sides += coercion.items((*place, "order"), body.get("order"))
     test = replace(
         test,
-        **{key: cells((*place, key), body.get(key)) for key in ("cells", "of", "to")},
+        cells=cells((*place, "cells"), body.get("cells")),
         chosen=read((*place, "is"), test.over, body.get("is", [])),
-        order=tuple(cells(*each) for each in coercion.items((*place, "order"), body.get("order"))),
+        sides=tuple(cells(*each) for each in sides),
     )
     findings.report(*_wrong_column(place, test, experiment), *_apart(place, test))
     if low >= high:
@@ -276,17 +269,16 @@ def _apart(place: Place, test: Test) -> Iterator[Problem]:
 
     What one side fixes and another leaves open would differ between the two as well.
     """
-    for key, sides in {"to": [test.of, test.to], "order": [*test.order]}.items():
-        for side in sides[1:]:
-            if side and sides[0] and {*side} != {*sides[0]}:
-                names = [wording.listed(sorted(each)) for each in (side, sides[0])]
-                text = f"received {names[0]} beside {names[1]}; the same factors are expected."
-                yield Problem((*place, key), text)
-                break
-        read = [{factor: {*values} for factor, values in side.items()} for side in sides]
-        if any(side and side in read[:index] for index, side in enumerate(read)):
-            text = "received the same cells twice; different ones are expected."
-            yield Problem((*place, key), text)
+    at = (*place, "order" if test.type == "order" else "to")
+    for side in test.sides[1:]:
+        if side and test.sides[0] and {*side} != {*test.sides[0]}:
+            names = [wording.listed(sorted(each)) for each in (side, test.sides[0])]
+            text = f"received {names[0]} beside {names[1]}; the same factors are expected."
+            yield Problem(at, text)
+            break
+    read = [{factor: {*values} for factor, values in side.items()} for side in test.sides]
+    if any(side and side in read[:index] for index, side in enumerate(read)):
+        yield Problem(at, "received the same cells twice; different ones are expected.")
 
 
 def _bounds(body: dict[str, Any]) -> tuple[float, float]:
@@ -373,10 +365,10 @@ def _lacks(test: Test, grid: Grid) -> str:
                 named = {key: lacking, **others}.items()
                 parts = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in named]
                 return f"no {wording.listed(parts, 'with')}"
-    if test.over not in EVERY_FACTOR or test.over in test.of:
+    if test.over not in EVERY_FACTOR or any(test.over in side for side in test.sides):
         return ""
     least = _POSITIONS.get(test.type, 1)
-    for side in (test.of, test.to) if test.of else ({},):
+    for side in test.sides or ({},):
         count = len({cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})})
         if count < least:
             values = f"{wording.count(count, 'value')} of {test.over.replace('_', ' ')}"
