@@ -32,7 +32,6 @@ from batchscope.analysis.intervals import Interval
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
 
 ROUNDING = 1e-12  # share of the numbers below which their difference is none
-_DIGITS = 12
 Groups = tuple[tuple[int, ...], ...]
 
 
@@ -229,8 +228,8 @@ class Judged(NamedTuple):
     def columns(self, ratio: bool = False) -> dict[str, Any]:
         """Returns what a table holds of it, of logarithms as ratios."""
         mean, low, high, n = self.estimate
-        if ratio:  # to so many digits that the exponential of a bound's logarithm is the bound
-            mean, low, high = (float(f"{math.exp(end):.{_DIGITS}g}") for end in (mean, low, high))
+        if ratio:
+            mean, low, high = map(exponential, (mean, low, high))
         return {
             **{"estimate": mean, "low": low, "high": high, "n": n, "level": self.level},
             **{"p": self.p, "p_against": self.p_against},
@@ -297,6 +296,11 @@ def _judged(statement: Statement, family: float) -> Judged:
     p, p_against = statement.p
     found = deciding.interval(at)._replace(n=statement.n)
     return Judged(verdict, reason, found, at, deciding, p, p_against, more)
+
+
+def exponential(value: float) -> float:
+    """Returns it to so many digits that that of a bound's logarithm is the bound."""
+    return float(f"{math.exp(value):.12g}")
 
 
 def _capped(p: float) -> float:
