@@ -131,7 +131,7 @@ def schema() -> dict[str, Any]:
         then = {"$ref": f"#/$defs/{'text_file' if each == 'text' else each}"}
         defs["dataset"]["allOf"].append(_where("source", each, then))
     for each, (needed, others) in claims.TYPES.items():
-        keys = {key: test[key] for key in (*claims.COMMON, *needed, *others)}
+        keys = dict.fromkeys((*claims.COMMON, *others), True) | {key: test[key] for key in needed}
         then = {"required": [*needed], **_closed("key", "a map", keys)}
         if each in claims.BOUNDED:
             then["allOf"] = [{"$ref": "#/$defs/bounded"}]
