@@ -31,7 +31,9 @@ class Series:
 
 
 def table(
-    rows: list[dict[str, Any]], columns: Mapping[str, Column], factors: Iterable[str] = ()
+    rows: list[dict[str, Any]] | pandas.DataFrame,
+    columns: Mapping[str, Column],
+    factors: Iterable[str] = (),
 ) -> pandas.DataFrame:
     """Returns rows as a table: factors, then columns of the catalogue."""
     return typed(pandas.DataFrame(rows, columns=[*factors, *columns]), columns)

@@ -85,14 +85,13 @@ def over_jobs(
     What follows from other columns, or from fits over batch sizes, is made anew.
     """
     (table, rows), *beside = by_job.items()
-    columns = COLUMNS[f"{table.removesuffix('_by_job')}.csv"]
     # A summary of all batch sizes has none.
     keys = [name for name in (*FIRST, "batch_size") if name in rows]
-    counted = [name for name, column in columns.items() if column.adds_up]
+    counted = [name for name, column in COLUMNS[f"{table}.csv"].items() if column.adds_up]
     found = timing_repeats.combined(rows.drop(columns=REPEAT), keys, counted)
     if table in _ANEW:
         found = _ANEW[table](found, *dict(beside).values())
-    return run_series.typed(found.reindex(columns=[*FIRST, *columns]), columns)
+    return _frame(table.removesuffix("_by_job"), found)
 
 
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -166,9 +165,8 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
         memory |= {column: timing.record[key] for column, key in _LARGEST.items()}
         for row in same:
             row.update(memory)
-    columns = COLUMNS["sweeps_by_job.csv"]
-    found = pandas.DataFrame(rows, columns=[*FIRST, *columns, "peak_of"])
-    return run_series.typed(_with_ceiling(_with_peaks(found))[[*FIRST, *columns]], columns)
+    found = pandas.DataFrame(rows, columns=[*FIRST, *COLUMNS["sweeps_by_job.csv"], "peak_of"])
+    return _frame("sweeps_by_job", _with_ceiling(_with_peaks(found)))
 
 
 def _step_time(timing: Timing) -> Row:
@@ -292,8 +290,7 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             # Older records have no other phases: there a lead-in counts as rest.
             phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
             frames.append(frame.assign(phase=phase, **timing.first))
-    rows = pandas.concat(frames, ignore_index=True).drop(columns=REPEAT, errors="ignore")
-    return run_series.typed(rows, COLUMNS["samples.csv"])
+    return _frame("samples", pandas.concat(frames, ignore_index=True))
 
 
 def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -329,9 +326,9 @@ def training_times(
     epochs = pandas.DataFrame({"at_epoch": study.experiments[experiment].at_epochs})
     rows = speeds.assign(**times).merge(epochs, how="cross")
     rows["train_seconds"] = rows["at_epoch"] * rows["seconds_per_epoch"]
-    table = f"{name.replace('throughput', 'training_times')}.csv"
-    return run_series.typed(rows.reindex(columns=[*FIRST, *COLUMNS[table]]), COLUMNS[table])
+    return _frame(name.replace("throughput", "training_times"), rows)
 
 
-def _frame(table: str, rows: list[Row]) -> pandas.DataFrame:
+def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows with the columns of a table, in order."""
     return run_series.table(rows, COLUMNS[f"{table}.csv"], FIRST)
