@@ -13,6 +13,7 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import advice_series, run_series
 from batchscope.analysis.advice import Item
+from batchscope.catalogue import factor_words
 from batchscope.errors import UserError
 from batchscope.report import gaps, page
 from batchscope.study import advice_needs
@@ -137,7 +138,7 @@ _SIZES = ("batch_size", "smallest", "largest", "seeds_to_resolve")
 
 
 def _factor(name: str, row: Row) -> str:
-    return run_series.value_words(name, row[name]) if pandas.notna(row.get(name)) else ""
+    return factor_words.value_words(name, row[name]) if pandas.notna(row.get(name)) else ""
 
 
 def _texts(row: Row) -> Row:
