@@ -1,7 +1,6 @@
 """Rates are chosen over all seeds, never one with a failed run, and read without flattery."""
 
 import numpy as np
-import pandas
 import pytest
 from scipy import stats
 
@@ -30,20 +29,8 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_the_lowest_mean_over_all_seeds_is_chosen(losses, index, on_edge):
     chosen = chosen_rates.by_lowest([losses])
-    assert (chosen.index.tolist(), chosen.on_edge.tolist()) == ([index], [on_edge])
-
-
-def test_runs_are_read_as_a_cube():
-    rows = [
-        (16, 0.1, 0, "finished", 1.0),
-        (16, 0.2, 1, "diverged", 9.0),
-        (8, 0.1, 1, "missing", 3.0),
-    ]
-    names = ["batch_size", "learning_rate", "seed", "status", "loss"]
-    runs = pandas.DataFrame(rows, columns=names)
-    values, *axes = chosen_rates.cube(runs, chosen_rates.measured(runs, runs["loss"]))
-    assert axes == [[8, 16], [0.1, 0.2], [0, 1]]
-    assert np.array_equal(values, [[[NAN, NAN]] * 2, [[1.0, NAN], [NAN, INF]]], equal_nan=True)
+    edges = chosen_rates.on_edge(chosen, [losses])
+    assert (chosen.tolist(), edges.tolist()) == ([index], [on_edge])
 
 
 def test_other_data_are_read_where_a_run_failed_at_every_rate_and_not_where_one_is_missing():

@@ -92,8 +92,8 @@ def test_a_training_that_left_nothing_behind_excludes_its_rate():
     runs.loc[runs["run"] == "8/0.2/2", "status"] = "out_of_memory"
     trajectories = trajectories[trajectories["run"] != "8/0.2/2"]
     (found,) = to_target_tables.of_study(trajectories, runs, TO)
-    assert found.rates["updates"].chosen[:2].tolist() == [0.4, 0.2]
-    assert found.rates["updates"].diverged[0] == (0.2,)
+    assert found.taken["updates"].rates[:2].tolist() == [0.4, 0.2]
+    assert found.left_out()["diverged"][0] == (0.2,)
 
 
 def test_series_apart_and_seconds_of_none():

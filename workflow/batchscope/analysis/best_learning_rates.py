@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from batchscope.analysis import chosen_rates, contrasts, intervals, run_series
+from batchscope.analysis.trainings import CHOSEN_ON, Trainings, series
 from batchscope.store import records
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a rate lies
 # What an exponent is where best rates lie on an edge, beyond which the true ones may be.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
-CHOSEN_ON = "best_validation_loss"
 AT_BEST = "each batch size at its best learning rate"  # of what `at_best` returns
 
 
@@ -91,12 +91,6 @@ class Exponent(NamedTuple):
     points: int
 
 
-def series(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Returns the frame's series, of which each holds all learning rates."""
-    groups = run_series.series(frame.drop(columns="learning_rate"))
-    return [replace(group, frame=frame.loc[group.frame.index]) for group in groups]
-
-
 def effective(frame: pandas.DataFrame) -> pandas.Series:
     """Returns every run's learning rate after scaling.
 
@@ -153,24 +147,22 @@ def at_best(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataF
     kept = np.zeros(len(frame), bool)
     for group in series(frame):
         rows = group.frame
+        each = Trainings({}, rows, rows[:0])
         if by_loss:
-            losses, sizes, rates, seeds = _losses(rows)
-            index = chosen_rates.for_other_data(losses)[:, None].repeat(len(seeds), axis=1)
+            index = chosen_rates.for_other_data(each.column(CHOSEN_ON))
+            read = index[:, None].repeat(len(each.axes[2]), axis=1)
         else:
-            values, sizes, rates, seeds = chosen_rates.cube(rows, known[rows.index])
-            index = chosen_rates.leave_one_out(values)[1]
+            read = chosen_rates.leave_one_out(each.cube(known[rows.index]))[1]
+        sizes, _, seeds = each.axes
         at = np.searchsorted(sizes, rows["batch_size"]), np.searchsorted(seeds, rows["seed"])
-        kept[rows.index] = np.array([*rates, np.nan])[index[at]] == rows["learning_rate"]
+        kept[rows.index] = each.rates(read)[at] == rows["learning_rate"]
     return frame[kept]
-
-
-def _losses(rows: pandas.DataFrame) -> chosen_rates.Cube:
-    return chosen_rates.cube(rows, chosen_rates.measured(rows, rows[CHOSEN_ON]))
 
 
 def choices(rows: pandas.DataFrame) -> list[Choice]:
     """Returns the best rate of every batch size of one series' runs, in order of batch size."""
-    found, (cube, sizes, factors, seeds) = [], _losses(rows)
+    each, found = Trainings({}, rows, rows[:0]), []
+    cube, (sizes, factors, seeds) = each.column(CHOSEN_ON), each.axes
     rates = rows.assign(rate=effective(rows)).groupby(["batch_size", "learning_rate"])["rate"]
     effective_rates = rates.first()
     for size, values in zip(sizes, cube, strict=True):
@@ -178,8 +170,8 @@ def choices(rows: pandas.DataFrame) -> list[Choice]:
         kept = np.flatnonzero(chosen_rates.tried(values[None])[0])
         kept = kept if len(kept) else np.flatnonzero(known)
         own = [float(effective_rates[size, factors[at]]) for at in kept]
-        (index,) = chosen_rates.by_lowest(values[None, kept]).index.tolist()
-        by_seed = chosen_rates.by_lowest(values[kept].T[:, :, None]).index.tolist()
+        (index,) = chosen_rates.by_lowest(values[None, kept]).tolist()
+        by_seed = chosen_rates.by_lowest(values[kept].T[:, :, None]).tolist()
         found.append(
             Choice(
                 batch_size=size,
