@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from batchscope.analysis import chosen_rates, intervals
-from costs import draws
 
 NAN, INF = float("nan"), float("inf")
 
@@ -70,20 +69,6 @@ def test_seeds_at_different_rates_are_fewer_than_they_seem():
     assert np.log(ratio[:3]) == pytest.approx(found[:3])
 
 
-@draws(1500)
-@pytest.mark.parametrize("seeds", [6, 20])
-@pytest.mark.parametrize("means", [(9, 9, 9), (9, 12, 15)], ids=str)
-def test_an_interval_over_chosen_rates_covers(means, seeds, draws):
-    """Without the correction it would in 81 to 87 % of studies with three equally good rates."""
-    random = np.random.default_rng(0)
-    cube = random.normal(np.array(means)[:, None], 1, (2 * draws, len(means), seeds))
-    read, index = chosen_rates.leave_one_out(cube)
-    one, other = np.split(chosen_rates.differ(index), 2)
-    differences = np.subtract(*np.split(read, 2))
-    _, low, high, _ = intervals.t_intervals(differences, differ=one | other)
-    assert 0.93 < np.mean((low <= 0) & (high >= 0)) < 0.985
-
-
 def test_runs_that_never_reach_the_target_are_read_as_such():
     read, index = chosen_rates.leave_one_out(
         [
@@ -112,8 +97,3 @@ def test_edges_of_the_rates_that_seeds_are_read_at():
     values[1, 2] = NAN  # only two were tried
     found = chosen_rates.on_edge([[0, 1], [1, -1]], values)
     assert found.tolist() == [[True, False], [True, False]]
-
-
-def test_values_need_three_axes():
-    with pytest.raises(ValueError, match=r"received shape \(2,\).*\(sizes, rates, seeds\)"):
-        chosen_rates.by_lowest([1.0, 2.0])

@@ -56,13 +56,6 @@ def test_where_the_updates_depart_from_the_curve_nothing_else_is_read_off_it():
     assert row["examples_fewest"] == 16
 
 
-def test_three_targets_where_none_is_stated():
-    fits, each = both(targets=())
-    assert fits["target_value"].is_monotonic_decreasing and len(fits) == 3
-    assert fits["critical_batch_size"].to_numpy() == pytest.approx([40] * 3)
-    assert each["reached"].sum() == len(each) == 3 * len(SIZES) * 3
-
-
 def test_a_target_that_one_size_never_reached():
     fits, each = both(never=[(8, 0)])
     assert fits["points"].tolist() == [4]

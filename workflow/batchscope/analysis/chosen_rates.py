@@ -23,7 +23,7 @@ def by_lowest(losses: Any) -> np.ndarray:
     A rate is excluded at a batch size where one of its runs is missing, diverged or never reached
     the target; where all are, it is -1. Among equals the lowest rate is chosen.
     """
-    losses = _checked(losses)
+    losses = np.asarray(losses, float)
     own = ~np.isnan(losses).all(axis=1, keepdims=True)
     finite = np.isfinite(losses)
     usable = tried(losses) & (finite | ~own).all(axis=2)
@@ -39,7 +39,7 @@ def for_other_data(losses: Any) -> np.ndarray:
     tried, the one at which most got there, so that the size is reported by its runs. Else, as
     every rate lacks a run, -1: means over other seeds are no means to compare.
     """
-    losses = _checked(losses)
+    losses = np.asarray(losses, float)
     index = by_lowest(losses)
     for size, (found, there) in enumerate(zip(losses, tried(losses), strict=True)):
         failed = np.isinf(found[there]).any(axis=1)
@@ -63,7 +63,7 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
         choose: then infinite where no other seed got there at any rate, and NaN where a seed has
         no run.
     """
-    values = _checked(values)
+    values = np.asarray(values, float)
     sizes, _, seeds = values.shape
     read, index = np.full((sizes, seeds), np.nan), np.full((sizes, seeds), -1)
     for size, (found, there) in enumerate(zip(values, tried(values), strict=True)):
@@ -95,7 +95,7 @@ def on_edge(index: Any, values: Any) -> np.ndarray:
 
     `index` is which rate, -1 for none, shape (sizes, ...).
     """
-    index, there = np.asarray(index), tried(_checked(values))
+    index, there = np.asarray(index), tried(np.asarray(values, float))
     first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
     shape = (-1, *[1] * (index.ndim - 1))
     ends = (index == first.reshape(shape)) | (index == last.reshape(shape))
@@ -113,14 +113,6 @@ def most_reached(values: Any) -> int:
     means = np.where(finite, values, 0.0).sum(axis=1) / np.maximum(count, 1)
     means[count < max(count.max(), 1)] = np.inf
     return int(means.argmin()) if count.any() else -1
-
-
-def _checked(values: Any) -> np.ndarray:
-    values = np.asarray(values, float)
-    if values.ndim != 3:
-        text = f"received shape {values.shape}; (sizes, rates, seeds) is expected."
-        raise ValueError(f"chosen_rates: {text}")
-    return values
 
 
 def tried(values: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
-from batchscope.analysis.trainings import CHOSEN_ON, Choice, Evaluated, Trainings
+from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
 from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, END, EPOCHS, TARGET
 
 LEAST_SIZES = 2
@@ -66,7 +66,7 @@ class Reading:
         values: Shape (sizes, seeds): NaN where there is no run, or it ended before the budget;
             infinitely bad where it failed or never reached the target.
         ran: Whether there is a run, whatever became of it, shape (sizes, seeds).
-        rates: As `Choice` has them, which are known of no choice: NaN; as are on_edge and tuned.
+        rates: As `Chosen` has them, which are known of no choice: NaN; as are on_edge and tuned.
         at_first: Of a target whether a training is there by its first evaluation: what it took is
             at most that.
         falling: Of convergence whether the validation loss still fell when most trainings ended:
@@ -176,7 +176,7 @@ def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Bu
 
 
 def _reading(
-    each: Trainings, budget: Budget, outcome: str, margin: float, found: Choice, **more: np.ndarray
+    each: Trainings, budget: Budget, outcome: str, margin: float, found: Chosen, **more: np.ndarray
 ) -> Reading:
     """Returns the reading of an outcome; what is left out of `more` holds of no size."""
     sizes, _, seeds = each.axes
@@ -242,16 +242,16 @@ def to_target(
     if not own_target and (not each.whole("updates") or run_series.falling(each.evaluations)):
         return
     wanted = [Target(*known) for known in stated.get(TARGET, {}).items()]
-    wanted = wanted or targets.default_targets(each)[-1:]
-    if not wanted or not (wanted[0].column or own_target):
-        return
-    found = updates_to_target.scaling(each, wanted[0])
-    budget = Budget(TARGET, wanted[0].value, wanted[0].column, TARGET in stated)
-    for axis, taken in found.taken.items():
-        if each.whole(axis):
-            margin = margins.get(axis, MARGINS["taken"])
-            at_first = found.at_first.any(axis=1)
-            yield _reading(each, budget, axis, margin, taken, at_first=at_first)
+    for target in wanted[:1] or targets.default_targets(each)[-1:]:
+        if not (target.column or own_target):
+            return
+        found = updates_to_target.scaling(each, target)
+        budget = Budget(TARGET, target.value, target.column, TARGET in stated)
+        at_first = found.at_first.any(axis=1)
+        for axis, taken in found.taken.items():
+            if each.whole(axis):
+                margin = margins.get(axis, MARGINS["taken"])
+                yield _reading(each, budget, axis, margin, taken, at_first=at_first)
 
 
 def _falling(each: Trainings, losses: np.ndarray) -> np.ndarray:

@@ -95,7 +95,7 @@ def _fit_row(scaling: Scaling) -> dict[str, Any]:
         row |= intervals.columns("critical_batch_size", critical)
         row |= {"by_seed": int(fit.by_seed), "stray": " ".join(map(str, fit.stray))}
     if scaling.step:
-        row["fixed_seconds"], row["seconds_per_image"], half = scaling.step
+        (row["fixed_seconds"], *_), (row["seconds_per_image"], *_), half, *_ = scaling.step
         row |= intervals.columns("half_batch", (end if math.isfinite(end) else NAN for end in half))
     if best:
         row |= intervals.columns("fastest_batch_size", best[:3])

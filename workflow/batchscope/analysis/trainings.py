@@ -37,7 +37,7 @@ def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[
     return run_series.series(frame, names)
 
 
-class Choice(NamedTuple):
+class Chosen(NamedTuple):
     """One number of each training of a series, each batch size at the rate that is chosen for it.
 
     Attributes:
@@ -147,7 +147,7 @@ class Trainings:
         """
         return self.cube(self.by_run(target.at_first) * ~self.failed) == 1
 
-    def chosen_by(self, losses: np.ndarray, cube: np.ndarray, others: bool) -> Choice:
+    def chosen_by(self, losses: np.ndarray, cube: np.ndarray, others: bool) -> Chosen:
         """Returns numbers at the rates that losses choose, both cubes.
 
         A size of which every rate lacks a run has none, and no values.
@@ -165,9 +165,9 @@ class Trainings:
         rates = self.rates(np.where(only, chosen, chosen_rates.by_lowest(losses)))
         tuned = chosen_rates.differ(of_others)
         on_edge = chosen_rates.on_edge(chosen, losses)
-        return Choice(values, rates, on_edge, read, tuned)
+        return Chosen(values, rates, on_edge, read, tuned)
 
-    def chosen_by_itself(self, cube: np.ndarray) -> Choice:
+    def chosen_by_itself(self, cube: np.ndarray) -> Chosen:
         """Returns numbers of which lower is better, each seed at the rate that the others choose.
 
         By the numbers themselves: infinite where no other seed got there at any rate.
@@ -177,7 +177,7 @@ class Trainings:
         only, best = tried.sum(axis=1) == 1, chosen_rates.by_lowest(cube)
         rates = self.rates(np.where(only, tried.argmax(axis=1), best))
         on_edge, tuned = chosen_rates.on_edge(best, cube), chosen_rates.differ(read)
-        return Choice(values, rates, on_edge, read, tuned)
+        return Chosen(values, rates, on_edge, read, tuned)
 
     def rates(self, index: np.ndarray) -> np.ndarray:
         """Returns which rates some indices are of; NaN of -1, which is none."""
@@ -219,5 +219,5 @@ def of_evaluations(evaluations: pandas.DataFrame, names: Iterable[str]) -> list[
     """
     keys = [*dict.fromkeys([*names, *({RATE} & {*evaluations}), "batch_size", "seed"])]
     frame = evaluations.assign(run=evaluations.groupby(keys, dropna=False).ngroup())
-    frame = frame if "status" in frame else frame.assign(status=FINISHED)
+    frame = pandas.DataFrame({"status": FINISHED, **frame})
     return of_experiment(frame.drop_duplicates("run"), frame, names)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas
@@ -20,18 +20,10 @@ from batchscope.analysis import (
     trainings,
 )
 from batchscope.analysis.targets import Target, default_targets
-from batchscope.analysis.trainings import Choice, Trainings
+from batchscope.analysis.trainings import Chosen, Trainings
 from batchscope.catalogue.own_columns import AXES
 
-__all__ = ["Scaling", "Step", "Target", "of_series", "scaling", "scalings"]
-
-
-class Step(NamedTuple):
-    """The time of a step of B examples, t = a + b B, in s."""
-
-    fixed: float
-    per_image: float
-    half_batch: step_cost.Estimate  # a / b, with its interval where the line was fitted
+__all__ = ["Scaling", "Target", "of_series", "scaling", "scalings"]
 
 
 @dataclass(frozen=True)
@@ -44,14 +36,14 @@ class Scaling:
             on each axis by itself.
         at_first: Whether a seed is at the target by its first evaluation, which bounds what it
             took from above alone, shape (sizes, seeds); on any axis.
-        step: As stated or fitted; None where it is not known or not resolved.
+        step: Its time, as stated or fitted; None where it is not known or not resolved.
     """
 
     trainings: Trainings
     target: Target
-    taken: dict[str, Choice]
+    taken: dict[str, Chosen]
     at_first: np.ndarray
-    step: Step | None = None
+    step: step_cost.Fit | None = None
 
     @property
     def factors(self) -> dict[str, Any]:
@@ -84,7 +76,9 @@ class Scaling:
         if fit is None or fit.flagged or step is None or math.isnan(fit.critical_batch_size):
             return None
         error = fastest_batch_size.log_error(fit, step.half_batch)
-        return fastest_batch_size.fastest(fit.updates_min, fit.examples_min, *step[:2], error)
+        return fastest_batch_size.fastest(
+            fit.updates_min, fit.examples_min, step.fixed.value, step.per_image.value, error
+        )
 
     def measured_fastest(self, axis: str) -> int | None:
         """Returns the size that takes the least on average, of those all of whose seeds arrive."""
@@ -129,12 +123,13 @@ def of_series(
         step = _step(each.evaluations)
         if step_seconds:
             fixed, per_image = step_seconds
-            step = Step(fixed, per_image, step_cost.Estimate(fixed / per_image))
+            costs = map(step_cost.Estimate, (fixed, per_image, fixed / per_image))
+            step = step_cost.Fit(*costs, residual=0.0, sizes=0)
         found += [scaling(each, target, step) for target in targets or default_targets(each)]
     return found
 
 
-def scaling(each: Trainings, target: Target, step: Step | None = None) -> Scaling:
+def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) -> Scaling:
     """Returns what the trainings of a series take to a target."""
     known = [axis for axis in AXES if axis in each.evaluations]
     known = [axis for axis in known if axis != "seconds" or each.evaluations[axis].notna().any()]
@@ -144,7 +139,7 @@ def scaling(each: Trainings, target: Target, step: Step | None = None) -> Scalin
     return Scaling(each, target, taken, np.any(at_first, axis=0), step)
 
 
-def _step(rows: pandas.DataFrame) -> Step | None:
+def _step(rows: pandas.DataFrame) -> step_cost.Fit | None:
     """Returns the line through the seconds per step of the jobs, of which each seed has one.
 
     Steps are counted from a training's first to its last row; of a single row from its start.
@@ -168,6 +163,4 @@ def _step(rows: pandas.DataFrame) -> Step | None:
     shared = jobs.dropna(axis=1)
     blocks = shared if len(shared.columns) else jobs.median(axis=1).to_frame()
     cost = step_cost.fixed_cost(jobs.index, blocks.to_numpy(), len(blocks.columns) > 1)
-    if not step_cost.resolved(cost):
-        return None
-    return Step(cost.fixed.value, cost.per_image.value, cost.half_batch)
+    return cost if step_cost.resolved(cost) else None
