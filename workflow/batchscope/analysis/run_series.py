@@ -82,18 +82,19 @@ def timed_factors(frame: pandas.DataFrame, *more: str) -> pandas.DataFrame:
     return frame[[name for name in frame if name in kept or name not in run_factors.FACTORS]]
 
 
-def varying(frame: pandas.DataFrame) -> list[str]:
-    """Returns the factors with more than one value, batch size and seed apart."""
-    return [name for name in factor_columns(frame) if frame[name].nunique(dropna=False) > 1]
+def varying(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
+    """Returns the factors with more than one value, batch size and seed apart, or such `names`."""
+    names = factor_columns(frame) if names is None else names
+    return [name for name in names if frame[name].nunique(dropna=False) > 1]
 
 
-def series_factors(frame: pandas.DataFrame) -> list[str]:
+def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
     """Returns the fewest factors that distinguish the series, in the registry's order.
 
     A factor that follows from batch size and the others (a learning rate that grows with the
     batch size, say) splits nothing and is left out.
     """
-    kept = varying(frame)
+    kept = varying(frame, names)
     sizes = [name for name in ("batch_size",) if name in frame]  # summaries of sweeps have none
     # A factor that goes with others is described by them: numbers are dropped first.
     for factor in sorted(kept, key=lambda name: not _numeric(frame, name)):
@@ -105,7 +106,7 @@ def series_factors(frame: pandas.DataFrame) -> list[str]:
 
 
 def _numeric(frame: pandas.DataFrame, factor: str) -> bool:
-    if own_columns.is_own(factor):
+    if factor not in factor_words.FACTORS:
         return frame[factor].dtype.kind in "iuf"
     return factor_words.factor(factor).kind in ("int", "float")
 
@@ -120,9 +121,10 @@ def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
     }
 
 
-def series(frame: pandas.DataFrame) -> list[Series]:
-    """Returns the frame's series in their order of appearance."""
-    factors, several = series_factors(frame), varying(frame)
+def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[Series]:
+    """Returns the frame's series in their order of appearance, by its factors or by `names`."""
+    names = factor_columns(frame) if names is None else [*names]
+    factors, several = series_factors(frame, names), varying(frame, names)
     if not factors:
         return [Series("", {}, frame)]
     result = []

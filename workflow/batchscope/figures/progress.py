@@ -118,11 +118,13 @@ def _missed(frame: pandas.DataFrame) -> str:
     used = used.astype({"updates": float, "examples": float})
     factors, target = run_series.factor_columns(used), updates_to_target.Target(_LOSS, stated)
     scalings = updates_to_target.scalings(used, factors, [target])
-    if not any(np.isinf(each.measured["updates"]).any() for each in scalings):
+    if not any(np.isinf(each.taken["updates"].values).any() for each in scalings):
         return ""
     parts = [_medians(each) for each in scalings[:_MOST_SHOWN]]
     parts += words.further(len(scalings) - len(parts))
-    best = f"{best_learning_rates.AT_BEST}, " if any(each.rates for each in scalings) else ""
+    best = (
+        f"{best_learning_rates.AT_BEST}, " if any(each.trainings.tuned for each in scalings) else ""
+    )
     what = f"to the dotted loss, {best}with infinity where a run never got there, was"
     by = ", by series," if len(scalings) > 1 else ""
     return f"Median number of updates {what}{by} {'; '.join(parts)}."
@@ -132,7 +134,7 @@ def _medians(scaling: updates_to_target.Scaling) -> str:
     """Returns the median updates at both ends of the batch sizes, and how many got there."""
     known = [
         (size, found[~np.isnan(found)])
-        for size, found in zip(scaling.batch_sizes, scaling.measured["updates"], strict=True)
+        for size, found in zip(scaling.batch_sizes, scaling.taken["updates"].values, strict=True)
     ]
     known = [(size, found) for size, found in known if len(found)]
     parts = []

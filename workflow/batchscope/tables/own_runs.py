@@ -15,7 +15,7 @@ import numpy as np
 import pandas
 
 from batchscope import problems, wording
-from batchscope.analysis import run_series, targets, updates_to_target
+from batchscope.analysis import run_series, targets, trainings
 from batchscope.analysis.targets import Target
 from batchscope.catalogue import columns, own_columns
 from batchscope.catalogue.entries import Column
@@ -150,10 +150,10 @@ def target(text: str, runs: OwnRuns) -> Target:
 
 def check_default_targets(runs: OwnRuns) -> None:
     """Raises a UserError where a series has no target and none is stated."""
-    for factors, _, rows in updates_to_target.series(runs.frame, runs.factors):
-        if not targets.default_targets(rows):
-            column = targets.target_column(rows) or "loss or accuracy"
-            label = ", ".join(f"{name} {value}" for name, value in factors.items())
+    for each in trainings.of_evaluations(runs.frame, runs.factors):
+        if not targets.default_targets(each):
+            column = targets.target_column(each) or "loss or accuracy"
+            label = ", ".join(f"{name} {value}" for name, value in each.factors.items())
             raise UserError(
                 f"--target: received none{f', and for {label}' if label else ''} there is no "
                 f"{column} that is better than at the first evaluation of every training and "
