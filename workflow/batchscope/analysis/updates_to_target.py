@@ -124,7 +124,7 @@ def of_series(
         if step_seconds:
             fixed, per_image = step_seconds
             costs = map(step_cost.Estimate, (fixed, per_image, fixed / per_image))
-            step = step_cost.Fit(*costs, residual=0.0, sizes=0)
+            step = step_cost.Fit(*costs, residual=0.0)
         found += [scaling(each, target, step) for target in targets or default_targets(each)]
     return found
 
