@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import advice_checks, run_series
+from batchscope.analysis import advice_series, run_series
 from batchscope.analysis.advice import Item
+from batchscope.catalogue import factor_words
 from batchscope.errors import UserError
 from batchscope.report import gaps, page
 from batchscope.study import advice_needs
@@ -102,7 +103,7 @@ def _read(path: Path, study: Study, config: str) -> pandas.DataFrame:
 
 def _series(title: str, frame: pandas.DataFrame) -> Iterator[tuple[str, list[Row]]]:
     """Yields the rows of each series, with the experiment's title and what distinguishes them."""
-    factors = [name for name in run_series.factor_columns(frame) if name != advice_checks.RATE]
+    factors = [name for name in run_series.factor_columns(frame) if name != advice_series.RATE]
     several = [name for name in factors if frame[name].nunique(dropna=False) > 1]
     groups = frame.groupby(several, sort=False, dropna=False) if several else [((), frame)]
     for values, rows in groups if len(frame) else ():
@@ -137,7 +138,7 @@ _SIZES = ("batch_size", "smallest", "largest", "seeds_to_resolve")
 
 
 def _factor(name: str, row: Row) -> str:
-    return run_series.value_words(name, row[name]) if pandas.notna(row.get(name)) else ""
+    return factor_words.value_words(name, row[name]) if pandas.notna(row.get(name)) else ""
 
 
 def _texts(row: Row) -> Row:

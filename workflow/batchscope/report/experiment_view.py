@@ -11,7 +11,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, training_ends
-from batchscope.catalogue import own_columns, run_factors, sweep_names
+from batchscope.catalogue import factor_words, own_columns, run_factors, sweep_names
 from batchscope.report import (
     advice_card,
     answers,
@@ -204,7 +204,7 @@ def _values(factor: str, values: Collection[str]) -> str:
     if len(values) > 12:
         return f"{len(values)} values"
     ordered = sorted(values, key=lambda text: (parsed(text) is None, parsed(text) or 0, text))
-    return ", ".join(run_series.value_words(factor, value) for value in ordered)
+    return ", ".join(factor_words.value_words(factor, value) for value in ordered)
 
 
 def _no_gpu(

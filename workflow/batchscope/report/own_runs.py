@@ -13,7 +13,7 @@ from batchscope.analysis import (
     intervals,
     to_target_tables,
 )
-from batchscope.analysis.updates_to_target import Rates, Scaling
+from batchscope.analysis.updates_to_target import Scaling
 from batchscope.catalogue import entries
 from batchscope.catalogue.own_columns import AXES
 from batchscope.figures.drawing.to_target import Panel
@@ -55,11 +55,11 @@ def _panel(scaling: Scaling) -> Panel:
 def _lines(scaling: Scaling, base: int | None) -> Iterator[str]:
     panel = _panel(scaling)
     yield target_words.title(panel)
-    for name, values in scaling.along.items():
+    for name, values in scaling.trainings.along.items():
         shown = ", ".join(wording.shortest(value) for value in values)
         yield f"  along the batch sizes: {name.replace('_', ' ')} {shown}"
-    if rates := scaling.rates_by("updates"):
-        yield from _rate_lines(panel, rates)
+    if scaling.trainings.tuned:
+        yield from _rate_lines(panel, scaling)
     yield from _fit_lines(panel, base)
     yield from _table(panel)
     yield from (f"  {words}" for words in target_words.at_first(panel))
@@ -68,15 +68,15 @@ def _lines(scaling: Scaling, base: int | None) -> Iterator[str]:
     yield from _closed_lines(panel)
 
 
-def _rate_lines(panel: Panel, rates: Rates) -> Iterator[str]:
-    tried = wording.listed(map(wording.shortest, rates.tried))
+def _rate_lines(panel: Panel, scaling: Scaling) -> Iterator[str]:
+    tried = wording.listed(map(wording.shortest, scaling.trainings.axes[1]))
     chosen = panel.rates("updates")
     yield f"  learning rate chosen of {tried}: {target_words.chosen(chosen)}"
     if panel.rows["seed"].nunique() > 1:
         yield "  each seed is read at the rate that the other seeds choose"
     else:
         yield "  one seed: read at the rate that it chooses itself, which flatters it"
-    if rates.on_edge.any():
+    if scaling.taken["updates"].on_edge.any():
         yield "  edge: the lowest or highest rate tried there; a better one may lie beyond it"
     for words in target_words.left_out(panel):
         yield f"  {words}"

@@ -9,7 +9,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import intervals, noise_scales, run_series
-from batchscope.analysis.updates_to_target import Target
+from batchscope.analysis.targets import Target
 from batchscope.catalogue.own_columns import LEAST_SIZES
 from batchscope.figures.drawing.to_target import Panel
 
