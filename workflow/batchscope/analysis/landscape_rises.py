@@ -35,5 +35,4 @@ def along_axes(rows: pandas.DataFrame, aways: list[float]) -> pandas.DataFrame:
 
 def _whole_means(values: pandas.Series, by: list) -> pandas.Series:
     """Returns the mean of each group, NaN where any value of it is not finite."""
-    finite = values.astype(float).where(np.isfinite(values.astype(float)))
-    return finite.groupby(by).agg(lambda part: part.mean(skipna=False))
+    return values.where(np.isfinite(values)).groupby(by).mean(skipna=False)
