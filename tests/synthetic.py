@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from batchscope.report.answers import Answer, Level
 from numpy.random import Generator
 
 from batchscope import disk
