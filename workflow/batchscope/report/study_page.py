@@ -115,7 +115,7 @@ def _add_figures(experiments: list[dict[str, Any]], inputs: Inputs) -> Links:
 
 
 def _place(figure: Figure, asked: set[str]) -> int:
-    """Returns a figure's rank: what decides, what is asked about, trainings, and last what says why."""
+    """Returns a figure's rank: what decides, what is asked about, trainings, what says why."""
     if figure.name == PRIMARY:
         return 0
     return 1 if asked & {*figure.columns} else 3 if figure.category in WHY else 2
