@@ -84,7 +84,7 @@ def at_shared_rates(rng: np.random.Generator, apart: float, studies: int) -> np.
     for _ in range(studies):
         losses = 9 + rng.standard_normal(shape)
         outcome = rng.standard_normal(shape) + apart * np.arange(3)[:, None]
-        index = np.repeat(chosen_rates.by_lowest(losses).index[:, None], SEEDS, axis=1)
+        index = np.repeat(chosen_rates.by_lowest(losses)[:, None], SEEDS, axis=1)
         tuned = chosen_rates.differ(chosen_rates.leave_one_out(losses)[1]).any()
         read = chosen_rates.at(outcome, index).T
         p.append(contrasts.trend(read, range(SIZES), True, tuned=bool(tuned)).p[0])

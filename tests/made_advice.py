@@ -7,7 +7,7 @@ import math
 import pandas
 
 from batchscope.analysis import advice
-from batchscope.analysis.advice_checks import Asked, Tables
+from batchscope.analysis.advice_series import Asked, Tables
 from batchscope.catalogue.decision_columns import COMPARISONS
 
 SIZES = [16, 32, 64, 128, 256]

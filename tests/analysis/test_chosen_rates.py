@@ -1,12 +1,10 @@
 """Rates are chosen over all seeds, never one with a failed run, and read without flattery."""
 
 import numpy as np
-import pandas
 import pytest
 from scipy import stats
 
 from batchscope.analysis import chosen_rates, intervals
-from costs import draws
 
 NAN, INF = float("nan"), float("inf")
 
@@ -30,20 +28,8 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_the_lowest_mean_over_all_seeds_is_chosen(losses, index, on_edge):
     chosen = chosen_rates.by_lowest([losses])
-    assert (chosen.index.tolist(), chosen.on_edge.tolist()) == ([index], [on_edge])
-
-
-def test_runs_are_read_as_a_cube():
-    rows = [
-        (16, 0.1, 0, "finished", 1.0),
-        (16, 0.2, 1, "diverged", 9.0),
-        (8, 0.1, 1, "missing", 3.0),
-    ]
-    names = ["batch_size", "learning_rate", "seed", "status", "loss"]
-    runs = pandas.DataFrame(rows, columns=names)
-    values, *axes = chosen_rates.cube(runs, chosen_rates.measured(runs, runs["loss"]))
-    assert axes == [[8, 16], [0.1, 0.2], [0, 1]]
-    assert np.array_equal(values, [[[NAN, NAN]] * 2, [[1.0, NAN], [NAN, INF]]], equal_nan=True)
+    edges = chosen_rates.on_edge(chosen, [losses])
+    assert (chosen.tolist(), edges.tolist()) == ([index], [on_edge])
 
 
 def test_other_data_are_read_where_a_run_failed_at_every_rate_and_not_where_one_is_missing():
@@ -83,20 +69,6 @@ def test_seeds_at_different_rates_are_fewer_than_they_seem():
     assert np.log(ratio[:3]) == pytest.approx(found[:3])
 
 
-@draws(1500)
-@pytest.mark.parametrize("seeds", [6, 20])
-@pytest.mark.parametrize("means", [(9, 9, 9), (9, 12, 15)], ids=str)
-def test_an_interval_over_chosen_rates_covers(means, seeds, draws):
-    """Without the correction it would in 81 to 87 % of studies with three equally good rates."""
-    random = np.random.default_rng(0)
-    cube = random.normal(np.array(means)[:, None], 1, (2 * draws, len(means), seeds))
-    read, index = chosen_rates.leave_one_out(cube)
-    one, other = np.split(chosen_rates.differ(index), 2)
-    differences = np.subtract(*np.split(read, 2))
-    _, low, high, _ = intervals.t_intervals(differences, differ=one | other)
-    assert 0.93 < np.mean((low <= 0) & (high >= 0)) < 0.985
-
-
 def test_runs_that_never_reach_the_target_are_read_as_such():
     read, index = chosen_rates.leave_one_out(
         [
@@ -125,8 +97,3 @@ def test_edges_of_the_rates_that_seeds_are_read_at():
     values[1, 2] = NAN  # only two were tried
     found = chosen_rates.on_edge([[0, 1], [1, -1]], values)
     assert found.tolist() == [[True, False], [True, False]]
-
-
-def test_values_need_three_axes():
-    with pytest.raises(ValueError, match=r"received shape \(2,\).*\(sizes, rates, seeds\)"):
-        chosen_rates.by_lowest([1.0, 2.0])

@@ -19,7 +19,8 @@ from batchscope.study.claims import Claim
 
 SIZES, OPTIMIZERS = (16, 32, 64, 128), ("sgd", "adam")
 ONE = {"optimizer": ("sgd",)}
-ADAM_TO_SGD = {"of": {"optimizer": ("adam",)}, "to": {"optimizer": ("sgd",)}}
+ORDER = ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
+ADAM_TO_SGD = {"sides": ORDER[::-1]}
 
 
 def runs(value, seeds=range(6), sizes=SIZES, **factors) -> pandas.DataFrame:
@@ -72,10 +73,12 @@ def part(found) -> dict:
     return json.loads(found["part"]) if found["part"] else {}
 
 
+def joined(*frames) -> pandas.DataFrame:
+    return pandas.concat(frames, ignore_index=True)
+
+
 FRAME = scattered(np.random.default_rng(1))
-VALUES = FRAME.pivot_table(
-    index="seed", columns=["optimizer", "batch_size"], values="test_accuracy"
-)
+VALUES = FRAME.pivot(index="seed", columns=["optimizer", "batch_size"], values="test_accuracy")
 SGD, ADAM = VALUES["sgd"], VALUES["adam"]
 LOG = np.log(SGD)
 DOUBLINGS = np.log2(SIZES)
@@ -89,8 +92,7 @@ def sizes(*chosen):
     return {**ONE, "batch_size": chosen}
 
 
-ORDER = ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
-TO_16 = {"of": {"batch_size": (64,)}, "to": {"batch_size": (16,)}, "cells": ONE}
+TO_16 = {"sides": ({"batch_size": (64,)}, {"batch_size": (16,)}), "cells": ONE}
 BEST_32 = {"chosen": (32,), "cells": sizes(16, 32)}
 # Type with its test -> the numbers of its only contrast, and its bounds.
 KNOWN = [
@@ -103,7 +105,7 @@ KNOWN = [
     ("interaction", {**ADAM_TO_SGD, "low": 0.0}, slopes(ADAM) - slopes(SGD), (0, None)),
     ("argmax", BEST_32, SGD[32] - SGD[16], (0, None)),
     ("argmax", {**BEST_32, "best": "lowest"}, SGD[32] - SGD[16], (None, 0)),
-    ("order", {"order": ORDER, "cells": {"batch_size": (16,)}}, ADAM[16] - SGD[16], (0, None)),
+    ("order", {"sides": ORDER, "cells": {"batch_size": (16,)}}, ADAM[16] - SGD[16], (0, None)),
     (
         *("exception", {"chosen": (32,), "direction": "falls", "cells": sizes(16, 32, 128)}),
         *(LOG[32] - (2 * LOG[16] + LOG[128]) / 3, (None, 1)),
@@ -127,37 +129,9 @@ def test_every_type_is_the_t_test_of_its_contrast(kind, given, numbers, bounds):
     ]
     assert found["p"] == pytest.approx(max(p))
     assert found["p_against"] == pytest.approx(min(1, len(p) * min(1 - each for each in p)))
-    stated_bounds = found[["low_bound", "high_bound"]].tolist()
-    assert stated_bounds == pytest.approx(
-        [math.nan if b is None else b for b in bounds], nan_ok=True
-    )
+    expected = pytest.approx([math.nan if b is None else b for b in bounds], nan_ok=True)
+    assert found[["low_bound", "high_bound"]].tolist() == expected
     assert (found["n"], found["replicates"], found["parts"]) == (6, 6, 1)
-
-
-def test_of_two_parts_the_weakest_decides_and_the_contrary_takes_bonferroni():
-    falls, rises = (row(FRAME, "trend", direction=way) for way in ("falls", "rises"))
-    p = {
-        name: stats.ttest_1samp(slopes(table), 0, alternative="less").pvalue
-        for name, table in (("sgd", SGD), ("adam", ADAM))
-    }
-    assert falls["p"] == pytest.approx(max(p.values()))
-    assert part(falls) == {"optimizer": max(p, key=p.get)} and falls["parts"] == 2
-    assert falls["p_against"] == pytest.approx(min(1, 2 * min(1 - each for each in p.values())))
-    assert rises["p"] == pytest.approx(max(1 - each for each in p.values()))
-    frame = runs(falling)
-    assert row(frame, "trend", direction="falls")["verdict"] == Verdict.SUPPORTED
-    against = row(frame, "trend", direction="rises")
-    assert against["verdict"] == Verdict.CONTRADICTED
-    assert against["level"] == pytest.approx(LEVEL / 2 / 2)  # two tests of the family, two parts
-
-
-def test_a_trend_that_turns_back_holds_not_at_every_step():
-    def value(size, seed, _):
-        return {16: 0.9, 32: 0.8, 64: 0.82, 128: 0.6}[size] + 0.001 * (seed * size % 7)
-
-    found = row(runs(value), "trend", direction="falls")
-    assert (found["verdict"], found["reason"]) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
-    assert row(runs(falling), "trend", direction="falls")["reason"] == Reason.NONE
 
 
 def test_every_series_needs_one_of_several_that_are_said_to_be_best():
@@ -185,15 +159,7 @@ def test_what_a_document_states_is_one_family_with_one_level():
     assert own["seeds_to_resolve"].notna().sum() == (~told.any(axis=0)).sum() > 0
 
 
-def test_few_replicates_have_an_estimate_and_no_verdict():
-    few = {"low": 0.5, "cells": sizes(16)}
-    for seeds, verdict in ((5, Verdict.PROVISIONAL), (1, Verdict.ONE_SEED)):
-        found = row(runs(falling, seeds=range(seeds)), "value", **few)
-        assert found[["verdict", "n", "seeds_to_resolve"]].tolist() == [verdict, seeds, 6]
-        assert found["estimate"] == pytest.approx(np.mean(0.9 + 0.01 * np.arange(seeds)))
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_verdict_and_its_interval_never_disagree(seed):
     rng = np.random.default_rng(seed)
     frame = scattered(rng, seeds=range(int(rng.integers(2, 12))))
@@ -223,8 +189,8 @@ def not_here(status, framework="mxnet"):
 
 
 LOW = {"low": 0.5}
-REPLICAS = {"of": {"replicas": (2,)}, "to": {"replicas": (1,)}, "low": 0.0}
-OTHER = {"of": {"machine": ("local",)}, "to": {"machine": ("cluster",)}, "low": 0.0}
+REPLICAS = {"sides": ({"replicas": (2,)}, {"replicas": (1,)}), "low": 0.0}
+OTHER = {"sides": ({"machine": ("local",)}, {"machine": ("cluster",)}), "low": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -254,10 +220,10 @@ def test_what_is_missing_is_named(frame, kind, given, reason, of):
 
 
 def test_a_second_machine_is_asked_for_by_name_alone():
-    both = pandas.concat([runs(falling), runs(lambda *_: 0.1, machine="cluster")])
-    found = row(both.reset_index(drop=True), "comparison", **OTHER, requires="machine")
+    both = joined(runs(falling), runs(lambda *_: 0.1, machine="cluster"))
+    found = row(both, "comparison", **OTHER, requires="machine")
     assert (found["verdict"], found["parts"]) == (Verdict.SUPPORTED, 8)
-    assert row(both.reset_index(drop=True), "value", low=0.5)["parts"] == 8  # of this one
+    assert row(both, "value", low=0.5)["parts"] == 8  # of this one
 
 
 def trajectories(short=()) -> pandas.DataFrame:
@@ -297,30 +263,22 @@ def test_a_run_that_did_not_finish_takes_its_seed_out():
 
 
 def test_keys_distinguish_series_and_what_lies_in_one_cell_is_averaged():
-    frame = pandas.concat(
-        [
-            runs(falling).assign(layer=name, distance=level)
-            for name, level in (("a", 1.0), ("b", 2.0))
-        ]
-    ).reset_index(drop=True)
+    layers = (("a", 1.0), ("b", 2.0))
+    frame = joined(*(runs(falling, layer=name, distance=level) for name, level in layers))
     given = {"table": "layers", "column": "distance", "low": 0.0, "cells": sizes(16)}
     found = row(frame, "value", **given)
     assert found["parts"] == 2 and part(found)["layer"] in ("a", "b")
-    twice = pandas.concat([runs(lambda *_: 1.0), runs(lambda *_: 3.0)]).reset_index(drop=True)
+    twice = joined(runs(lambda *_: 1.0), runs(lambda *_: 3.0))
     assert row(twice, "value", low=0.0)["estimate"] == 2.0
-    epochs = pandas.concat(
-        [
-            runs(lambda size, seed, _, e=e: 0.1 * e + 0.01 * seed).assign(at_epoch=2**e)
-            for e in range(3)
-        ]
-    ).reset_index(drop=True)
+    at = (runs(lambda *run, e=e: 0.1 * e + 0.01 * run[1], at_epoch=2**e) for e in range(3))
+    epochs = joined(*at)
     along = {"table": "at_epochs", "over": "at_epoch", "direction": "rises", "cells": ONE}
     found = row(epochs, "trend", **along)
     assert found["estimate"] == pytest.approx(0.1) and found["parts"] == len(SIZES)
 
 
 def test_every_cell_of_a_side_is_a_part_and_says_what_is_compared():
-    given = {"of": {"batch_size": (64, 128)}, "to": {"batch_size": (16,)}, "high": -0.035}
+    given = {"sides": ({"batch_size": (64, 128)}, {"batch_size": (16,)}), "high": -0.035}
     found = row(runs(falling), "comparison", cells=ONE, **given)
     assert found["parts"] == 2 and part(found) == {"batch_size": [64, 16]}
     assert json.loads(found["sides"]) == [{"batch_size": [64, 128]}, {"batch_size": 16}]
@@ -329,12 +287,9 @@ def test_every_cell_of_a_side_is_a_part_and_says_what_is_compared():
 
 def test_a_slope_over_levels_with_a_zero_is_per_unit():
     """Zero has no doubling: dropout 0, .25 and .5 lie at equal distances."""
-    frame = pandas.concat(
-        [
-            runs(lambda size, seed, _, p=p: 0.9 - (0.2 + 0.01 * seed) * p, dropout=p)
-            for p in (0.0, 0.25, 0.5)
-        ]
-    ).reset_index(drop=True)
+    shares = (0.0, 0.25, 0.5)
+    at = (runs(lambda *run, p=p: 0.9 - (0.2 + 0.01 * run[1]) * p, dropout=p) for p in shares)
+    frame = joined(*at)
     along = {"over": "dropout", "direction": "falls", "cells": sizes(16)}
     found = row(frame, "trend", **along)
     assert (found["per"], found["estimate"]) == ("unit", pytest.approx(-0.225))
@@ -349,5 +304,5 @@ def test_times_are_repeated_by_timing_jobs():
     job["seconds_per_step"] = 100.0 / job["batch_size"]
     falls = {"direction": "falls", "table": "throughput", "column": "seconds_per_step"}
     for jobs, verdict in ((1, Verdict.ONE_SEED), (6, Verdict.SUPPORTED)):
-        frame = pandas.concat([job.assign(repeat=one) for one in range(jobs)], ignore_index=True)
+        frame = joined(*(job.assign(repeat=one) for one in range(jobs)))
         assert row(frame, "trend", **falls)[["verdict", "n"]].tolist() == [verdict, jobs]

@@ -7,7 +7,7 @@ import pandas
 import pytest
 from scipy import stats
 
-from batchscope.analysis import comparisons, intervals, readings
+from batchscope.analysis import comparisons, readings
 from batchscope.catalogue import decision_columns
 from costs import draws
 
@@ -97,24 +97,6 @@ def test_a_size_without_a_comparison_says_why():
     assert found["low"].notna().all() and len(found) == 2
 
 
-def test_pairs_are_of_the_seeds_that_all_sizes_have():
-    gap = THREE.copy()
-    gap[1, 5] = NAN
-    found = table(gap)
-    assert (found["n"] == 5).all() and set(found["verdict"]) == {"provisional"}
-    assert found["mean"][0] == pytest.approx(THREE[0].mean())  # the level is of its own seeds
-    assert found["estimate"].tolist() == table(THREE[:, :5])["estimate"].tolist()
-
-
-def test_tuned_rates_widen_what_their_size_is_compared_in():
-    plain, tuned = table(THREE), table(THREE, tuned=[True, False, False])
-    widths = [(each["estimate"] - each["low"])[0] for each in (plain, tuned)]
-    factor = math.sqrt(float(intervals.correction(6, True)))
-    assert widths[1] == pytest.approx(factor * widths[0])
-    levels = [(each["mean_high"] - each["mean"]).tolist() for each in (plain, tuned)]
-    assert levels[1] == pytest.approx([factor * levels[0][0], *levels[0][1:]])
-
-
 def test_an_upper_bound_opens_the_end_that_it_leaves_unknown():
     """The slowest was there by its first evaluation: it may have taken less."""
     values = 100 / THREE
@@ -136,14 +118,6 @@ def test_marks_and_factors_stand_in_every_row():
     assert (found["optimizer"] == "sgd").all() and (found["learning_rate"] == 0.1).all()
     empty = comparisons.table(reading(THREE).runs, [])
     assert empty.empty and list(empty) == ["optimizer", *decision_columns.COMPARISONS]
-
-
-def test_the_range_within_the_margin_is_the_first_one():
-    words = ["within", "beyond", "within", "within", "not_resolved"]
-    rows = pandas.DataFrame({"batch_size": [64, 32, 16, 8, 4], "verdict": words})
-    assert comparisons.range_within(rows) == (8, 16)
-    assert comparisons.range_within(rows[:3]) == (16, 16)
-    assert comparisons.range_within(rows[rows["verdict"] != "within"]) is None
 
 
 def read_off(row):

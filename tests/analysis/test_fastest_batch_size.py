@@ -70,19 +70,6 @@ def test_the_error_of_two_sources():
     assert math.isnan(log_error(critical._replace(high=math.nan), half))
 
 
-@pytest.mark.slow
-def test_how_often_its_interval_holds_the_truth():
-    sizes, rng, held = 2.0 ** np.arange(3, 10), np.random.default_rng(3), 0
-    for _ in range(200):
-        updates = 100 * (1 + 80 / sizes) * np.exp(rng.normal(0, 0.05, 7))
-        seconds = (0.002 + 0.0001 * sizes) * np.exp(rng.normal(0, 0.05, 7))
-        critical = critical_batch_size.fit(sizes, updates)
-        cost = step_cost.fixed_cost(sizes, seconds)
-        best = math.sqrt(critical.critical_batch_size * cost.half_batch.value)
-        held += abs(math.log(best / 40)) <= log_error(critical, cost.half_batch)
-    assert 0.93 <= held / 200 <= 0.99
-
-
 def test_measured_seconds_are_compared_by_the_seeds_that_all_sizes_have():
     seconds = np.array([[4.0, 8.0, 16.0], [2.0, 4.0, 8.0], [3.0, 6.0, math.inf]])
     ratios = relative_to_fastest(seconds)

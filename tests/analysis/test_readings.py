@@ -263,7 +263,3 @@ def test_rates_that_follow_the_batch_size_are_no_choice_and_one_size_no_series()
     at = {"target": {"validation_loss": 0.9}}
     assert read(follows, at, budget="target")["updates"].rates.tolist() == [0.1, 0.2]
     assert read(frames(sizes=(8,))) == {}
-
-
-def test_one_seed_is_read_at_its_own_rate():
-    assert np.isfinite(read(frames(seeds=[0]), budget="target")["updates"].values).all()

@@ -9,31 +9,6 @@ import pytest
 from batchscope.analysis import intervals, seed_pairs
 
 
-def means(small, large, **columns):
-    rows = {"batch_size": [8] * 3 + [16] * 3, "seed": [0, 1, 2] * 2, "status": "finished"}
-    rows |= {"x": [*small, *large], **columns}
-    return seed_pairs.by_batch_size(pandas.DataFrame(rows), "x")
-
-
-def test_a_mean_is_of_what_finished_among_all_seeds():
-    found = means((1, 3, 9), (2, 4, math.inf), status=["finished"] * 2 + ["diverged", *"fff"])
-    assert [*found] == [8] and found[8].seeds == 3
-    assert found[8].interval == pytest.approx(intervals.t_interval([1, 3]))
-
-
-def test_two_means_are_apart_by_the_ratios_of_the_same_seeds():
-    found = means((1, 2, 4), (2, 4, 8))
-    assert seed_pairs.apart(found[16], found[8]) == (pytest.approx((2, 2, 2, 3)), True)
-    assert seed_pairs.apart(found[16], found[8], ratio=False)[0].mean == pytest.approx(7 / 3)
-    # One seed makes the mean of ratios point against the means: their difference is reported.
-    found = means((1, 1, 1), (0.1, 3, 1))
-    difference = intervals.t_interval([-0.9, 2, 0])
-    assert seed_pairs.apart(found[16], found[8]) == (pytest.approx(difference), False)
-    found = means((1.5, 2.0, 1.6), (3, 3, 3), chosen_learning_rate=[0.1, 0.2, 0.1, *[0.2] * 3])
-    expected = intervals.ratio_interval(3, [1.5, 2.0, 1.6], differ=True)
-    assert seed_pairs.apart(found[16], found[8])[0] == pytest.approx(expected)
-
-
 def test_an_accuracy_has_the_binomial_error_of_its_examples():
     rows = {"batch_size": [8, 8, 16], "test_accuracy": [0.8, 0.6, 1.0], "test_examples": 100}
     found = seed_pairs.binomial(pandas.DataFrame(rows), "test_accuracy", ["batch_size"])
@@ -53,25 +28,6 @@ def test_parts_add_up_to_the_whole_of_seeds_that_have_both_ends():
     assert found[["updates", "norm", "whole"]].to_numpy().tolist() == [[0, 0, 0], [-2, 3, 1]]
     none = seed_pairs.doublings(frame[:0], ["updates", "norm"], "whole")
     assert none.empty and "whole" in none
-
-
-def test_the_ratio_of_the_extremes_is_of_the_same_seed():
-    frame = runs(distance=[6.0, 5, 2, 1, 1], epoch=[1] * 5)
-    sizes, ratios = seed_pairs.ratio_of_extremes(frame, "distance")
-    assert sizes == [16, 64] and ratios.loc[1, 0] == pytest.approx(3)
-    assert ratios.loc[1, [1, 2]].isna().all()
-    assert seed_pairs.ratio_of_extremes(frame[:1], "distance")[0] == [16]
-
-
-def test_means_over_seeds_have_the_ends_of_their_t_interval():
-    quantile = 12.7062  # of Student's t with a degree of freedom
-    ratios = pandas.DataFrame([[2.0, 8.0], [4.0, math.nan]], index=[1, 5])
-    found = seed_pairs.over_seeds(np.log2(ratios))
-    assert found.loc[1].tolist() == pytest.approx([2, 2 - quantile, 2 + quantile], rel=1e-5)
-    found = seed_pairs.over_seeds(ratios, geometric=True)
-    ends = [4, 4 / 2**quantile, 4 * 2**quantile]
-    assert found.loc[1].tolist() == pytest.approx(ends, rel=1e-4)
-    assert found["mean"][5] == pytest.approx(4) and math.isnan(found["low"][5])
 
 
 def series(names=("none", "linear"), sizes=(32, 256), seeds=range(6)):

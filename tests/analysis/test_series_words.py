@@ -4,6 +4,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import run_series
+from batchscope.catalogue import factor_words
 from batchscope.catalogue.optimizer_constants import DEFAULT
 
 
@@ -21,7 +22,7 @@ from batchscope.catalogue.optimizer_constants import DEFAULT
     ],
 )
 def test_of_a_series(factors, words):
-    assert run_series.describe(factors) == words
+    assert factor_words.describe(factors) == words
 
 
 def test_the_base_batch_size_is_named_where_a_rule_reads_it():
@@ -54,7 +55,7 @@ def test_a_factor_that_follows_from_the_batch_size_splits_nothing():
     ],
 )
 def test_of_a_value(factor, value, words):
-    assert run_series.value_words(factor, value) == words
+    assert factor_words.value_words(factor, value) == words
 
 
 def test_summaries_of_sweeps_have_series_without_a_batch_size():

@@ -56,13 +56,6 @@ def test_where_the_updates_depart_from_the_curve_nothing_else_is_read_off_it():
     assert row["examples_fewest"] == 16
 
 
-def test_three_targets_where_none_is_stated():
-    fits, each = both(targets=())
-    assert fits["target_value"].is_monotonic_decreasing and len(fits) == 3
-    assert fits["critical_batch_size"].to_numpy() == pytest.approx([40] * 3)
-    assert each["reached"].sum() == len(each) == 3 * len(SIZES) * 3
-
-
 def test_a_target_that_one_size_never_reached():
     fits, each = both(never=[(8, 0)])
     assert fits["points"].tolist() == [4]
@@ -92,8 +85,8 @@ def test_a_training_that_left_nothing_behind_excludes_its_rate():
     runs.loc[runs["run"] == "8/0.2/2", "status"] = "out_of_memory"
     trajectories = trajectories[trajectories["run"] != "8/0.2/2"]
     (found,) = to_target_tables.of_study(trajectories, runs, TO)
-    assert found.rates["updates"].chosen[:2].tolist() == [0.4, 0.2]
-    assert found.rates["updates"].diverged[0] == (0.2,)
+    assert found.taken["updates"].rates[:2].tolist() == [0.4, 0.2]
+    assert found.left_out()["diverged"][0] == (0.2,)
 
 
 def test_series_apart_and_seconds_of_none():

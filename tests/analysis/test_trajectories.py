@@ -54,9 +54,3 @@ def test_what_has_no_value_is_passed_over_and_what_is_infinite_is_not():
 )
 def test_the_first_crossing_of_a_target(losses, target, expected):
     assert trajectories.first_crossing(UPDATES, losses, target) == pytest.approx(expected)
-
-
-def test_an_exponential_decay_is_crossed_where_its_formula_says():
-    updates = np.arange(7, 700, 7)
-    found = trajectories.first_crossing(updates, 2.3 * np.exp(-updates / 90), 0.3)
-    assert found == pytest.approx(90 * math.log(2.3 / 0.3), rel=1e-12)

@@ -56,17 +56,6 @@ def judged(*readings):
     return table(frame({"test_accuracy": NONE}), readings).to_dict("records")
 
 
-def test_a_trend_of_two_sizes_is_the_paired_t_test():
-    values = np.random.default_rng(1).normal([[0.0, 0.4]], 0.3, (7, 2))
-    row = only(values, (16, 256))
-    test = stats.ttest_rel(values[:, 1], values[:, 0], alternative="greater")
-    assert (row["p"], row["p_against"]) == pytest.approx((test.pvalue, 1 - test.pvalue))
-    assert row["level"] == LEVEL / 2  # the statement and its contrary
-    ends = test.confidence_interval(1 - LEVEL / 2)
-    assert row["low"] == pytest.approx(ends.low / 4)  # four doublings
-    assert row["estimate"] == pytest.approx((values[:, 1] - values[:, 0]).mean() / 4)
-
-
 def test_slopes_are_the_seeds_own_and_per_doubling():
     """Slopes 1 to 6 per doubling: mean 3.5, standard error sqrt(3.5 / 6), 5 degrees of freedom."""
     row = only(np.outer(range(1, 7), [0, 1, 3]) + np.arange(6.0)[:, None], (16, 32, 128))
@@ -106,15 +95,6 @@ def test_what_documents_state_takes_the_place_of_what_is_asked():
     (row,) = table(runs, claims={"generalisation_gap": stated}).to_dict("records")
     shown = (row["direction"], row["source"], row["verdict"])
     assert shown == ("falls", "Somebody, page 1", Verdict.CONTRADICTED)
-
-
-@pytest.mark.parametrize(
-    ("seeds", "verdict"), [(5, Verdict.PROVISIONAL), (2, Verdict.PROVISIONAL), (1, "one_seed")]
-)
-def test_few_seeds_get_an_estimate_and_no_verdict(seeds, verdict):
-    row = only(rising(seeds=seeds))
-    assert row["verdict"] == verdict and row["estimate"] == pytest.approx(1, abs=0.02)
-    assert math.isnan(row["low"]) == (seeds == 1) and row["seeds_to_resolve"] == 6
 
 
 @pytest.mark.parametrize(
@@ -193,11 +173,6 @@ def test_what_was_taken_changes_by_a_factor_per_doubling():
     values[2, 0] = 0.0
     (row,) = judged(reading(values, "updates", "target"))
     assert row["reason"] == Reason.NOT_POSITIVE
-
-
-def test_a_trend_that_turns_back_somewhere_is_told():
-    row = only(rising(sizes=4)[:, [0, 2, 1, 3]], (16, 32, 64, 128))
-    assert (row["verdict"], row["reason"]) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
 
 
 def read_off(row):

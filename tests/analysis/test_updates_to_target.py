@@ -7,8 +7,8 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope.analysis import updates_to_target
-from batchscope.analysis.updates_to_target import Target
+from batchscope.analysis import targets, trainings, updates_to_target
+from batchscope.analysis.targets import Target
 
 SIZES = (8, 16, 32, 64, 128)
 
@@ -31,6 +31,22 @@ def scaling(rows, value=0.2, factors=()):
     return found
 
 
+def costs(found):
+    """Returns the costs of a step, fixed and per example."""
+    return found.step.fixed.value, found.step.per_image.value
+
+
+def read(found):
+    """Returns the rates at which the updates are read, shape (sizes, seeds)."""
+    return found.trainings.rates(found.taken["updates"].read)
+
+
+def default_targets(rows):
+    """Returns the default targets of the only series."""
+    (found,) = trainings.of_evaluations(rows, ())
+    return targets.default_targets(found)
+
+
 def exact(sizes=SIZES):
     """Returns the updates that `evaluations` take to a validation loss of .2."""
     return math.log(10) * 10 * (1 + 40 / np.array(sizes))
@@ -43,32 +59,32 @@ def test_a_series_is_found_whole():
     blank.loc[blank["updates"] % 5 > 0, "validation_loss"] = math.nan  # which is passed over
     updates = exact()
     for found in (scaling(rows), scaling(blank)):
-        assert found.measured["updates"] == pytest.approx(np.stack([updates, updates], axis=1))
+        assert found.taken["updates"].values == pytest.approx(np.stack([updates, updates], axis=1))
     found = scaling(rows)
     assert found.batch_sizes == list(SIZES)
-    assert found.measured["examples"][:, 0] == pytest.approx(updates * SIZES)
+    assert found.taken["examples"].values[:, 0] == pytest.approx(updates * SIZES)
     assert found.fit.critical_batch_size == pytest.approx(40)
     assert found.fit.updates_min == pytest.approx(10 * math.log(10))
-    assert found.step[:2] == pytest.approx((0.002, 0.0001))  # whatever a training took to start
+    assert costs(found) == pytest.approx((0.002, 0.0001))  # whatever a training took to start
     assert found.fastest.batch_size == pytest.approx(math.sqrt(40 * 20))
-    assert found.measured_fastest == 32
+    assert found.measured_fastest("seconds") == 32
 
 
 def test_three_targets_from_the_first_evaluation_to_the_lowest_of_all():
     rows = evaluations(start=5)
-    targets = updates_to_target.default_targets(rows)
+    found = default_targets(rows)
     start = rows[rows["updates"] == 5]["validation_loss"].min()
     end = rows.groupby(["batch_size", "seed"])["validation_loss"].min().max()
     steps = start * (end / start) ** (np.arange(1, 4) / 3)
-    assert [each.value for each in targets] == pytest.approx(steps)
-    assert targets[-1].value == end
-    found = updates_to_target.scalings(rows)
-    assert [each.target for each in found] == targets
-    assert all(each.fit.critical_batch_size == pytest.approx(40) for each in found)
+    assert [each.value for each in found] == pytest.approx(steps)
+    assert found[-1].value == end
+    fitted = updates_to_target.scalings(rows)
+    assert [each.target for each in fitted] == found
+    assert all(each.fit.critical_batch_size == pytest.approx(40) for each in fitted)
     rows = rows.assign(train_loss=rows["validation_loss"], validation_loss=math.nan)
-    assert {each.column for each in updates_to_target.default_targets(rows)} == {"train_loss"}
+    assert {each.column for each in default_targets(rows)} == {"train_loss"}
     rows = rows.drop(columns=["train_loss", "validation_loss"])
-    assert updates_to_target.default_targets(rows) == []
+    assert default_targets(rows) == []
 
 
 def test_the_last_target_is_what_every_seed_reached_at_one_rate_of_every_size():
@@ -79,12 +95,12 @@ def test_the_last_target_is_what_every_seed_reached_at_one_rate_of_every_size():
     stray = rows[rows["seed"] == 0].assign(learning_rate=0.2)
     some = pandas.concat([rows.assign(learning_rate=0.1), stray])
     for frame in (rows, rows.assign(learning_rate=math.nan), some):
-        assert updates_to_target.default_targets(frame)[-1].value == known
+        assert default_targets(frame)[-1].value == known
     rows = tuned()
     rows = rows[rows["updates"] > 0]
     best = rows[(rows["learning_rate"] == 0.2) & (rows["batch_size"] == 8)]
     lowest = best.groupby("seed")["validation_loss"].min().max()
-    assert updates_to_target.default_targets(rows)[-1].value == pytest.approx(lowest)
+    assert default_targets(rows)[-1].value == pytest.approx(lowest)
 
 
 def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
@@ -94,7 +110,7 @@ def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
     assert not scaling(rows, 0.6).at_first.any()
     tried = pandas.concat([late.assign(learning_rate=0.1), rows.assign(learning_rate=0.2)])
     found = scaling(tried, 0.6, ["learning_rate"])
-    assert found.rates["updates"].read[-1].tolist() == [0.2, 0.2] and not found.at_first.any()
+    assert read(found)[-1].tolist() == [0.2, 0.2] and not found.at_first.any()
 
 
 def test_accuracies_are_read_as_errors():
@@ -102,8 +118,8 @@ def test_accuracies_are_read_as_errors():
     rows["validation_accuracy"] = 1 - rows.pop("validation_loss") / 2
     (found,) = updates_to_target.scalings(rows, (), [Target("validation_accuracy", 0.9)])
     assert found.fit.updates_min == pytest.approx(10 * math.log(10))
-    targets = updates_to_target.default_targets(rows[rows["updates"] > 0])
-    assert len(targets) == 3 and targets[0].value < targets[1].value < targets[2].value < 1
+    found = default_targets(rows[rows["updates"] > 0])
+    assert len(found) == 3 and found[0].value < found[1].value < found[2].value < 1
 
 
 def test_sizes_that_do_not_reach_the_target_are_left_out():
@@ -111,7 +127,7 @@ def test_sizes_that_do_not_reach_the_target_are_left_out():
     rows.loc[(rows["batch_size"] == 8) & (rows["seed"] == 1), "validation_loss"] = math.nan
     found = scaling(rows)
     assert found.fitted.tolist() == [False, True, True, True, True]
-    assert found.measured["updates"][0, 1] == math.inf
+    assert found.taken["updates"].values[0, 1] == math.inf
     assert (found.fit.points, found.fit.critical_batch_size) == (4, pytest.approx(40))
     far = scaling(rows, 1e-15)
     assert far.fit is None and far.fastest is None
@@ -122,22 +138,22 @@ def test_sizes_that_do_not_reach_the_target_are_left_out():
         [True] * 4 + [False]
     ] * 3
     few = rows[rows["batch_size"].isin([8, 16, 32])]
-    assert updates_to_target.default_targets(few) == []
+    assert default_targets(few) == []
 
 
 def test_columns_distinguish_series():
     rows = pandas.concat([evaluations(model="a"), evaluations(critical=90.0, model="b")])
     rows["learning_rate"] = rows["batch_size"] / 100  # follows from the batch size
     rows["same"] = "x"
-    targets = [Target("validation_loss", 0.2)]
-    first, second = updates_to_target.scalings(rows, ("same", "learning_rate", "model"), targets)
+    to = [Target("validation_loss", 0.2)]
+    first, second = updates_to_target.scalings(rows, ("same", "learning_rate", "model"), to)
     assert (first.factors, second.factors) == ({"model": "a"}, {"model": "b"})
-    assert first.along == {"learning_rate": [size / 100 for size in SIZES]}
+    assert first.trainings.along == {"learning_rate": [size / 100 for size in SIZES]}
     critical = [each.fit.critical_batch_size for each in (first, second)]
     assert critical == pytest.approx([40, 90])
     texts = [evaluations(learning_rate=rate) for rate in ("cosine", "constant")]
-    found = updates_to_target.series(pandas.concat(texts), ["learning_rate"])
-    assert [factors["learning_rate"] for factors, _, _ in found] == ["cosine", "constant"]
+    found = trainings.of_evaluations(pandas.concat(texts), ["learning_rate"])
+    assert [each.factors["learning_rate"] for each in found] == ["cosine", "constant"]
 
 
 def tuned(seeds=(0, 1, 2)):
@@ -162,19 +178,19 @@ def tuned(seeds=(0, 1, 2)):
 
 def test_rates_that_were_tried_are_chosen_and_distinguish_no_series():
     found = scaling(tuned(), factors=["learning_rate"])
-    assert found.factors == {} and found.along == {}
-    rates = found.rates["updates"]
-    assert rates.tried == [0.1, 0.2, 0.4, 0.8]
-    assert rates.chosen.tolist() == [0.2, 0.2, 0.4, 0.4, 0.4]
-    assert not rates.on_edge.any()
-    assert rates.diverged == [(0.8,)] * len(SIZES) and rates.never == [()] * len(SIZES)
+    assert found.factors == {} and found.trainings.along == {}
+    chosen = found.taken["updates"]
+    assert found.trainings.tuned and found.trainings.axes[1] == [0.1, 0.2, 0.4, 0.8]
+    assert chosen.rates.tolist() == [0.2, 0.2, 0.4, 0.4, 0.4] and not chosen.on_edge.any()
+    none = [()] * len(SIZES)
+    assert found.left_out() == {"diverged": [(0.8,)] * len(SIZES), "never": none}
     # Seed 0 reads above 16 what the others choose, .4, though it is faster at .2 itself.
-    assert found.measured["updates"][:, 0] == pytest.approx(exact())
+    assert found.taken["updates"].values[:, 0] == pytest.approx(exact())
     seconds = 0.5 + exact() * (0.002 + 0.0001 * np.array(SIZES))
-    assert found.measured["seconds"][:, 0] == pytest.approx(seconds)
-    assert found.step[:2] == pytest.approx((0.002, 0.0001))
-    unknown = scaling(tuned().drop(columns="status"), 1e-15, ["learning_rate"]).rates["updates"]
-    assert unknown.never[-1] == (0.1, 0.2, 0.8) and unknown.diverged[-1] == ()
+    assert found.taken["seconds"].values[:, 0] == pytest.approx(seconds)
+    assert costs(found) == pytest.approx((0.002, 0.0001))
+    unknown = scaling(tuned().drop(columns="status"), 1e-15, ["learning_rate"]).left_out()
+    assert unknown["never"][-1] == (0.1, 0.2, 0.8) and unknown["diverged"] == none
 
 
 def test_the_rate_of_a_seed_is_chosen_by_the_others():
@@ -187,13 +203,13 @@ def test_the_rate_of_a_seed_is_chosen_by_the_others():
         parts.append(rows)
     frame = pandas.concat(parts)
     found = scaling(frame, factors=["learning_rate"])
-    assert found.rates["updates"].read[0].tolist() == [0.2, 0.1] and found.differ("updates").all()
+    assert read(found)[0].tolist() == [0.2, 0.1] and found.taken["updates"].tuned.all()
     twice = 2 * exact()
-    assert found.measured["updates"] == pytest.approx(np.stack([twice, twice], axis=1))
-    assert found.rates["updates"].on_edge.all()
+    assert found.taken["updates"].values == pytest.approx(np.stack([twice, twice], axis=1))
+    assert found.taken["updates"].on_edge.all()
     alone = scaling(frame[frame["seed"] == 0], factors=["learning_rate"])
-    assert alone.rates["updates"].read[:, 0].tolist() == [0.1] * len(SIZES)
-    assert alone.measured["updates"][:, 0] == pytest.approx(twice / 2)
+    assert read(alone)[:, 0].tolist() == [0.1] * len(SIZES)
+    assert alone.taken["updates"].values[:, 0] == pytest.approx(twice / 2)
 
 
 def test_a_single_row_at_the_target():
@@ -205,7 +221,7 @@ def test_a_single_row_at_the_target():
     assert found.fit.critical_batch_size == pytest.approx(40)
     rows.loc[0, ["updates", "examples"]] = math.nan
     (found,) = updates_to_target.scalings(rows)
-    assert found.measured["updates"][0, 0] == math.inf and not found.fitted[0]
+    assert found.taken["updates"].values[0, 0] == math.inf and not found.fitted[0]
 
 
 def test_the_time_of_a_step_is_stated_or_fitted():
@@ -216,7 +232,7 @@ def test_the_time_of_a_step_is_stated_or_fitted():
     assert without.step is None and without.fastest is None
     uneven = evaluations(seeds=(0, 1, 2))
     uneven = uneven[(uneven["batch_size"] != 8) | (uneven["seed"] > 0)]
-    assert scaling(uneven).step[:2] == pytest.approx((0.002, 0.0001))
+    assert costs(scaling(uneven)) == pytest.approx((0.002, 0.0001))
 
 
 def test_a_step_that_is_no_line_or_has_no_fixed_cost_gives_no_closed_form():
@@ -234,4 +250,4 @@ def test_a_step_has_the_examples_that_it_had_and_not_a_whole_batch():
     rows["examples"] = rows["updates"] * rows["batch_size"] * share
     per_step = 0.002 + 0.0001 * rows["examples"] / rows["updates"]
     rows["seconds"] = (rows["updates"] * per_step).fillna(0)
-    assert scaling(rows).step[:2] == pytest.approx((0.002, 0.0001))
+    assert costs(scaling(rows)) == pytest.approx((0.002, 0.0001))

@@ -36,7 +36,7 @@ def test_shares_of_updates_are_means_over_seeds(two_rates):
 def test_the_ratio_of_gradients_by_place_and_batch_size(two_rates):
     drawing, frame = drawing_of("gradient_alignment", two_rates)
     places = [title.split(",")[0] for title in titles(drawing)]
-    assert places == 2 * ["Start of training", "Middle", "End"]
+    assert places == 2 * ["Start", "Middle", "End"]
     assert legend(drawing)[:2] == ["batch size 16", "batch size 256"]
     line = drawing.axes[2].lines[0]
     chosen = frame[(frame["batch_size"] == 16) & (frame["place"] == "end")]

@@ -69,12 +69,12 @@ def test_a_claim_is_read_with_the_values_of_the_catalogue():
     )
     first, second, third, fourth, fifth, last = (claim.test for claim in made.claims)
     assert first.cells == {"at_epoch": (1,), "learning_rate": (0.001,)}
-    assert (second.of, second.to) == ({"batch_size": (64,)}, {"batch_size": (16,)})
+    assert second.sides == ({"batch_size": (64,)}, {"batch_size": (16,)})
     assert (second.low, second.high) == (0, math.inf)
     assert third.cells == {"threads": (0,)} and (third.low, third.high) == (0.8, 1.25)
     assert (fourth.low, fourth.high) == (pytest.approx(0.85), pytest.approx(0.95))
     assert fifth.chosen == (16, 32) and fifth.best == "highest"
-    assert last.order == ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
+    assert last.sides == ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
     assert [test.timed for test in (first, third)] == [False, True]
     # The first of the experiment's figures that shows it.
     assert [claim.figure for claim in made.claims[:2]] == ["accuracy_by_epochs"] * 2
@@ -103,10 +103,7 @@ def above(of, to):
             "no optimizer sgd with learning rate 0.001",
         ),
         ({**FALLS, "table": "at_epochs", "cells": {"at_epoch": 3}}, "no at epoch 3"),
-        (
-            {**FALLS, "cells": {"batch_size": 16}},
-            "1 value of batch size where 2 are needed",
-        ),
+        ({**FALLS, "cells": {"batch_size": 16}}, "1 value of batch size where 2 are needed"),
         (above({"machine": "other"}, {"machine": "local"}), "no machine other"),
     ],
 )
@@ -137,20 +134,19 @@ def test_another_machine_is_missed_only_where_it_is_no_requirement():
     assert planned(test, requires="machine").warnings == ()
 
 
-def test_too_few_seeds_ever_to_decide_it_are_reported():
-    assert planned(FALLS).warnings == ()
-    assert planned(*[FALLS] * 8, seeds=3).warnings[0] == (
-        "claims: received 3 seeds in experiments.gap; at least 6 are expected for a verdict on "
-        "c0, c1, c2, c3, c4, c5 and 2 more."
-    )
+TIMED = {"experiment": "times", "table": "throughput", "column": "seconds_per_step"}
 
 
-def test_a_single_timing_job_decides_no_time():
-    timed = {**FALLS, "experiment": "times", "table": "throughput", "column": "seconds_per_step"}
-    assert planned(timed).warnings == (
-        "claims: received 1 repeat of the timing in experiments.times; at least 6 are expected "
-        "for a verdict on c0.",
-    )
+@pytest.mark.parametrize(
+    ("tests", "seeds", "few", "of"),
+    [
+        ([FALLS] * 8, 3, "3 seeds in experiments.gap", "c0, c1, c2, c3, c4, c5 and 2 more"),
+        ([{**FALLS, **TIMED}], 6, "1 repeat of the timing in experiments.times", "c0"),
+    ],
+)
+def test_too_few_replicates_ever_to_decide_it_are_reported(tests, seeds, few, of):
+    text = f"claims: received {few}; at least 6 are expected for a verdict on {of}."
+    assert planned(*tests, seeds=seeds).warnings[0] == text
 
 
 def test_every_table_that_a_claim_may_be_of_has_its_columns():
@@ -166,7 +162,7 @@ def test_every_table_that_a_claim_may_be_of_has_its_columns():
 
 
 def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():
-    whole = ClaimTest("trend", "gap", "runs", "test_accuracy", direction="falls")
+    whole = ClaimTest("trend", "gap", "test_accuracy", direction="falls")
     assert whole.asked == "gap"
     for other in ({"cells": {"batch_size": (16, 32)}}, {"table": "at_epochs"}, {"over": "epochs"}):
         given = {"direction": "falls", "table": "runs", **other}

@@ -26,8 +26,8 @@ STATED = (
     claim("value", "test_accuracy", "at_epochs", low=0.0, cells={"at_epoch": (1, 5)}),
     claim("trend", "distance", "layers", direction="falls"),
     claim("trend", "ratio", "alignment", over="examples", direction="falls"),
-    claim("comparison", "loss", "lines", cells={"split": ("train",)}, of={"alpha": (2.0,)},
-          to={"alpha": (-1.0,)}, low=0.0),
+    claim("comparison", "loss", "lines", cells={"split": ("train",)}, low=0.0,
+          sides=({"alpha": (2.0,)}, {"alpha": (-1.0,)})),
     claim("trend", "loss", "landscapes", cells={"kind": ("line",), "a": (0.0,)}, direction="rises"),
 )  # fmt: skip
 

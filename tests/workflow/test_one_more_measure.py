@@ -68,8 +68,8 @@ from batchscope.tables import long_tables
 def rows(results, _, experiment):
     """Yields each run's layers."""
     for first, record, _ in long_tables.measured(results, experiment, "norms"):
-        found = record["layers"]
-        yield first, {"layer": list(found), "norm": list(found.values())}
+        found = record["layers"].items()
+        yield first, [{"layer": layer, "norm": norm} for layer, norm in found]
 '''
 FIGURE = '''"""Every run by itself."""
 

@@ -7,15 +7,16 @@ too much good of it. Rates are *effective* ones, after scaling.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from batchscope.analysis import chosen_rates, contrasts, intervals, run_series
-from batchscope.store import records
+from batchscope.analysis.chosen_rates import RATE
+from batchscope.analysis.trainings import CHOSEN_ON, Trainings, series
 
 if TYPE_CHECKING:
     import pandas
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a rate lies
 # What an exponent is where best rates lie on an edge, beyond which the true ones may be.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
-CHOSEN_ON = "best_validation_loss"
-AT_BEST = "each batch size at its best learning rate"  # of what `at_best` returns
+AT_BEST = "each batch size at its best learning rate"
 
 
 def edge(rate: float, rates: Sequence[float]) -> str:
@@ -91,12 +91,6 @@ class Exponent(NamedTuple):
     points: int
 
 
-def series(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Returns the frame's series, of which each holds all learning rates."""
-    groups = run_series.series(frame.drop(columns="learning_rate"))
-    return [replace(group, frame=frame.loc[group.frame.index]) for group in groups]
-
-
 def effective(frame: pandas.DataFrame) -> pandas.Series:
     """Returns every run's learning rate after scaling.
 
@@ -116,8 +110,7 @@ def effective(frame: pandas.DataFrame) -> pandas.Series:
 
 def several(frame: pandas.DataFrame) -> bool:
     """Returns whether any batch size of any series was trained at more than one rate."""
-    by_size = (group.frame.groupby("batch_size")["learning_rate"] for group in series(frame))
-    return any((rates.nunique() > 1).any() for rates in by_size)
+    return any(Trainings({}, group.frame, group.frame[:0]).tuned for group in series(frame))
 
 
 def tuned_factor(frame: pandas.DataFrame) -> str | None:
@@ -126,81 +119,29 @@ def tuned_factor(frame: pandas.DataFrame) -> str | None:
     A rate that follows from the batch size and the other factors is no choice. Series of a frame
     with a choice are distinguished by the other factors alone.
     """
-    if frame.empty or chosen_rates.RATE not in frame:
-        return None
-    return chosen_rates.RATE if several(frame.reset_index(drop=True)) else None
-
-
-def at_best(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataFrame:
-    """Returns the rows of every seed at the best rate of its batch size.
-
-    On test data at the rate with the lowest mean validation loss, as `choices` and
-    `chosen_rates.for_other_data` have it. Anything else, and test data without validation losses,
-    chooses rates itself: every seed is read at the rate that the other seeds choose
-    (`chosen_rates.leave_one_out`). Each batch size of each series has a choice of its own; the
-    other factors distinguish series.
-
-    Args:
-        column: What is reported; where it chooses, a run that did not finish, or has no value,
-            counts as failed.
-        sign: -1 where higher is better.
-    """
-    frame = frame.reset_index(drop=True)
-    by_loss = column.startswith("test_") and CHOSEN_ON in frame and frame[CHOSEN_ON].notna().any()
-    finished = frame["status"] == records.FINISHED
-    known = sign * frame[column].astype(float)
-    known = known.where(known.notna() & finished, np.inf)
-    kept = np.zeros(len(frame), bool)
-    for group in series(frame):
-        rows = group.frame
-        if by_loss:
-            losses, sizes, rates, seeds = _losses(rows)
-            index = chosen_rates.for_other_data(losses)[:, None].repeat(len(seeds), axis=1)
-        else:
-            values, sizes, rates, seeds = chosen_rates.cube(rows, known[rows.index])
-            index = chosen_rates.leave_one_out(values)[1]
-        at = np.searchsorted(sizes, rows["batch_size"]), np.searchsorted(seeds, rows["seed"])
-        kept[rows.index] = np.array([*rates, np.nan])[index[at]] == rows["learning_rate"]
-    return frame[kept]
-
-
-def _losses(rows: pandas.DataFrame) -> chosen_rates.Cube:
-    return chosen_rates.cube(rows, chosen_rates.measured(rows, rows[CHOSEN_ON]))
+    known = not frame.empty and RATE in frame
+    return RATE if known and several(frame) else None
 
 
 def choices(rows: pandas.DataFrame) -> list[Choice]:
     """Returns the best rate of every batch size of one series' runs, in order of batch size."""
-    found, (cube, sizes, factors, seeds) = [], _losses(rows)
-    rates = rows.assign(rate=effective(rows)).groupby(["batch_size", "learning_rate"])["rate"]
-    effective_rates = rates.first()
-    for size, values in zip(sizes, cube, strict=True):
-        known = [(size, factor) in effective_rates.index for factor in factors]
-        kept = np.flatnonzero(chosen_rates.tried(values[None])[0])
-        kept = kept if len(kept) else np.flatnonzero(known)
-        own = [float(effective_rates[size, factors[at]]) for at in kept]
-        (index,) = chosen_rates.by_lowest(values[None, kept]).index.tolist()
-        by_seed = chosen_rates.by_lowest(values[kept].T[:, :, None]).index.tolist()
-        found.append(
-            Choice(
-                batch_size=size,
-                rates=tuple(own),
-                learning_rate=factors[kept[index]] if index >= 0 else math.nan,
-                rate=[*own, math.nan][index],  # the index -1 is none
-                by_seed={
-                    seed: [*own, math.nan][at] for seed, at in zip(seeds, by_seed, strict=True)
-                },
-                runs=int(np.isfinite(values[kept[index]]).sum()) if index >= 0 else 0,
-            )
-        )
+    if rows.empty:
+        return []
+    each, found = Trainings({}, rows, rows[:0]), []
+    losses, (sizes, factors, seeds) = each.column(CHOSEN_ON), each.axes
+    rates = np.fmax.reduce(each.cube(effective(rows)), axis=2)
+    tried = chosen_rates.tried(losses)
+    tried = np.where(tried.any(axis=1, keepdims=True), tried, ~np.isnan(rates))
+    best = chosen_rates.by_lowest(losses)
+    alone = [chosen_rates.by_lowest(losses[:, :, [at]]) for at in range(len(seeds))]
+    for at, size in enumerate(sizes):
+        known = [*rates[at].tolist(), math.nan]  # the index -1 is none
+        runs = np.isfinite(losses[at, best[at]]).sum() if best[at] >= 0 else 0
+        by_seed = {seed: known[own[at]] for seed, own in zip(seeds, alone, strict=True)}
+        factor = [*factors, math.nan][best[at]]
+        own = tuple(compress(known, tried[at]))
+        found.append(Choice(size, own, factor, known[best[at]], by_seed, int(runs)))
     return found
-
-
-def chosen(frame: pandas.DataFrame) -> Iterator[tuple[run_series.Series, list[Choice]]]:
-    """Yields every series with several rates and some finished run, and the choices of these."""
-    for group in series(frame):
-        found = [choice for choice in choices(group.frame) if choice.runs]
-        if found and several(group.frame):
-            yield group, found
 
 
 def exponent(found: list[Choice]) -> Exponent | None:
@@ -222,7 +163,8 @@ def exponent(found: list[Choice]) -> Exponent | None:
     kept = compress(seeds, complete)
     on_edges = [[edge(each.by_seed[seed], each.rates) for each in found] for seed in kept]
     centred = doublings - doublings.mean()
-    resolution = _resolution(centred, found)
+    widest = [np.diff(np.log2(choice.rates)).max() for choice in found]  # step of each grid
+    resolution = float(np.abs(centred) @ widest / 2 / (centred @ centred))
     low, high = interval.low - resolution, interval.high + resolution
     return Exponent(
         interval=interval._replace(low=low, high=high),
@@ -246,9 +188,3 @@ def _bound(centred: np.ndarray, on_edges: list[list[str]]) -> str:
         if place and abs(at) > 1e-12
     }
     return UNBOUNDED if len(ways) == 2 else "".join(ways)
-
-
-def _resolution(centred: np.ndarray, found: list[Choice]) -> float:
-    # The widest step between neighbours, in doublings.
-    steps = [np.diff(np.log2(choice.rates)).max() for choice in found]
-    return float(np.abs(centred) @ steps / 2 / (centred @ centred))

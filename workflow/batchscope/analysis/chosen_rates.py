@@ -10,70 +10,26 @@ without one at any rate of a size is no seed of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
-
-from batchscope.store.records import FINISHED, UNSUCCESSFUL
-
-if TYPE_CHECKING:
-    import pandas
 
 RATE = "learning_rate"
 
 
-class Cube(NamedTuple):
-    """Numbers of the runs of a series, with their batch sizes, rates and seeds, ascending."""
-
-    values: np.ndarray
-    batch_sizes: list[int]
-    rates: list[float]
-    seeds: list[int]
-
-
-def cube(runs: pandas.DataFrame, values: Any) -> Cube:
-    """Returns one number per run, of which each has a row, as a cube; NaN where there is no run."""
-    columns = [runs[name] for name in ("batch_size", RATE, "seed")]
-    axes = [np.unique(column) for column in columns]
-    found = np.full([len(axis) for axis in axes], np.nan)
-    places = zip(axes, columns, strict=True)
-    found[tuple(np.searchsorted(axis, column) for axis, column in places)] = values
-    return Cube(found, *(axis.tolist() for axis in axes))
-
-
-def measured(runs: pandas.DataFrame, values: Any, worst: float = np.inf) -> Any:
-    """Returns the values of the runs that finished, the worst of those that failed, else NaN."""
-    failed = np.where(runs["status"].isin(UNSUCCESSFUL), worst, np.nan)
-    return np.where(runs["status"] == FINISHED, np.asarray(values, float), failed)
-
-
-class Chosen(NamedTuple):
-    """The rate of every batch size, shape (sizes,).
-
-    Attributes:
-        index: -1 where there is none to choose.
-        on_edge: Whether it is the first or the last of several rates tried at its batch size,
-            beyond which a better one may lie.
-    """
-
-    index: np.ndarray
-    on_edge: np.ndarray
-
-
-def by_lowest(losses: Any) -> Chosen:
-    """Chooses for every batch size the rate with the lowest mean loss over all seeds.
+def by_lowest(losses: Any) -> np.ndarray:
+    """Returns for every batch size the rate with the lowest mean loss over all seeds, (sizes,).
 
     A rate is excluded at a batch size where one of its runs is missing, diverged or never reached
-    the target. Among equals the lowest rate is chosen.
+    the target; where all are, it is -1. Among equals the lowest rate is chosen.
     """
-    losses = _checked(losses)
+    losses = np.asarray(losses, float)
     own = ~np.isnan(losses).all(axis=1, keepdims=True)
     finite = np.isfinite(losses)
     usable = tried(losses) & (finite | ~own).all(axis=2)
     sums = np.where(finite, losses, 0.0).sum(axis=2)
     means = np.where(usable, sums / np.maximum(own.sum(axis=2), 1), np.inf)
-    index = np.where(usable.any(axis=1), means.argmin(axis=1), -1)
-    return Chosen(index, on_edge(index, losses))
+    return np.where(usable.any(axis=1), means.argmin(axis=1), -1)
 
 
 def for_other_data(losses: Any) -> np.ndarray:
@@ -83,8 +39,8 @@ def for_other_data(losses: Any) -> np.ndarray:
     tried, the one at which most got there, so that the size is reported by its runs. Else, as
     every rate lacks a run, -1: means over other seeds are no means to compare.
     """
-    losses = _checked(losses)
-    index = by_lowest(losses).index
+    losses = np.asarray(losses, float)
+    index = by_lowest(losses)
     for size, (found, there) in enumerate(zip(losses, tried(losses), strict=True)):
         failed = np.isinf(found[there]).any(axis=1)
         if index[size] < 0 and (len(found) == 1 or (len(failed) and failed.all())):
@@ -107,7 +63,7 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
         choose: then infinite where no other seed got there at any rate, and NaN where a seed has
         no run.
     """
-    values = _checked(values)
+    values = np.asarray(values, float)
     sizes, _, seeds = values.shape
     read, index = np.full((sizes, seeds), np.nan), np.full((sizes, seeds), -1)
     for size, (found, there) in enumerate(zip(values, tried(values), strict=True)):
@@ -139,7 +95,7 @@ def on_edge(index: Any, values: Any) -> np.ndarray:
 
     `index` is which rate, -1 for none, shape (sizes, ...).
     """
-    index, there = np.asarray(index), tried(_checked(values))
+    index, there = np.asarray(index), tried(np.asarray(values, float))
     first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
     shape = (-1, *[1] * (index.ndim - 1))
     ends = (index == first.reshape(shape)) | (index == last.reshape(shape))
@@ -157,14 +113,6 @@ def most_reached(values: Any) -> int:
     means = np.where(finite, values, 0.0).sum(axis=1) / np.maximum(count, 1)
     means[count < max(count.max(), 1)] = np.inf
     return int(means.argmin()) if count.any() else -1
-
-
-def _checked(values: Any) -> np.ndarray:
-    values = np.asarray(values, float)
-    if values.ndim != 3:
-        text = f"received shape {values.shape}; (sizes, rates, seeds) is expected."
-        raise ValueError(f"chosen_rates: {text}")
-    return values
 
 
 def tried(values: np.ndarray) -> np.ndarray:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas
 
 from batchscope.analysis import contrasts, run_series, trajectories
-from batchscope.analysis.contrasts import Contrast, Groups, Statement
+from batchscope.analysis.contrasts import Contrast, Statement
 from batchscope.catalogue import claim_tables, tables
 from batchscope.catalogue.outcomes import RISES, Reason
 from batchscope.store import records
@@ -110,14 +111,14 @@ def statement(rows: pandas.DataFrame, test: Test) -> Statement:
     if test.ratio:
         values = rows[test.column].astype(float)
         rows = rows.assign(**{test.column: np.log(values.where(values > 0))})
-    parts = [*_OF_TYPE[test.type](rows, test)]
+    parts = list(itertools.chain(*(_OF_TYPE[test.type](each) for each in _series(rows, test))))
     if not parts:
         return Statement(())
     # Where the weakest part is shown every other one is; one that fails shows the contrary.
     weakest = max(range(len(parts)), key=lambda at: parts[at].p[0])
     starts = np.cumsum([0, *(len(each.contrasts) for each in parts)]).tolist()
     groups = [
-        tuple(_moved(groups, start) for groups in each.groups)
+        [tuple(tuple(start + at for at in group) for group in groups) for groups in each.groups]
         for each, start in zip(parts, starts, strict=False)
     ]
     return Statement(
@@ -128,44 +129,83 @@ def statement(rows: pandas.DataFrame, test: Test) -> Statement:
     )
 
 
-def _moved(groups: Groups, start: int) -> Groups:
-    return tuple(tuple(start + at for at in group) for group in groups)
+@dataclass(frozen=True)
+class _Series:
+    """The numbers of one series: a table of replicates x values of `test.over` for each side.
+
+    Attributes:
+        cells: What distinguishes it.
+        doublings: Whether positions are binary logarithms.
+        to: The other side, where two are compared.
+    """
+
+    test: Test
+    cells: Cell
+    doublings: bool
+    of: pandas.DataFrame
+    to: pandas.DataFrame | None = None
+
+    def contrast(self, values: Any, at: Any = None) -> Contrast:
+        """Returns a contrast with the bounds of the test, of a ratio their logarithms."""
+        low, high = self.test.bounds
+        if self.test.ratio:
+            low, high = (math.log(low) if low > 0 else -math.inf), math.log(high)
+        along = {} if at is None or self.of.columns.name == _NONE else {self.of.columns.name: at}
+        return Contrast(np.asarray(values, float), low, high, cells={**self.cells, **along})
+
+    def single(self, values: Any, at: Any = None) -> Statement:
+        """Returns the statement of a contrast alone."""
+        return Statement((self.contrast(values, at),))
+
+    def positions(self, at: Sequence[Any]) -> np.ndarray:
+        """Returns positions on the scale of which slopes are taken."""
+        return np.log2(np.asarray(at, float)) if self.doublings else np.asarray(at, float)
 
 
-def _contrast(test: Test, values: Any, cells: Cell) -> Contrast:
-    """Returns a contrast with the bounds of a test, of a ratio their logarithms."""
-    low, high = test.bounds
-    if test.ratio:
-        low, high = (math.log(low) if low > 0 else -math.inf), math.log(high)
-    return Contrast(np.asarray(values, float), low, high, cells=cells)
+def _series(frame: pandas.DataFrame, test: Test) -> Iterator[_Series]:
+    """Yields every series of the rows; where sides are compared, of each cell of one with each.
+
+    A series are the rows that neither the sides nor the test distinguish.
+    """
+    per = doublings(frame, test)
+    for pair in test.compared:
+        over = [test.over] if test.over not in pair[0] else []
+        for sides in itertools.product(*map(_each, pair)):
+            named = {name: [side[name][0] for side in sides] for name in pair[0]}
+            both = pandas.concat([selected(frame, side) for side in sides])
+            for cells, group in _groups(both, test, {test.over, *named}):
+                rows = [selected(group, side) for side in sides]
+                if not any(each.empty for each in rows):
+                    tables = (_table(each, test, over) for each in rows)
+                    yield _Series(test, {**cells, **named}, per, *tables)
 
 
-def _single(test: Test, values: Any, cells: Cell) -> Statement:
-    return Statement((_contrast(test, values, cells),))
-
-
-def _series(
-    frame: pandas.DataFrame, test: Test, *sides: Cells
-) -> Iterator[tuple[Cell, pandas.DataFrame]]:
-    """Yields a series as a cell, and its rows: all that neither sides nor the test distinguish."""
-    named = {test.over, *itertools.chain.from_iterable(sides)}
-    keys = [
-        name
-        for name in claim_tables.TABLES[test.table].keys
-        if name in frame and name not in {*named, test.column} and frame[name].nunique() > 1
+def _each(cells: Cells) -> list[Cells]:
+    """Returns the cells with one value of everything."""
+    return [
+        {name: (value,) for name, value in zip(cells, values, strict=True)}
+        for values in itertools.product(*cells.values())
     ]
-    factors = [name for name in run_series.series_factors(frame) if name not in named]
+
+
+def _groups(
+    frame: pandas.DataFrame, test: Test, named: set[str]
+) -> Iterator[tuple[Cell, pandas.DataFrame]]:
+    """Yields the rows that share all that is not named, with what distinguishes them."""
+    keys = [name for name in claim_tables.TABLES[test.table].keys if name != test.column]
     # With another factor than the batch size in its place, each batch size is a series.
-    sizes = ["batch_size"] if "batch_size" not in named and "batch_size" in frame else []
-    split = [name for name in (*factors, *sizes, *keys) if frame[name].nunique(dropna=False) > 1]
-    if not split:
-        yield {}, frame
-        return
-    for values, group in frame.groupby(split, sort=False, dropna=False):
+    names = [*run_series.series_factors(frame), "batch_size", *keys]
+    split = [
+        name
+        for name in dict.fromkeys(names)
+        if name in frame and name not in named and frame[name].nunique(dropna=False) > 1
+    ]
+    groups = frame.groupby(split, sort=False, dropna=False) if split else [((), frame)]
+    for values, group in groups:
         yield dict(zip(split, values, strict=True)), group
 
 
-def _table(frame: pandas.DataFrame, test: Test, *over: str) -> pandas.DataFrame:
+def _table(frame: pandas.DataFrame, test: Test, over: list[str]) -> pandas.DataFrame:
     """Returns a column by replicate and cell; what lies within one cell of a run is averaged."""
     by = replicate(frame, test)
     cells = [name for name in over if name in frame] or [_NONE]
@@ -177,127 +217,68 @@ def _table(frame: pandas.DataFrame, test: Test, *over: str) -> pandas.DataFrame:
     return found[sorted(found.columns)]
 
 
-def _along(frame: pandas.DataFrame, test: Test) -> Iterator[tuple[Cell, pandas.DataFrame]]:
-    """Yields a series as a cell, and its replicates by values of the factor of the test."""
-    for cells, group in _series(frame, test):
-        yield cells, _table(group, test, test.over)
+def _trend(series: _Series) -> Parts:
+    sizes = series.of.columns
+    if len(sizes) > 1:
+        rises = series.test.direction == RISES
+        values, at = series.of.to_numpy(), series.positions(sizes)
+        yield contrasts.trend(values, at, rises, cells=series.cells)
 
 
-def _positions(at: Sequence[Any], frame: pandas.DataFrame, test: Test) -> np.ndarray:
-    """Returns positions on the scale of which slopes are taken."""
-    found = np.asarray(at, float)
-    return np.log2(found) if doublings(frame, test) else found
+def _equivalence(series: _Series) -> Parts:
+    for to, of in itertools.combinations(series.of.columns, 2):
+        yield series.single(series.of[of] - series.of[to], [of, to])
 
 
-def _trend(frame: pandas.DataFrame, test: Test) -> Parts:
-    for cells, table in _along(frame, test):
-        if table.shape[1] > 1:
-            at = _positions(table.columns, frame, test)
-            rises = test.direction == RISES
-            yield contrasts.trend(table.to_numpy(), at, rises, cells=cells)
+def _value(series: _Series) -> Parts:
+    for at in series.of.columns:
+        yield series.single(series.of[at], at)
 
 
-def _equivalence(frame: pandas.DataFrame, test: Test) -> Parts:
-    for cells, table in _along(frame, test):
-        for to, of in itertools.combinations(table.columns, 2):
-            yield _single(test, table[of] - table[to], _named(cells, table, [of, to]))
+def _difference(series: _Series) -> Parts:
+    for at in series.of.columns.intersection(series.to.columns):
+        yield series.single(series.of[at] - series.to[at], at)
 
 
-def _value(frame: pandas.DataFrame, test: Test) -> Parts:
-    for cells, table in _along(frame, test):
-        for at in table.columns:
-            yield _single(test, table[at], _named(cells, table, at))
+def _interaction(series: _Series) -> Parts:
+    at = sorted(series.of.columns.intersection(series.to.columns))
+    if len(at) > 1:
+        difference = (series.of[at] - series.to[at]).dropna().to_numpy()
+        yield series.single(contrasts.slopes(difference, series.positions(at)))
 
 
-def _comparison(frame: pandas.DataFrame, test: Test) -> Parts:
-    return _differences(frame, test, test.of, test.to)
-
-
-def _order(frame: pandas.DataFrame, test: Test) -> Parts:
-    for lower, upper in itertools.pairwise(test.order):
-        yield from _differences(frame, test, upper, lower)
-
-
-def _differences(frame: pandas.DataFrame, test: Test, of: Cells, to: Cells) -> Parts:
-    for cells, one, other in _sides(frame, test, of, to):
-        for at in one.columns.intersection(other.columns):
-            yield _single(test, one[at] - other[at], _named(cells, one, at))
-
-
-def _interaction(frame: pandas.DataFrame, test: Test) -> Parts:
-    for cells, of, to in _sides(frame, test, test.of, test.to):
-        at = sorted(of.columns.intersection(to.columns))
-        if len(at) > 1:
-            difference = (of[at] - to[at]).dropna().to_numpy()
-            slopes = contrasts.slopes(difference, _positions(at, frame, test))
-            yield _single(test, slopes, cells)
-
-
-def _sides(
-    frame: pandas.DataFrame, test: Test, of: Cells, to: Cells
-) -> Iterator[tuple[Cell, pandas.DataFrame, pandas.DataFrame]]:
-    """Yields a series as a cell, and both sides: replicates by values of the factor.
-
-    Every cell of one side is compared with every one of the other.
-    """
-    over = [test.over] if test.over not in of else []
-    for pair in itertools.product(_each(of), _each(to)):
-        sides = [selected(frame, side) for side in pair]
-        named = {name: [side[name][0] for side in pair] for name in of}
-        for cells, group in _series(pandas.concat(sides), test, *pair):
-            rows = [selected(group, side) for side in pair]
-            if not any(each.empty for each in rows):
-                tables = (_table(each, test, *over) for each in rows)
-                yield {**cells, **named}, *tables
-
-
-def _each(cells: Cells) -> list[Cells]:
-    """Returns the cells with one value of everything."""
-    return [
-        {name: (value,) for name, value in zip(cells, values, strict=True)}
-        for values in itertools.product(*cells.values())
-    ]
-
-
-def _argmax(frame: pandas.DataFrame, test: Test) -> Parts:
+def _argmax(series: _Series) -> Parts:
     """One of those chosen is better than all others; not where another one beats all of these."""
-    for cells, table in _along(frame, test):
-        complete = table.dropna()
-        chosen = [at for at in table.columns if at in test.chosen]
-        others = [at for at in table.columns if at not in test.chosen]
-        pairs = [
-            _contrast(test, complete[of] - complete[to], _named(cells, table, [of, to]))
-            for of, to in itertools.product(chosen, others)
-        ]
-        if pairs:
-            at = np.arange(len(pairs)).reshape(len(chosen), -1)
-            rivals, against = (tuple(map(tuple, each.tolist())) for each in (at, at.T))
-            yield Statement(tuple(pairs), rivals, against)
+    complete, sizes, test = series.of.dropna(), series.of.columns, series.test
+    chosen = [at for at in sizes if at in test.chosen]
+    others = [at for at in sizes if at not in test.chosen]
+    pairs = [
+        series.contrast(complete[of] - complete[to], [of, to])
+        for of, to in itertools.product(chosen, others)
+    ]
+    if pairs:
+        at = np.arange(len(pairs)).reshape(len(chosen), -1)
+        rivals, against = (tuple(map(tuple, each.tolist())) for each in (at, at.T))
+        yield Statement(tuple(pairs), rivals, against)
 
 
-def _exception(frame: pandas.DataFrame, test: Test) -> Parts:
+def _exception(series: _Series) -> Parts:
     """A size lies off the straight line between its neighbours, both axes logarithmic."""
-    for cells, table in _along(frame, test):
-        at = [*table.columns]
-        for left, here, right in zip(at, at[1:], at[2:], strict=False):
-            if here in test.chosen and left > 0:
-                share = math.log(here / left) / math.log(right / left)
-                line = (1 - share) * table[left] + share * table[right]
-                yield _single(test, table[here] - line, _named(cells, table, here))
+    table, at = series.of, [*series.of.columns]
+    for left, here, right in zip(at, at[1:], at[2:], strict=False):
+        if here in series.test.chosen and left > 0:
+            share = math.log(here / left) / math.log(right / left)
+            line = (1 - share) * table[left] + share * table[right]
+            yield series.single(table[here] - line, here)
 
 
-def _named(cells: Cell, table: pandas.DataFrame, at: Any) -> Cell:
-    """Returns the cell of one or two columns of a series' table."""
-    return cells if table.columns.name == _NONE else {**cells, table.columns.name: at}
-
-
-_OF_TYPE: dict[str, Callable[[pandas.DataFrame, Test], Parts]] = {
+_OF_TYPE: dict[str, Callable[[_Series], Parts]] = {
     "trend": _trend,
     "equivalence": _equivalence,
     "value": _value,
-    "comparison": _comparison,
+    "comparison": _difference,
     "interaction": _interaction,
     "argmax": _argmax,
-    "order": _order,
+    "order": _difference,
     "exception": _exception,
 }

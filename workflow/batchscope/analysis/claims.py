@@ -13,14 +13,12 @@ from typing import Any
 import pandas
 
 from batchscope.analysis import claim_contrasts, contrasts, run_series
-from batchscope.analysis.contrasts import Judged, Statement
+from batchscope.analysis.contrasts import Statement
 from batchscope.catalogue import tables
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.host import absence
 from batchscope.study.claims import DIFFERENCE, GPU, MACHINE, RATIO, Claim
-
-_DIGITS = 12  # of a ratio, so that the exponential of a bound's logarithm is the bound
 
 
 def table(
@@ -43,8 +41,11 @@ def table(
         for (at, statement), judged in zip(
             family.items(), contrasts.judge([*family.values()]), strict=True
         ):
-            parts = len(statement.contrasts)
-            rows[at] |= _numbers(judged, rows[at]["scale"] == RATIO) | {"parts": parts}
+            row, part = rows[at], _text(dict(judged.deciding.cells))
+            row |= judged.columns(row["scale"] == RATIO)
+            row |= {"part": part, "parts": len(statement.contrasts)}
+            if judged.estimate.n < 2:
+                row |= dict.fromkeys(("level", "p", "p_against"), math.nan)
     return run_series.table(rows, CLAIMS)
 
 
@@ -58,8 +59,8 @@ def _read(claim: Claim, frame: pandas.DataFrame, machine: str) -> tuple[dict[str
     reason, of = _missing(claim, frame, rows, statement)
     about, by = tables.column(test.table, test.column), claim_contrasts.replicate(rows, test)
     per = "doubling" if claim_contrasts.doublings(rows, test) else "unit"
+    sides = [{test.over: test.chosen}] if test.chosen else test.sides
     low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)
-    sides = [side for side in (test.of, test.to, *test.order) if side]
     row = {
         **{name: getattr(claim, name) for name in ("id", "document", "place", "sentence")},
         **{name: getattr(test, name) for name in ("type", "experiment", "table", "column", "over")},
@@ -69,7 +70,7 @@ def _read(claim: Claim, frame: pandas.DataFrame, machine: str) -> tuple[dict[str
         "low_bound": low,
         "high_bound": high,
         "cells": _text(_short(test.cells)),
-        "sides": _text([*map(_short, [{test.over: test.chosen}] if test.chosen else sides)]),
+        "sides": _text([*map(_short, sides)]),
         "replicates": rows[by].nunique() if by else min(1, len(rows)),
         "verdict": Verdict.NOT_TESTABLE,
         "reason": reason,
@@ -106,23 +107,6 @@ def _missing(
     if lacking:
         return lacking, test.budget if lacking == Reason.NO_BUDGET else {}
     return Reason.NO_VALUE, next(dict(each.cells) for each in statement.contrasts if not each.n)
-
-
-def _numbers(judged: Judged, ratio: bool) -> dict[str, Any]:
-    ends = judged.estimate[:3]
-    if ratio:
-        ends = tuple(float(f"{math.exp(end):.{_DIGITS}g}") for end in ends)
-    tests = (judged.level, judged.p, judged.p_against)
-    tests = tests if judged.estimate.n > 1 else (math.nan,) * len(tests)
-    return {
-        **dict(zip(("estimate", "low", "high"), ends, strict=True)),
-        **dict(zip(("level", "p", "p_against"), tests, strict=True)),
-        "part": _text(dict(judged.deciding.cells)),
-        "n": judged.estimate.n,
-        "verdict": judged.verdict,
-        "reason": judged.reason,
-        "seeds_to_resolve": judged.to_resolve,
-    }
 
 
 def _short(cells: dict[str, tuple[Any, ...]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import best_of_others, chosen_rates, intervals, run_series
+from batchscope.analysis import best_of_others, chosen_rates, contrasts, intervals, run_series
 from batchscope.analysis.best_of_others import Compared
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.readings import Reading
@@ -40,7 +40,7 @@ def compare(reading: Reading) -> list[Compared]:
     first = reading.at_first.tolist()
     found = best_of_others.compare(values, margin, reading.tuned.tolist(), first)
     return [
-        _own_direction(each, reading, margin, kept, ended)
+        _own_direction(each, reading, kept, ended)
         for each, kept, ended in zip(found, whole, reading.ended, strict=True)
     ]
 
@@ -48,19 +48,17 @@ def compare(reading: Reading) -> list[Compared]:
 def bound(reading: Reading) -> float:
     """Returns what the interval of a batch size is read against."""
     if reading.taken:
-        return 1 + reading.margin
+        return contrasts.exponential(math.log1p(reading.margin))
     return -reading.margin if reading.rises else reading.margin
 
 
-def _own_direction(
-    found: Compared, reading: Reading, margin: float, positive: bool, ended: bool
-) -> Compared:
+def _own_direction(found: Compared, reading: Reading, positive: bool, ended: bool) -> Compared:
     ends = found.estimate[:3]
     if not reading.rises:
-        mean, low, high = (
-            bound(reading) if end == -margin else _turned(end, reading) for end in ends
-        )
+        mean, low, high = (-end for end in ends)
         ends = (mean, high, low)
+    if reading.taken:
+        ends = tuple(map(contrasts.exponential, ends))
     reason, open_end = found.reason, any(map(math.isnan, ends))
     if not positive:
         reason = Reason.NOT_POSITIVE
@@ -72,19 +70,10 @@ def _own_direction(
     return found._replace(reason=reason, estimate=Interval(*ends, found.estimate.n))
 
 
-def _turned(end: float, reading: Reading) -> float:
-    return math.exp(-end) if reading.taken else -end
-
-
 def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
     """Yields the rows of a reading, one per batch size."""
-    budget = reading.budget
     shared = {
-        "budget": budget.kind,
-        "budget_value": budget.value,
-        "budget_column": budget.column,
-        "stated": int(budget.stated),
-        "outcome": reading.outcome,
+        **reading.held_equal,
         "margin": reading.margin,
         "bound": bound(reading),
     }
@@ -113,19 +102,3 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
             count = int(np.isfinite(reading.values[at]).sum())
             row |= intervals.columns("reached", (count, *intervals.share(count, row["seeds"])))
         yield row
-
-
-def range_within(rows: pandas.DataFrame) -> tuple[int, int] | None:
-    """Returns the ends of the first range of batch sizes within the margin; None if none is.
-
-    `rows` are those of one series, budget and outcome.
-    """
-    ordered = rows.sort_values("batch_size")
-    within = (ordered["verdict"] == Verdict.WITHIN).to_numpy()
-    if not within.any():
-        return None
-    first = int(within.argmax())
-    rest = within[first:]
-    last = first + int(rest.argmin() if not rest.all() else len(rest)) - 1
-    sizes = ordered["batch_size"].to_numpy()
-    return int(sizes[first]), int(sizes[last])

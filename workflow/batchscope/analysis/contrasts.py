@@ -225,6 +225,18 @@ class Judged(NamedTuple):
     p_against: float
     to_resolve: int | None = None
 
+    def columns(self, ratio: bool = False) -> dict[str, Any]:
+        """Returns what a table holds of it, of logarithms as ratios."""
+        mean, low, high, n = self.estimate
+        if ratio:
+            mean, low, high = map(exponential, (mean, low, high))
+        return {
+            **{"estimate": mean, "low": low, "high": high, "n": n, "level": self.level},
+            **{"p": self.p, "p_against": self.p_against},
+            **{"verdict": self.verdict, "reason": self.reason},
+            "seeds_to_resolve": self.to_resolve,
+        }
+
 
 def judge(statements: Sequence[Statement]) -> list[Judged]:
     """Returns the statements of one family with their verdicts, in order.
@@ -284,6 +296,11 @@ def _judged(statement: Statement, family: float) -> Judged:
     p, p_against = statement.p
     found = deciding.interval(at)._replace(n=statement.n)
     return Judged(verdict, reason, found, at, deciding, p, p_against, more)
+
+
+def exponential(value: float) -> float:
+    """Returns it to so many digits that that of a bound's logarithm is the bound."""
+    return float(f"{math.exp(value):.12g}")
 
 
 def _capped(p: float) -> float:

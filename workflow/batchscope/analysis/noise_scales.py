@@ -7,7 +7,6 @@ not, and its interval says where the denominator cannot be distinguished from ze
 from __future__ import annotations
 
 import math
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,6 @@ START, EARLY, END = "start", "epoch", "end"  # places in a training
 ENDINGS = {START: "_start", END: ""}  # place -> how the columns of runs.csv end that are of it
 # Place -> the columns of a noise scale and its interval beside a critical batch size.
 BESIDE = {place: [f"noise_scale_{place}{end}" for end in intervals.ENDS] for place in ENDINGS}
-_COLUMNS = ["noise_batch_size", *chain(*BESIDE.values())]
 
 
 class Ratio(NamedTuple):
@@ -121,7 +119,7 @@ def beside(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     That of the finished runs at the fitted batch size nearest to the critical one, at its learning
     rate. An end that is open is infinite.
     """
-    values = dict.fromkeys(_COLUMNS, NAN)
+    values = dict.fromkeys(["noise_batch_size", *sum(BESIDE.values(), [])], NAN)
     if not rows["points"].iloc[0] or "gradient_variance" not in runs:
         return rows.assign(**values)
     fitted = rows[rows.groupby("batch_size")["reached"].transform("min") == 1]
@@ -130,10 +128,8 @@ def beside(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     row = fitted.loc[np.log(fitted["batch_size"].astype(float) / centre).abs().idxmin()]
     if pandas.notna(row["on_edge"]):
         row[chosen_rates.RATE] = row["chosen_learning_rate"]
-    own = run_series.finished(runs[runs["batch_size"] == row["batch_size"]])
-    for name in run_series.varying(runs):
-        if name in row and pandas.notna(row[name]):
-            own = own[own[name] == row[name]]
+    named = ["batch_size", *filter(row.index.__contains__, run_series.varying(runs))]
+    own = run_series.of(run_series.finished(runs), row[named].dropna())
     for place, ending in ENDINGS.items():
         ratio = of(own, ending)
         if ratio.resolved:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,20 +19,21 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import (
-    best_learning_rates,
     chosen_rates,
     intervals,
     run_series,
-    to_target_tables,
+    targets,
+    trainings,
     trajectories,
     updates_to_target,
 )
 from batchscope.analysis.intervals import Interval
-from batchscope.analysis.updates_to_target import Target
+from batchscope.analysis.targets import Target
+from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
 from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, END, EPOCHS, TARGET
 
 LEAST_SIZES = 2
-CHOSEN_BY = "validation_loss"  # of an evaluation; of a run `best_learning_rates.CHOSEN_ON`
+CHOSEN_BY = "validation_loss"  # of an evaluation; of a run `CHOSEN_ON`
 # Outcomes of a budget: on test data, or where those are not known on validation data.
 ON_TEST = ("test_accuracy", "test_loss")
 ON_VALIDATION = ("validation_accuracy", "validation_loss")
@@ -65,10 +66,7 @@ class Reading:
         values: Shape (sizes, seeds): NaN where there is no run, or it ended before the budget;
             infinitely bad where it failed or never reached the target.
         ran: Whether there is a run, whatever became of it, shape (sizes, seeds).
-        rates: The rate of each size; NaN where none could be chosen or it is not known.
-        on_edge: Whether it lies on the edge of those that were tried, shape (sizes,).
-        tuned: Whether the seeds of a size are read at different rates, or would be if each were
-            read at the rate that the others choose: then the choice scatters as well.
+        rates: As `Chosen` has them, which are known of no choice: NaN; as are on_edge and tuned.
         at_first: Of a target whether a training is there by its first evaluation: what it took is
             at most that.
         falling: Of convergence whether the validation loss still fell when most trainings ended:
@@ -100,6 +98,13 @@ class Reading:
     def rises(self) -> bool:
         """Whether higher is better."""
         return self.outcome.endswith("accuracy")
+
+    @property
+    def held_equal(self) -> dict[str, Any]:
+        """The columns of a table that say what it is of."""
+        kind, value, column, stated = self.budget
+        of_budget = {"budget": kind, "budget_value": value, "budget_column": column}
+        return {**of_budget, "stated": int(stated), "outcome": self.outcome}
 
     @functools.cached_property
     def factors(self) -> dict[str, Any]:
@@ -139,12 +144,10 @@ def of_experiment(
         margins: Outcome -> largest loss; those of columns of runs.csv are read at the end too.
     """
     shared = budgets(evaluations, stated)
-    for series in best_learning_rates.series(runs) if len(runs) else ():
-        each = Trainings.of(series.frame, evaluations)
-        if len(each.axes.batch_sizes) < LEAST_SIZES:
+    for each in trainings.of_experiment(runs, evaluations):
+        if len(each.axes[0]) < LEAST_SIZES:
             continue
-        own_targets = updates_to_target.at_own_targets(each.evaluations)
-        if own_targets:  # what a training had used by then is no budget of others
+        if targets.at_own_targets(each.evaluations):  # what it used by then is no budget of others
             yield from to_target(each, stated, margins)
         elif each.finished[CHOSEN_BY].notna().any():
             for budget in shared:
@@ -152,7 +155,7 @@ def of_experiment(
                     yield from to_target(each, stated, margins)
                 yield from at_budget(each, budget, margins)
         for outcome, margin in margins.items():
-            if outcome in series.frame and series.frame[outcome].notna().any():
+            if outcome in each.runs and each.runs[outcome].notna().any():
                 yield at_own_end(each, outcome, margin)
 
 
@@ -179,201 +182,113 @@ def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Bu
     return [*found, Budget(CONVERGENCE)]
 
 
-@dataclass(frozen=True)
-class Trainings:
-    """The trainings of one series.
-
-    Attributes:
-        runs: Their rows of runs.csv, and `evaluations` those of trajectories.csv.
-        evaluated: Run -> column -> the numbers of its evaluations in order of updates.
-    """
-
-    runs: pandas.DataFrame
-    evaluations: pandas.DataFrame
-    evaluated: dict[str, dict[str, np.ndarray]]
-
-    @classmethod
-    def of(cls, runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trainings:
-        """Returns those of one series, of which `runs` has every one: missing ones too."""
-        keys = [name for name in ("run", "machine") if name in runs and name in evaluations]
-        own = evaluations.merge(runs[keys], on=keys).sort_values("updates", kind="stable")
-        numbers = [*{*AXES.values(), CHOSEN_BY, *ON_TEST, *ON_VALIDATION} & {*own}]
-        found = {
-            run: {name: rows[name].to_numpy(float, na_value=math.nan) for name in numbers}
-            for run, rows in own.groupby("run", sort=False)
-        }
-        return cls(runs, own, found)
-
-    @functools.cached_property
-    def finished(self) -> pandas.DataFrame:
-        """The evaluations of the trainings that finished."""
-        return run_series.finished(self.evaluations)
-
-    def whole(self, name: str) -> bool:
-        """Returns whether every evaluation of every finished training has a value of a column."""
-        known = self.finished.get(name)
-        return known is not None and len(known) > 0 and bool(known.notna().all())
-
-    def by_run(self, read: Callable[[dict[str, np.ndarray]], float]) -> np.ndarray:
-        """Returns what is read of each training's evaluations, shape (runs,); NaN of none."""
-        known = (self.evaluated.get(run) for run in self.runs["run"])
-        return np.array([read(rows) if rows else math.nan for rows in known], float)
-
-    def cube(self, values: Any, rises: bool = False) -> chosen_rates.Cube:
-        """Returns one number per run as a cube; NaN without a run, infinitely bad if it failed."""
-        worst = -math.inf if rises else math.inf
-        return chosen_rates.cube(self.runs, chosen_rates.measured(self.runs, values, worst))
-
-    @functools.cached_property
-    def axes(self) -> chosen_rates.Cube:
-        """The batch sizes, rates and seeds; 0 where there is a run that finished."""
-        return self.cube(np.zeros(len(self.runs)))
-
-    def column(self, name: str) -> np.ndarray:
-        """Returns a column of runs.csv, as `cube` does."""
-        values = self.runs[name].to_numpy(float, na_value=math.nan) if name in self.runs else np.nan
-        return self.cube(np.broadcast_to(values, len(self.runs)), name.endswith("accuracy")).values
-
-    def at(self, budget: Budget, name: str) -> np.ndarray:
-        """Returns what each training has in a column of its evaluations at a budget, likewise."""
-        found = self.by_run(lambda rows: _at(budget, rows, name))
-        return self.cube(found, name.endswith("accuracy")).values
-
-    def reading(
-        self, budget: Budget, outcome: str, margin: float, values: np.ndarray, **more: np.ndarray
-    ) -> Reading:
-        """Returns the reading of an outcome; what is left out of `more` holds of no size."""
-        names = ("on_edge", "tuned", "at_first", "falling", "ended")
-        cube, sizes, _, seeds = self.axes
-        none = dict.fromkeys(names, np.zeros(len(sizes), bool))
-        ran = ~np.isnan(cube).all(axis=1)
-        known = (self.runs, budget, outcome, margin, tuple(sizes), tuple(seeds), values, ran)
-        return Reading(*known, **{**none, **more})
-
-    def chosen_by(self, losses: np.ndarray, cube: np.ndarray, others: bool) -> dict[str, Any]:
-        """Returns an outcome at the rates that losses choose, both of shape (sizes, rates, seeds).
-
-        A size of which every rate lacks a run has none, and no values.
-
-        Args:
-            others: Whether each seed is read at the rate that the others choose.
-        """
-        chosen = chosen_rates.for_other_data(losses)
-        index = np.repeat(chosen[:, None], losses.shape[2], axis=1)
-        of_others = chosen_rates.leave_one_out(losses)[1]
-        of_others = np.where((index < 0) | (of_others < 0), index, of_others)
-        index = of_others if others else index
-        best = chosen_rates.by_lowest(losses).index
-        best = np.where(chosen_rates.tried(losses).sum(axis=1) == 1, chosen, best)
-        return {
-            "values": np.where(index < 0, np.nan, chosen_rates.at(cube, index)),
-            "rates": np.array([*self.axes.rates, math.nan])[best],  # the index -1 is none
-            "on_edge": chosen_rates.on_edge(chosen, losses),
-            "tuned": chosen_rates.differ(of_others),
-        }
+def _reading(
+    each: Trainings, budget: Budget, outcome: str, margin: float, found: Chosen, **more: np.ndarray
+) -> Reading:
+    """Returns the reading of an outcome; what is left out of `more` holds of no size."""
+    sizes, _, seeds = each.axes
+    ran = ~np.isnan(each.outcome(np.zeros(len(each.runs)))).all(axis=1)
+    known = (each.runs, budget, outcome, margin, tuple(sizes), tuple(seeds), found.values, ran)
+    marks = dict.fromkeys(("at_first", "falling", "ended"), np.zeros(len(sizes), bool))
+    return Reading(*known, found.rates, found.on_edge, found.tuned, **{**marks, **more})
 
 
-def at_budget(
-    trainings: Trainings, budget: Budget, margins: Mapping[str, float]
-) -> Iterator[Reading]:
+def at_budget(each: Trainings, budget: Budget, margins: Mapping[str, float]) -> Iterator[Reading]:
     """Yields every outcome of a series at a budget, each size at its rate there.
 
     On test data, or where these are not known on validation data. The rate is the one with the
     lowest mean validation loss at the budget over all seeds; on validation data each seed is read
     at the rate that the others choose.
     """
-    losses = trainings.at(budget, CHOSEN_BY)
-    cubes = {name: trainings.at(budget, name) for name in ON_TEST if trainings.whole(name)}
+    losses = _at(each, budget, CHOSEN_BY)
+    cubes = {name: _at(each, budget, name) for name in ON_TEST if each.whole(name)}
     more = {}
     if budget.kind == CONVERGENCE:
-        more["falling"] = _falling(trainings, losses)
+        more["falling"] = _falling(each, losses)
         if not cubes:  # they may be measured at the end
-            rows = run_series.finished(trainings.runs)
+            rows = run_series.finished(each.runs)
             measured = [name for name in ON_TEST if name in rows and rows[name].notna().all()]
-            cubes = {name: trainings.column(name) for name in measured}
+            cubes = {name: each.column(name) for name in measured}
     else:
         axis = AXES[budget.kind]
-        ended = trainings.by_run(lambda row: trajectories.ended_before(row[axis], budget.value))
-        more["ended"] = (trainings.cube(ended).values == 1).any(axis=(1, 2))
+        ended = each.by_run(lambda rows: trajectories.ended_before(rows[axis], budget.value))
+        more["ended"] = (each.outcome(ended) == 1).any(axis=(1, 2))
     for test, validation in zip(ON_TEST, ON_VALIDATION, strict=True):
         name = test if test in cubes else validation
         if test not in cubes:
-            if trainings.finished[name].isna().all():
+            if each.finished[name].isna().all():
                 continue
-            cubes[name] = trainings.at(budget, name)
+            cubes[name] = _at(each, budget, name)
         kind = name.rpartition("_")[2]
         margin = margins.get(name, margins.get(test, MARGINS[kind]))
-        found = trainings.chosen_by(losses, cubes[name], name == validation)
-        yield trainings.reading(budget, name, margin, **found, **more)
+        found = each.chosen_by(losses, cubes[name], name == validation)
+        yield _reading(each, budget, name, margin, found, **more)
 
 
-def at_own_end(trainings: Trainings, outcome: str, margin: float) -> Reading:
+def at_own_end(each: Trainings, outcome: str, margin: float) -> Reading:
     """Returns a column of runs.csv at the rates that the runs' validation losses choose.
 
     Where these are not known the outcome itself chooses, each seed at the rate of the others.
     """
-    losses, cube = trainings.column(best_learning_rates.CHOSEN_ON), trainings.column(outcome)
+    losses, cube = each.column(CHOSEN_ON), each.column(outcome)
     others = outcome.startswith("validation")
     if not np.isfinite(losses).any():
         losses, others = -cube if outcome.endswith("accuracy") else cube, True
-    found = trainings.chosen_by(losses, cube, others)
-    return trainings.reading(Budget(END), outcome, margin, **found)
+    return _reading(each, Budget(END), outcome, margin, each.chosen_by(losses, cube, others))
 
 
 def to_target(
-    trainings: Trainings, stated: Mapping[str, Any], margins: Mapping[str, float]
+    each: Trainings, stated: Mapping[str, Any], margins: Mapping[str, float]
 ) -> Iterator[Reading]:
     """Yields the updates, examples and seconds that each size takes to the target of a series.
 
     As stated, or the lowest validation loss that every batch size reached with all its seeds. There
     is none where updates are not known.
     """
-    found = trainings.evaluations
-    own_targets = updates_to_target.at_own_targets(found)
-    if not own_targets and (not trainings.whole("updates") or run_series.falling(found)):
+    own_target = targets.at_own_targets(each.evaluations)
+    if not own_target and (not each.whole("updates") or run_series.falling(each.evaluations)):
         return
-    rows = to_target_tables.evaluations(found, trainings.runs)
-    targets = [Target(*each) for each in stated.get(TARGET, {}).items()]
-    targets = targets or updates_to_target.default_targets(rows)[-1:]
-    if not targets or not (targets[0].column or own_targets):
-        return
-    (scaling,) = updates_to_target.scalings(rows, targets=targets)
-    budget = Budget(TARGET, scaling.target.value, scaling.target.column, TARGET in stated)
-    only = trainings.runs.groupby("batch_size")[chosen_rates.RATE].first().to_numpy(float)
-    more = {"rates": only, "at_first": scaling.at_first.any(axis=1)}
-    for axis, values in scaling.measured.items():
-        if not trainings.whole(axis):
-            continue
-        if rates := scaling.rates_by(axis):
-            more |= {"rates": rates.chosen, "on_edge": rates.on_edge, "tuned": rates.differ()}
-        margin = margins.get(axis, MARGINS["taken"])
-        yield trainings.reading(budget, axis, margin, values, **more)
+    wanted = [Target(*known) for known in stated.get(TARGET, {}).items()]
+    for target in wanted[:1] or targets.default_targets(each)[-1:]:
+        if not (target.column or own_target):
+            return
+        found = updates_to_target.scaling(each, target)
+        budget = Budget(TARGET, target.value, target.column, TARGET in stated)
+        at_first = found.at_first.any(axis=1)
+        for axis, taken in found.taken.items():
+            if each.whole(axis):
+                margin = margins.get(axis, MARGINS["taken"])
+                yield _reading(each, budget, axis, margin, taken, at_first=at_first)
 
 
-def _falling(trainings: Trainings, losses: np.ndarray) -> np.ndarray:
+def _falling(each: Trainings, losses: np.ndarray) -> np.ndarray:
     """Returns whether most trainings of a size, at its rate, end at their lowest loss."""
 
-    def falls(rows: Mapping[str, np.ndarray]) -> float:
+    def falls(rows: Evaluated) -> float:
         found = rows[CHOSEN_BY]
         known = len(found) > 1 and np.isfinite(found).any()
         return float(np.nanargmin(found) == len(found) - 1) if known else math.nan
 
-    chosen = chosen_rates.for_other_data(losses)
-    _, sizes, rates, _ = trainings.axes
-    rate = dict(zip(sizes, np.array([*rates, math.nan])[chosen], strict=True))
-    read = trainings.runs["batch_size"].map(rate) == trainings.runs[chosen_rates.RATE]
-    found = pandas.Series(trainings.by_run(falls), read.index)
-    found = found.where(read | (len(rates) == 1))  # the only one may not be known
-    return (found.groupby(trainings.runs["batch_size"]).mean() > 0.5).to_numpy()
+    index = chosen_rates.for_other_data(losses)
+    falling = each.cube(each.by_run(falls))
+    read = chosen_rates.at(falling, np.repeat(index[:, None], falling.shape[2], axis=1))
+    read[index < 0] = math.nan
+    known = ~np.isnan(read)
+    return np.where(known, read, 0.0).sum(axis=1) > 0.5 * known.sum(axis=1)
 
 
-def _at(budget: Budget, rows: Mapping[str, np.ndarray], name: str) -> float:
-    """Returns what a training has in a column at a budget; NaN where it ended before it."""
-    if budget.kind != CONVERGENCE:
-        used = rows[AXES[budget.kind]]
-        return trajectories.at_budget(used, rows[name], budget.value, name.endswith("loss"))
-    losses = rows[CHOSEN_BY]
-    known = np.isfinite(losses)
-    if not known.any():  # a single row is all that there is to read
-        return float(rows[name][0]) if len(losses) == 1 else math.nan
-    return float(rows[name][np.argmin(np.where(known, losses, math.inf))])
+def _at(each: Trainings, budget: Budget, name: str) -> np.ndarray:
+    """Returns what each training has in a column at a budget as a cube; NaN if it ended before."""
+    loss = name.endswith("loss")
+
+    def read(rows: Evaluated) -> float:
+        if budget.kind != CONVERGENCE:
+            used = rows[AXES[budget.kind]]
+            return trajectories.at_budget(used, rows[name], budget.value, loss)
+        losses = rows[CHOSEN_BY]
+        known = np.isfinite(losses)
+        if not known.any():  # a single row is all that there is to read
+            return float(rows[name][0]) if len(losses) == 1 else math.nan
+        return float(rows[name][np.argmin(np.where(known, losses, math.inf))])
+
+    return each.outcome(each.by_run(read), rises=not loss)

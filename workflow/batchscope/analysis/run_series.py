@@ -8,26 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from batchscope import wording
-from batchscope.catalogue import horizons, own_columns, run_factors, sweep_names
-from batchscope.catalogue.run_factors import Factor
+import pandas
+
+from batchscope.catalogue import factor_words, horizons, own_columns, run_factors
+from batchscope.catalogue.entries import Column
+from batchscope.catalogue.factor_words import describe
 from batchscope.store import records
-
-if TYPE_CHECKING:
-    import pandas
-
-    from batchscope.catalogue.entries import Column
 
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
-# What may distinguish series: the factors of trainings and of times, and the machine.
-_FACTORS = {
-    **sweep_names.EVERY_FACTOR,
-    "machine": Factor("machine", "", "str", None, "Machine, by its name.", phrase="{}"),
-}
-_OTHER = Factor("", "", "str", None, "")  # a column of a table of one's own
 
 
 @dataclass(frozen=True)
@@ -40,11 +31,11 @@ class Series:
 
 
 def table(
-    rows: list[dict[str, Any]], columns: Mapping[str, Column], factors: Iterable[str] = ()
+    rows: list[dict[str, Any]] | pandas.DataFrame,
+    columns: Mapping[str, Column],
+    factors: Iterable[str] = (),
 ) -> pandas.DataFrame:
     """Returns rows as a table: factors, then columns of the catalogue."""
-    import pandas
-
     return typed(pandas.DataFrame(rows, columns=[*factors, *columns]), columns)
 
 
@@ -81,8 +72,8 @@ def factor_columns(frame: pandas.DataFrame) -> list[str]:
     After those of the registry stand columns of a table of one's own runs that are none of them:
     their names begin with `own_`.
     """
-    known = [name for name in _FACTORS if name not in _AXES and name in frame.columns]
-    return [*known, *filter(own_columns.is_own, frame.columns)]
+    known = [name for name in factor_words.FACTORS if name not in _AXES and name in frame]
+    return [*known, *filter(own_columns.is_own, frame)]
 
 
 def timed_factors(frame: pandas.DataFrame, *more: str) -> pandas.DataFrame:
@@ -91,52 +82,54 @@ def timed_factors(frame: pandas.DataFrame, *more: str) -> pandas.DataFrame:
     return frame[[name for name in frame if name in kept or name not in run_factors.FACTORS]]
 
 
-def varying(frame: pandas.DataFrame) -> list[str]:
-    """Returns the factors with more than one value, batch size and seed apart."""
-    return [name for name in factor_columns(frame) if frame[name].nunique(dropna=False) > 1]
+def varying(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
+    """Returns the factors with more than one value, batch size and seed apart, or such `names`."""
+    names = factor_columns(frame) if names is None else names
+    return [name for name in names if frame[name].nunique(dropna=False) > 1]
 
 
-def series_factors(frame: pandas.DataFrame) -> list[str]:
+def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
     """Returns the fewest factors that distinguish the series, in the registry's order.
 
     A factor that follows from batch size and the others (a learning rate that grows with the
     batch size, say) splits nothing and is left out.
     """
-    kept = varying(frame)
+    kept = varying(frame, names)
+    sizes = [name for name in ("batch_size",) if name in frame]  # summaries of sweeps have none
     # A factor that goes with others is described by them: numbers are dropped first.
     for factor in sorted(kept, key=lambda name: not _numeric(frame, name)):
-        others = [name for name in kept if name != factor]
-        sizes = [name for name in ("batch_size",) if name in frame]  # summaries of sweeps have none
-        distinct = frame[[*sizes, *kept]].drop_duplicates()
-        if (sizes or others) and not distinct.duplicated([*sizes, *others]).any():
-            kept = others
+        others = [*sizes, *(name for name in kept if name != factor)]
+        distinct = frame[[*others, factor]].drop_duplicates()
+        if others and not distinct.duplicated(others).any():
+            kept.remove(factor)
     return kept
 
 
 def _numeric(frame: pandas.DataFrame, factor: str) -> bool:
-    if own_columns.is_own(factor):
+    if factor not in factor_words.FACTORS:
         return frame[factor].dtype.kind in "iuf"
-    return _FACTORS[factor].kind in ("int", "float")
+    return factor_words.factor(factor).kind in ("int", "float")
 
 
 def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
     """Returns the factors that change along a line, with their values in order of batch size."""
-    found = {}
-    for factor in varying(frame):
-        if any(group.frame[factor].nunique() > 1 for group in series(frame)):
-            ordered = frame.sort_values("batch_size", kind="stable")[factor]
-            found[factor] = list(ordered.drop_duplicates())
-    return found
+    groups, ordered = series(frame), frame.sort_values("batch_size", kind="stable")
+    return {
+        factor: list(ordered[factor].drop_duplicates())
+        for factor in varying(frame)
+        if any(group.frame[factor].nunique() > 1 for group in groups)
+    }
 
 
-def series(frame: pandas.DataFrame) -> list[Series]:
-    """Returns the frame's series in their order of appearance."""
-    factors, several = series_factors(frame), varying(frame)
+def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[Series]:
+    """Returns the frame's series in their order of appearance, by its factors or by `names`."""
+    names = factor_columns(frame) if names is None else [*names]
+    factors, several = series_factors(frame, names), varying(frame, names)
     if not factors:
         return [Series("", {}, frame)]
     result = []
     for key, rows in frame.groupby(factors, sort=False, dropna=False):
-        values = dict(zip(factors, map(_scalar, key), strict=True))
+        values = dict(zip(factors, map(factor_words.plain, key), strict=True))
         # A label may name what varies in the frame but not in the rows.
         constant = [name for name in several if rows[name].nunique() == 1 and _read(name, rows)]
         label = describe({name: rows[name].iloc[0] for name in constant})
@@ -146,8 +139,6 @@ def series(frame: pandas.DataFrame) -> list[Series]:
 
 def of(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
     """Returns the rows that have some factors, as those of a series are."""
-    import pandas
-
     for name, value in factors.items():
         frame = frame[frame[name].isna() if pandas.isna(value) else frame[name] == value]
     return frame
@@ -158,12 +149,8 @@ def _read(factor: str, rows: pandas.DataFrame) -> bool:
     if factor == "base_batch_size":
         rules = [name for name in rows if name.endswith("_scaling")]
         return not rules or bool((rows[rules] != "none").any(axis=None))
-    method = _FACTORS.get(factor, _OTHER).method
+    method = factor_words.factor(factor).method
     return not method or "method" not in rows or bool((rows["method"] == method).all())
-
-
-def _scalar(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
 
 
 def falling(frame: pandas.DataFrame) -> bool:
@@ -171,34 +158,3 @@ def falling(frame: pandas.DataFrame) -> bool:
     if "schedule" not in frame:
         return False
     return bool((frame["schedule"].dropna() != horizons.CONSTANT).any())
-
-
-def describe(factors: dict[str, Any]) -> str:
-    """Returns words for some factors: `learning rate 0.1, adam`."""
-    return ", ".join(_words(factor, _scalar(value)) for factor, value in factors.items())
-
-
-def value_words(factor: str, value: Any) -> str:
-    """Returns words for a factor's value where its name stands before: `Adam`, `half-life`."""
-    entry, text = _FACTORS.get(factor, _OTHER), str(value)
-    return entry.titles.get(text) or (text.replace("_", " ") if entry.choices else text)
-
-
-def _words(factor: str, value: Any) -> str:
-    entry = _FACTORS.get(factor, _OTHER)
-    name = factor.removeprefix(own_columns.OWN).replace("_", " ")
-    if isinstance(value, bool):
-        return name if value else f"no {name}"
-    if value in entry.phrases:
-        return entry.phrases[value]
-    if factor == "delay_seconds" and isinstance(value, int | float):
-        return f"delay of {wording.number(1000 * value)} ms"
-    words = value_words(factor, value)
-    if entry.noun:
-        whole = isinstance(value, float) and value.is_integer()
-        words = wording.count(int(value) if whole else value, entry.noun)
-    elif isinstance(value, int | float):
-        words = wording.tick(value) if value < 0 else wording.shortest(value)
-    if entry.phrase or entry.noun:
-        return (entry.phrase or "{}").format(words)
-    return f"no {name}" if value == "none" else f"{name} {words.replace('_', ' ')}"

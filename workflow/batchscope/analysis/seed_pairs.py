@@ -1,10 +1,9 @@
-"""Means over seeds, and how far batch sizes or series are apart, paired by seed."""
+"""How far batch sizes or series are apart, paired by seed, and the error of a counted share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -12,52 +11,6 @@ import pandas
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import outcomes
-
-# Column of the rates at which seeds are read, where they are chosen.
-CHOSEN_RATE = "chosen_learning_rate"
-
-
-class Mean(NamedTuple):
-    """The mean of the finished runs at one batch size.
-
-    Attributes:
-        interval: At 95 %, Student's t.
-        by_seed: Seed -> its value.
-        seeds: How many there are, with those that have no value.
-        rates: That are chosen here; empty where there is no choice.
-    """
-
-    interval: Interval
-    by_seed: pandas.Series
-    seeds: int
-    rates: tuple[float, ...]
-
-
-def by_batch_size(rows: pandas.DataFrame, column: str) -> dict[int, Mean]:
-    """Returns the mean of every batch size of a series that has a finite value."""
-    finished = run_series.finished(rows.astype({column: float}))
-    found, seeds = {}, rows["seed"].nunique()
-    for size, own in finished[np.isfinite(finished[column])].groupby("batch_size"):
-        rates = tuple(sorted(own[CHOSEN_RATE].unique())) if CHOSEN_RATE in own else ()
-        by_seed = own.groupby("seed")[column].mean()
-        interval = intervals.t_interval(by_seed, differ=len(rates) > 1)
-        found[int(size)] = Mean(interval, by_seed, seeds, rates)
-    return found
-
-
-def apart(larger: Mean, smaller: Mean, ratio: bool = True) -> tuple[Interval, bool]:
-    """Returns how far two means are apart over the seeds that are in both, and if by a ratio.
-
-    Of what is above zero, and where `ratio` allows, it is the geometric mean of ratios, unless
-    single seeds turn that against the order of the means; else the mean difference.
-    """
-    high, low = larger.by_seed.align(smaller.by_seed, join="inner")
-    differ = len(larger.rates) > 1 or len(smaller.rates) > 1
-    if ratio and ((high > 0) & (low > 0)).all():
-        found = intervals.ratio_interval(high, low, differ)
-        if not (found.mean - 1) * (high.mean() - low.mean()) < 0:
-            return found, True
-    return intervals.t_interval(high - low, differ=differ), False
 
 
 def binomial(rows: pandas.DataFrame, column: str, by: Sequence[str]) -> pandas.DataFrame:
@@ -83,28 +36,6 @@ def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> panda
     logs = logs[logs["seed"].isin(first.index)]
     logs[parts] -= first.loc[logs["seed"]].to_numpy()
     return logs.assign(**{whole: logs[parts].sum(axis=1)})
-
-
-def ratio_of_extremes(rows: pandas.DataFrame, column: str) -> tuple[list[int], pandas.DataFrame]:
-    """Returns smallest and largest batch size, and their ratio: a table of epochs by seeds.
-
-    Of the epochs of the runs of a series, and a column of a positive outcome.
-    """
-    finished = run_series.finished(rows)
-    finished = finished[finished[column] > 0]
-    sizes = sorted(finished["batch_size"].unique().tolist())
-    if len(sizes) < 2:
-        return sizes, pandas.DataFrame()
-    table = finished.pivot_table(column, ["batch_size", "epoch"], "seed")
-    return [sizes[0], sizes[-1]], (table.loc[sizes[0]] / table.loc[sizes[-1]]).astype(float)
-
-
-def over_seeds(table: pandas.DataFrame, geometric: bool = False) -> pandas.DataFrame:
-    """Returns the mean of every row, with the ends of its 95 % t-interval, `low` and `high`."""
-    values = table.to_numpy(float)
-    ends = intervals.t_intervals(np.log(values) if geometric else values)[:3]
-    found = pandas.DataFrame(dict(zip(("mean", "low", "high"), ends, strict=True)), table.index)
-    return np.exp(found) if geometric else found
 
 
 @dataclass(frozen=True)

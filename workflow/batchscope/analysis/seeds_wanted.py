@@ -11,6 +11,7 @@ bioequivalence", J. Pharmacokinet. Biopharm. 18 (1990), of equivalence.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 from collections.abc import Callable
@@ -81,11 +82,4 @@ def _positive(size: float) -> float:
 
 def fewest(power: Callable[[int], float]) -> int:
     """Returns the fewest seeds with power .8, which grows with them: 2 to `MOST`."""
-    high = 2
-    while high < MOST and power(high) < POWER:
-        high = min(2 * high, MOST)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
-    return high
+    return 2 + bisect.bisect_left(range(2, MOST), POWER, key=power)

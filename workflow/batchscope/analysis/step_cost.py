@@ -46,7 +46,6 @@ class Fit(NamedTuple):
     # delta method's for log(a / b), so that it has no end below 0.
     half_batch: Estimate
     residual: float  # relative root mean square
-    sizes: int  # how many
 
 
 def resolved(cost: Fit) -> bool:
@@ -89,7 +88,7 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
     fixed, per_image = zip(costs, costs - ends[:2], costs + ends[:2], strict=True)
     half_batch = (ratio, ratio / factor, ratio * factor)
     estimates = (Estimate(*map(float, each)) for each in (fixed, per_image, half_batch))
-    return Fit(*estimates, residual=math.sqrt(squares / len(sizes)), sizes=len(sizes))
+    return Fit(*estimates, residual=math.sqrt(squares / len(sizes)))
 
 
 def line(x: np.ndarray, y: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray, float]:
@@ -132,32 +131,35 @@ def _common_ends(
     return student_t(count - 1) * math.sqrt(math.pi / 2 / count) * each.std(axis=1, ddof=1)
 
 
-class Knee(NamedTuple):
-    """Where throughput levels off: the batch size that reaches 90 % of its plateau."""
+def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
+    """Returns costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
+    fit, noise = fixed_cost(batch_sizes, blocks, of_jobs), noise_floor(blocks, of_jobs)
+    levels = {"half_batch": fit.half_batch.value, **knee(batch_sizes, blocks, fit, noise)}
+    return {
+        **intervals.columns("fixed_seconds", fit.fixed),
+        **intervals.columns("seconds_per_image", fit.per_image),
+        "line_residual": fit.residual,
+        "noise_floor": noise,
+        "highest_images_per_second": float((batch_sizes / np.median(blocks, axis=1)).max()),
+        **(dict.fromkeys(levels) if too_noisy(noise) else levels),
+    }
 
-    plateau: float  # what throughput tends to, examples/s: 1 / b where the line fits
-    fitted: Estimate  # 9 a / b; NaN unless the line fits and it lies within the sizes
-    # The smallest size that reaches the share and after which none is short of it: by the upper
-    # quartile of its blocks' throughputs.
-    batch_size: int | None
-    still_rising: bool | None  # whether it is reached beyond the largest size; None for noise
 
-
-def knee(batch_sizes: Any, blocks: Any, cost: Fit | None = None, noise: float = 1.0) -> Knee:
-    """Returns the knee of throughput, none above a noise floor of 20 %.
+def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[str, Any]:
+    """Returns where throughput reaches 90 % of its plateau, and whether it rises beyond, by column.
 
     The line pools all sizes, so that no one decides. Through three or more, it fits where its
     residual is at most 5 %, or half of the noise floor, about two standard errors of a median. Its
-    knee is reported unless the interval holds every size. Throughput rises only if the largest
-    size is not short of the best one.
+    knee, 9 a / b, is reported if it lies within the sizes, unless the interval holds every size.
+    Beside it stands the smallest size that reaches the share and after which none is short of it,
+    by the upper quartile of its blocks' throughputs. Throughput rises only if the largest size is
+    not short of the best one.
     """
     sizes, table = _table(batch_sizes, blocks)
-    if too_noisy(noise):
-        return Knee(math.nan, Estimate(math.nan), None, None)
     speeds, fitted = sizes / np.median(table, axis=1), Estimate(math.nan)
     first, largest = sizes[[0, -1]]
-    fits = cost and cost.sizes > 2 and cost.residual <= max(LINE_FITS, math.log(noise) / 2)
-    if cost and fits and cost.per_image.value > 0:
+    fits = len(sizes) > 2 and cost.residual <= max(LINE_FITS, math.log(noise) / 2)
+    if fits and cost.per_image.value > 0:
         plateau = 1 / cost.per_image.value
         at = Estimate(*(PLATEAU_SHARE / (1 - PLATEAU_SHARE) * end for end in cost.half_batch))
         rises = at.value > largest
@@ -170,8 +172,12 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit | None = None, noise: float = 
     short = np.flatnonzero(~(sizes / np.percentile(table, 25, axis=1) >= least))
     reached = np.flatnonzero(speeds >= least)
     reached = reached[reached > short.max(initial=-1)]
-    stays = int(sizes[reached[0]]) if len(reached) and not rising else None
-    return Knee(plateau, fitted, stays, rising)
+    return {
+        **intervals.columns("knee_fitted", fitted),
+        "plateau_images_per_second": plateau,
+        "knee_batch_size": int(sizes[reached[0]]) if len(reached) and not rising else None,
+        "still_rising": rising,
+    }
 
 
 def _level(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, bool]:
@@ -191,25 +197,6 @@ def _level(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, 
     falls = noise * plateau < PLATEAU_SHARE * best
     none = falls or (rises and speeds[-1] >= PLATEAU_SHARE * best)
     return math.nan if none else plateau, rises
-
-
-def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
-    """Returns costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
-    fit = fixed_cost(batch_sizes, blocks, of_jobs)
-    noise = noise_floor(blocks, of_jobs)
-    level = knee(batch_sizes, blocks, fit, noise)
-    return {
-        **intervals.columns("fixed_seconds", fit.fixed),
-        **intervals.columns("seconds_per_image", fit.per_image),
-        **intervals.columns("knee_fitted", level.fitted),
-        "half_batch": None if too_noisy(noise) else fit.half_batch.value,
-        "line_residual": fit.residual,
-        "noise_floor": noise,
-        "highest_images_per_second": float((batch_sizes / np.median(blocks, axis=1)).max()),
-        "plateau_images_per_second": level.plateau,
-        "knee_batch_size": level.batch_size,
-        "still_rising": level.still_rising,
-    }
 
 
 def too_noisy(noise: float | None) -> bool:

@@ -6,7 +6,7 @@ over jobs, and hardly at all within one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pandas
@@ -24,31 +24,30 @@ def combined(
     numbers one that was seen, and of words the most frequent. Counts add up. The ends of the
     interval of a fit to one job are none over several.
     """
+
+    def over(jobs: pandas.DataFrame) -> dict[str, Any]:
+        return {name: _over(rows[name], name, jobs, counted) for name in rows.columns.drop(keys)}
+
     keys = list(keys)
     if not rows.duplicated(keys).any():
         return rows
-    over = {name: _over(rows, name, counted) for name in rows.columns.drop(keys)}
     found = [
-        group.iloc[0].to_dict()
-        | ({name: how(group) for name, how in over.items()} if len(group) > 1 else {})
-        for _, group in rows.groupby(keys, sort=False, dropna=False)
+        jobs.iloc[0].to_dict() | (over(jobs) if len(jobs) > 1 else {})
+        for _, jobs in rows.groupby(keys, sort=False, dropna=False)
     ]
     return pandas.DataFrame(found, columns=rows.columns)
 
 
-def _over(
-    rows: pandas.DataFrame, name: str, counted: Iterable[str]
-) -> Callable[[pandas.DataFrame], Any]:
-    """Returns what gives a column over several jobs from their rows."""
+def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Iterable[str]) -> Any:
+    """Returns a column over several jobs, of the kind that `every` value of it is."""
     base, _, end = name.rpartition("_")
-    known = rows[name].dropna()
     if name in counted:
-        return lambda group: group[name].sum(min_count=1)
-    if end in ("low", "high") and base in rows:
-        return lambda group: None
-    if end in _QUARTILES and base in rows:
-        return lambda group: group[base].quantile(_QUARTILES[end])
+        return jobs[name].sum(min_count=1)
+    if end in ("low", "high") and base in jobs:
+        return None
+    if end in _QUARTILES and base in jobs:
+        return jobs[base].quantile(_QUARTILES[end])
+    known = every.dropna()
     if types.is_bool_dtype(known) or not types.is_numeric_dtype(known):
-        return lambda group: next(iter(group[name].mode()), None)
-    kind = "lower" if types.is_integer_dtype(known) else "linear"
-    return lambda group: group[name].quantile(interpolation=kind)
+        return next(iter(jobs[name].mode()), None)
+    return jobs[name].quantile(interpolation="lower" if types.is_integer_dtype(known) else "linear")

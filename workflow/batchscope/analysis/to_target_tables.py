@@ -12,16 +12,12 @@ from typing import Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import (
-    chosen_rates,
-    fastest_batch_size,
-    intervals,
-    run_series,
-    updates_to_target,
-)
-from batchscope.analysis.updates_to_target import Scaling, Target
+from batchscope.analysis import chosen_rates, intervals, run_series, updates_to_target
+from batchscope.analysis.targets import Target, at_own_targets
+from batchscope.analysis.trainings import of_experiment
+from batchscope.analysis.updates_to_target import Scaling
 from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
-from batchscope.catalogue.own_columns import AXES, LEAST_SIZES, OUTCOMES
+from batchscope.catalogue.own_columns import LEAST_SIZES
 
 NAN = math.nan
 _NONE: Mapping[str, Any] = {}
@@ -34,22 +30,6 @@ def target_text(target: Target) -> str:
     return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
 
 
-def evaluations(trajectories: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the evaluations of an experiment, as `updates_to_target` takes them.
-
-    A run that left no evaluation has a row of its own, so that its rate counts as tried.
-    """
-    keys = ["machine", "run"]
-    there = set(trajectories[keys].itertuples(index=False, name=None))
-    absent = [key not in there for key in runs[keys].itertuples(index=False, name=None)]
-    floats = {name: float for name in (*AXES, *OUTCOMES) if name in trajectories}
-    rows = runs.loc[absent, [name for name in trajectories if name in runs]]
-    rows = rows.reindex(columns=trajectories.columns).astype(floats)
-    frame = trajectories.astype(floats)
-    frame = pandas.concat([frame, rows], ignore_index=True) if len(rows) else frame
-    return frame.drop(columns="seconds") if frame["seconds"].isna().all() else frame
-
-
 def of_study(
     trajectories: pandas.DataFrame, runs: pandas.DataFrame, targets: Iterable[Target] = ()
 ) -> list[Scaling]:
@@ -59,11 +39,10 @@ def of_study(
     """
     if trajectories.empty or runs["batch_size"].nunique() < LEAST_SIZES:
         return []
-    frame = evaluations(trajectories, runs)
-    found = updates_to_target.scalings(frame, run_series.factor_columns(frame), targets)
-    own = updates_to_target.at_own_targets(trajectories)
-    found = [each for each in found if own or each.target.column]
-    return [each for each in found if len(each.batch_sizes) >= LEAST_SIZES]
+    series = of_experiment(runs, trajectories)
+    series = [each for each in series if len(each.axes[0]) >= LEAST_SIZES]
+    found, own = updates_to_target.of_series(series, targets), at_own_targets(trajectories)
+    return [each for each in found if own or each.target.column]
 
 
 def constants(runs: pandas.DataFrame) -> dict[str, Any]:
@@ -82,10 +61,9 @@ def fits(scalings: Sequence[Scaling], constant: Mapping[str, Any] = _NONE) -> pa
 def trainings(scalings: Sequence[Scaling], constant: Mapping[str, Any] = _NONE) -> pandas.DataFrame:
     """Returns one row per series, target, batch size and seed; see `TO_TARGET`."""
     factors = [name for name in _factors(scalings, constant) if name != chosen_rates.RATE]
-    rows: list[dict[str, Any]] = []
-    for each in scalings:
-        own = {**constant, **each.factors}
-        rows += [{**own, **row} for row in _training_rows(each, own.get(chosen_rates.RATE, NAN))]
+    rows = [
+        {**constant, **each.factors, **row} for each in scalings for row in _training_rows(each)
+    ]
     return run_series.table(rows, TO_TARGET, factors)
 
 
@@ -117,41 +95,41 @@ def _fit_row(scaling: Scaling) -> dict[str, Any]:
         row |= intervals.columns("critical_batch_size", critical)
         row |= {"by_seed": int(fit.by_seed), "stray": " ".join(map(str, fit.stray))}
     if scaling.step:
-        row["fixed_seconds"], row["seconds_per_image"], half = scaling.step
+        (row["fixed_seconds"], *_), (row["seconds_per_image"], *_), half, *_ = scaling.step
         row |= intervals.columns("half_batch", (end if math.isfinite(end) else NAN for end in half))
     if best:
         row |= intervals.columns("fastest_batch_size", best[:3])
         row |= {"fastest_seconds": best.seconds, "fastest_from": best.low, "fastest_to": best.high}
-    examples = scaling.measured["examples"]
-    row["examples_fewest"] = fastest_batch_size.measured_fastest(scaling.batch_sizes, examples)
-    row["measured_fastest"] = scaling.measured_fastest
+    row["examples_fewest"] = scaling.measured_fastest("examples")
+    row["measured_fastest"] = scaling.measured_fastest("seconds")
     return row
 
 
-def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
-    """Yields the rows of one series and target; `rate` is NaN where it has several."""
-    rates, timed = (scaling.rates.get(axis) for axis in ("updates", "seconds"))
-    along = scaling.along.get(chosen_rates.RATE)
-    for at, size in enumerate(scaling.batch_sizes):
+def _training_rows(scaling: Scaling) -> Iterator[dict[str, Any]]:
+    """Yields the rows of one series and target."""
+    each, taken, left_out = scaling.trainings, scaling.taken, scaling.left_out()
+    sizes, _, seeds = each.axes
+    rates = {axis: each.rates(choice.read) for axis, choice in taken.items()}
+    chosen = (("", "updates"), ("seconds_", "seconds")) if each.tuned else ()
+    for at, size in enumerate(sizes):
         shared: dict[str, Any] = {**_target_columns(scaling.target), "batch_size": size}
-        for name, of in (("", rates), ("seconds_", timed)):
-            if of:
-                shared[f"{name}chosen_learning_rate"] = of.chosen[at]
-                shared[f"{name}on_edge"] = int(of.on_edge[at])
-        if rates:
-            for name, left_out in (("diverged", rates.diverged), ("never", rates.never)):
-                shared[f"{name}_learning_rates"] = " ".join(map(wording.shortest, left_out[at]))
-        for column, seed in enumerate(scaling.seeds):
-            taken = {axis: float(found[at, column]) for axis, found in scaling.measured.items()}
-            if math.isnan(taken["updates"]):
+        for name, axis in chosen:
+            if axis in taken:
+                shared[f"{name}chosen_learning_rate"] = taken[axis].rates[at]
+                shared[f"{name}on_edge"] = int(taken[axis].on_edge[at])
+        for why, of_sizes in left_out.items() if each.tuned else ():
+            shared[f"{why}_learning_rates"] = " ".join(map(wording.shortest, of_sizes[at]))
+        for column, seed in enumerate(seeds):
+            found = {axis: float(choice.values[at, column]) for axis, choice in taken.items()}
+            if math.isnan(found["updates"]):
                 continue
-            own = along[at] if along else rate
+            timed = each.tuned and "seconds" in taken
             yield {
                 **shared,
                 "seed": seed,
-                "learning_rate": rates.read[at, column] if rates else own,
-                "seconds_learning_rate": timed.read[at, column] if timed else NAN,
-                "reached": int(math.isfinite(taken["updates"])),
+                "learning_rate": rates["updates"][at, column],
+                "seconds_learning_rate": rates["seconds"][at, column] if timed else NAN,
+                "reached": int(math.isfinite(found["updates"])),
                 "at_first": int(scaling.at_first[at, column]),
-                **{axis: value if math.isfinite(value) else NAN for axis, value in taken.items()},
+                **{axis: value if math.isfinite(value) else NAN for axis, value in found.items()},
             }

@@ -6,12 +6,11 @@ in the study; where a budget is held equal, the one in which larger batch sizes 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -30,85 +29,28 @@ UNTIL_STOPPED = ("epochs_run", "train_seconds")
 _TIMED = "seconds_per_epoch"  # of a timing job, which ran whatever became of the training
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """An outcome as it was read, with the direction that is stated of it, and by whom.
+class _Stated(NamedTuple):
+    """The trend that is stated of an outcome.
 
     Attributes:
-        bounds: Whether nothing stopped any run: all values are lower bounds.
+        row: All that is known of it before it is judged.
+        statement: None where nothing is tested.
+        unknown: Why smaller batch sizes may be better than they look, and why larger ones.
     """
 
-    reading: Reading
-    direction: str
-    source: str = ""
-    bounds: bool = False
+    row: dict[str, Any]
+    statement: Statement | None = None
+    unknown: tuple[Reason, ...] = ()
+    taken: bool = False
 
-    @functools.cached_property
-    def values(self) -> np.ndarray:
-        """On the scale of slopes, shape (sizes, seeds): logarithms of what was taken."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.reading.values) if self.reading.taken else self.reading.values
-
-    @functools.cached_property
-    def kept(self) -> np.ndarray:
-        """The indices of the batch sizes with a value, and without a run that failed."""
-        failed = np.isinf(self.values).any(axis=1)
-        return np.flatnonzero(np.isfinite(self.values).any(axis=1) & ~failed)
-
-    @property
-    def positions(self) -> np.ndarray:
-        """Binary logarithms of these batch sizes."""
-        return np.log2(np.array(self.reading.batch_sizes, float)[self.kept])
-
-    @property
-    def left_out(self) -> Reason:
-        """Why the smallest or the largest batch size is left out, where one is."""
-        for at in {0, len(self.values) - 1} - {*self.kept.tolist()}:
-            if np.isinf(self.reading.values[at]).any():
-                return Reason.FAILED
-            if np.isinf(self.values[at]).any():
-                return Reason.NOT_POSITIVE
-            return Reason.NO_BUDGET if self.reading.ended[at] else Reason.NO_VALUE
-        return Reason.NONE
-
-    @property
-    def untestable(self) -> Reason:
-        """Why nothing is tested, where nothing is."""
-        if self.bounds:
-            return Reason.LOWER_BOUND
-        return Reason.NONE if len(self.kept) > 1 else self.left_out or Reason.ALONE
-
-    def unknown(self, larger: bool) -> Reason:
-        """Returns why larger batch sizes, or smaller ones, may be better than they look."""
-        ends, centred = self.kept[[0, -1]], self.positions - self.positions.mean()
-        beyond = centred > 0 if larger else centred < 0
-        if self.reading.on_edge[ends[int(larger)]]:
-            return Reason.RATE_ON_EDGE
-        first = self.reading.at_first[self.kept][beyond].any()
-        return Reason.AT_FIRST_EVALUATION if first else Reason.NONE
-
-    @property
-    def statement(self) -> Statement | None:
-        """The slope's; None where nothing is tested."""
-        if self.untestable:
-            return None
-        rises = self.direction == RISES
-        return contrasts.trend(
-            self.values[self.kept].T,
-            self.positions,
-            rises,
-            tuned=bool(self.reading.tuned[self.kept].any()),
-            open_up=bool(self.unknown(larger=self.reading.rises)),
-            open_down=bool(self.unknown(larger=not self.reading.rises)),
-        )
-
-    def reason(self, judged: Judged) -> Reason:
-        """Returns what an open end leaves unresolved, what is left out, or the verdict's own."""
-        closed, unknown = replace(judged.deciding, open_low=False, open_high=False), Reason.NONE
-        outside = closed.outside(judged.level)
-        if judged.verdict == Verdict.NOT_RESOLVED and (outside or closed.inside(judged.level)):
-            unknown = self.unknown(larger=outside)
-        return unknown or self.left_out or judged.reason
+    def judged(self, found: Judged) -> dict[str, Any]:
+        """Returns the row with a verdict; its reason is an open end, or a size that is left out."""
+        closed = replace(found.deciding, open_low=False, open_high=False)
+        outside, unknown = closed.outside(found.level), Reason.NONE
+        if found.verdict == Verdict.NOT_RESOLVED and (outside or closed.inside(found.level)):
+            unknown = self.unknown[int(outside)]
+        reason = unknown or self.row["reason"] or found.reason
+        return {**self.row, **found.columns(self.taken), "reason": reason}
 
 
 def table(
@@ -120,19 +62,14 @@ def table(
         at_budgets: Every outcome of every series where a budget is held equal.
         claims: Column -> what the study states about it, in place of what is asked of every study.
     """
-    asked = _at_end(runs, claims) if len(runs) else []
-    larger = (_Asked(each, RISES if each.rises else FALLS) for each in at_budgets)
-    asked = [each for each in (*asked, *larger) if len(each.kept)]
-    statements = [each.statement for each in asked]
-    judged = iter(contrasts.judge([each for each in statements if each]))
-    lines = [
-        _line(each, next(judged) if statement else None)
-        for each, statement in zip(asked, statements, strict=True)
-    ]
-    return run_series.table(lines, TRENDS, run_series.factor_columns(runs))
+    larger = (_stated(each, RISES if each.rises else FALLS) for each in at_budgets)
+    stated = [*filter(None, (*_at_end(runs, claims), *larger))]
+    judged = iter(contrasts.judge([each.statement for each in stated if each.statement]))
+    rows = [each.judged(next(judged)) if each.statement else each.row for each in stated]
+    return run_series.table(rows, TRENDS, run_series.factor_columns(runs))
 
 
-def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_Asked]:
+def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_Stated | None]:
     known = [name for name in runs if runs[name].notna().any()]
     asked = filter(None, (claims.get(name) or outcomes.outcome(name) for name in known))
     for outcome, group in itertools.product(asked, run_series.series(runs)):
@@ -141,7 +78,7 @@ def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_
         if column == "epochs_run" and chosen:
             continue  # the horizon, not an outcome
         ran_out = column in UNTIL_STOPPED and not chosen and training_ends.all_ran_out(rows)
-        yield _Asked(at_end(rows, column), outcome.direction, outcome.source, ran_out)
+        yield _stated(at_end(rows, column), outcome.direction, outcome.source, ran_out)
 
 
 def at_end(rows: pandas.DataFrame, column: str) -> Reading:
@@ -163,38 +100,64 @@ def at_end(rows: pandas.DataFrame, column: str) -> Reading:
     return Reading(*known, np.full(len(sizes), math.nan), none, none, none, none, none)
 
 
-def _line(asked: _Asked, judged: Judged | None) -> dict[str, Any]:
-    """Returns the row of an outcome, whose slope is judged where it is tested."""
-    reading, means = asked.reading, asked.reading.means()
+def _stated(
+    reading: Reading, direction: str, source: str = "", bounds: bool = False
+) -> _Stated | None:
+    """Returns the trend that is stated of a reading, and by whom; None without any value.
+
+    Args:
+        bounds: Whether nothing stopped any run: all values are lower bounds.
+    """
+    with np.errstate(divide="ignore"):
+        values = np.log(reading.values) if reading.taken else reading.values
+    failed = np.isinf(values).any(axis=1)
+    kept = np.flatnonzero(np.isfinite(values).any(axis=1) & ~failed)
+    if not len(kept):
+        return None
+    left_out = _left_out(reading, values, kept)
+    untestable = Reason.NONE if len(kept) > 1 else left_out or Reason.ALONE
+    untestable = Reason.LOWER_BOUND if bounds else untestable
     rates = reading.runs["learning_rate"].unique()
-    line = {
+    row = {
         **reading.factors,
         "learning_rate": rates[0] if len(rates) == 1 else None,
-        "budget": reading.budget.kind,
-        "budget_value": reading.budget.value,
-        "budget_column": reading.budget.column,
-        "stated": int(reading.budget.stated),
-        "outcome": reading.outcome,
-        "direction": asked.direction,
-        "source": asked.source,
+        **reading.held_equal,
+        "direction": direction,
+        "source": source,
         "seeds": int(reading.ran.any(axis=0).sum()),
-        "n": int(np.isfinite(asked.values[asked.kept]).all(axis=0).sum()),
+        "n": int(np.isfinite(values[kept]).all(axis=0).sum()),
         "verdict": Verdict.NOT_TESTABLE,
-        "reason": asked.untestable,
+        "reason": untestable or left_out,
     }
-    for name, at in (("smallest", asked.kept[0]), ("largest", asked.kept[-1])):
-        line[name] = reading.batch_sizes[at]
-        line |= intervals.columns(f"{name}_mean", means[at][:3])
-    if judged is None:
-        return line
-    estimate = [math.exp(end) if reading.taken else end for end in judged.estimate[:3]]
-    return {
-        **line,
-        **dict(zip(("estimate", "low", "high"), estimate, strict=True)),
-        "level": judged.level,
-        "p": judged.p,
-        "p_against": judged.p_against,
-        "verdict": judged.verdict,
-        "reason": asked.reason(judged),
-        "seeds_to_resolve": judged.to_resolve,
-    }
+    means = reading.means()
+    for name, at in (("smallest", kept[0]), ("largest", kept[-1])):
+        row[name] = reading.batch_sizes[at]
+        row |= intervals.columns(f"{name}_mean", means[at][:3])
+    if untestable:
+        return _Stated(row)
+    positions = np.log2(np.array(reading.batch_sizes, float)[kept])
+    centred = positions - positions.mean()
+    ends = ((kept[0], centred < 0), (kept[-1], centred > 0))
+    unknown = tuple(_unknown(reading, end, kept[beyond]) for end, beyond in ends)
+    up, down = map(bool, unknown[::-1] if reading.rises else unknown)
+    tuned = bool(reading.tuned[kept].any())
+    statement = contrasts.trend(values[kept].T, positions, direction == RISES, tuned, up, down)
+    return _Stated(row, statement, unknown, reading.taken)
+
+
+def _unknown(reading: Reading, end: int, sizes: np.ndarray) -> Reason:
+    """Returns why batch sizes, the last of which is at an end, may be better than they look."""
+    if reading.on_edge[end]:
+        return Reason.RATE_ON_EDGE
+    return Reason.AT_FIRST_EVALUATION if reading.at_first[sizes].any() else Reason.NONE
+
+
+def _left_out(reading: Reading, values: np.ndarray, kept: np.ndarray) -> Reason:
+    """Returns why the smallest or the largest batch size is left out, where one is."""
+    for at in {0, len(values) - 1} - {*kept.tolist()}:
+        if np.isinf(reading.values[at]).any():
+            return Reason.FAILED
+        if np.isinf(values[at]).any():
+            return Reason.NOT_POSITIVE
+        return Reason.NO_BUDGET if reading.ended[at] else Reason.NO_VALUE
+    return Reason.NONE

@@ -116,6 +116,7 @@ class Scale(enum.StrEnum):
     """What a vertical axis is."""
 
     AUTO = ""  # logarithmic where positive values span much, else linear
+    LINEAR = "linear"
     LOG = "log"
     ZERO = "zero"  # linear from zero, so that heights compare as they do
     PERCENT = "percent"  # shares as percentages, on the same axis in all panels

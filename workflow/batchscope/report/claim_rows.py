@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk, wording
-from batchscope.analysis import run_series
-from batchscope.catalogue import tables, value_ranges
+from batchscope.catalogue import factor_words, tables, value_ranges
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.report.text import format_interval, is_number, parsed
@@ -109,9 +108,9 @@ def cells(found: dict[str, Any]) -> Cells:
     shown: Cells = []
     for name, values in found.items():
         if not isinstance(values, list):
-            shown.append((run_series.describe({name: values}), []))
+            shown.append((factor_words.describe({name: values}), []))
         elif name in _NAMED:
-            shown.append(("", [run_series.describe({name: value}) for value in values]))
+            shown.append(("", [factor_words.describe({name: value}) for value in values]))
         else:
             texts = [wording.shortest(each) if is_number(each) else each for each in values]
             shown.append((_name(name), texts))

@@ -14,6 +14,7 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.advice import Item
+from batchscope.catalogue import factor_words
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TAKEN, TARGET
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import UserError
@@ -102,7 +103,7 @@ def _card(title: str, experiment: str, words: str, advice: pandas.DataFrame, of:
         "series": words,
         "best": best,
         "scope": [
-            run_series.value_words(name, single[name])
+            factor_words.value_words(name, single[name])
             for name in SCOPE
             if pandas.notna(single.get(name)) and single[name] != "local"
         ],

@@ -10,7 +10,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import own_columns, sweep_names
+from batchscope.catalogue import factor_words, own_columns, sweep_names
 from batchscope.catalogue.budget_kinds import END, TARGET
 from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.report import held_equal, machine_answer
@@ -146,7 +146,7 @@ def _values(factor: str, values: Collection[str]) -> str:
     if len(values) > 12:
         return f"{len(values)} values"
     ordered = sorted(values, key=lambda text: (parsed(text) is None, parsed(text) or 0, text))
-    return ", ".join(run_series.value_words(factor, value) for value in ordered)
+    return ", ".join(factor_words.value_words(factor, value) for value in ordered)
 
 
 def _reached(rows: list[dict[str, str]]) -> list[tuple[int, int, int]]:

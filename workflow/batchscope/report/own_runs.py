@@ -15,11 +15,10 @@ from batchscope.analysis import (
     critical_batch_size,
     fastest_batch_size,
     intervals,
-    run_series,
     to_target_tables,
 )
-from batchscope.analysis.updates_to_target import Rates, Scaling
-from batchscope.catalogue import entries
+from batchscope.analysis.updates_to_target import Scaling
+from batchscope.catalogue import entries, factor_words
 from batchscope.catalogue.own_columns import AXES
 from batchscope.report import page
 
@@ -58,7 +57,7 @@ def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
 
 def _title(scaling: Scaling) -> str:
     target = to_target_tables.target_text(scaling.target)
-    return ", ".join(filter(None, [run_series.describe(scaling.factors), target]))
+    return ", ".join(filter(None, [factor_words.describe(scaling.factors), target]))
 
 
 def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
@@ -71,31 +70,29 @@ def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
         used = list(compress(scaling.batch_sizes, fitted))
         base = base or critical_batch_size.default_base(used)
         fit |= {"base": base, "b20": critical_batch_size.twenty_percent(critical, base)}
-    rates = scaling.rates_by("updates")
+    each = scaling.trainings
     return {
         **fit,
         "title": _title(scaling),
-        "along": scaling.along,
-        "rates": _rates(scaling.batch_sizes, rates) if rates else None,
-        "seeds": len(scaling.seeds),
+        "along": each.along,
+        "rates": _rates(scaling) if each.tuned else None,
+        "seeds": len(each.axes[2]),
         "reached": int(fitted.sum()),
         "departs": departs,
-        "axes": list(scaling.measured),
+        "axes": list(scaling.taken),
         "sizes": list(_sizes(scaling, fit, departs)),
         "ratios": _ratios(scaling),
         "first": list(compress(scaling.batch_sizes, scaling.at_first.any(axis=1))),
     }
 
 
-def _rates(sizes: Sequence[int], rates: Rates) -> dict[str, Any]:
+def _rates(scaling: Scaling) -> dict[str, Any]:
     """Returns which rates were tried, chosen and left out, each with its batch sizes."""
-    chosen = zip(rates.chosen.tolist(), rates.on_edge.tolist(), strict=True)
-    return {
-        "tried": rates.tried,
-        "chosen": _by_size(([one] for one in chosen), sizes),
-        "diverged": _by_size(rates.diverged, sizes),
-        "never": _by_size(rates.never, sizes),
-    }
+    sizes, tried, _ = scaling.trainings.axes
+    best = scaling.taken["updates"]
+    chosen = zip(best.rates.tolist(), best.on_edge.tolist(), strict=True)
+    left_out = {why: _by_size(each, sizes) for why, each in scaling.left_out().items()}
+    return {"tried": tried, "chosen": _by_size(([one] for one in chosen), sizes), **left_out}
 
 
 def _by_size(each: Iterable[Iterable[Any]], sizes: Sequence[int]) -> dict[Any, list[int]]:
@@ -109,14 +106,14 @@ def _by_size(each: Iterable[Iterable[Any]], sizes: Sequence[int]) -> dict[Any, l
 def _sizes(scaling: Scaling, fit: dict[str, Any], departs: bool) -> Iterator[dict[str, Any]]:
     """Yields geometric means over seeds, and how many reached the target, of each batch size."""
     means = {
-        axis: fastest_batch_size.geometric_means(taken, scaling.differ(axis))
-        for axis, taken in scaling.measured.items()
+        axis: fastest_batch_size.geometric_means(taken.values, taken.tuned)
+        for axis, taken in scaling.taken.items()
     }
     ends = [
         math.nan if fit[name] is None else fit[name] for name in ("updates_min", "examples_min")
     ]
     for at, size in enumerate(scaling.batch_sizes):
-        taken = scaling.measured["updates"][at]
+        taken = scaling.taken["updates"].values[at]
         count, of = int((taken < math.inf).sum()), int((taken == taken).sum())
         yield {
             "size": size,
@@ -132,11 +129,10 @@ def _sizes(scaling: Scaling, fit: dict[str, Any], departs: bool) -> Iterator[dic
 
 def _ratios(scaling: Scaling) -> list[tuple[int, wording.Estimate]]:
     """Returns the seconds of each batch size over those of the fastest, paired by seed."""
-    if (fastest := scaling.measured_fastest) is None:
+    if (fastest := scaling.measured_fastest("seconds")) is None:
         return []
-    found = fastest_batch_size.relative_to_fastest(
-        scaling.measured["seconds"], scaling.differ("seconds")
-    )
+    seconds = scaling.taken["seconds"]
+    found = fastest_batch_size.relative_to_fastest(seconds.values, seconds.tuned)
     return [
         (size, wording.estimate(*ratio[:3]))
         for size, ratio in zip(scaling.batch_sizes, found, strict=True)

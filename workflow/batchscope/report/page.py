@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from batchscope import project_files, wording
-from batchscope.analysis import run_series
+from batchscope.catalogue import factor_words
 from batchscope.host import absence
 from batchscope.report.text import plain
 
@@ -44,7 +44,7 @@ _FILTERS = {
         for name in ("batch_size", "capital", "cell", "duration", "grouped", "listed", "lower")
         + ("number", "p_value", "percent", "shortest", "size")
     },
-    "described": run_series.describe,
+    "described": factor_words.describe,
     "bracketed": lambda ends: wording.bracketed(*ends),
     "status": absence.word,
 }

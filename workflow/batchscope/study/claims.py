@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,19 +30,20 @@ _SHOWN = 6  # claims that a warning names
 GPU, MACHINE = "gpu", "machine"
 RATIO, DIFFERENCE = "ratio", "difference"
 _BOUNDS = ("above", "below", "near", "margin")
+COMMON = ("type", "experiment", "table", "column", "cells", "over")
 # Type -> the keys of its test beside those of every test, those that it must have first.
 TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "trend": (("direction",), ("over", "scale")),
-    "equivalence": (("margin",), ("over", "scale")),
-    "value": ((), ("over", *_BOUNDS)),
-    "comparison": (("of", "to"), ("over", "scale", *_BOUNDS)),
-    "interaction": (("of", "to"), ("over", "scale", *_BOUNDS)),
-    "argmax": (("is",), ("over", "best")),
-    "order": (("order",), ("over",)),
-    "exception": (("is", "direction"), ("over",)),
+    "trend": (("direction",), ("scale",)),
+    "equivalence": (("margin",), ("scale",)),
+    "value": ((), _BOUNDS),
+    "comparison": (("of", "to"), ("scale", *_BOUNDS)),
+    "interaction": (("of", "to"), ("scale", *_BOUNDS)),
+    "argmax": (("is",), ("best",)),
+    "order": (("order",), ()),
+    "exception": (("is", "direction"), ()),
 }
-_COMMON = ("type", "experiment", "table", "column", "cells")
-_AS_GIVEN = ("type", "experiment", "column", "direction", "best", "scale")
+BOUNDED = ("value", "comparison", "interaction")  # types that need one of the bounds
+_AS_GIVEN = ("type", "experiment", "table", "column", "over", "direction", "best", "scale")
 _POSITIONS = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
 
 Cells = dict[str, tuple[Any, ...]]
@@ -58,24 +59,21 @@ class Test:
         cells: Factor or key -> the values to which the rows are restricted.
         over: The factor along which a trend, a best value and so on are sought.
         chosen: Values of `over`: stated to be best, or to be exceptions.
-        of: Cells of the first side of a comparison or an interaction.
-        to: Cells of the other side.
-        order: Groups of cells, from the lowest to the highest.
+        sides: Cells of both sides of a comparison or an interaction, the first less the other; or
+            of the groups of an order, from the lowest to the highest.
         scale: `difference`, or `ratio` for values that are compared on a logarithmic scale.
     """
 
     type: str
     experiment: str
-    table: str
     column: str
+    table: str = "runs"
     cells: Cells = field(default_factory=dict)
     over: str = "batch_size"
     direction: str = ""
     best: str = "highest"
     chosen: tuple[Any, ...] = ()
-    of: Cells = field(default_factory=dict)
-    to: Cells = field(default_factory=dict)
-    order: tuple[Cells, ...] = ()
+    sides: tuple[Cells, ...] = ()
     low: float = -math.inf
     high: float = math.inf
     scale: str = DIFFERENCE
@@ -104,7 +102,7 @@ class Test:
     @property
     def bounds(self) -> tuple[float, float]:
         """Where it states a slope, a value, a difference or a ratio to lie."""
-        if self.type in ("value", "equivalence", "comparison", "interaction"):
+        if self.type in (*BOUNDED, "equivalence"):
             return self.low, self.high
         falls = self.best == "lowest" if self.type == "argmax" else self.direction == FALLS
         none = 1.0 if self.ratio else 0.0
@@ -117,10 +115,17 @@ class Test:
         fixed = {name: self.cells.get(name, ()) for name in budgets}
         return {name: values[0] for name, values in fixed.items() if len(values) == 1}
 
+    @property
+    def compared(self) -> list[tuple[Cells, ...]]:
+        """The sides of which differences are taken, each less the other; else one of all rows."""
+        if self.type == "order":
+            return [(upper, lower) for lower, upper in itertools.pairwise(self.sides)]
+        return [self.sides or ({},)]
+
     def selections(self) -> Iterator[Cells]:
-        """Yields the cells that it reads: of both sides, or of every group."""
-        sides = [side for side in (self.of, self.to, *self.order) if side] or [{}]
-        for side in [*sides, {self.over: self.chosen}] if self.chosen else sides:
+        """Yields the cells that it reads: of every side, and of the values that it names."""
+        named = ({self.over: self.chosen},) if self.chosen else ()
+        for side in (*(self.sides or ({},)), *named):
             yield {**self.cells, **side}
 
 
@@ -159,105 +164,93 @@ def read(
         training_sizes: Data set -> training examples, None where only the files know.
     """
     found: dict[str, Claim] = {}
-    grids: dict[str, Grid] = {}
-    lacking: dict[str, list[str]] = {}
-    few: dict[str, list[str]] = {}
-    for index, body in enumerate(raw or ()):
-        place, name = ("claims", index), body["id"]
+    for at, body in coercion.items(("claims",), raw):
+        name = str(as_map(body).get("id"))
         if name in found:
             text = f"received '{name}' again; every id once is expected."
-            findings.report(Problem((*place, "id"), text))
-        test = _test(findings, (*place, "test"), body["test"], experiments)
-        if test is None:
+            findings.report(Problem((*at, "id"), text))
+        if findings.unreadable(at) or findings.broken(at):
             continue
-        experiment = experiments[test.experiment]
-        figure = _figure(findings, place, body, experiment, test)
-        words = (body[key] for key in ("id", "document", "place", "sentence"))
-        found[name] = Claim(*words, test, body.get("requires", ""), figure)
-        if test.experiment not in grids:
-            grids[test.experiment] = _grid(experiment, machines)
-        grid = grids[test.experiment]
-        why = _lacks(test, grid) or _beyond(test, grid, training_sizes)
-        if why and "requires" not in body:
-            lacking.setdefault(f"experiments.{test.experiment} has {why}", []).append(name)
-        if seeds := _too_few(test, experiment):
-            few.setdefault(f"{seeds} in experiments.{test.experiment}", []).append(name)
-    for why, names in lacking.items():
-        findings.warn(Problem(("claims",), f"{why}; it is expected by {_some(names)}."))
-    for seeds, names in few.items():
-        text = f"received {seeds}; at least {LEAST_SEEDS} are expected for a verdict on "
-        findings.warn(Problem(("claims",), f"{text}{_some(names)}."))
-    return tuple(found.values())
+        if test := _test(findings, (*at, "test"), body["test"], experiments):
+            figure = _figure(findings, at, body, experiments[test.experiment], test)
+            words = (body[key] for key in ("id", "document", "place", "sentence"))
+            found[name] = Claim(*words, test, body.get("requires", ""), figure)
+    claims = tuple(found.values())
+    stated_of = {claim.test.experiment for claim in claims}
+    grids = {name: _grid(experiments[name], machines) for name in stated_of}
+    lacking, few = {}, {}
+    for claim in claims:
+        test, of = claim.test, f"experiments.{claim.test.experiment}"
+        grid, experiment = grids[test.experiment], experiments[test.experiment]
+        why = "" if claim.requires else _lacks(test, grid) or _beyond(test, grid, training_sizes)
+        lacking[claim.id] = why and f"{of} has {why}; it is expected by"
+        seeds, least = _too_few(test, experiment), f"at least {LEAST_SEEDS} are expected"
+        few[claim.id] = seeds and f"received {seeds} in {of}; {least} for a verdict on"
+    _warn(findings, lacking)
+    _warn(findings, few)
+    return claims
 
 
-def _some(names: list[str]) -> str:
-    """Returns the first of some names, and how many more there are."""
-    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    return wording.listed([*names[:_SHOWN], *more])
+def _warn(findings: Findings, why: Mapping[str, str]) -> None:
+    """Warns of every reason once, with the claims that have it."""
+    claims: dict[str, list[str]] = {}
+    for name, text in why.items():
+        claims.setdefault(text, []).append(name)
+    claims.pop("", None)
+    for text, names in claims.items():
+        more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+        listed = wording.listed([*names[:_SHOWN], *more])
+        findings.warn(Problem(("claims",), f"{text} {listed}."))
 
 
 def _test(
     findings: Findings, place: Place, body: dict[str, Any], experiments: Mapping[str, Experiment]
 ) -> Test | None:
     """Returns a test, or None where something in it is reported."""
-    before = len(findings.problems)
-    findings.report(*_wrong_keys(place, body))
-    name = body["experiment"]
+    before, name = len(findings.problems), body["experiment"]
     if name not in experiments or experiments[name].own.path:
         here = [one for one, found in experiments.items() if not found.own.path]
         text = "an experiment that trains or times here" if name in experiments else "an experiment"
         choices = here if name in experiments else experiments
         findings.report(received((*place, "experiment"), name, text, choices))
         return None
+    given = {key: body[key] for key in _AS_GIVEN if key in body}
+    low, high = _bounds(body)
+    test = Test(**given, low=low, high=high)
     experiment = experiments[name]
-    table, over = body.get("table", "runs"), body.get("over", "batch_size")
-    findings.report(*_wrong_column(place, table, body["column"], experiment))
     # A seed pairs the cells of a claim, and distinguishes none.
     kind = experiment_kinds.TIMING if experiment.times.timings else experiment_kinds.TRAINING
-    known = dict.fromkeys((*kind.known, "machine"), False)
-    known |= {key: TABLES[table].columns[key].kind != "str" for key in TABLES[table].keys}
+    about, known = TABLES[test.table], dict.fromkeys((*kind.known, "machine"), False)
+    known |= {key: about.columns[key].kind != "str" for key in about.keys}
     read = partial(_values, Reader(findings, {}, {}), known=known)
 
     def cells(at: Place, given: Any) -> Cells:
         found = {key: read((*at, key), key, raw) for key, raw in as_map(given).items()}
         return {key: values for key, values in found.items() if values}
 
-    if over not in known:
-        findings.report(unknown((*place, "over", over), "factor", known))
-    low, high = _bounds(findings, place, body)
-    test = Test(
-        **{key: body[key] for key in _AS_GIVEN if key in body},
-        **{key: cells((*place, key), body.get(key)) for key in ("cells", "of", "to")},
-        table=table,
-        over=over,
-        chosen=read((*place, "is"), over, body.get("is", [])),
-        order=tuple(cells(*each) for each in coercion.items((*place, "order"), body.get("order"))),
-        low=low,
-        high=high,
+    if test.over not in known:
+        findings.report(unknown((*place, "over", test.over), "factor", known))
+    sides = [((*place, key), body[key]) for key in ("of", "to") if key in body]
+    sides += coercion.items((*place, "order"), body.get("order"))
+    test = replace(
+        test,
+        cells=cells((*place, "cells"), body.get("cells")),
+        chosen=read((*place, "is"), test.over, body.get("is", [])),
+        sides=tuple(cells(*each) for each in sides),
     )
-    findings.report(*_apart(place, test))
+    findings.report(*_wrong_column(place, test, experiment), *_apart(place, test))
+    if low >= high:
+        findings.report(received((*place, "below"), body["below"], "a number above `above`"))
     at = (*place, "cells")
-    if table == "trajectories" and len(test.budget) != 1 and not findings.broken(at):
+    if test.table == "trajectories" and len(test.budget) != 1 and not findings.broken(at):
         text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
         findings.report(Problem(at, text))
     return None if len(findings.problems) > before else test
 
 
-def _wrong_keys(place: Place, body: dict[str, Any]) -> Iterator[Problem]:
-    """Yields the keys that a test of its type does not have, and those that it lacks."""
-    needed, others = TYPES[body["type"]]
-    allowed = (*_COMMON, *needed, *others)
-    yield from (unknown((*place, key), "key", allowed) for key in body if key not in allowed)
-    for key in needed:
-        if key not in body:
-            text = f"missing; it is expected beside type: {body['type']}."
-            yield Problem((*place, key), text)
-
-
-def _wrong_column(
-    place: Place, table: str, column: str, experiment: Experiment
-) -> Iterator[Problem]:
+def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[Problem]:
     """Yields that an experiment has no such column, or that it cannot be read at a budget."""
+    table, column = test.table, test.column
     measures = {**experiment.trainings.measures, **experiment.times.timings}
     filling = {*TABLES[table].measures} & {*measures}
     trained = experiment.trainings.runs and not TABLES[table].measures
@@ -276,39 +269,26 @@ def _apart(place: Place, test: Test) -> Iterator[Problem]:
 
     What one side fixes and another leaves open would differ between the two as well.
     """
-    for key, sides in {"to": [test.of, test.to], "order": [*test.order]}.items():
-        for side in sides[1:]:
-            if side and sides[0] and {*side} != {*sides[0]}:
-                names = [wording.listed(sorted(each)) for each in (side, sides[0])]
-                text = f"received {names[0]} beside {names[1]}; the same factors are expected."
-                yield Problem((*place, key), text)
-                break
-        read = [{factor: {*values} for factor, values in side.items()} for side in sides]
-        if any(side and side in read[:index] for index, side in enumerate(read)):
-            text = "received the same cells twice; different ones are expected."
-            yield Problem((*place, key), text)
+    at = (*place, "order" if test.type == "order" else "to")
+    for side in test.sides[1:]:
+        if side and test.sides[0] and {*side} != {*test.sides[0]}:
+            names = [wording.listed(sorted(each)) for each in (side, test.sides[0])]
+            text = f"received {names[0]} beside {names[1]}; the same factors are expected."
+            yield Problem(at, text)
+            break
+    read = [{factor: {*values} for factor, values in side.items()} for side in test.sides]
+    if any(side and side in read[:index] for index, side in enumerate(read)):
+        yield Problem(at, "received the same cells twice; different ones are expected.")
 
 
-def _bounds(findings: Findings, place: Place, body: dict[str, Any]) -> tuple[float, float]:
+def _bounds(body: dict[str, Any]) -> tuple[float, float]:
     """Returns the bounds of what is stated; of an equivalence those of a difference."""
     numbers = {key: coercion.number(body[key]) for key in _BOUNDS if key in body}
     ratio = body.get("scale") == RATIO
-    for key, value in numbers.items():
-        least = 1 if ratio and key == "margin" else 0
-        if (ratio or key == "margin") and value <= least:
-            findings.report(received((*place, key), body[key], f"a number above {least}"))
-            return -math.inf, math.inf
     if "margin" in numbers and ("near" in numbers or body["type"] == "equivalence"):
         margin, near = numbers["margin"], numbers.get("near", 1 if ratio else 0)
         return (near / margin, near * margin) if ratio else (near - margin, near + margin)
-    low, high = numbers.get("above", -math.inf), numbers.get("below", math.inf)
-    if "above" in TYPES[body["type"]][1]:
-        if low == -math.inf and high == math.inf:
-            text = "received no bound; above, below, or near with margin is expected."
-            findings.report(Problem(place, text))
-        elif low >= high:
-            findings.report(received((*place, "below"), body["below"], "a number above `above`"))
-    return low, high
+    return numbers.get("above", -math.inf), numbers.get("below", math.inf)
 
 
 def _values(reader: Reader, place: Place, key: str, raw: Any, known: Known) -> tuple[Any, ...]:
@@ -353,14 +333,14 @@ def _grid(experiment: Experiment, machines: tuple[str, ...]) -> Grid:
         every += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
     found: dict[str, dict[str, Any]] = {}
     for factors in every:
-        plain = {name: value for name, value in factors.items() if name != "seed"}
-        for name in ("dataset", "model"):
-            plain[name] = run_names.split_token(str(plain[name]))[0]
+        names = {key: run_names.split_token(factors[key])[0] for key in ("dataset", "model")}
+        plain = {key: value for key, value in factors.items() if key != "seed"} | names
         found.setdefault(repr(sorted(plain.items())), plain)
-    keys = itertools.product(experiment.at_epochs or (None,), machines)
     return [
         {**cell, "at_epoch": epoch, "machine": machine}
-        for (epoch, machine), cell in itertools.product(keys, found.values())
+        for epoch in experiment.at_epochs or (None,)
+        for machine in machines
+        for cell in found.values()
     ]
 
 
@@ -385,10 +365,10 @@ def _lacks(test: Test, grid: Grid) -> str:
                 named = {key: lacking, **others}.items()
                 parts = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in named]
                 return f"no {wording.listed(parts, 'with')}"
-    if test.over not in EVERY_FACTOR or test.over in test.of:
+    if test.over not in EVERY_FACTOR or any(test.over in side for side in test.sides):
         return ""
     least = _POSITIONS.get(test.type, 1)
-    for side in [test.of, test.to] if test.of else [{}]:
+    for side in test.sides or ({},):
         count = len({cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})})
         if count < least:
             values = f"{wording.count(count, 'value')} of {test.over.replace('_', ' ')}"

@@ -128,9 +128,14 @@ def schema() -> dict[str, Any]:
     for rule, known in ((source, SOURCES), (test["type"], claims.TYPES), (test["table"], TABLES)):
         rule |= {"enum": [*known], "expected": f"one of {', '.join(known)}"}
     for each in SOURCES:
-        of = {"required": ["source"], "properties": {"source": {"const": each}}}
         then = {"$ref": f"#/$defs/{'text_file' if each == 'text' else each}"}
-        defs["dataset"]["allOf"].append({"if": of, "then": then})
+        defs["dataset"]["allOf"].append(_where("source", each, then))
+    for each, (needed, others) in claims.TYPES.items():
+        keys = dict.fromkeys((*claims.COMMON, *others), True) | {key: test[key] for key in needed}
+        then = {"required": [*needed], **_closed("key", "a map", keys)}
+        if each in claims.BOUNDED:
+            then["allOf"] = [{"$ref": "#/$defs/bounded"}]
+        defs["claim_test"]["allOf"].append(_where("type", each, then))
     defs.update(_registry_definitions())
     return document
 
@@ -177,6 +182,11 @@ def _registry_definitions() -> dict[str, Any]:
         "measures": _one_of("measure", _settings({**MEASURES, **OF_TRAININGS})),
         "timings": _one_of("timing", _settings(OF_SWEEPS)),
     }
+
+
+def _where(key: str, value: str, then: dict[str, Any]) -> dict[str, Any]:
+    """Returns a rule for maps in which a key has a value."""
+    return {"if": {"required": [key], "properties": {key: {"const": value}}}, "then": then}
 
 
 def _list_of(item: dict[str, Any], description: str) -> dict[str, Any]:

@@ -242,7 +242,7 @@ class _Planner:
                     self.models[name] = (token, os.path.normpath(path))
 
     def _claims(self, experiments: dict[str, Experiment]) -> tuple[claims.Claim, ...]:
-        if self.findings.problems or self.findings.structure:
+        if self.findings.problems or any(at[0] != "claims" for at in self.findings.structure):
             return ()
         machines = (self.config.get("machine", "local"), *as_map(self.config.get("machines")))
         stated = self.config.get("claims")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from batchscope import disk
 from batchscope.analysis import advice
-from batchscope.analysis.advice_checks import Asked, Tables
+from batchscope.analysis.advice_series import Asked, Tables
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates, records

@@ -9,11 +9,11 @@ from batchscope.analysis import (
     comparisons,
     readings,
     run_series,
+    targets,
     to_target_tables,
     trends,
-    updates_to_target,
 )
-from batchscope.analysis.updates_to_target import Target
+from batchscope.analysis.targets import Target
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.budget_kinds import END, SECONDS
 from batchscope.catalogue.outcomes import Outcome
@@ -59,7 +59,7 @@ def _served(trajectories: pandas.DataFrame) -> pandas.DataFrame:
     have had lower rates before.
     """
     falling = run_series.falling(trajectories)
-    own_targets = updates_to_target.at_own_targets(trajectories)
+    own_targets = targets.at_own_targets(trajectories)
     return trajectories.iloc[:0] if falling and not own_targets else trajectories
 
 
@@ -72,8 +72,8 @@ def to_target(
 ) -> dict[str, pandas.DataFrame]:
     """Returns what each batch size takes to a target: the fits, and the trainings behind them."""
     stated = study.experiments[experiment].trainings.budgets.get("target", {})
-    targets = [Target(column, value) for column, value in stated.items()]
-    scalings = to_target_tables.of_study(_served(trajectories), runs, targets)
+    wanted = [Target(column, value) for column, value in stated.items()]
+    scalings = to_target_tables.of_study(_served(trajectories), runs, wanted)
     constant = to_target_tables.constants(runs)
     return {
         "critical_batch_size": to_target_tables.fits(scalings, constant),

@@ -18,7 +18,7 @@ import pandas
 
 from batchscope import damage, disk
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns, measure_settings, run_factors, run_names
+from batchscope.catalogue import measure_settings, run_factors, run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
 from batchscope.catalogue.timings import OF_SECONDS
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 NAN = math.nan
 FIRST = ("run", *run_factors.FACTORS, "status")
-Single = str | int | float | None
 Row = dict[str, Any]
-Block = dict[str, Any]  # column -> a value for each row, or a single one for all of them
-Blocks = Iterator[tuple[Row, Block]]  # beside the first columns of their run
+Parts = Iterator[tuple[Row, list[Row]]]  # a run's first columns, and its rows beside them
 Maker = Callable[[Path | str, "Study", str], pandas.DataFrame]
+# What a trajectory has of the rows of a history.
+_VALIDATED = ("epoch", "validation_loss", "validation_accuracy")
 # What the table calls a column of a run's history otherwise: its own names have another meaning.
 _RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
 
@@ -71,39 +71,52 @@ def history(results: Path | str, run: str) -> list[dict[str, float]]:
     with damage.reading(path, f"a row for each of the {epochs} epochs in its record", record):
         if len(rows) != epochs:
             raise ValueError(f"{len(rows)} rows")
-        return [{name: float(text) if text else NAN for name, text in row.items()} for row in rows]
+        return _numbers(rows)
 
 
-def table(name: str) -> Callable[[Callable[..., Blocks]], Maker]:
-    """Makes a table's maker of a function of results, study and experiment that yields blocks."""
+def _numbers(rows: list[dict[str, str]]) -> list[dict[str, float]]:
+    return [{name: float(text or "nan") for name, text in row.items()} for row in rows]
+
+
+def table(name: str) -> Callable[[Callable[..., Parts]], Maker]:
+    """Makes a table's maker of a function of results, study and experiment that yields parts.
+
+    What a row does not have is NaN, and what is no column of the table is left out.
+    """
     own = TABLES[name].columns
 
-    def decorate(blocks: Callable[..., Blocks]) -> Maker:
-        @functools.wraps(blocks)
+    def decorate(parts: Callable[..., Parts]) -> Maker:
+        @functools.wraps(parts)
         def make(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-            found: dict[str, list[Any]] = {column: [] for column in (*FIRST, *own)}
-            for first, block in blocks(results, study, study.experiments[experiment]):
-                values = first | {name: block[name] for name in own}
-                count = next(len(each) for each in values.values() if not isinstance(each, Single))
-                for column, each in values.items():
-                    found[column] += [each] * count if isinstance(each, Single) else each
-            return run_series.typed(pandas.DataFrame(found), own)
+            found = list(parts(results, study, study.experiments[experiment]))
+            which = [at for at, (_, rows) in enumerate(found) for _ in rows]
+            firsts = pandas.DataFrame([first for first, _ in found], columns=FIRST).iloc[which]
+            rows = run_series.table([row for _, rows in found for row in rows], own)
+            return pandas.concat([firsts.reset_index(drop=True), rows], axis=1)
 
         return make
 
     return decorate
 
 
+def _rows(same: Row, **columns: Iterable[Any]) -> list[Row]:
+    """Returns the rows of columns, beside what is the same in all of them."""
+    rows = zip(*columns.values(), strict=True)
+    return [{**same, **dict(zip(columns, row, strict=True))} for row in rows]
+
+
 @table("history")
-def histories(results: Path | str, study: Study, chosen: Experiment) -> Blocks:
+def histories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
     """Yields each run's epochs; the rate of a schedule is in `epoch_learning_rate`."""
     speed = _speeds(next(job_files.places(study, results)), study, chosen)
     for factors, first in _runs(results, chosen):
-        rows = history(results, first["run"])
-        # A run of an earlier version may lack the newest columns.
-        block = _block(rows, records.HISTORY_COLUMNS)
-        block = {_RENAMED.get(name, name): values for name, values in block.items()}
-        yield first, block | _seconds(_examples(results, factors, rows), speed(factors))
+        rows, per_second = history(results, first["run"]), speed(factors)
+        of_epoch = _epoch_examples(results, factors)
+        for row in rows:
+            row |= {ours: row.get(name, NAN) for name, ours in _RENAMED.items()}
+            row["examples"] = row["epoch"] * of_epoch
+            row["seconds"] = row["examples"] / per_second
+        yield first, rows
 
 
 def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -115,7 +128,7 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
 
 
 @table("trajectories")
-def _trajectories(results: Path | str, study: Study, chosen: Experiment) -> Blocks:
+def _trajectories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
     """Yields each run's evaluations.
 
     Seconds are never what a training measured of itself: those of its examples in a timing job that
@@ -124,45 +137,37 @@ def _trajectories(results: Path | str, study: Study, chosen: Experiment) -> Bloc
     for place in job_files.places(study, results):
         speed = _speeds(place, study, chosen)
         for factors, first in _runs(place.results, chosen):
-            rows = trajectory(place.results, first["run"], factors)
-            block = {**_block(rows, columns.TRAJECTORIES), "machine": place.machine}
-            yield first, block | _seconds(block["examples"], speed(factors))
+            rows, per_second = trajectory(place.results, first["run"], factors), speed(factors)
+            for row in rows:
+                row |= {"seconds": row["examples"] / per_second, "machine": place.machine}
+            yield first, rows
 
 
-def trajectory(results: Path | str, run: str, factors: Row) -> list[dict[str, float]]:
+def trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
     """Returns the rows of a run's trajectory; of one without `evaluate_every`, of its history."""
     if factors["evaluate_every"]:
         return _evaluations(records.run_folder(results, run))
-    rows = history(results, run)
-    same = ("epoch", "validation_loss", "validation_accuracy")
-    return [
-        {
-            "examples": count,
-            "updates": row.get("step", NAN),
-            **{name: row.get(name, NAN) for name in same},
-        }
-        for row, count in zip(rows, _examples(results, factors, rows), strict=True)
-    ]
+    of_epoch, found = _epoch_examples(results, factors), []
+    for row in history(results, run):
+        same = {name: row[name] for name in _VALIDATED if name in row}
+        used = {"examples": row["epoch"] * of_epoch, "updates": row.get("step", NAN)}
+        found.append({**used, **same})
+    return found
 
 
-def _examples(results: Path | str, factors: Row, rows: list[dict[str, float]]) -> list[float]:
-    """Returns the examples that a run used by the end of each epoch of its history."""
+def _epoch_examples(results: Path | str, factors: Row) -> float:
+    """Returns the examples that a run uses in an epoch; NaN where nobody knows."""
     images = records.training_images(results, factors["dataset"])
-    copies = run_factors.training_copies(factors)
-    return [NAN if images is None else row["epoch"] * images * copies for row in rows]
+    return NAN if images is None else images * run_factors.training_copies(factors)
 
 
-def _seconds(examples: list[float], per_second: float) -> Block:
-    return {"examples": examples, "seconds": [count / per_second for count in examples]}
-
-
-def _evaluations(folder: Path) -> list[dict[str, float]]:
+def _evaluations(folder: Path) -> list[Row]:
     """Returns the rows that a training wrote of its evaluations."""
     path, record = folder / "trajectory.csv", records.run_record(folder)
     rows = disk.read_rows(path, *records.TRAJECTORY_COLUMNS, delete=record)
     saved = disk.read_json(record, "status", "steps_run")
     with damage.reading(path, f"rows up to the {saved['steps_run']} updates in its record", record):
-        found = [{name: float(text) for name, text in row.items()} for row in rows]
+        found = _numbers(rows)
         # A training that did not finish has no row at its end.
         if saved["status"] == records.FINISHED and found[-1]["updates"] != saved["steps_run"]:
             raise ValueError(f"{len(rows)} rows")
@@ -183,37 +188,36 @@ def measured(
 
 
 @table("layers")
-def layers(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
+def layers(results: Path | str, _: Study, chosen: Experiment) -> Parts:
     """Yields each layer's distance from its initial weights."""
     for first, record, _ in measured(results, chosen, "layers"):
-        found = record.get("layers", {})
-        values = _block(found.values(), ("distance", "relative"))
-        yield first, {"position": range(len(found)), "layer": list(found), **values}
+        found = enumerate(record.get("layers", {}).items())
+        yield first, [{"position": at, "layer": name, **each} for at, (name, each) in found]
 
 
 @table("updates")
-def updates(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
+def updates(results: Path | str, _: Study, chosen: Experiment) -> Parts:
     """Yields the bins of a histogram of update norms, with shares of all the run's updates."""
     for first, record, _ in measured(results, chosen, "updates"):
         histogram = record.get("histogram")
         if histogram and histogram["counts"]:
             edges, counts = histogram["edges"], histogram["counts"]
             shares = [count / record["values"]["updates"] for count in counts]
-            yield first, {"low": edges[:-1], "high": edges[1:], "count": counts, "share": shares}
+            yield first, _rows({}, low=edges[:-1], high=edges[1:], count=counts, share=shares)
 
 
 @table("alignment")
-def alignment(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
+def alignment(results: Path | str, _: Study, chosen: Experiment) -> Parts:
     """Yields the alignment of gradients at each place, by number of examples in a batch."""
-    same = ("place", "epoch", "norm", "ratio", "independent")
     for first, record, _ in measured(results, chosen, "alignment"):
         for place in record.get("places") or ():
-            values = {name: place[name] for name in same}
-            yield first, {"examples": place["batch_sizes"], **values}
+            values = {name: place[name] for name in ("norm", "ratio", "independent")}
+            same = {name: place[name] for name in ("place", "epoch")}
+            yield first, _rows(same, examples=place["batch_sizes"], **values)
 
 
 @table("landscapes")
-def landscapes(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
+def landscapes(results: Path | str, _: Study, chosen: Experiment) -> Parts:
     """Yields the points of surfaces and lines; the second direction is that of the rows."""
     for first, record, path in measured(results, chosen, "landscapes"):
         if record.get("status") != records.FINISHED:
@@ -224,13 +228,12 @@ def landscapes(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
             kind, _, index = member.partition(":")
             if kind in ("surface", "line"):
                 b, a = np.meshgrid(axis if kind == "surface" else [0.0], axis, indexing="ij")
-                points = {"a": a, "b": b, "loss": loss}
-                points = {name: values.ravel().tolist() for name, values in points.items()}
-                yield first, {"kind": kind, "index": int(index), **points}
+                a, b, loss = (values.ravel().tolist() for values in (a, b, loss))
+                yield first, _rows({"kind": kind, "index": int(index)}, a=a, b=b, loss=loss)
 
 
 @table("lines")
-def lines(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
+def lines(results: Path | str, _: Study, chosen: Experiment) -> Parts:
     """Yields the losses on the line from the small run, at 0, to the large one, `other`, at 1."""
     found = chosen.trainings
     if "line" not in found.measures:
@@ -243,12 +246,12 @@ def lines(results: Path | str, _: Study, chosen: Experiment) -> Blocks:
             differ = next(name for name in run_factors.FACTORS if factors[name] != to[name])
             same = {"factor": differ, "small": factors[differ], "large": to[differ], "other": other}
             for split in records.SPLITS if record.get("alphas") else ():
-                of = {"loss": record[f"{split}_loss"], "accuracy": record[f"{split}_accuracy"]}
-                yield first, {**same, "split": split, "alpha": record["alphas"], **of}
+                of = {name: record[f"{split}_{name}"] for name in ("loss", "accuracy")}
+                yield first, _rows({**same, "split": split}, alpha=record["alphas"], **of)
 
 
 @table("at_epochs")
-def at_epochs(results: Path | str, study: Study, chosen: Experiment) -> Blocks:
+def at_epochs(results: Path | str, study: Study, chosen: Experiment) -> Parts:
     """Yields what measures gave after each number of epochs that the experiment asks for."""
     if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
         return
@@ -256,13 +259,13 @@ def at_epochs(results: Path | str, study: Study, chosen: Experiment) -> Blocks:
         for factors, first in _runs(place.results, chosen):
             timed = _timed(place, chosen, factors, "seconds_per_epoch")
             record = records.run_folder(place.results, first["run"]) / "record.json"
-            trained = disk.read_json(record, "epochs_run")["epochs_run"]
-            rows = [
-                _measured_early(place.results, first["run"], epoch, chosen)
-                | {"at_epoch": epoch, "train_seconds": epoch * timed if epoch <= trained else NAN}
-                for epoch in chosen.at_epochs
-            ]
-            yield first, {**_block(rows, columns.AT_EPOCHS), "machine": place.machine}
+            trained, rows = disk.read_json(record, "epochs_run")["epochs_run"], []
+            for epoch in chosen.at_epochs:
+                row = _measured_early(place.results, first["run"], epoch, chosen)
+                row |= {"at_epoch": epoch, "machine": place.machine}
+                row["train_seconds"] = epoch * timed if epoch <= trained else NAN
+                rows.append(row)
+            yield first, rows
 
 
 def _measured_early(results: Path | str, run: str, epoch: int, experiment: Experiment) -> Row:
@@ -273,7 +276,7 @@ def _measured_early(results: Path | str, run: str, epoch: int, experiment: Exper
             settings = job_files.at_epoch(measure, wanted, epoch)
             record = read_record(records.measure_path(results, run, measure, settings), "values")
             values |= record["values"] if record else {}
-    return {name: value for name, value in values.items() if value is not None}
+    return values
 
 
 def _timed(place: Place, experiment: Experiment, factors: Row, column: str) -> float:
@@ -290,30 +293,12 @@ def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row
     """Returns a function of a run's factors: examples per second of its timing job.
 
     The n-th seed's is the n-th job of its configuration, so that seeds share no error of a time;
-    where it was not timed itself, that of an experiment of times beside it.
+    where it was not timed itself, that of a sweep beside it, in steps driven as a training's are.
     """
-    found: dict[tuple[str, int], float] = {}  # timing configuration and seed -> examples per second
-    beside = _speeds_beside(place, study, experiment)
-
-    def speed(factors: Row) -> float:
-        repeat = experiment.trainings.seeds.index(factors["seed"]) + 1
-        job = (run_names.timing_name(factors), repeat)
-        if job not in found:
-            timed = _timed(place, experiment, factors, "images_per_second")
-            found[job] = timed if math.isfinite(timed) else beside.get(job, NAN)
-        return found[job]
-
-    return speed
-
-
-def _speeds_beside(
-    place: Place, study: Study, experiment: Experiment
-) -> dict[tuple[str, int], float]:
-    """Returns the same of the sweeps beside one whose steps are driven as a training's are."""
-    found, timing_only = {}, run_factors.TIMING_ONLY_FACTORS.values()
+    beside: dict[tuple[str, int], float] = {}  # timing configuration and repeat -> examples/s
     for name in experiment.trainings.beside:
         for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
-            factors = job.sweep.factors
+            factors, timing_only = job.sweep.factors, run_factors.TIMING_ONLY_FACTORS.values()
             as_trained = (factors.get(own.name, own.birth) == own.birth for own in timing_only)
             if job.measure not in OF_SECONDS or not all(as_trained):
                 continue
@@ -321,8 +306,16 @@ def _speeds_beside(
             for size in filter(lambda each: each["blocks"], record["sizes"]):
                 seconds = statistics.median(block["seconds_per_step"] for block in size["blocks"])
                 timing = run_names.timing_name({**factors, "batch_size": size["batch_size"]})
-                found.setdefault((timing, job.repeat), size["batch_size"] / seconds)
-    return found
+                beside.setdefault((timing, job.repeat), size["batch_size"] / seconds)
+
+    def speed(factors: Row) -> float:
+        timed = _timed(place, experiment, factors, "images_per_second")
+        if math.isfinite(timed):
+            return timed
+        repeat = experiment.trainings.seeds.index(factors["seed"]) + 1
+        return beside.get((run_names.timing_name(factors), repeat), NAN)
+
+    return speed
 
 
 def _runs(results: Path | str, experiment: Experiment) -> Iterator[tuple[Row, Row]]:
@@ -332,8 +325,3 @@ def _runs(results: Path | str, experiment: Experiment) -> Iterator[tuple[Row, Ro
         if record is not None:
             first = {"run": run, **named(factors), "status": shown_status(record)}
             yield factors, {name: first[name] for name in FIRST}
-
-
-def _block(rows: Iterable[Row], names: Iterable[str]) -> Block:
-    """Returns columns of rows, NaN where a row has none."""
-    return {name: [row.get(name, NAN) for row in rows] for name in names}

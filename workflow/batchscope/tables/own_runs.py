@@ -6,17 +6,19 @@ A training's values are those of its last row, as our runs' are of their last we
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 
 from batchscope import problems, wording
-from batchscope.analysis import run_series, targets, updates_to_target
+from batchscope.analysis import run_series, targets, trainings
 from batchscope.analysis.targets import Target
 from batchscope.catalogue import columns, own_columns
+from batchscope.catalogue.entries import Column
 from batchscope.catalogue.horizons import REASON
 from batchscope.catalogue.own_columns import ACCURACIES, LOSSES
 from batchscope.errors import UserError
@@ -53,34 +55,43 @@ def read(path: Path | str) -> OwnRuns:
 def runs(study: Study, experiment: Experiment) -> pandas.DataFrame:
     """Returns one row per training, as `run_table.collect` does of trainings here."""
     table = own_runs.read(experiment.own.path)
-    whose = {"study": study.name, "experiment": experiment.name}
-    found = [{**first, **whose, **_values(table, rows)} for first, rows in _trainings(table)]
+    rows = _evaluations(table).assign(study=study.name, experiment=experiment.name)
+    outcomes = list(own_columns.OUTCOMES)
+    rows = rows.reindex(columns=[*rows, *(name for name in outcomes if name not in rows)])
+    by_run = rows.groupby("run", sort=False)
+    found = by_run.last().reset_index()  # not every evaluation need be of everything
+    for split in ("train", "validation"):
+        finite = rows[f"{split}_loss"].where(np.isfinite(rows[f"{split}_loss"]))
+        found[f"best_{split}_loss"] = finite.groupby(rows["run"], sort=False).min().to_numpy()
+    used = found.pop("updates")  # in runs.csv it is a measure's
+    if table.single:
+        found["reached_target"] = used.notna().astype(int)
+    else:
+        found["steps_run"] = used.round()
+    if table.rates:
+        scaled = found.get("learning_rate_scaling", "none") != "none"
+        found["effective_learning_rate"] = found["learning_rate"].mask(scaled)
+    found["generalisation_gap"] = found["test_loss"] - found["train_loss"]
+    found["generalisation_gap_accuracy"] = found["train_accuracy"] - found["test_accuracy"]
     named = columns.of_measures({"evaluate": {}})
     entries = {name: column for name in named if (column := columns.describe(name))}
-    return run_series.typed(_table(found, named), entries, errors="ignore")
+    return _table(found, named, entries)
 
 
 def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas.DataFrame:
     """Returns one row per evaluation, as `long_tables.trajectories` does of trainings here."""
-    table = own_runs.read(experiment.own.path)
-    # The columns of trajectories.csv that a row of the table may fill.
-    known = [name for name in columns.TRAJECTORIES if name != "machine"]
-    known += [name for name in own_columns.OUTCOMES if name in table.columns and name not in known]
-    found = [
-        {**first, **{name: table.rows[index].get(name, math.nan) for name in known}}
-        for first, rows in _trainings(table)
-        for index in rows
-    ]
-    frame = _table(found, [*first_columns, "machine", *known])
-    return run_series.typed(frame, columns.TRAJECTORIES, errors="ignore")
+    rows = _evaluations(own_runs.read(experiment.own.path))
+    known = dict.fromkeys([*columns.TRAJECTORIES, *filter(rows.__contains__, own_columns.OUTCOMES)])
+    return _table(rows, [*first_columns, *known], columns.TRAJECTORIES)
 
 
-def _table(rows: list[dict[str, Any]], named: Sequence[str]) -> pandas.DataFrame:
-    """Returns rows as a table, with the file's own factors before the status."""
+def _table(
+    rows: pandas.DataFrame, named: Sequence[str], entries: Mapping[str, Column]
+) -> pandas.DataFrame:
+    """Returns some columns of rows, with the file's own factors before the status."""
     at = named.index("status")
-    return pandas.DataFrame(
-        rows, columns=[*named[:at], *filter(own_columns.is_own, rows[0]), *named[at:]]
-    )
+    names = [*named[:at], *filter(own_columns.is_own, rows), *named[at:]]
+    return run_series.typed(rows.reindex(columns=names), entries, errors="ignore")
 
 
 def status(table: Table, rows: list[int]) -> str:
@@ -95,43 +106,24 @@ def status(table: Table, rows: list[int]) -> str:
     return records.DIVERGED if diverged else records.FINISHED
 
 
-def _trainings(table: Table) -> Iterator[tuple[dict[str, Any], list[int]]]:
-    """Yields the first columns of every training, and its rows in order of updates."""
+def _evaluations(table: Table) -> pandas.DataFrame:
+    """Returns every evaluation, by training and in order of updates, under our columns' names."""
     names = {name: own_columns.factor(name, texts) for name, texts in table.texts.items()}
     stem = table.path.replace("\\", "/").rpartition("/")[2].rpartition(".")[0]
+    numbers = [name for name in table.columns if name not in table.texts]
+    found = []
     for key, rows in table.trainings.items():
         identity: dict[str, Any] = dict(zip(_KEY, key, strict=False))
         for name, (shown, values) in names.items():
             identity[shown] = table.rows[rows[0]][name] if values is None else values[rows[0]]
         parts = [f"{name.removeprefix(own_columns.OWN)}={identity[name]}" for name in identity]
         run = "+".join([f"{stem}-{table.sha256[:8]}", *parts])
-        whose = {"run": run, "machine": own_columns.ELSEWHERE}
-        yield {**whose, **identity, "status": status(table, rows)}, rows
-
-
-def _values(table: Table, rows: list[int]) -> dict[str, Any]:
-    """Returns what runs.csv has of a training beside its factors and status."""
-
-    def values(name: str) -> list[float]:
-        return [table.rows[index].get(name, math.nan) for index in rows]
-
-    last, found = table.rows[rows[-1]], {}
-    for name in own_columns.OUTCOMES:  # not every evaluation need be of everything
-        known = [value for value in values(name) if not math.isnan(value)]
-        found[name] = known[-1] if known else math.nan
-    for split in ("train", "validation"):
-        losses = filter(math.isfinite, values(f"{split}_loss"))
-        found[f"best_{split}_loss"] = min(losses, default=math.nan)
-    if table.single:
-        found["reached_target"] = int(not math.isnan(last["updates"]))
-    else:
-        found["steps_run"] = round(last["updates"])
-    factors = {name: texts[rows[-1]] for name, texts in table.texts.items()}
-    if table.rates and factors.get("learning_rate_scaling", "none") == "none":
-        found["effective_learning_rate"] = last["learning_rate"]
-    found["generalisation_gap"] = found["test_loss"] - found["train_loss"]
-    found["generalisation_gap_accuracy"] = found["train_accuracy"] - found["test_accuracy"]
-    return found
+        first = {"run": run, "machine": own_columns.ELSEWHERE, **identity}
+        first["status"] = status(table, rows)
+        for index in rows:
+            row = table.rows[index]
+            found.append({**{name: row.get(name, math.nan) for name in numbers}, **first})
+    return pandas.DataFrame(found)
 
 
 def target(text: str, runs: OwnRuns) -> Target:
@@ -158,10 +150,10 @@ def target(text: str, runs: OwnRuns) -> Target:
 
 def check_default_targets(runs: OwnRuns) -> None:
     """Raises a UserError where a series has no target and none is stated."""
-    for factors, _, rows in updates_to_target.series(runs.frame, runs.factors):
-        if not targets.default_targets(rows):
-            column = targets.target_column(rows) or "loss or accuracy"
-            label = ", ".join(f"{name} {value}" for name, value in factors.items())
+    for each in trainings.of_evaluations(runs.frame, runs.factors):
+        if not targets.default_targets(each):
+            column = targets.target_column(each) or "loss or accuracy"
+            label = ", ".join(f"{name} {value}" for name, value in each.factors.items())
             raise UserError(
                 f"--target: received none{f', and for {label}' if label else ''} there is no "
                 f"{column} that is better than at the first evaluation of every training and "

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.analysis import run_series
-from batchscope.catalogue import columns, measure_settings, sweep_names
+from batchscope.catalogue import columns, factor_words, measure_settings, sweep_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
@@ -30,20 +29,13 @@ RUNS = "runs.csv"
 Factors = dict[str, Any]
 Reader = Callable[..., dict[str, Any] | None]
 
-# Columns of published.csv; a factor is empty where the document's series is not named by it.
-_SERIES_FACTORS = tuple(
-    name for name in sweep_names.EVERY_FACTOR if name not in ("batch_size", "seed")
-)
-PUBLISHED_COLUMNS: dict[str, str] = {
-    "figure": "Figure that shows the number.",
-    "document": "What the document calls its counterpart.",
-    "series": "The factors below in words; empty where none names the series.",
-    **dict.fromkeys(_SERIES_FACTORS, "Factor that names the series, or empty."),
-    "batch_size": "Batch size in the document.",
-    "column": "What the number is of.",
-    "value": "The number, as published.",
-    **published_beside.COLUMNS,
-}
+# What may name a document's series, in published.csv.
+_SERIES_FACTORS = [name for name in sweep_names.EVERY_FACTOR if name not in ("batch_size", "seed")]
+PUBLISHED_COLUMNS = [
+    *("figure", "document", "series"),
+    *(*_SERIES_FACTORS, "batch_size", "column", "value"),
+    *published_beside.COLUMNS,
+]
 
 
 def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -103,15 +95,16 @@ def _values(
             path = records.measure_path(results, run, measure, name)
             found = long_tables.read_record(path, "values")
         row |= found["values"] if found else {}
-    row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
-    length = records.sequence_length(results, factors["dataset"])
-    row["tokens_per_update"] = length and length * factors["batch_size"]
-    row["tokens_per_second"] = _product(length, row.get("images_per_second"))
+    length = records.sequence_length(results, factors["dataset"]) or math.nan
+    row["tokens_per_update"] = length * factors["batch_size"]
+    row["tokens_per_second"] = length * _known(row, "images_per_second")
+    row["train_seconds"] = _known(row, "epochs_run") * _known(row, "seconds_per_epoch")
     return row
 
 
-def _product(count: float | None, each: float | None) -> float:
-    return math.nan if count is None or each is None else count * each
+def _known(row: dict[str, Any], column: str) -> float:
+    value = row.get(column)
+    return math.nan if value is None else value
 
 
 def published(
@@ -125,13 +118,13 @@ def published(
         for series in found:
             named = long_tables.named(series.factors)
             known = {name: named[name] for name in _SERIES_FACTORS if named.get(name) is not None}
-            first = {"figure": figure, "document": document, "series": run_series.describe(known)}
+            first = {"figure": figure, "document": document, "series": factor_words.describe(known)}
             for column, numbers in series.columns.items():
                 for size, value in zip(series.batch_sizes, numbers, strict=True):
                     row = {**first, **known, "batch_size": size, "column": column, "value": value}
                     rows.append({**row, **published_beside.of(row, known, tables)})
     # Values as they are: a column with gaps would turn whole numbers into fractions.
-    return pandas.DataFrame(rows, columns=list(PUBLISHED_COLUMNS), dtype=object)
+    return pandas.DataFrame(rows, columns=PUBLISHED_COLUMNS, dtype=object)
 
 
 def maker(name: str) -> Callable[..., pandas.DataFrame]:

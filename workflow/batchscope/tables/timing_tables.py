@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 # Columns of COLUMNS["sweeps.csv"] -> what they are called in the record of a largest batch.
-_BOUNDS = {"max_batch_size_bound": "bound", "memory_limit_mb": "limit_mb"}
-_LARGEST = {"max_batch_size": "largest", **_BOUNDS}
+_LARGEST = {
+    "max_batch_size": "largest",
+    "max_batch_size_bound": "bound",
+    "memory_limit_mb": "limit_mb",
+}
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
 _MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
@@ -69,8 +72,7 @@ def _absent(sweep: sweep_names.Sweep) -> Row | None:
     """Returns what stands for the record of a sweep that cannot be timed here; it is on no disk."""
     if not (lacking := absence.of(sweep.factors)):
         return None
-    size = {"status": lacking.status, "blocks": [], "utilisation": None}
-    sizes = [{"batch_size": each, **size} for each in sweep.batch_sizes]
+    sizes = [{"batch_size": size, "status": lacking.status} for size in sweep.batch_sizes]
     record = {"status": lacking.status, "sizes": sizes, "samples": {}, "tries": []}
     return record | dict.fromkeys(_LARGEST.values())
 
@@ -83,43 +85,41 @@ def over_jobs(
     What follows from other columns, or from fits over batch sizes, is made anew.
     """
     (table, rows), *beside = by_job.items()
-    columns = COLUMNS[f"{table.removesuffix('_by_job')}.csv"]
     # A summary of all batch sizes has none.
     keys = [name for name in (*FIRST, "batch_size") if name in rows]
-    counted = [name for name, column in columns.items() if column.adds_up]
+    counted = [name for name, column in COLUMNS[f"{table}.csv"].items() if column.adds_up]
     found = timing_repeats.combined(rows.drop(columns=REPEAT), keys, counted)
     if table in _ANEW:
         found = _ANEW[table](found, *dict(beside).values())
-    return run_series.typed(found.reindex(columns=[*FIRST, *columns]), columns)
+    return _frame(table.removesuffix("_by_job"), found)
 
 
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job and batch size: medians and quartiles of its blocks."""
-    rows = [
-        timing.first | _times(results, timing, size)
-        for timing in find(results, study, experiment, "throughput")
-        for size in timing.record["sizes"]
-    ]
+    rows = []
+    for timing in find(results, study, experiment, "throughput"):
+        length = records.sequence_length(results, timing.sweep.factors["dataset"])
+        for size in timing.record["sizes"]:
+            row = {name: size.get(name) for name in ("batch_size", "status", "steps")}
+            row["train_examples"] = timing.record.get("train_examples")
+            if blocks := size.get("blocks"):
+                row["tokens_per_update"] = length and length * size["batch_size"]
+                row = _with_samples(size) | row | _times(blocks)
+            if blocks is not None:  # of what is not here there are none
+                row |= _counts(blocks)
+            rows.append(timing.first | row)
     return _with_rates(_frame("throughput_by_job", rows))
 
 
-def _times(results: Path | str, timing: Timing, size: Row) -> Row:
-    """Returns a row of a batch size but for its rates."""
-    row: Row = {name: size.get(name) for name in ("batch_size", "status", "steps")}
-    if size["status"] in absence.WORDS:
-        return row
-    blocks, examples = size["blocks"], timing.record.get("train_examples")
-    disturbed = sum(block["disturbed"] for block in blocks)
-    row |= {"blocks": len(blocks), "disturbed_blocks": disturbed, "train_examples": examples}
-    if not blocks:
-        return row
+def _times(blocks: list[Row]) -> Row:
     seconds = np.percentile([block["seconds_per_step"] for block in blocks], (50, 25, 75))
-    row |= {f"seconds_per_step{end}": each for end, each in zip(QUARTILES, seconds, strict=True)}
-    if length := records.sequence_length(results, timing.sweep.factors["dataset"]):
-        row["tokens_per_update"] = length * size["batch_size"]
-    row["foreign_cores"] = float(np.median([block["foreign_cores"] for block in blocks]))
-    row["seconds_per_epoch"] = examples * seconds[0] / size["batch_size"]
-    return _with_samples(size) | row
+    found = {f"seconds_per_step{end}": each for end, each in zip(QUARTILES, seconds, strict=True)}
+    return found | {"foreign_cores": np.median([block["foreign_cores"] for block in blocks])}
+
+
+def _counts(blocks: list[Row]) -> Row:
+    disturbed = sum(block["disturbed"] for block in blocks)
+    return {"blocks": len(blocks), "disturbed_blocks": disturbed}
 
 
 def _with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -130,7 +130,9 @@ def _with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
         rates[f"iterations_per_second{quartile}"] = 1 / seconds
         rates[f"images_per_second{quartile}"] = sizes / seconds
     length = rows["tokens_per_update"].astype(float) / sizes
-    return rows.assign(**rates, tokens_per_second=length * rates["images_per_second"])
+    rates["tokens_per_second"] = length * rates["images_per_second"]
+    rates["seconds_per_epoch"] = rows["train_examples"].astype(float) / rates["images_per_second"]
+    return rows.assign(**rates)
 
 
 def _with_samples(entry: Row) -> Row:
@@ -156,11 +158,15 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
         if not same:
             same = [{**timing.first, "status": timing.record["status"]}]
             rows += same
+        fits = [entry for entry in timing.record["tries"] if entry["outcome"] == records.FITS]
+        sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
+        fixed, per_image = step_cost.memory_per_image(sizes, peaks)
+        memory = {"memory_fixed_mb": fixed, "memory_mb_per_image": per_image.value}
+        memory |= {column: timing.record[key] for column, key in _LARGEST.items()}
         for row in same:
-            row.update(_largest(timing.record))
-    columns = COLUMNS["sweeps_by_job.csv"]
-    found = pandas.DataFrame(rows, columns=[*FIRST, *columns, "peak_of"])
-    return run_series.typed(_with_ceiling(_with_peaks(found))[[*FIRST, *columns]], columns)
+            row.update(memory)
+    found = pandas.DataFrame(rows, columns=[*FIRST, *COLUMNS["sweeps_by_job.csv"], "peak_of"])
+    return _frame("sweeps_by_job", _with_ceiling(_with_peaks(found)))
 
 
 def _step_time(timing: Timing) -> Row:
@@ -177,8 +183,7 @@ def _step_time(timing: Timing) -> Row:
         "used_threads": record["threads"],
         "train_examples": record["train_examples"],
         "sizes": len(timed),
-        "blocks": sum(len(size["blocks"]) for size in timed),
-        "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
+        **_counts([block for size in timed for block in size["blocks"]]),
         "matmul_flops_per_second": measured.get("flops_per_second"),
         "peak_of": str([measured.get(name) for name in _PEAK_OF]),
         "flops_per_image": flops and flops * run_factors.gradients_per_update(timing.first),
@@ -235,20 +240,12 @@ def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.Dat
 
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
-    found = []
-    for name in study.experiments[experiment].trainings.beside:
-        at = (results, study, name)
-        by_job = {"sweeps_by_job": summaries(*at), "throughput_by_job": throughput(*at)}
-        found.append(over_jobs(*at, **by_job))
+    found = [
+        over_jobs(*at, sweeps_by_job=summaries(*at), throughput_by_job=throughput(*at))
+        for name in study.experiments[experiment].trainings.beside
+        for at in [(results, study, name)]
+    ]
     return pandas.concat(found, ignore_index=True) if found else _frame("sweeps", [])
-
-
-def _largest(record: Row) -> Row:
-    fits = [entry for entry in record["tries"] if entry["outcome"] == records.FITS]
-    sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
-    fixed, per_image = step_cost.memory_per_image(sizes, peaks)
-    found = {column: record[key] for column, key in _LARGEST.items()}
-    return found | {"memory_fixed_mb": fixed, "memory_mb_per_image": per_image.value}
 
 
 def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -293,8 +290,7 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             # Older records have no other phases: there a lead-in counts as rest.
             phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
             frames.append(frame.assign(phase=phase, **timing.first))
-    rows = pandas.concat(frames, ignore_index=True).drop(columns=REPEAT, errors="ignore")
-    return run_series.typed(rows, COLUMNS["samples.csv"])
+    return _frame("samples", pandas.concat(frames, ignore_index=True))
 
 
 def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -330,9 +326,9 @@ def training_times(
     epochs = pandas.DataFrame({"at_epoch": study.experiments[experiment].at_epochs})
     rows = speeds.assign(**times).merge(epochs, how="cross")
     rows["train_seconds"] = rows["at_epoch"] * rows["seconds_per_epoch"]
-    table = f"{name.replace('throughput', 'training_times')}.csv"
-    return run_series.typed(rows.reindex(columns=[*FIRST, *COLUMNS[table]]), COLUMNS[table])
+    return _frame(name.replace("throughput", "training_times"), rows)
 
 
-def _frame(table: str, rows: list[Row]) -> pandas.DataFrame:
+def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows with the columns of a table, in order."""
     return run_series.table(rows, COLUMNS[f"{table}.csv"], FIRST)

@@ -1,6 +1,6 @@
 """Number, size and straightness of the updates: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Table
+from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table
 
 _UPDATES = {
     "low": Column("Lower edge of a bin of the norms of the updates."),
@@ -49,7 +49,7 @@ ENTRY = Measure(
             ),
             kind="displacement",
             panels=tuple(
-                Panel(column, title, "doublings from the smallest size")
+                Panel(column, title, "doublings from the smallest size", Scale.LINEAR)
                 for column, title in (
                     ("updates", "Number of updates"),
                     ("update_norm_mean", "Mean norm of an update"),

@@ -16,7 +16,7 @@ from batchscope.analysis import (
     intervals,
     run_series,
 )
-from batchscope.analysis.updates_to_target import Target
+from batchscope.analysis.targets import Target
 
 
 class Panel(NamedTuple):

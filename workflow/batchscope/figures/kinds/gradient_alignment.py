@@ -17,7 +17,7 @@ from batchscope.catalogue import entries
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
 
-_PLACES = {"start": "Start of training", "middle": "Middle", "end": "End"}
+_PLACES = {"start": "Start", "middle": "Middle", "end": "End"}
 _MOST_ROWS = 6  # series
 
 

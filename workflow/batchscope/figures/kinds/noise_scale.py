@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from batchscope import wording
@@ -66,8 +66,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     canvas.few_log_labels(grid[0].yaxis, high / low)
     for axes, group, found in zip(grid, groups, points, strict=True):
         _draw_panel(axes, found, looks, low)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        axes.set_xlabel("epoch")
+        _epoch_axis(axes, sorted({point.epoch for point in shown}))
         canvas.title(axes, wording.capital(group.label) or spec.title)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(spec.panels[0].label)
@@ -95,6 +94,23 @@ def _limits(points: list[Point], sizes: list[int]) -> tuple[float, float]:
     low, high = max(shown.min(), centre.min() / 10), shown.max()
     margin = max((high / low) ** 0.07, 1.5)
     return float(low / margin), float(high * margin)
+
+
+def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
+    """Labels the epochs that were measured; logarithmic from epoch 1 on where they span much."""
+    axes.set_xlabel("epoch")
+    last = epochs[-1] if epochs else 0.0
+    between = [epoch for epoch in epochs if 0 < epoch < last]
+    if between and last > 8 * between[0]:
+        axes.set_xscale("symlog", base=2, linthresh=1.0)
+        named = canvas.spread([round(epoch) for epoch in epochs if epoch >= 1])
+        axes.xaxis.set_major_locator(FixedLocator([0, *named]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+        axes.set_xlim(-0.35, last * 1.5)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        axes.set_xlim(-0.08 * last - 0.1, 1.08 * last + 0.1)
 
 
 def _draw_panel(

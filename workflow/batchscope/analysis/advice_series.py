@@ -1,0 +1,210 @@
+"""What the advice on a series follows from: its limits, its best batch size, the range around it.
+
+A size is within the limits where it fits into memory, reaches the target within a share of the
+fastest size's seconds, and is within the margin of every outcome. Both comparisons are rows of
+comparisons.csv, with their verdicts as they are: nothing is tested again.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+
+from batchscope.catalogue import own_columns
+from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TARGET
+from batchscope.catalogue.outcomes import Reason, Verdict
+from batchscope.study.advice_needs import Trained
+
+SECONDS, EXAMPLES = "seconds", "examples"
+CRITICAL, RATE = "critical_batch_size", "learning_rate"
+MOST_FITS = "most_fits"  # no larger batch was tried than the largest that fits
+Row = dict[str, Any]
+
+
+class Tables(NamedTuple):
+    """The tables that an advice follows from, of one experiment or of one of its series."""
+
+    comparisons: pandas.DataFrame
+    runs: pandas.DataFrame = pandas.DataFrame()
+    limits: pandas.DataFrame = pandas.DataFrame()
+    trends: pandas.DataFrame = pandas.DataFrame()
+    critical: pandas.DataFrame = pandas.DataFrame()
+
+
+class Asked(NamedTuple):
+    """What else is known.
+
+    Attributes:
+        margins: Outcome -> largest loss of it, as the study states them.
+        planned: Seeds that were planned before any was seen.
+        baselines: Data set -> split -> accuracy of always naming its most frequent class.
+        price: Runs -> seconds that one more seed of them takes in trainings, and in timings.
+    """
+
+    margins: Mapping[str, float] = {}
+    planned: int | None = None
+    baselines: Mapping[str, Mapping[str, float]] = {}
+    price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A series that trains at several batch sizes, with what its tables say of them.
+
+    Attributes:
+        price: Seconds that one more seed takes in trainings, and in timings.
+    """
+
+    tables: Tables
+    asked: Asked
+    factors: Row
+    price: tuple[float, float]
+
+    @functools.cached_property
+    def sizes(self) -> list[int]:
+        """Its batch sizes, ascending."""
+        return sorted(map(int, self.tables.comparisons["batch_size"].unique()))
+
+    @functools.cached_property
+    def limits(self) -> pandas.DataFrame:
+        """The rows of comparisons.csv that limit the sizes, one outcome after the other.
+
+        The seconds to the target where any are known, and every outcome with a stated margin, or
+        else the first; without any of these the examples to the target.
+        """
+        taken, ends = self.at(TARGET), self.at(CONVERGENCE, END)
+        seconds, examples = (taken[taken["outcome"] == name] for name in (SECONDS, EXAMPLES))
+        found = [seconds] if (seconds["reason"] != Reason.NO_VALUE).any() else []
+        budgets = ends[ends["mean"].notna()].groupby("outcome", sort=False)["budget"].first()
+        for name in [each for each in self.asked.margins if each in budgets] or budgets.index[:1]:
+            found.append(ends[(ends["outcome"] == name) & (ends["budget"] == budgets[name])])
+        if budgets.empty and seconds["mean"].isna().all() and examples["mean"].notna().any():
+            found.append(examples)  # all that is known of what a size costs
+        return pandas.concat(found) if found else taken.iloc[:0]
+
+    @functools.cached_property
+    def outcomes(self) -> list[str]:
+        """What limits the sizes beside the seconds."""
+        return [name for name in self.limits["outcome"].unique() if name != SECONDS]
+
+    @functools.cached_property
+    def fits(self) -> Row:
+        """The row of the machine's limits with the fewest examples that fit; empty without one."""
+        known = self.tables.limits.reindex(columns=["max_batch_size", "max_batch_size_bound"])
+        known = known.dropna(subset="max_batch_size").sort_values("max_batch_size")
+        return next(iter(known.to_dict("records")), {})
+
+    @functools.cached_property
+    def memory(self) -> float:
+        """The largest batch that fits; infinite where it is not known."""
+        known = self.fits and self.fits["max_batch_size_bound"] != MOST_FITS
+        return float(self.fits["max_batch_size"]) if known else math.inf
+
+    def excluded_by(self, names: Iterable[str]) -> set[int]:
+        """Returns the sizes that memory or one of some limits excludes."""
+        rows = self.limits[self.limits["outcome"].isin([*names]) & excludes(self.limits)]
+        return {*rows["batch_size"], *(size for size in self.sizes if size > self.memory)}
+
+    @functools.cached_property
+    def excluded(self) -> set[int]:
+        """The sizes that memory or any limit excludes."""
+        return self.excluded_by(self.limits["outcome"])
+
+    @functools.cached_property
+    def within(self) -> list[int]:
+        """The sizes that are shown to be within every limit."""
+        others = {*self.limits.loc[self.limits["verdict"] != Verdict.WITHIN, "batch_size"]}
+        return [size for size in self.sizes if size <= self.memory and size not in others]
+
+    @functools.cached_property
+    def best(self) -> int | None:
+        """The fastest size, or without seconds that of the best outcome; None without any.
+
+        Of those that no limit excludes, where there are any.
+        """
+        for names in (self.limits["outcome"], self.outcomes, ()):
+            pool = self.limits[~self.limits["batch_size"].isin(self.excluded_by(names))]
+            pool = pool[pool["mean"].notna()]
+            for name, rows in pool.groupby("outcome", sort=False):
+                means = rows.set_index("batch_size")["mean"].astype(float)
+                return int(means.idxmax() if name.endswith("accuracy") else means.idxmin())
+        return None
+
+    @functools.cached_property
+    def range(self) -> list[int]:
+        """The recommended sizes, ascending: the best alone where it is not shown to be within."""
+        if self.best not in self.within:
+            return [] if self.best is None else [self.best]
+        others = {*self.sizes} - {*self.within}
+        smallest = max((size for size in others if size < self.best), default=0)
+        largest = min((size for size in others if size > self.best), default=math.inf)
+        return [size for size in self.sizes if smallest < size < largest]
+
+    @functools.cached_property
+    def beside(self) -> list[int]:
+        """The neighbours of the range."""
+        below = [size for size in self.sizes if size < min(self.range, default=0)]
+        above = [size for size in self.sizes if size > max(self.range, default=math.inf)]
+        return [*below[-1:], *above[:1]]
+
+    @functools.cached_property
+    def unresolved(self) -> pandas.DataFrame:
+        """The rows that leave open where the range ends, or that its best size is in it."""
+        sizes = {*self.beside} - self.excluded | {self.best} - {*self.within}
+        rows = self.limits[self.limits["batch_size"].isin(sizes)]
+        return rows[rows["verdict"] != Verdict.WITHIN]
+
+    @functools.cached_property
+    def replicates(self) -> int:
+        """Paired replicates of the best size; without any, its seeds."""
+        pairs = self.limits.loc[self.limits["batch_size"] == self.best, "n"].fillna(0)
+        return int(min(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
+
+    @functools.cached_property
+    def critical(self) -> Row:
+        """The fit at the target that sizes are compared at; empty without one."""
+        target, fits = self.at(TARGET), self.tables.critical
+        if target.empty or fits.empty:
+            return {}
+        value, column = target[["budget_value", "budget_column"]].iloc[0]
+        of_column = fits["target_column"].fillna("").eq("" if pandas.isna(column) else column)
+        same = np.isclose(fits["target_value"].astype(float), float(value), equal_nan=True)
+        return next(iter(fits[of_column & same].to_dict("records")), {})
+
+    @functools.cached_property
+    def trained(self) -> Trained:
+        """What its runs are."""
+        runs = self.runs("batch_size", RATE, "train_seconds")
+        rates = runs.groupby("batch_size")[RATE].nunique().max() if len(runs) else 0
+        only = float(runs[RATE].iloc[0]) if runs[RATE].nunique() == 1 else None
+        timed = (self.limits["outcome"] == SECONDS).any() or runs["train_seconds"].notna().any()
+        outcomes = {*self.outcomes} - {EXAMPLES}
+        tested = any(not name.startswith("validation") for name in outcomes)
+        elsewhere = self.factors.get("machine") == own_columns.ELSEWHERE
+        known = (self.sizes, self.replicates, int(rates), only, bool(timed), tested, elsewhere)
+        return Trained(*known)
+
+    def rate(self, size: int) -> float:
+        """Returns the one rate of a size: the best of its seconds, or else of its outcome."""
+        rates = self.limits.loc[self.limits["batch_size"] == size, RATE].dropna()
+        return float(rates.iloc[0]) if len(rates) else math.nan
+
+    def at(self, *budgets: str) -> pandas.DataFrame:
+        """Returns the rows of comparisons.csv at some budgets."""
+        return self.tables.comparisons[self.tables.comparisons["budget"].isin(budgets)]
+
+    def runs(self, *columns: str) -> pandas.DataFrame:
+        """Returns columns of its runs, empty where there is no such column."""
+        return self.tables.runs.reindex(columns=[*columns])
+
+
+def excludes(rows: pandas.DataFrame) -> pandas.Series:
+    """Returns which rows exclude their size: beyond the margin, or failed."""
+    failed = (rows["verdict"] == Verdict.NOT_TESTABLE) & (rows["reason"] == Reason.FAILED)
+    return failed | (rows["verdict"] == Verdict.BEYOND)
