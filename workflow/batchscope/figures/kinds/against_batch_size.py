@@ -17,7 +17,7 @@ from matplotlib.path import Path
 from batchscope import wording
 from batchscope.analysis import run_series, seed_pairs, training_ends
 from batchscope.analysis.run_series import Series
-from batchscope.catalogue import entries, factor_words, value_ranges
+from batchscope.catalogue import entries, value_ranges
 from batchscope.catalogue.entries import Panel, Scale
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
@@ -156,13 +156,13 @@ def facets(groups: list[Series]) -> list[tuple[str, list[Series]]]:
         parts: dict[tuple, list[Series]] = {}
         for group in groups:
             rest = {name: one for name, one in group.factors.items() if name not in names}
-            labelled = replace(group, label=factor_words.describe(rest))
+            labelled = replace(group, label=run_series.describe(rest))
             parts.setdefault(tuple(group.factors[name] for name in names), []).append(labelled)
         most = max(map(len, parts.values()))
         if len(parts) <= _MOST_PARTS and most < largest:
             largest = most
             found = [
-                (factor_words.describe(dict(zip(names, key, strict=True))), part)
+                (run_series.describe(dict(zip(names, key, strict=True))), part)
                 for key, part in parts.items()
             ]
     return found

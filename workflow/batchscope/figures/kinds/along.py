@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries, factor_words
+from batchscope.catalogue import entries
 from batchscope.catalogue.entries import Panel, Scale
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
@@ -128,6 +128,6 @@ def _mark_ends(axes: Axes, rows: pandas.DataFrame) -> None:
     for column, at in _ENDS.items():
         value = rows[column].iloc[0]
         value = int(value) if isinstance(value, float) and value.is_integer() else value
-        name = factor_words.describe({rows["factor"].iloc[0]: value})
+        name = run_series.describe({rows["factor"].iloc[0]: value})
         axes.axvline(at, color=canvas.MUTED, linewidth=0.8, zorder=1)
         canvas.annotate(axes, name, (at, 1.0), (0, 3), ha="center", annotation_clip=False, **look)

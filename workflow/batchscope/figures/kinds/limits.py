@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.advice import MEMORY, Item
-from batchscope.catalogue import entries, factor_words
+from batchscope.catalogue import entries
 from batchscope.catalogue.budget_kinds import END
 from batchscope.catalogue.run_factors import TIMING_ONLY_FACTORS
 from batchscope.figures import Tables
@@ -69,7 +69,7 @@ def _of_ends(comparisons: pandas.DataFrame, limits: pandas.DataFrame) -> Iterato
     machine = [name for name in run_series.varying(limits) if name not in TIMING_ONLY_FACTORS]
     seen = set()
     for row in limits.to_dict("records") if len(ends) else ():
-        where = wording.aside(factor_words.describe({name: row[name] for name in machine}))
+        where = wording.aside(run_series.describe({name: row[name] for name in machine}))
         noisy = step_cost.too_noisy(row["noise_floor"])
         knee = row["knee_batch_size"] if pandas.isna(row["knee_fitted"]) else row["knee_fitted"]
         knee = np.nan if noisy or row["still_rising"] else knee

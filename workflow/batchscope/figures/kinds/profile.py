@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries, factor_words
+from batchscope.catalogue import entries
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
@@ -76,7 +76,7 @@ def _bars(frame: pandas.DataFrame) -> list[tuple[str, pandas.Series | None]]:
     found: list[tuple[str, pandas.Series | None]] = []
     for group in timings.series(frame):
         same = [name for name in factors if group.frame[name].nunique() == 1]
-        heading = factor_words.describe({name: group.frame[name].iloc[0] for name in same})
+        heading = run_series.describe({name: group.frame[name].iloc[0] for name in same})
         found.append((wording.capital(heading), None))
         found += [("", row) for _, row in group.frame.iterrows()]
     return found

@@ -18,9 +18,10 @@ from batchscope.analysis import (
     critical_batch_size,
     fastest_batch_size,
     noise_scales,
+    run_series,
     to_target_tables,
 )
-from batchscope.catalogue import entries, factor_words
+from batchscope.catalogue import entries
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 from batchscope.figures.drawing.to_target import Panel, panels
@@ -97,7 +98,7 @@ def _title(panel: Panel) -> str:
     """Returns the series and the target."""
     column, value = panel.target.column, panel.target.value
     what = f"{column.replace('_', ' ')} {wording.number(value)}" if column else "target"
-    return ", ".join(filter(None, [factor_words.describe(panel.factors), what]))
+    return ", ".join(filter(None, [run_series.describe(panel.factors), what]))
 
 
 def _shown(every: Sequence[Panel]) -> list[Panel]:
