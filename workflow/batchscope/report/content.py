@@ -67,7 +67,7 @@ class Figure:
     width: int = 0
     csv: bytes = b""
 
-    @property
+    @functools.cached_property
     def packed(self) -> str:
         """The rows, deflated without a header, in base64; none of what is too large for a page."""
         packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)

@@ -87,9 +87,11 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     alone = len(groups) == 1
     width, height = (10.0, 2.6) if alone else (5.0, 2.5)
     figure, grid = canvas.some_panels(len(groups), 1 if alone else 2, width, height)
-    for axes, (title, rows) in zip(grid, groups, strict=True):
+    for axes, (series, rows) in zip(grid, groups, strict=True):
         _draw_panel(axes, rows)
-        axes.set_title(title)
+        outcome = rows["outcome"].iloc[0]
+        title = "To the target" if outcome in _LABELS else outcome.replace("_", " ")
+        axes.set_title(wording.titled(wording.capital(title), series))
     return figure
 
 
