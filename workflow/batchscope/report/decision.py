@@ -20,7 +20,7 @@ from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import UserError
 from batchscope.figures import Tables
 from batchscope.report import gaps, page
-from batchscope.report.text import VERDICTS, bracketed, label, level, of_difference, unit
+from batchscope.report.text import VERDICTS, bracketed, label, level, of_difference, shown, unit
 from batchscope.study import advice_needs
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
     tables = {name: Tables(folder / name) for name in trained}
     without = [name for name, each in tables.items() if each.advice.empty]
-    shown = cards(study, tables)
-    for card in shown:
+    found = cards(study, tables)
+    for card in found:
         card["lines"] = [*_aligned(card["sizes"])]
-    given = {"cards": shown, "without": without, "seeds": seeds, "trained": trained}
+    given = {"cards": found, "without": without, "seeds": seeds, "trained": trained}
     return page.render("advice.txt.j2", **given).strip()
 
 
@@ -96,7 +96,7 @@ def _card(title: str, experiment: str, words: str, advice: pandas.DataFrame, of:
     limits = rows[Item.LIMIT]
     names = list(dict.fromkeys(each["name"] for each in limits if pandas.notna(each["batch_size"])))
     outcomes = [name for name in names if name not in TAKEN]
-    ends = {name: _at_end(compared, name) for name in outcomes}
+    ends = {name: _at(compared, name, CONVERGENCE, END) for name in outcomes}
     return {
         "experiment": experiment,
         "title": title,
@@ -130,7 +130,7 @@ def _texts(row: Row) -> Row:
         "label": label(name),
         "rate": "" if pandas.isna(row[RATE]) else wording.shortest(float(row[RATE])),
         "shown": bracketed([row[each] for each in _ESTIMATE], difference),
-        "bound": "" if pandas.isna(row["bound"]) else wording.number(float(row["bound"])),
+        "bound": shown(row["bound"]),
         "cost": "" if pandas.isna(minutes) else wording.duration(60 * float(minutes)),
         "line": _line(row),
     }
@@ -141,28 +141,21 @@ def _line(row: Row) -> str:
     if pandas.isna(row["key"]):
         return ""
     value = "" if pandas.isna(row["value"]) else row["value"]
-    shown = value if isinstance(value, str) else wording.shortest(float(value))
-    return advice_needs.line(row["key"], shown)
+    text = value if isinstance(value, str) else wording.shortest(float(value))
+    return advice_needs.line(row["key"], text)
 
 
-def _at_end(compared: pandas.DataFrame, outcome: str) -> pandas.DataFrame:
-    """Returns the rows that the advice reads an outcome at: at convergence, or else at the end."""
-    rows = compared[compared["outcome"] == outcome]
-    for budget in (CONVERGENCE, END):
-        if (found := rows[rows["budget"] == budget])["mean"].notna().any():
-            break
-    return found.set_index("batch_size", drop=False)
-
-
-def _to_target(compared: pandas.DataFrame, taken: str) -> pandas.DataFrame:
-    rows = compared[(compared["budget"] == TARGET) & (compared["outcome"] == taken)]
-    return rows.set_index("batch_size", drop=False)
+def _at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataFrame:
+    """Returns the rows of an outcome at the first of these budgets that has a value."""
+    rows = compared[compared["outcome"] == outcome].set_index("batch_size", drop=False)
+    every = [rows[rows["budget"] == budget] for budget in budgets]
+    return next((found for found in every if found["mean"].notna().any()), every[-1])
 
 
 def _reached(compared: pandas.DataFrame, best: int) -> Row | None:
     """Returns what the best size takes to the target, and how the next ones compare with it."""
     for taken in ("seconds", "examples", "updates"):
-        rows = _to_target(compared, taken)
+        rows = _at(compared, taken, TARGET)
         if best not in rows.index or pandas.isna(rows.loc[best, "mean"]):
             continue
         at, own = [*rows.index].index(best), rows.loc[best]
@@ -171,9 +164,7 @@ def _reached(compared: pandas.DataFrame, best: int) -> Row | None:
         return {
             "name": taken,
             "target": "" if pandas.isna(column) else wording.lower(label(column)),
-            "value": ""
-            if pandas.isna(own["budget_value"])
-            else wording.number(own["budget_value"]),
+            "value": shown(own["budget_value"]),
             "taken": bracketed(own[_MEAN], how) + how.suffix,
             "others": [
                 {
@@ -194,15 +185,14 @@ def _outcome(name: str, rows: pandas.DataFrame, best: Row | None) -> Row:
     for size, verdict in rows["verdict"].items():
         key = verdict if verdict in (Verdict.WITHIN, Verdict.BEYOND) else "open"
         by_verdict[key].append(int(size))
-    difference = of_difference(name)
+    unit_of, suffix = of_difference(name), of_difference(name).suffix
+    margin = shown(unit_of.times * float(rows["margin"].iloc[0]))
     here = rows.loc[best["batch_size"]] if best and best["batch_size"] in rows.index else None
     return {
         **by_verdict,
         "label": label(name),
-        "margin": wording.number(difference.times * float(rows["margin"].iloc[0]))
-        + difference.suffix,
+        "margin": margin + (suffix.rstrip("s") if margin == "1" else suffix),
         "mean": level(name, here[_MEAN]) if here is not None else "",
-        "seeds": min(rows["n"].dropna(), default=0),
     }
 
 
@@ -220,27 +210,19 @@ def _sizes(
     rates = {size: (row["rate"], row[RATE]) for size, row in sizes.items()}
     columns.append(("Best rate", rates))
     for taken, title in (("seconds", "Time to target"), ("examples", "Examples to target")):
-        columns.append(_column(title, taken, _to_target(compared, taken), _MEAN))
+        columns.append(_column(title, taken, _at(compared, taken, TARGET), _MEAN))
     columns += [_column(label(name), name, each, _MEAN) for name, each in ends.items()]
     columns.append(_column("Time per epoch", "seconds_per_epoch", _per_epoch(runs, sizes), _MEAN))
     columns.append(_column("Memory", _MEMORY, _memory(of, runs), [_MEMORY, *_MEAN[1:]]))
-    shown = [(title, cells) for title, cells in columns if any(text for text, _ in cells.values())]
+    filled = [each for each in columns if any(text for text, _ in each[1].values())]
     lines = []
     for size, row in sizes.items():
         inside = best is not None and best["smallest"] <= size <= best["largest"]
-        cells = [cells.get(size, ("", None)) for _, cells in shown]
+        cells = [cells.get(size, ("", None)) for _, cells in filled]
         verdict = VERDICTS[row["verdict"]]
-        lines.append(
-            {
-                "batch_size": size,
-                "inside": inside,
-                "cells": cells,
-                "verdict": verdict,
-                "css": row["verdict"],
-                "of": label(str(row["name"])),
-            }
-        )
-    return {"heads": [title for title, _ in shown], "rows": lines}
+        line = {"batch_size": size, "inside": inside, "cells": cells, "verdict": verdict}
+        lines.append({**line, "css": row["verdict"], "of": label(str(row["name"]))})
+    return {"heads": [title for title, _ in filled], "rows": lines}
 
 
 def _column(

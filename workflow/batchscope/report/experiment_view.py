@@ -10,7 +10,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import factor_words, own_columns, run_factors, sweep_names
+from batchscope.catalogue import factor_words, own_columns, sweep_names
 from batchscope.catalogue.budget_kinds import END, TARGET
 from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.report import held_equal, machine_answer
@@ -23,6 +23,7 @@ from batchscope.report.text import (
     of_difference,
     parsed,
     plain,
+    shown,
     unit,
 )
 from batchscope.store import records
@@ -45,7 +46,7 @@ def build(found: ExperimentResults, cards: list[Row]) -> Row:
         "id": f"experiment-{experiment.name}",
         "plan": experiment,
         "finished": any(row["status"] == records.FINISHED for row in found.rows),
-        "varied": _varied_words(found),
+        "varied": _varied(found),
         "timings": [name.replace("_", " ") for name in experiment.times.timings],
         "runs": len(found.rows),
         "reached": _reached(found.rows),
@@ -82,7 +83,7 @@ def _trend(row: pandas.Series, series: str) -> Row:
         "label": label(column),
         "unit": how.suffix.strip(),
         "budget": row["budget"],
-        "value": "" if pandas.isna(row["budget_value"]) else wording.number(row["budget_value"]),
+        "value": shown(row["budget_value"]),
         "ratio": ratio,
         "smallest": "" if pandas.isna(low) else int(low),
         "largest": "" if pandas.isna(high) else int(high),
@@ -118,27 +119,22 @@ def _answer(experiment: Experiment, rows: list[Row], decided: bool) -> tuple[lis
     return asked, [row for row in rows if row not in asked]
 
 
-def _varied_words(found: ExperimentResults) -> str:
+def _varied(found: ExperimentResults) -> str:
     """Returns `batch size 16 to 256; seed 0 to 5`."""
-    rows, times = found.rows, found.experiment.times
-    if times.timings:
-        sizes = {plain(size) for sweep in times.sweeps for size in sweep.batch_sizes}
-        names = dict.fromkeys(chain.from_iterable(sweep.factors for sweep in times.sweeps))
-        factors = {
-            name: {plain(sweep.factors[name]) for sweep in times.sweeps if name in sweep.factors}
-            for name in names
-        }
-        return _varied({"batch_size": sizes, **factors})
-    further = dict.fromkeys(name for row in rows for name in row if own_columns.is_own(name))
-    every = (*run_factors.FACTORS, *further)
-    return _varied({name: {row.get(name, "") for row in rows} - {""} for name in every})
-
-
-def _varied(values: dict[str, Collection[str]]) -> str:
+    times = found.experiment.times
+    rows = found.rows or [
+        {"batch_size": size, **sweep.factors}
+        for sweep in times.sweeps
+        for size in sweep.batch_sizes
+    ]
+    values: dict[str, set[str]] = {}
+    for name, value in chain.from_iterable(row.items() for row in rows):
+        if value != "" and (name in sweep_names.EVERY_FACTOR or own_columns.is_own(name)):
+            values.setdefault(name, set()).add(plain(value))
     return "; ".join(
-        f"{factor.removeprefix(own_columns.OWN).replace('_', ' ')} {_values(factor, found)}"
-        for factor, found in values.items()
-        if len(found) > 1
+        f"{name.removeprefix(own_columns.OWN).replace('_', ' ')} {_values(name, several)}"
+        for name, several in values.items()
+        if len(several) > 1
     )
 
 

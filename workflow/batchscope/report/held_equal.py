@@ -9,7 +9,7 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, SECONDS, TARGET, UPDATES
-from batchscope.report.text import VERDICTS, bracketed, label, of_difference
+from batchscope.report.text import VERDICTS, bracketed, label, of_difference, shown
 
 RATE = "learning_rate"
 # What is paid with -> the rows that are compared at it: budget, and of a target what is taken.
@@ -59,9 +59,7 @@ def _line(group: pandas.DataFrame) -> Row:
     column = first["budget_column"]
     return {
         "budget": first["budget"],
-        "value": ""
-        if pandas.isna(first["budget_value"])
-        else wording.number(first["budget_value"]),
+        "value": shown(first["budget_value"]),
         "target": "" if pandas.isna(column) else wording.lower(label(column)),
         "outcome": label(first["outcome"]),
         "points": rises,

@@ -53,6 +53,11 @@ def of_difference(column: str) -> Unit:
     return POINTS if column.endswith("accuracy") else PLAIN
 
 
+def shown(value: Any) -> str:
+    """Returns a number within a sentence; an empty text where there is none."""
+    return "" if pandas.isna(value) else wording.number(float(value))
+
+
 def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:
     """Returns a mean with its interval, cut where the outcome cannot be."""
     value, *ends = values
