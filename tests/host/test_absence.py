@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import os
 from pathlib import Path
 
@@ -213,7 +214,7 @@ def test_no_search_for_the_largest_batch_has_its_row(no_gpu):
         assert set(rows["status"]) == {"no_gpu"} and set(rows["device"]) == {"gpu"}
     run_table.write("results", found, "timed", Path("tables"))
     figures.write(Path("tables"), ["max_batch_size", "profile"], Path("figures"))
-    assert [path.name for path in Path("figures").iterdir()] == [figures.LISTING]
+    assert json.loads((Path("figures") / figures.LISTING).read_text()) == []
 
 
 def test_its_rows_say_so_and_what_was_trained_is_kept(study):
@@ -235,13 +236,9 @@ def test_what_waits_is_reported_below_a_figure_and_not_over_each_batch_size():
     runs = list(itertools.product((16, 32), (0, 1), ("cpu", "gpu")))
     frame = pandas.DataFrame(runs, columns=["batch_size", "seed", "device"])
     frame["status"] = ["diverged", *["no_gpu", "finished"] * 3, "no_gpu"]
-    figure, grid = canvas.panels(1, 2)
-    both, gpu = grid.flat
-    canvas.mark_failures(both, frame)
-    assert [text.get_text() for text in both.texts] == ["1 div."]
-    canvas.mark_failures(gpu, frame[frame["device"] == "gpu"])
-    assert [text.get_text() for text in gpu.texts] == ["no GPU"]
-    assert canvas.failure_height(frame[frame["device"] == "gpu"]) == 0
+    _, ((axes,),) = canvas.panels(1, 1)
+    canvas.mark_failures(axes, frame)
+    assert [text.get_text() for text in axes.texts] == ["1 div."]
     assert canvas.failure_note(frame) == "Of 8 runs: 1 diverged (div.), 4 left out (no GPU)."
 
 

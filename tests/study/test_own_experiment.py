@@ -47,7 +47,7 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     assert own.evaluated and experiment.vary == {"batch_size": (8, 32, 128)}
     assert experiment.trainings.margins == {"test_accuracy": 0.01}
     assert figures.drawn(experiment) == [
-        *("progress", "best_losses", "accuracy", "verdict_matrix", "batch_size_limits"),
+        *("progress", "best_losses", "accuracy", "verdict_matrix"),
         *("advice", "critical_batch_size"),
     ]
 

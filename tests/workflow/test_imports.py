@@ -50,7 +50,7 @@ THINGS = {
     "tables": ("from batchscope.tables import run_table", TABLES),
     "the report": ("import batchscope.report", TABLES | {"sklearn", "scipy.stats"}),
     "a figure": (
-        "from batchscope.figures import verdict_matrix",
+        "from batchscope.figures.kinds import matrix",
         FRAMEWORKS | {"sklearn", "scipy.stats"},
     ),
 }

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas
 
+from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
 from batchscope.catalogue import columns, entries
 from batchscope.catalogue.entries import Panel
@@ -88,8 +89,9 @@ def _filled(frame: pandas.DataFrame, panel: Panel) -> Iterator[Panel]:
     for name in frame:
         if match := re.fullmatch(pattern, name):
             texts = {key: words.get(text, text) for key, text in match.groupdict().items()}
-            title, label = panel.title.format(**texts), panel.label.format(**texts)
-            yield replace(panel, column=name, title=title[:1].upper() + title[1:], label=label)
+            title = wording.capital(panel.title.format(**texts))
+            label = panel.label.format(**texts)
+            yield replace(panel, column=name, title=title, label=label)
 
 
 def finished(frame: pandas.DataFrame) -> pandas.DataFrame:
