@@ -82,7 +82,7 @@ def _series(advice: pandas.DataFrame) -> Iterator[tuple[str, pandas.DataFrame]]:
     several = [name for name in factors if advice[name].nunique(dropna=False) > 1]
     groups = advice.groupby(several, sort=False, dropna=False) if several else [((), advice)]
     for values, rows in groups if len(advice) else ():
-        yield run_series.describe(dict(zip(several, values, strict=True))), rows
+        yield factor_words.describe(dict(zip(several, values, strict=True))), rows
 
 
 def _card(title: str, experiment: str, words: str, advice: pandas.DataFrame, of: Tables) -> Row:

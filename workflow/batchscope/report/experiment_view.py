@@ -49,7 +49,6 @@ def build(found: ExperimentResults, cards: list[Row]) -> Row:
         "varied": _varied(found),
         "timings": [name.replace("_", " ") for name in experiment.times.timings],
         "runs": len(found.rows),
-        "reached": _reached(found.rows),
         "cards": own,
         "answer": answer,
         "rest": rest,
@@ -147,12 +146,3 @@ def _values(factor: str, values: Collection[str]) -> str:
         return f"{len(values)} values"
     ordered = sorted(values, key=lambda text: (parsed(text) is None, parsed(text) or 0, text))
     return ", ".join(factor_words.value_words(factor, value) for value in ordered)
-
-
-def _reached(rows: list[dict[str, str]]) -> list[tuple[int, int, int]]:
-    """Returns batch size, runs that reached the target at which they were compared, and all."""
-    by_size: dict[int, list[bool]] = {}
-    for row in rows:
-        if row.get("reached_target"):
-            by_size.setdefault(int(row["batch_size"]), []).append(row["reached_target"] == "1")
-    return [(size, sum(found), len(found)) for size, found in sorted(by_size.items())]

@@ -95,11 +95,6 @@ def parsed(text: str) -> float | None:
         return None
 
 
-def format_p(value: float | None) -> str:
-    """Returns a p-value for reading."""
-    return wording.p_value(value) if is_number(value) else wording.ABSENT
-
-
 def plain(value: Any) -> str:
     """Returns any value of a record or configuration as text."""
     if isinstance(value, bool):

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries, value_ranges
+from batchscope.catalogue import entries, factor_words, value_ranges
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TARGET
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
@@ -98,7 +98,7 @@ def _groups(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
     if not several:
         return [("", frame)]
     return [
-        (run_series.describe(dict(zip(several, key, strict=True))), rows)
+        (factor_words.describe(dict(zip(several, key, strict=True))), rows)
         for key, rows in frame.groupby(several, sort=False, dropna=False)
     ]
 
