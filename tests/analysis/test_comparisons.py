@@ -120,14 +120,6 @@ def test_marks_and_factors_stand_in_every_row():
     assert empty.empty and list(empty) == ["optimizer", *decision_columns.COMPARISONS]
 
 
-def test_the_range_within_the_margin_is_the_first_one():
-    words = ["within", "beyond", "within", "within", "not_resolved"]
-    rows = pandas.DataFrame({"batch_size": [64, 32, 16, 8, 4], "verdict": words})
-    assert comparisons.range_within(rows) == (8, 16)
-    assert comparisons.range_within(rows[:3]) == (16, 16)
-    assert comparisons.range_within(rows[rows["verdict"] != "within"]) is None
-
-
 def read_off(row):
     """Returns what an interval says beside its bound."""
     better, worse = (row["low"], row["high"]) if row["bound"] < 0 else (-row["high"], -row["low"])

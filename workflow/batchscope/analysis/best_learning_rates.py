@@ -7,7 +7,7 @@ too much good of it. Rates are *effective* ones, after scaling.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,6 @@ import numpy as np
 from batchscope.analysis import chosen_rates, contrasts, intervals, run_series
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.trainings import CHOSEN_ON, Trainings, series
-from batchscope.store import records
 
 if TYPE_CHECKING:
     import pandas
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a rate lies
 # What an exponent is where best rates lie on an edge, beyond which the true ones may be.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
-AT_BEST = "each batch size at its best learning rate"  # of what `at_best` returns
+AT_BEST = "each batch size at its best learning rate"
 
 
 def edge(rate: float, rates: Sequence[float]) -> str:
@@ -124,37 +123,6 @@ def tuned_factor(frame: pandas.DataFrame) -> str | None:
     return RATE if known and several(frame) else None
 
 
-def at_best(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataFrame:
-    """Returns the rows of every seed at the best rate of its batch size.
-
-    On test data at the rate with the lowest mean validation loss, as `choices` and
-    `chosen_rates.for_other_data` have it. Anything else, and test data without validation losses,
-    chooses rates itself: every seed is read at the rate that the other seeds choose
-    (`chosen_rates.leave_one_out`). Each batch size of each series has a choice of its own; the
-    other factors distinguish series.
-
-    Args:
-        column: What is reported; where it chooses, a run that did not finish, or has no value,
-            counts as failed.
-        sign: -1 where higher is better.
-    """
-    frame = frame.reset_index(drop=True)
-    by_loss = column.startswith("test_") and CHOSEN_ON in frame and frame[CHOSEN_ON].notna().any()
-    finished = frame["status"] == records.FINISHED
-    known = sign * frame[column].astype(float)
-    known = known.where(known.notna() & finished, np.inf)
-    kept = np.zeros(len(frame), bool)
-    for group in series(frame):
-        rows = group.frame
-        each = Trainings({}, rows, rows[:0])
-        losses = each.column(CHOSEN_ON) if by_loss else each.cube(known[rows.index])
-        found = each.chosen_by(losses, losses, False) if by_loss else each.chosen_by_itself(losses)
-        sizes, _, seeds = each.axes
-        at = np.searchsorted(sizes, rows["batch_size"]), np.searchsorted(seeds, rows["seed"])
-        kept[rows.index] = each.rates(found.read)[at] == rows["learning_rate"]
-    return frame[kept]
-
-
 def choices(rows: pandas.DataFrame) -> list[Choice]:
     """Returns the best rate of every batch size of one series' runs, in order of batch size."""
     if rows.empty:
@@ -174,14 +142,6 @@ def choices(rows: pandas.DataFrame) -> list[Choice]:
         own = tuple(compress(known, tried[at]))
         found.append(Choice(size, own, factor, known[best[at]], by_seed, int(runs)))
     return found
-
-
-def chosen(frame: pandas.DataFrame) -> Iterator[tuple[run_series.Series, list[Choice]]]:
-    """Yields every series with several rates and some finished run, and the choices of these."""
-    for group in series(frame):
-        found = [choice for choice in choices(group.frame) if choice.runs]
-        if found and several(group.frame):
-            yield group, found
 
 
 def exponent(found: list[Choice]) -> Exponent | None:

@@ -102,19 +102,3 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
             count = int(np.isfinite(reading.values[at]).sum())
             row |= intervals.columns("reached", (count, *intervals.share(count, row["seeds"])))
         yield row
-
-
-def range_within(rows: pandas.DataFrame) -> tuple[int, int] | None:
-    """Returns the ends of the first range of batch sizes within the margin; None if none is.
-
-    `rows` are those of one series, budget and outcome.
-    """
-    ordered = rows.sort_values("batch_size")
-    within = (ordered["verdict"] == Verdict.WITHIN).to_numpy()
-    if not within.any():
-        return None
-    first = int(within.argmax())
-    rest = within[first:]
-    last = first + int(rest.argmin() if not rest.all() else len(rest)) - 1
-    sizes = ordered["batch_size"].to_numpy()
-    return int(sizes[first]), int(sizes[last])
