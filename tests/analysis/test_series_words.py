@@ -61,3 +61,7 @@ def test_of_a_value(factor, value, words):
 def test_summaries_of_sweeps_have_series_without_a_batch_size():
     frame = pandas.DataFrame({"loop": ["graph", "eager"], "threads": [1, 1]})
     assert [one.label for one in run_series.series(frame)] == ["loop in the graph", "eager"]
+
+
+def test_a_summary_without_batch_sizes_has_nothing_that_changes_along_them():
+    assert run_series.coupled_factors(pandas.DataFrame({"status": ["finished"]})) == {}

@@ -58,7 +58,7 @@ def tabled(results, study, run):
 
 
 def reported(results, study, run):
-    return content.read_figures(results / "figures", results, False)
+    return content.read_figures(results / "figures", False)
 
 
 EVALUATED = synthetic.grid([16], [0], evaluate_every=500, epochs=1)[0]

@@ -195,7 +195,7 @@ def test_large_svg_gives_way_to_a_smaller_png(tmp_path):
     )
     (folder / "time.png").write_bytes(b"\x89PNG")
     (folder / "figures.json").write_text('[{"name": "time", "title": "Time", "caption": ""}]')
-    (figure,) = content.read_figures(folder, tmp_path, partial=False)
+    (figure,) = content.read_figures(folder, partial=False)
     assert figure.source.startswith("data:image/png;base64,") and figure.svg == b""
     assert figure.width == 96 and figure.packed == ""
 

@@ -113,12 +113,15 @@ def _numeric(frame: pandas.DataFrame, factor: str) -> bool:
 
 def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
     """Returns the factors that change along a line, with their values in order of batch size."""
-    groups, ordered = series(frame), frame.sort_values("batch_size", kind="stable")
-    return {
-        factor: list(ordered[factor].drop_duplicates())
+    groups = series(frame)
+    coupled = [
+        factor
         for factor in varying(frame)
         if any(group.frame[factor].nunique() > 1 for group in groups)
-    }
+    ]
+    # A summary without batch sizes has no line along which anything changes.
+    ordered = frame.sort_values("batch_size", kind="stable") if coupled else frame
+    return {factor: list(ordered[factor].drop_duplicates()) for factor in coupled}
 
 
 def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[Series]:

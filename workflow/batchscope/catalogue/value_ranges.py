@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 _SIGNED = "generalisation_gap"
 _POSITIVE = ("sharpness_", "weight_distance", "update_norm", "path_length", "seconds_per_")
-_POSITIVE_ENDS = ("_loss", "_seconds", "_norm", "epochs_run")
+_POSITIVE_ENDS = ("_loss", "_seconds", "_norm", "epochs_run", "distance")
 
 
 def possible(column: str) -> tuple[float, float]:

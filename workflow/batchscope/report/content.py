@@ -196,7 +196,7 @@ def _experiment(
         study.experiments[name],
         runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories)),
         tables,
-        read_figures(folder / "figures", results, partial),
+        read_figures(folder / "figures", partial),
     )
 
 
@@ -216,14 +216,18 @@ def _nearest(path: Path | str) -> str:
     return (path.relative_to(here) if inside else Path(os.path.normpath(path))).as_posix()
 
 
-def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
+def read_figures(folder: Path, partial: bool) -> list[Figure]:
     """Reads the figures that a folder lists."""
-    listing = folder / LISTING
-    if not listing.exists() and partial:
+    if partial and not (folder / LISTING).exists():
         return []
-    with damage.reading(listing, "a list of figures", folder):
-        entries = json.loads(listing.read_text(encoding="utf-8"))
-        return [_figure(folder, entry) for entry in entries]
+    with damage.reading(folder / LISTING, "a list of figures", folder):
+        return [_figure(folder, entry) for entry in listed(folder)]
+
+
+def listed(folder: Path) -> list[dict[str, Any]]:
+    """Reads what a folder lists of its figures."""
+    with damage.reading(folder / LISTING, "a list of figures", folder):
+        return json.loads((folder / LISTING).read_text(encoding="utf-8"))
 
 
 def _figure(folder: Path, entry: dict[str, Any]) -> Figure:

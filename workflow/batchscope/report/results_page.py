@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import datetime
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope import damage, disk
+from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.figures import LISTING
-from batchscope.report import claim_rows, ledger_page, page
+from batchscope.report import claim_rows, content, ledger_page, page
 
 PAGES = "pages.json"
 _REDUCED = "-reduced"
@@ -100,10 +98,8 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
 
 def _listed(results: Path, chosen: Chosen) -> dict[str, Any]:
     """Returns the entry of a figure in the listing of its folder."""
-    path = chosen.image(results).parent / LISTING
-    with damage.reading(path, "a list of figures", path.parent):
-        listing = json.loads(path.read_text(encoding="utf-8"))
-        return next(entry for entry in listing if entry["name"] == chosen.figure)
+    found = content.listed(chosen.image(results).parent)
+    return next(entry for entry in found if entry["name"] == chosen.figure)
 
 
 def _machines(results: Path) -> list[dict[str, Any]]:

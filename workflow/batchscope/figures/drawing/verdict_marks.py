@@ -42,5 +42,5 @@ def style(verdict: str) -> dict[str, Any]:
     """Returns how what is `shown` is drawn, as arguments of a line without a line."""
     look = LOOKS[verdict]
     fill = look.colour if look.filled else canvas.PAPER
-    marker = {"marker": look.marker, "color": look.colour, "markerfacecolor": fill}
+    marker = {"marker": look.marker, "markeredgecolor": look.colour, "markerfacecolor": fill}
     return {"linestyle": "none", "markersize": 7, "markeredgewidth": 1.2, **marker}

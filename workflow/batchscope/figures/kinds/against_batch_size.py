@@ -66,19 +66,19 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     small = {"width": 2.6, "height": 2.2} if columns > 3 else {}
     wide = {"width": 4.8} if columns == 1 else {}
     figure, grid = canvas.some_panels(len(shown), columns, **small, **wide)
-    _share(grid, shown)
+    _share(grid, shown, bool(spec.facets))
     for axes, cell in zip(grid, shown, strict=True):
         draw_cell(axes, cell, looks)
     for axes, cell in zip(grid, shown, strict=True):
-        alike = [each for each in shown if each.panel.label == cell.panel.label]
+        alike = [cell] if spec.facets else shown
+        alike = [each for each in alike if each.panel.label == cell.panel.label]
         values = np.concatenate([each.values for each in alike])
         if cell.panel.scale == Scale.ZERO:
             canvas.from_zero(axes, values)
         canvas.keep_possible(axes, cell.panel.column, values)
         if not axes.get_subplotspec().is_first_col() and shown[0].panel.label == cell.panel.label:
             axes.set_ylabel("")
-            beside = axes.get_shared_y_axes().joined(axes, grid[0])
-            axes.tick_params(labelleft=not beside)
+            axes.tick_params(labelleft=not axes.get_shared_y_axes().joined(axes, grid[0]))
     handles = [Line2D([], [], **looks[label]) for label in labels]
     canvas.legend(figure, handles, [label or _ALL for label in labels])
     more = canvas.first_note(len(shown), len(every), "panels")
@@ -168,14 +168,17 @@ def facets(groups: list[Series]) -> list[tuple[str, list[Series]]]:
     return found
 
 
-def _share(grid: list[Axes], every: list[Cell]) -> None:
-    """Gives panels of one column, and all of shares, one vertical axis, and like ones one scale."""
+def _share(grid: list[Axes], every: list[Cell], apart: bool) -> None:
+    """Gives panels of one column, and all of shares, one vertical axis, and like ones one scale.
+
+    Those of facets stay `apart`: layers are of different sizes.
+    """
     first: dict[str, Axes] = {}
     alike: dict[str, list[tuple[Axes, Cell]]] = {}
     for axes, cell in zip(grid, every, strict=True):
         panel = cell.panel
         shared = panel.label if panel.scale == Scale.PERCENT else panel.column
-        if first.setdefault(shared, axes) is not axes:
+        if first.setdefault(shared, axes) is not axes and not apart:
             axes.sharey(first[shared])
         alike.setdefault(panel.label, []).append((axes, cell))
     for found in alike.values():

@@ -35,8 +35,9 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: all panels on one axis, since they add up."""
     figure = against_batch_size.draw(frame, spec)
-    low, high = zip(*(axes.get_ylim() for axes in figure.axes), strict=True)
+    low, high = zip(*(axes.dataLim.intervaly for axes in figure.axes), strict=True)
+    margin = 0.06 * (max(high) - min(low))
     for axes in figure.axes:
-        axes.set_ylim(min(low), max(high))
+        axes.set_ylim(min(low) - margin, max(high) + margin)
         axes.axhline(0.0, color=canvas.MUTED, linewidth=0.8, zorder=1)
     return figure

@@ -147,7 +147,8 @@ def _draw_limit(axes: Axes, row: dict[str, Any], height: int) -> None:
     """Draws a limit by itself with its interval, or the recommended range."""
     ends = np.log2([float(row[end]) for end in ("low", "high") if pandas.notna(row[end])])
     if row["limit"] == _RANGE:
-        axes.plot(ends, [height] * len(ends), color=_RECOMMENDED, linewidth=7, zorder=2)
+        look = {"linewidth": 7, "solid_capstyle": "butt", "zorder": 2}
+        axes.plot(ends, [height] * len(ends), color=_RECOMMENDED, **look)
     else:
         axes.plot(ends, [height] * len(ends), color=_OTHER, linewidth=2, zorder=2)
     value = row["batch_size"] if pandas.notna(row["batch_size"]) else row["high"]

@@ -38,7 +38,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     width = min(max(_CELL * len(sizes), _NARROW), _WIDE)
     figure, grid = canvas.panels(1, 1, _LABELS + width, 0.8 + _ROW * len(rows))
     axes = grid[0, 0]
-    place = {"ha": "center", "va": "center", "fontsize": 7.5, "color": canvas.INK}
+    place = {"ha": "center", "va": "center", "fontsize": 7.5}
     edge = {"edgecolor": canvas.GRID, "linewidth": 0.6}
     for at, (label, cells) in enumerate(rows):
         if cells is None:
@@ -51,7 +51,9 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
             left = sizes.index(cell["batch_size"])
             axes.add_patch(Rectangle((left, at), 1, 1, facecolor=look.ground, **edge))
             if len(sizes) <= _MOST_WRITTEN:
-                axes.text(left + 0.5, at + 0.5, _number(cell), **place)
+                # On a colour it stays black, whatever a page makes of ink.
+                ink = canvas.INK if look.ground == canvas.PAPER else "#000000"
+                axes.text(left + 0.5, at + 0.5, _number(cell), color=ink, **place)
     axes.set(xlim=(0, len(sizes)), ylim=(len(rows), 0), xlabel="batch size", title=spec.title)
     labels = ["" if cells is None else label for label, cells in rows]
     axes.set_yticks([at + 0.5 for at in range(len(rows))], labels, fontsize=8)

@@ -135,7 +135,9 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> None:
         axes.axvspan(inside[0] - half, inside[-1] + half, color=_SHADE, alpha=0.18, lw=0, zorder=0)
     if taken:
         column, _, value = str(target).partition("=")
-        what = f"{column.replace('_', ' ')} {float(value):.3g}" if value else "the target"
+        what = (
+            f"{column.replace('_', ' ')} {wording.number(float(value))}" if value else "the target"
+        )
         axes.set_ylabel(f"{_LABELS[outcome]}{what}")
     else:
         axes.set_ylabel(wording.lower(outcome.replace("_", " ")))

@@ -20,7 +20,7 @@ from batchscope.figures.drawing import canvas, timings
 PARTS = {
     "compute": ("compute", "#0072B2"),
     "input": ("waiting for input", "#E69F00"),
-    "host": ("neither", canvas.GRID),
+    "host": ("neither", "#d0d0d0"),
 }
 _ALWAYS = ("loop", "input_pipeline")  # in a heading even where all bars share them
 # Columns at the right of the bars -> their headings; those without a value are left out.

@@ -108,7 +108,7 @@ def _draw_line(axes: Axes, rows: pandas.DataFrame, loss: str, style: dict[str, A
     axes.errorbar(at, centre, yerr=bars, **{"marker": "o", "elinewidth": 0.9, **look})
     best = [*parts].index(rows[_BEST].iloc[0]) if (rows[_BEST].isin([*parts])).any() else None
     if best is not None and rows[_RATE].nunique() > 1:
-        axes.plot(at[best], centre[best], color=style["color"], zorder=4, **_RING)
+        axes.plot(at[best], centre[best], markeredgecolor=style["color"], zorder=4, **_RING)
     diverged = rows.loc[rows["status"] == records.DIVERGED, _RATE].unique().astype(float)
     cross = {"linestyle": "none", "marker": "x", "markersize": 5, "color": style["color"]}
     edge = {"transform": axes.get_xaxis_transform()}

@@ -114,7 +114,7 @@ def _draw_surface(axes: Axes, points: pandas.DataFrame, levels: np.ndarray) -> N
     a, b = table.columns.to_numpy(float), table.index.to_numpy(float)
     loss = np.ma.masked_invalid(table.to_numpy(float))
     axes.contourf(a, b, loss, levels, **_colours(levels))
-    axes.contour(a, b, loss, levels, colors=canvas.INK, linewidths=0.4)
+    axes.contour(a, b, loss, levels, colors="#000000", linewidths=0.4)
     axes.plot(0, 0, "+", color=canvas.PAPER, markersize=9, markeredgewidth=2.6, zorder=4)
     axes.plot(0, 0, "+", color="#000000", markersize=8, markeredgewidth=1.1, zorder=5)
     for axis in (axes.xaxis, axes.yaxis):

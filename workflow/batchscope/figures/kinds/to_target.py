@@ -28,8 +28,9 @@ from batchscope.figures.drawing.to_target import Panel, panels
 
 _MOST_ROWS = 6  # beyond them the last target of each series alone
 _CRITICAL, _FASTEST, _NOISE, _HALF = "#D55E00", "#009E73", "#CC79A7", "#E69F00"
-_SHADES = {critical_batch_size.PERFECT: "#e3eef7", critical_batch_size.MAXIMAL: "#f8e9dd"}
-_WITHIN = ("within 10 % of its time", "#dff1ea")
+_SHADES = {critical_batch_size.PERFECT: "#0072B2", critical_batch_size.MAXIMAL: "#D55E00"}
+_WITHIN = ("within 10 % of its time", _FASTEST)
+_SHADE = {"alpha": 0.12, "linewidth": 0}
 _SEED = {"color": canvas.MUTED, "marker": ".", "markersize": 6, "linestyle": "none"}
 _MEAN = {"color": canvas.INK, "marker": "s", "markersize": 5, "linestyle": "none"}
 _CURVE = {"color": canvas.INK, "linewidth": 1.2}
@@ -143,8 +144,8 @@ def _draw_panel(axes: Axes, panel: Panel, axis: str) -> dict[str, Any]:
     for (label, colour), ends in shades.items():
         low, high = np.clip(np.log2(ends), left, right)
         if high > low:
-            axes.axvspan(low, high, color=colour, zorder=0, lw=0)
-            found[label] = Patch(facecolor=colour, edgecolor=canvas.GRID)
+            axes.axvspan(low, high, color=colour, zorder=0, **_SHADE)
+            found[label] = Patch(color=colour, **_SHADE)
     return found | _draw_marks(axes, panel, _MARKS[axis])
 
 

@@ -21,7 +21,7 @@ from batchscope.figures.drawing import canvas, timings
 _MOST_SERIES = 4
 _WIDTH, _HEIGHTS = 8.8, (2.0, 1.25)  # inches, of both panels of a series
 _LETTER, _POINTS = 6.0, 560.0  # width of a digit, and of the time axis, about
-_SHADE = "#ececec"
+_SHADE = {"color": canvas.MUTED, "alpha": 0.15, "linewidth": 0, "zorder": 0}
 _PROCESS: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.0}
 _GPU: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.0, "linestyle": (0, (4, 1.2))}
 _MACHINE: dict[str, Any] = {"color": canvas.MUTED, "linewidth": 0.6}
@@ -92,7 +92,7 @@ def _draw_series(both: Sequence[Axes], group: run_series.Series) -> None:
     seconds, trainings = rows["seconds"].to_numpy(float), phases(rows)
     for axes, columns, (title, label) in zip(both, _PANELS, _LABELS, strict=True):
         for phase in trainings:
-            axes.axvspan(phase.start, phase.stop, color=_SHADE, linewidth=0, zorder=0)
+            axes.axvspan(phase.start, phase.stop, **_SHADE)
         drawn = []
         for column, (look, _) in columns.items():
             values = rows[column].to_numpy(float)
