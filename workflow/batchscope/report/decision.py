@@ -14,7 +14,7 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.advice import Item
-from batchscope.catalogue import factor_words
+from batchscope.catalogue import factor_words, own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TAKEN, TARGET
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import UserError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 RATE = "learning_rate"
 SCOPE = ("model", "dataset", "optimizer", "device", "machine")
+_HERE = ("local", own_columns.ELSEWHERE)  # machines that are not named
 _ENDS = intervals.ENDS
 _MEAN = [f"mean{end}" for end in _ENDS]
 _ESTIMATE = ["estimate", "low", "high"]
@@ -105,7 +106,7 @@ def _card(title: str, experiment: str, words: str, advice: pandas.DataFrame, of:
         "scope": [
             factor_words.value_words(name, single[name])
             for name in SCOPE
-            if pandas.notna(single.get(name)) and single[name] != "local"
+            if pandas.notna(single.get(name)) and single[name] not in _HERE
         ],
         "reached": _reached(compared, best["batch_size"]) if best else None,
         "outcomes": [_outcome(name, each, best) for name, each in ends.items()],
@@ -138,9 +139,9 @@ def _texts(row: Row) -> Row:
 
 def _line(row: Row) -> str:
     """Returns the line to add; a value is read back as a number from a column of numbers alone."""
-    if pandas.isna(row["key"]):
+    value = row["value"]
+    if pandas.isna(row["key"]) or pandas.isna(value) or value == "":
         return ""
-    value = "" if pandas.isna(row["value"]) else row["value"]
     text = value if isinstance(value, str) else wording.shortest(float(value))
     return advice_needs.line(row["key"], text)
 
