@@ -67,6 +67,25 @@ def test_digits_are_the_callers():
     assert wording.size(7_126_000, 2) == "7.1 MB"
 
 
+def test_decimals_that_are_given():
+    assert wording.fixed(-0.00001, 4) == "0.0000"
+    assert wording.fixed(-1.25, 2) == f"{MINUS}1.25" and wording.fixed(3.0, 0) == "3"
+
+
+def test_counts_agree_with_their_nouns():
+    assert [wording.count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert wording.count(1, "class has", "classes have") == "1 class has"
+    assert wording.count(3, "class has", "classes have") == "3 classes have"
+
+
+def test_no_figure_rounds_on_its_own():
+    """Digits of a number that is written are chosen here; levels of contours are no text."""
+    own = re.compile(r"(?<!float\()f\"[^\"]*\{[^{}\"]*:[+,]?(\.(\d+|\{\w+\}))?[gfe%]\}")
+    for path in (Path(batchscope.__file__).parent / "figures").rglob("*.py"):
+        if path.stem != "canvas":  # coordinates of an SVG
+            assert not own.search(path.read_text(encoding="utf-8")), path.name
+
+
 @pytest.mark.parametrize(
     ("numbers", "expected"),
     [
@@ -88,57 +107,6 @@ def test_digits_are_the_callers():
 )
 def test_an_interval_rounds_its_value_and_its_ends(numbers, expected):
     assert wording.bracketed(*numbers) == expected
-
-
-def test_an_interval_in_a_sentence_has_its_unit_once():
-    assert wording.estimated(1.5, 1.0, 2.0) == "1.50 (95 % interval 1.00 to 2.00)"
-    shares = wording.estimated(0.2004, 0.181, 0.22, wording.PERCENT)
-    assert shares == "20.0 % (95 % interval 18.1 to 22.0)"
-    points = wording.estimated(-0.0123, -0.02, -0.0046, wording.POINTS, " less", level=90)
-    assert points == f"{MINUS}1.23 points less (90 % interval {MINUS}2.00 to {MINUS}0.46)"
-    assert wording.estimated(1.2345, NAN, NAN, wording.Unit(" s")) == "1.23 s"
-
-
-def test_numbers_of_one_sentence_have_as_many_decimals():
-    def alike(*values, unit=wording.PLAIN):
-        return wording.alike([(value, NAN, NAN) for value in values], unit)
-
-    assert alike(0.0159954, 0.0055) == ["0.0160", "0.0055"]
-    assert alike(0.0672, 1.63) == ["0.0672", "1.63"]
-    assert alike(0.2004, 0.7, unit=wording.PERCENT) == ["20.0 %", "70.0 %"]
-    assert alike(6.667, 28.0, unit=wording.Unit(" %")) == ["6.7 %", "28.0 %"]
-    assert alike(20.0, 84.0) == ["20", "84"] and alike(4000.0, 12.5) == ["4000", "12"]
-    assert alike(0.5, 4.0) == ["0.5", "4.0"] and alike(0.5, 0.25) == ["0.50", "0.25"]
-    assert alike(1e-9, 2.0) == ["1e-9", "2"] and alike(0.0, 0.0) == ["0", "0"]
-    wide, narrow = (0.95, 0.93, 0.97), (0.9812, 0.981, 0.9814)
-    assert wording.alike([wide, narrow], wording.PERCENT) == ["95.0 %", "98.1 %"]
-    assert wording.alike([(0.001, 0.0005, 0.0015), (5.0, 3.0, 7.0)]) == ["0.00100", "5.0"]
-
-
-def test_decimals_that_are_given():
-    assert wording.fixed(-0.00001, 4) == "0.0000"
-    assert wording.fixed(-1.25, 2) == f"{MINUS}1.25" and wording.fixed(3.0, 0) == "3"
-
-
-def test_counts_agree_with_their_nouns():
-    assert [wording.count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
-    assert wording.count(1, "class has", "classes have") == "1 class has"
-    assert wording.count(3, "class has", "classes have") == "3 classes have"
-
-
-def test_a_cost_is_not_negative():
-    assert wording.cost(0.03, 0.0, 0.063) == "30 [0, 63] ms"
-    assert wording.cost(0.03, math.nan, math.nan) == "30 ms"
-    assert wording.cost(0.0, 0.0, 0.0012) == "not distinguishable from 0 (at most 1.2 ms)"
-    assert wording.cost(0.0, math.nan, math.nan) == "not distinguishable from 0"
-
-
-def test_no_figure_rounds_on_its_own():
-    """Digits of a number that is written are chosen here; levels of contours are no text."""
-    own = re.compile(r"(?<!float\()f\"[^\"]*\{[^{}\"]*:[+,]?(\.(\d+|\{\w+\}))?[gfe%]\}")
-    for path in (Path(batchscope.__file__).parent / "figures").rglob("*.py"):
-        if path.stem != "canvas":  # coordinates of an SVG
-            assert not own.search(path.read_text(encoding="utf-8")), path.name
 
 
 def test_lists():

@@ -11,7 +11,7 @@ Texts that names and paths are made of are `batchscope.catalogue.parameters`' ow
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -106,58 +106,9 @@ def estimate(
     return Estimate(*(fixed(one, max(decimals, 0)) for one in numbers))
 
 
-def alike(numbers: Sequence[tuple[float, float, float]], unit: Unit = PLAIN) -> list[str]:
-    """Returns values that stand in one sentence, with their unit, all with as many decimals.
-
-    Those of the widest interval or, without any, of three significant digits of the largest. Where
-    a value would be left with less than two digits, each is rounded on its own.
-
-    Args:
-        numbers: Value, lower and upper end of each; ends are NaN where there are none.
-    """
-    estimates = [estimate(*one, unit=unit) for one in numbers]
-    values = [unit.times * value for value, _, _ in numbers]
-    rounded = [len(one.value.partition(".")[2]) for one in estimates if one.low]
-    if rounded:
-        decimals = min(rounded)
-    else:
-        largest = max(map(abs, values)) or 1.0
-        decimals = max(0, 2 - math.floor(math.log10(largest)))
-        while decimals and all(math.isclose(one, round(one, decimals - 1)) for one in values):
-            decimals -= 1  # exact: 20 and 84, 0.5 and 4.0
-    rounding = (value for value in values if not math.isclose(value, round(value, decimals)))
-    short = any(abs(value) < 10 ** (1 - decimals) for value in rounding)
-    if short or any("e" in one.value for one in estimates):
-        return [one.value + unit.suffix for one in estimates]
-    return [fixed(value, decimals) + unit.suffix for value in values]
-
-
 def bracketed(value: float, low: float, high: float) -> str:
     """Returns `55 [52, 57]`, or the value alone where there is no interval."""
     return estimate(value, low, high).bracketed
-
-
-def estimated(
-    value: float, low: float, high: float, unit: Unit = PLAIN, of: str = "", level: int = 95
-) -> str:
-    """Returns `1.30 s (95 % interval 1.20 to 1.40)`, or the value alone where there is no interval.
-
-    Args:
-        low: The interval's lower end; NaN, as `high`, where there is none.
-        of: What follows value and unit, before the interval.
-        level: The interval's coverage in percent.
-    """
-    rounded = estimate(value, low, high, unit)
-    ends = f" ({level} % interval {rounded.low} to {rounded.high})" if rounded.low else ""
-    return f"{rounded.value}{unit.suffix}{of}{ends}"
-
-
-def cost(value: float, low: float, high: float) -> str:
-    """Returns a time, given in s and not below 0, in ms: `30 [0, 63] ms`; or that it is none."""
-    if value > 0:
-        return f"{bracketed(*(1000 * end for end in (value, low, high)))} ms"
-    most = f" (at most {number(1000 * high)} ms)" if high > 0 else ""
-    return f"not distinguishable from 0{most}"
 
 
 def tick(value: float) -> str:
@@ -220,11 +171,6 @@ def count(number: int, noun: str, several: str = "") -> str:
         several: The words for several; the noun's plural by default.
     """
     return f"{number} {noun if number == 1 else several or plural(noun)}"
-
-
-def every(number: int, noun: str) -> str:
-    """Returns `both series` or `all 3 series`, given the noun in the plural."""
-    return f"both {noun}" if number == 2 else f"all {number} {noun}"
 
 
 def aside(text: str) -> str:

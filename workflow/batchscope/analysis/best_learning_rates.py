@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a rate lies
 # What an exponent is where best rates lie on an edge, beyond which the true ones may be.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
-AT_BEST = "each batch size at its best learning rate"
 
 
 def edge(rate: float, rates: Sequence[float]) -> str:

@@ -22,7 +22,6 @@ LINE_FITS = 0.05  # relative residual, half of what separates that share from th
 # Noise floor above which no level of the throughput is stated. Half of the floor is about two
 # standard errors of a median: at 20 %, the 10 % that separate the share from the plateau.
 MOST_NOISE = 1.2
-TOO_NOISY = "too noisy to tell"
 _ROUNDING = 1e-9  # share of every time of a step below which a cost is none
 # By how much a peak must exceed the lowest one, which starting and tracing took for a moment: the
 # same batch repeats to about 1 MB.

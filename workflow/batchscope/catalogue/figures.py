@@ -11,7 +11,6 @@ from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.timings.utilisation import MEMORY, UTILISATION
 
 PRIMARY = "primary"  # what decides between batch sizes
-_OF_LOGARITHMS = "On a logarithmic axis an interval is that of the mean's logarithm."
 _ADVICE = Figure(
     "advice",
     "Which batch sizes to use",

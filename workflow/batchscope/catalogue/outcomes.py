@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from batchscope.catalogue import columns
 
 RISES, FALLS = "rises", "falls"
-DIRECTIONS = (RISES, FALLS)
 LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
 LEAST_SEEDS = 6  # paired replicates below which nothing is more than provisional
 
