@@ -47,7 +47,7 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     assert own.evaluated and experiment.vary == {"batch_size": (8, 32, 128)}
     assert experiment.trainings.margins == {"test_accuracy": 0.01}
     assert figures.drawn(experiment) == [
-        *("progress", "best_losses", "accuracy", "verdict_matrix"),
+        *("primary", "progress", "best_losses", "accuracy", "verdict_matrix"),
         *("advice", "critical_batch_size"),
     ]
 
@@ -116,7 +116,7 @@ def test_what_is_no_number_is_one_line_each(tmp_path):
 def test_figures_that_the_table_has(tmp_path):
     published = {"accuracy": {"figure": "Fig. 1", "found": "It falls."}}
     study = planned(tmp_path, figures=["accuracy"], published=published)
-    assert figures.drawn(study.experiments["a"]) == ["accuracy"]
+    assert figures.drawn(study.experiments["a"]) == ["primary", "accuracy"]
 
 
 def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
@@ -156,7 +156,7 @@ def test_a_table_of_falling_rates_serves_no_budget(tmp_path):
     (problem,) = refused(tmp_path, frame, budgets={"updates": 100})
     assert problem.startswith("experiments.a.budgets.updates: received with schedule cosine, whose")
     experiment = planned(tmp_path, frame).experiments["a"]
-    assert figures.drawn(experiment) == ["best_losses", "accuracy", "verdict_matrix"]
+    assert figures.drawn(experiment) == ["primary", "best_losses", "accuracy", "verdict_matrix"]
     targets = planned(tmp_path, single(frame)).experiments["a"]
     assert "critical_batch_size" in figures.drawn(targets)
 
