@@ -8,7 +8,6 @@ import pytest
 
 import small_study
 from batchscope import disk
-from batchscope.report import study_page
 from batchscope.store import job_files, records, taken
 from batchscope.study import planner
 
@@ -66,16 +65,3 @@ def test_gpus_count_by_replica_and_what_nobody_noted_is_unknown(tmp_path):
     first, *_ = trained
     found = taken.find(study, tmp_path, {first: {}})
     assert found.unknown[0].noun == "training" and found.gpu == 12
-
-
-def test_in_words(tmp_path):
-    _, _, jobs = written(tmp_path)
-    unknown = tuple(job for job in jobs if job.noun == "timing")
-    found = taken.Taken(2 * 3600, 180, 600, 4, 5400, 2_000_000)
-    assert study_page.took(found) == (
-        "It took 2 core-hours of training, 0.05 core-hours of measures and 0.67 core-hours of "
-        "timings, 10 min alone on the machine; 1.5 GPU hours; its runs hold 2 MB."
-    )
-    found = taken.Taken(run_bytes=1000, unknown=unknown[:1])
-    assert study_page.took(found) == "Its runs hold 1 kB; what 1 timing took was not noted."
-    assert study_page.took(taken.Taken()) == ""

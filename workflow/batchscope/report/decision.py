@@ -222,7 +222,13 @@ def _sizes(
         cells = [cells.get(size, ("", None)) for _, cells in filled]
         verdict = VERDICTS[row["verdict"]]
         line = {"batch_size": size, "inside": inside, "cells": cells, "verdict": verdict}
-        lines.append({**line, "css": row["verdict"], "of": label(str(row["name"]))})
+        lines.append(
+            {
+                **line,
+                "css": row["verdict"],
+                "of": label(row["name"]) if isinstance(row["name"], str) else "",
+            }
+        )
     return {"heads": [title for title, _ in filled], "rows": lines}
 
 
