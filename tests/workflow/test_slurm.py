@@ -330,4 +330,4 @@ def test_an_interrupted_training_is_sent_again_and_goes_on(project, interrupted,
 @needs_a_cluster
 def test_a_study_goes_on_from_its_interrupted_trainings_to_its_report(project, interrupted):
     report = project.root / "results" / "studies" / "slow" / "report.html"
-    assert "2 runs: 2 finished" in report.read_text()
+    assert "2 runs: 2 finished" in report.with_suffix(".txt").read_text()
