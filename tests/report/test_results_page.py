@@ -31,6 +31,7 @@ def results(tmp_path):
     (folder / "accuracy.png").write_bytes(b"image")
     (folder / "accuracy.csv").write_text("batch_size\n")
     entry = {"name": "accuracy", "title": "Accuracy", "caption": "Mean <b>accuracy</b>."}
+    entry |= {"category": "Quality", "table": "runs", "columns": [], "of": "accuracy", "axis": ""}
     (folder / "figures.json").write_text(json.dumps([entry]))
     study = tmp_path / "studies" / CHOSEN.study
     disk.write_rows(study / "claims.csv", list(ROW), [ROW])

@@ -88,7 +88,7 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
             study=pages[study],
             machines=_machines(results),
             advice=list(_advice(results / "studies" / study)),
-            figures=[{"of": chosen, **_listed(results, chosen)} for chosen in of_study],
+            figures=[{**_listed(results, chosen), "chosen": chosen} for chosen in of_study],
             documents=shown["documents"],
         )
         disk.write_text(folder / f"{study}.md", text)
