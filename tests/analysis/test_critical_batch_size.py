@@ -150,7 +150,7 @@ def test_lack_of_fit_cannot_be_told_of_three_sizes_without_replicates():
 
 
 def test_a_curve_that_turns_back_is_flagged():
-    """shared/cases: examples that are fewest at 32, updates that rise again above 1024."""
+    """Examples that are fewest at 32, updates that rise again above 1024."""
     examples = [2.02, 0.95, 0.83, 0.92, 0.98, 1.53, 2.14, 3.91, 9.96]
     sizes = POWERS[3:12]
     updates = 1e6 * np.array(examples) / sizes
