@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from batchscope.catalogue.parameters import Parameter, by_name, format_value
+from batchscope.catalogue.name_codec import format_value
+from batchscope.catalogue.parameters import Parameter, by_name
 
 Settings = dict[str, Any]
 # Yields a setting, and in words what is wrong with it beside the others.

@@ -14,8 +14,8 @@ from batchscope.catalogue import (
     dataset_definitions,
     framework_names,
     horizons,
+    name_codec,
     optimizer_constants,
-    parameters,
     run_factors,
     run_names,
     sweep_names,
@@ -268,7 +268,7 @@ def _framework(factors: Factors, timings: tuple[str, ...]) -> Found:
     wrong = []
     for name, values in allowed.items():
         if factors[name] not in values:
-            words = [parameters.spelled(sweep_names.FACTORS[name], one) for one in values]
+            words = [name_codec.spelled(sweep_names.FACTORS[name], one) for one in values]
             wrong.append((f"{name} {factors[name]}", f"{name} {wording.listed(words, 'or')}"))
     others = [name for name in timings if name not in FRAMEWORK_TIMINGS]
     if others:

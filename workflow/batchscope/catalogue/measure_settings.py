@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchscope.catalogue import parameters
+from batchscope.catalogue import name_codec
 from batchscope.catalogue.entries import REPEATS, Entry
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
@@ -19,8 +19,8 @@ ENTRIES: dict[str, Entry] = {**MEASURES, **TIMINGS}
 
 def settings_name(measure: str, settings: dict[str, Any]) -> str:
     """Returns the name of a measure's settings: those that differ from birth, or `default`."""
-    parts = parameters.encode(ENTRIES[measure].parameters, settings, ())
-    return parameters.checked("+".join(parts) or "default")
+    parts = name_codec.encode(ENTRIES[measure].parameters, settings, ())
+    return name_codec.checked("+".join(parts) or "default")
 
 
 def job_settings(timing: str, settings: dict[str, Any], repeat: int) -> str:
@@ -35,7 +35,7 @@ def parse_settings(measure: str, name: str) -> dict[str, Any]:
         ValueError: If the name is not one that `settings_name` would have written.
     """
     known = ENTRIES[measure].parameters
-    values = {} if name == "default" else parameters.decode(known, name.split("+"), name)
+    values = {} if name == "default" else name_codec.decode(known, name.split("+"), name)
     if settings_name(measure, values) != name:
         raise ValueError(f"Expected the canonical form of settings. Received: {name!r}")
     return {key: values.get(key, setting.birth) for key, setting in known.items()}

@@ -1,45 +1,51 @@
-"""Named values, and their canonical text in the names of paths.
+"""Named values: what each may be, and its canonical text in the names of paths.
 
-A factor of a run and a setting of a measure are both a `Parameter`. A name holds it as
-`alias=value`, and only where the value differs from the parameter's *birth value*, which is frozen
-on the day the parameter is added, so that no old name ever changes. What is computed with is the
-value parsed back from the name.
+A factor of a run and a setting of a measure are both a `Parameter`. As metadata of a field of a
+pydantic model it reads what YAML holds. A name holds it as `alias=value`, and only where the value
+differs from the parameter's *frozen default*, which never changes, so that no old name ever
+changes. What is computed with is the value parsed back from the name.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError, core_schema
+
 from batchscope import wording
 
-MAX_NAME_LENGTH = 200
 MOST = 10**9  # of a whole number that has no maximum of its own: fits whatever computes with it
 _MOST_SECONDS = 3600  # of what is timed or waited for at once
-NAME_PATTERN = r"[a-z][a-z0-9_]*"
+LONGEST_NUMBER = 99  # characters; no number that somebody means has more
+# `1e-3` is text to a YAML 1.1 reader: what a person means as a number is one.
+NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 
 Value = int | float | bool | str
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One named value of a run or of a measure.
+    """One value of a study, mostly with a name.
 
     Attributes:
         name: As in the configuration and as a column of the tables.
         alias: As in paths.
         kind: ``int``, ``float``, ``bool`` or ``str``.
-        birth: Value at which the parameter is not spelled; None if it is always spelled.
-        choices: Allowed values of a ``str``; empty for a free name.
+        birth: Frozen default, at which the parameter is not spelled; None if it is always spelled.
+        choices: Allowed values of a ``str``; empty for a free one.
         minimum: Smallest allowed number.
         above: Number that must be exceeded.
         many: Whether the value is a list (of ``kind``), joined by ``_`` in paths.
         maximum: Largest allowed number, with `minimum` or `above`; `MOST` for an ``int`` that is
             given none.
+        below: Number that must not be reached.
         words: Words of the configuration, each with the value that it stands for.
+        pattern: Of a ``str``.
+        wanted: What is expected, where the rest does not say it.
     """
 
     name: str
@@ -53,16 +59,14 @@ class Parameter:
     above: float | None = None
     many: bool = False
     maximum: float | None = None
+    below: float | None = None
     words: tuple[tuple[str, Any], ...] = ()
-
-    def __post_init__(self) -> None:
-        """Gives every whole number a maximum."""
-        if self.kind == "int" and self.maximum is None:
-            object.__setattr__(self, "maximum", MOST)
+    pattern: str = ""
+    wanted: str = ""
 
     @classmethod
     def choice(cls, name: str, alias: str, doc: str, *choices: str, **more: Any) -> Self:
-        """Returns a parameter with one of some texts, the first of which is its birth value."""
+        """Returns a parameter with one of some texts, the first of which is its frozen default."""
         return cls(name, alias, "str", choices[0], doc, choices=choices, **more)
 
     @classmethod
@@ -70,10 +74,20 @@ class Parameter:
         """Returns a parameter of a time that a job waits or works at once."""
         return cls(name, alias, "float", birth, doc, "s", maximum=_MOST_SECONDS, **more)
 
+    @classmethod
+    def unnamed(cls, kind: str, **more: Any) -> Self:
+        """Returns what a value may be whose name and doc the field that has it states."""
+        return cls("", "", kind, None, "", **more)
+
     @property
     def core(self) -> bool:
         """Whether the parameter is always spelled."""
         return self.birth is None
+
+    @property
+    def most(self) -> float | None:
+        """Largest allowed number."""
+        return MOST if self.maximum is None and self.kind == "int" else self.maximum
 
     @property
     def expected(self) -> str:
@@ -87,6 +101,8 @@ class Parameter:
 
     @property
     def _expected_scalar(self) -> str:
+        if self.wanted:
+            return self.wanted
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.kind == "bool":
@@ -94,15 +110,77 @@ class Parameter:
         if self.kind == "str":
             return "a lower-case name"
         noun = "whole number" if self.kind == "int" else "number"
-        if self.above is not None and self.maximum is not None:
-            return f"a {noun} above {self.above:g} and at most {_short(self.maximum)}"
+        if self.above is not None and self.below is not None:
+            return f"a {noun} above {self.above:g} and below {self.below:g}"
+        if self.above is not None and self.most is not None:
+            return f"a {noun} above {self.above:g} and at most {_short(self.most)}"
         if self.above is not None:
             return f"a positive {noun}" if self.above == 0 else f"a {noun} above {self.above:g}"
-        if self.minimum is not None and self.maximum is not None:
-            return f"a {noun} from {self.minimum:.0f} to {_short(self.maximum)}"
+        if self.minimum is not None and self.most is not None:
+            return f"a {noun} from {self.minimum:.0f} to {_short(self.most)}"
         if self.minimum is not None:
             return f"a {noun} of at least {self.minimum:g}"
         return f"a {noun}"
+
+    def read(self, raw: Any) -> Any:
+        """Returns the value that YAML's value stands for, as its own name will hold it.
+
+        Args:
+            raw: One scalar; of `many` an item.
+
+        Raises:
+            PydanticCustomError: `expected`, a ValueError, with `expected` and `known` in context.
+        """
+        for word, value in self.words:
+            if raw == word:
+                return value
+        value = _number(self, raw) if self.kind in ("int", "float") else self._text(raw)
+        if value is None:
+            raise expected(self.expected_item, self.choices)
+        return value
+
+    def _text(self, raw: Any) -> bool | str | None:
+        if self.kind == "bool":
+            return raw if isinstance(raw, bool) else None
+        # A value of any other kind is none of the choices; without them, any text fits a pattern.
+        if not isinstance(raw, str) or (self.choices and raw not in self.choices):
+            return None
+        return raw if re.fullmatch(self.pattern or ".*", raw, re.DOTALL) else None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        item = core_schema.no_info_plain_validator_function(self.read)
+        return distinct_list(item) if self.many else item
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        item = self._json_item()
+        if self.many:
+            item = {"type": "array", "minItems": 1, "items": item}
+        if self.doc:
+            item["description"] = self.doc + (f" In {self.unit}." if self.unit else "")
+        if self.birth is not None:
+            birth = shown(self, self.birth)
+            item["default"] = list(birth) if self.many else birth
+        return item
+
+    def _json_item(self) -> dict[str, Any]:
+        types = {"int": ["integer", "string"], "float": ["number", "string"], "bool": "boolean"}
+        item: dict[str, Any] = {"type": types.get(self.kind, "string")}
+        if self.kind in ("int", "float"):
+            limits = {
+                "minimum": self.minimum,
+                "maximum": self.most,
+                "exclusiveMinimum": self.above,
+                "exclusiveMaximum": self.below,
+            }
+            item |= {key: limit for key, limit in limits.items() if limit is not None}
+            item["pattern"] = NUMBER
+        elif self.pattern:
+            item["pattern"] = f"^(?:{self.pattern})$"
+        if self.choices:
+            item["enum"] = list(self.choices)
+        for word, _ in self.words:
+            item = {"if": {"const": word}, "else": item}
+        return item
 
 
 Named = TypeVar("Named", bound=Parameter)
@@ -118,12 +196,6 @@ def shown(parameter: Parameter, value: Any) -> Any:
     return next((word for word, meant in parameter.words if meant == value), value)
 
 
-def spelled(parameter: Parameter, value: Any) -> str:
-    """Returns the text of a value as a study may write it."""
-    word = shown(parameter, value)
-    return word if word != value else format_value(parameter, value)
-
-
 def _short(limit: float) -> str:
     """Returns `100`, or `10^8` for a large power of ten."""
     text = f"{limit:.0f}"
@@ -135,111 +207,72 @@ def aliases(parameters: Mapping[str, Parameter]) -> dict[str, str]:
     return {parameter.alias: name for name, parameter in parameters.items()}
 
 
-def number_text(value: int | float) -> str:
-    """Returns the canonical text of a number: ints as ints, floats in their shortest form.
-
-    Raises:
-        ValueError: If the number is not finite or does not survive the round trip.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"Expected a number. Received: {value!r}")
-    if isinstance(value, int):
-        return str(value)
-    if not math.isfinite(value):
-        raise ValueError(f"Expected a finite number. Received: {value!r}")
-    text = wording.shortest(value)
-    if float(text) != value:
-        raise ValueError(f"Expected a number that survives its own text. Received: {value!r}")
-    return text
-
-
-def format_value(parameter: Parameter, value: Any) -> str:
-    """Returns the text of a value in a path.
-
-    Raises:
-        ValueError: If the value does not survive the round trip.
-    """
-    if parameter.many:
-        return "_".join(_format_scalar(parameter, item) for item in value)
-    return _format_scalar(parameter, value)
-
-
-def _format_scalar(parameter: Parameter, value: Any) -> str:
-    if parameter.kind == "bool":
-        return "true" if value else "false"
-    if parameter.kind in ("int", "float"):
-        return number_text(int(value) if parameter.kind == "int" else float(value))
-    return str(value)
-
-
-def parse_value(parameter: Parameter, text: str) -> Any:
-    """Returns the value behind a text in a path.
-
-    Raises:
-        ValueError: If the text is not what `format_value` would have written.
-    """
-    if parameter.many:
-        value: Any = tuple(_parse_scalar(parameter, item) for item in text.split("_"))
-    else:
-        value = _parse_scalar(parameter, text)
-    if format_value(parameter, value) != text:
-        raise ValueError(f"Expected the canonical form of {parameter.name}. Received: {text!r}")
-    return value
-
-
-def _parse_scalar(parameter: Parameter, text: str) -> Value:
-    if parameter.kind == "bool":
-        if text not in ("true", "false"):
-            raise ValueError(f"Expected true or false. Received: {text!r}")
-        return text == "true"
-    if parameter.kind == "int":
-        return int(text)
-    if parameter.kind == "float":
-        return float(text)
-    if parameter.choices and text not in parameter.choices:
-        raise ValueError(f"Expected {parameter.expected}. Received: {text!r}")
-    return text
-
-
-def encode(
-    parameters: dict[str, Parameter], values: dict[str, Any], always: Collection[str]
-) -> list[str]:
-    """Returns `alias=value` of the parameters in `always`, and of those that differ from birth."""
-    parts = []
-    for name, parameter in parameters.items():
-        value = values.get(name, parameter.birth)
-        if name in always or value != parameter.birth:
-            parts.append(f"{parameter.alias}={format_value(parameter, value)}")
-    return parts
-
-
-def decode(parameters: dict[str, Parameter], parts: list[str], what: str) -> dict[str, Any]:
-    """Returns the values behind parts of a name, by full name.
+def expected(words: str, known: Iterable[str] = ()) -> PydanticCustomError:
+    """Returns the error of a value that is not what is expected.
 
     Args:
-        parts: Each `alias=value`.
+        known: Names that a misspelt one may stand for.
+    """
+    context = {"expected": words, "known": tuple(known)}
+    return PydanticCustomError("expected", "Expected {expected}", context)
+
+
+def number(raw: Any) -> int | float | None:
+    """Returns the finite number that a value is or spells, or None."""
+    if isinstance(raw, str) and len(raw) <= LONGEST_NUMBER and re.fullmatch(NUMBER, raw):
+        raw = int(raw) if raw.lstrip("+-").isdigit() else float(raw)
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return None
+    # A whole number may be larger than any float; nan is at most nothing.
+    return raw if abs(raw) <= sys.float_info.max else None
+
+
+def plain(raw: Any) -> Any:
+    """Returns the number that a value is or spells, or else the value itself."""
+    value = number(raw)
+    return raw if value is None else value
+
+
+def _number(parameter: Parameter, raw: Any) -> int | float | None:
+    """Returns the number that a value is or spells; None where the parameter does not have it."""
+    value = number(raw)
+    if value is None or (parameter.kind == "int" and value != int(value)):
+        return None
+    value = int(value) if parameter.kind == "int" else float(value)
+    low, high, above = parameter.minimum, parameter.most, parameter.above
+    fits = (
+        (low is None or value >= low)
+        and (high is None or value <= high)
+        and (above is None or value > above)
+        and (parameter.below is None or value < parameter.below)
+    )
+    return value if fits else None
+
+
+
+def distinct_list(item: Any) -> Any:
+    """Returns the core schema of a tuple of one item or more, each of which occurs once.
+
+    Args:
+        item: Core schema of an item.
+    """
+    items = core_schema.list_schema(item, min_length=1)
+    return core_schema.no_info_after_validator_function(distinct, items)
+
+
+def distinct(items: list[Any]) -> tuple[Any, ...]:
+    """Returns items as a tuple.
 
     Raises:
-        ValueError: If a part is unknown, given twice or not in its canonical form.
+        ValidationError: `again` at every item that repeats an earlier one.
     """
-    by_alias = {parameter.alias: parameter for parameter in parameters.values()}
-    values = {}
-    for part in parts:
-        alias, equals, text = part.partition("=")
-        if not equals or alias not in by_alias or by_alias[alias].name in values:
-            raise ValueError(f"Expected alias=value in {what!r}. Received: {part!r}")
-        values[by_alias[alias].name] = parse_value(by_alias[alias], text)
-    return values
-
-
-def checked(name: str) -> str:
-    """Returns a name that paths and clusters bear.
-
-    Raises:
-        ValueError: If it is too long or has a character that does not pass everywhere.
-    """
-    if len(name) > MAX_NAME_LENGTH:
-        raise ValueError(f"Expected at most {MAX_NAME_LENGTH} characters. Received: {name!r}")
-    if re.fullmatch(r"[a-z0-9_.=+-]+", name) is None:
-        raise ValueError(f"Expected lower-case letters, digits and _.=+-. Received: {name!r}")
-    return name
+    first: dict[Any, int] = {}
+    repeated = []
+    for index, item in enumerate(items):
+        if item in first:
+            error = PydanticCustomError("again", "As in {first}", {"first": first[item]})
+            repeated.append(InitErrorDetails(type=error, loc=(index,), input=item))
+        first.setdefault(item, index)
+    if repeated:
+        raise ValidationError.from_exception_data("list", repeated)
+    return tuple(items)

@@ -9,7 +9,8 @@ from batchscope.catalogue import columns, figures, measure_settings, run_factors
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.parameters import Parameter, spelled
+from batchscope.catalogue.name_codec import spelled
+from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import UserError
 from batchscope.problems import nearest

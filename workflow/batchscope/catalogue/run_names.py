@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from batchscope.catalogue import parameters, run_factors
+from batchscope.catalogue import name_codec, run_factors
 from batchscope.catalogue.parameters import Parameter, Value
 
 
@@ -34,7 +34,7 @@ def token(name: str, definition_digest: str | None) -> str:
 
 def split_token(text: str) -> tuple[str, str | None]:
     """Returns name and digest (or None) of a data set's or model's token."""
-    match = re.fullmatch(rf"({parameters.NAME_PATTERN})(?:-([0-9a-f]{{8}}))?", text)
+    match = re.fullmatch(rf"({name_codec.NAME_PATTERN})(?:-([0-9a-f]{{8}}))?", text)
     if match is None:
         raise ValueError(f"Expected name or name-1f0a93c2. Received: {text!r}")
     return match[1], match[2]
@@ -92,8 +92,8 @@ def _aliased(order: tuple[str, ...]) -> dict[str, Parameter]:
 
 def _spell(factors: dict[str, Value], order: tuple[str, ...], always: Collection[str]) -> str:
     parts = [str(factors["dataset"]), str(factors["model"])]
-    parts += parameters.encode(_aliased(order), factors, always)
-    return parameters.checked("+".join(parts))
+    parts += name_codec.encode(_aliased(order), factors, always)
+    return name_codec.checked("+".join(parts))
 
 
 def _parse(name: str, order: tuple[str, ...], spell: Any) -> list[tuple[str, Value]]:
@@ -103,7 +103,7 @@ def _parse(name: str, order: tuple[str, ...], spell: Any) -> list[tuple[str, Val
     values: dict[str, Any] = {"dataset": parts[0], "model": parts[1]}
     for part in parts[:2]:
         split_token(part)
-    values.update(parameters.decode(_aliased(order), parts[2:], name))
+    values.update(name_codec.decode(_aliased(order), parts[2:], name))
     try:
         written = spell(values)
     except (KeyError, TypeError) as error:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from batchscope.catalogue import parameters, run_factors, run_names
+from batchscope.catalogue import name_codec, run_factors, run_names
 from batchscope.catalogue.run_factors import Factor
 from batchscope.catalogue.timings import OF_SWEEPS
 
@@ -55,8 +55,8 @@ class Sweep:
         """
         sizes = [f"bs={format_sizes(self.batch_sizes)}"] if self.batch_sizes else []
         parts = [str(self.factors["dataset"]), str(self.factors["model"]), *sizes]
-        return parameters.checked(
-            "+".join([*parts, *parameters.encode(_LATER, self.factors, _SPELLED)])
+        return name_codec.checked(
+            "+".join([*parts, *name_codec.encode(_LATER, self.factors, _SPELLED)])
         )
 
 
@@ -106,7 +106,7 @@ def parse(name: str) -> Sweep:
     sizes: tuple[int, ...] = ()
     if parts and parts[0].startswith("bs="):
         sizes = parse_sizes(parts.pop(0).removeprefix("bs="))
-    found = parameters.decode(_LATER, parts, name)
+    found = name_codec.decode(_LATER, parts, name)
     values = {key: found.get(key, factor.birth) for key, factor in _LATER.items()}
     sweep = Sweep({"dataset": dataset, "model": model, **values}, sizes)
     if set(_SPELLED) - set(found) or sweep.name != name:
