@@ -249,7 +249,6 @@ def _number(parameter: Parameter, raw: Any) -> int | float | None:
     return value if fits else None
 
 
-
 def distinct_list(item: Any) -> Any:
     """Returns the core schema of a tuple of one item or more, each of which occurs once.
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.catalogue import parameters
+from batchscope.catalogue import name_codec
 from batchscope.measures import FinishedRun, Measured, finite, sharpness
 from batchscope.measures.maximiser import LossAndGradient
 
 
 def column(rho: float) -> str:
     """Returns the column of the tables for the length of a step."""
-    return f"sam_sharpness_{parameters.number_text(float(rho))}"
+    return f"sam_sharpness_{name_codec.number_text(float(rho))}"
 
 
 def measure(
