@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
+from pydantic import BaseModel, ConfigDict, WrapValidator
 from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
-from batchscope.catalogue.parameters import Parameter, distinct, expected
+from batchscope.catalogue.parameters import Parameter, expected, read_all
 
 
 class Section(BaseModel):
@@ -77,15 +77,35 @@ def keyed(name: str, fields: Mapping[str, Any], noun: str, wanted: str) -> Any:
     return Annotated[known, WrapValidator(_as_written), Words(wanted, noun)]
 
 
-def listed(item: Any, wanted: str) -> Any:
-    """Returns the type of a list of distinct items; a plain word stands for a list of it."""
-    return Annotated[
-        list[item],
-        Field(min_length=1),
-        BeforeValidator(lambda raw: [raw] if isinstance(raw, str) else raw),
-        AfterValidator(distinct),
-        Words(wanted),
-    ]
+@dataclass(frozen=True)
+class ListOf:
+    """A list of distinct values of a parameter.
+
+    Attributes:
+        word: Whether a plain word stands for a list of it.
+        doc: What the list is, in the schema for editors.
+    """
+
+    item: Parameter
+    word: bool = False
+    doc: str = ""
+
+    def _read(self, raw: Any) -> tuple[Any, ...]:
+        return read_all(self.item, [raw] if self.word and isinstance(raw, str) else raw)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        several = {"type": "array", "minItems": 1, "items": self.item.json_item}
+        found = {"anyOf": [self.item.json_item, several]} if self.word else several
+        return {**found, "description": self.doc} if self.doc else found
+
+
+def words(wanted: str, choices: Iterable[str] = ()) -> Any:
+    """Returns the type of a list of words, or of one of them."""
+    item = Parameter.unnamed("str", wanted=wanted, choices=tuple(choices), pattern=".+")
+    return Annotated[tuple[str, ...], ListOf(item, word=True)]
 
 
 def whole(minimum: int, maximum: int) -> Any:

@@ -8,6 +8,7 @@ changes. What is computed with is the value parsed back from the name.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -148,11 +149,11 @@ class Parameter:
         return raw if re.fullmatch(self.pattern or ".*", raw, re.DOTALL) else None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        item = core_schema.no_info_plain_validator_function(self.read)
-        return distinct_list(item) if self.many else item
+        read = functools.partial(read_all, self) if self.many else self.read
+        return core_schema.no_info_plain_validator_function(read)
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        item = self._json_item()
+        item = self.json_item
         if self.many:
             item = {"type": "array", "minItems": 1, "items": item}
         if self.doc:
@@ -162,7 +163,9 @@ class Parameter:
             item["default"] = list(birth) if self.many else birth
         return item
 
-    def _json_item(self) -> dict[str, Any]:
+    @property
+    def json_item(self) -> dict[str, Any]:
+        """JSON schema of one value."""
         types = {"int": ["integer", "string"], "float": ["number", "string"], "bool": "boolean"}
         item: dict[str, Any] = {"type": types.get(self.kind, "string")}
         if self.kind in ("int", "float"):
@@ -249,29 +252,27 @@ def _number(parameter: Parameter, raw: Any) -> int | float | None:
     return value if fits else None
 
 
-def distinct_list(item: Any) -> Any:
-    """Returns the core schema of a tuple of one item or more, each of which occurs once.
-
-    Args:
-        item: Core schema of an item.
-    """
-    items = core_schema.list_schema(item, min_length=1)
-    return core_schema.no_info_after_validator_function(distinct, items)
-
-
-def distinct(items: list[Any]) -> tuple[Any, ...]:
-    """Returns items as a tuple.
+def read_all(parameter: Parameter, raw: Any) -> tuple[Any, ...]:
+    """Returns the values of a list of one item or more, each of which occurs once.
 
     Raises:
-        ValidationError: `again` at every item that repeats an earlier one.
+        PydanticCustomError: `expected`, if it is no such list.
+        ValidationError: With the problem of each item: `expected`, or `again` for a repeated one.
     """
+    if not isinstance(raw, list | tuple) or not raw:
+        raise expected(f"a list of at least one value (each {parameter.expected_item})")
     first: dict[Any, int] = {}
-    repeated = []
-    for index, item in enumerate(items):
-        if item in first:
-            error = PydanticCustomError("again", "As in {first}", {"first": first[item]})
-            repeated.append(InitErrorDetails(type=error, loc=(index,), input=item))
-        first.setdefault(item, index)
-    if repeated:
-        raise ValidationError.from_exception_data("list", repeated)
-    return tuple(items)
+    wrong = []
+    for index, item in enumerate(raw):
+        try:
+            value = parameter.read(item)
+            if value not in first:
+                first[value] = index
+                continue
+            error = PydanticCustomError("again", "As in {first}", {"first": first[value]})
+        except PydanticCustomError as unexpected:
+            error = unexpected
+        wrong.append(InitErrorDetails(type=error, loc=(index,), input=item))
+    if wrong:
+        raise ValidationError.from_exception_data("list", wrong)
+    return tuple(first)
