@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, WrapValidator
-from pydantic_core import core_schema
+from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import TypedDict
 
 from batchscope.catalogue.parameters import Parameter, expected, read_all
@@ -27,6 +27,11 @@ class Section(BaseModel):
     def given(self) -> dict[str, Any]:
         """The keys that the file has, and their values."""
         return {key: value for key, value in self if key in self.model_fields_set}
+
+
+def problem(text: str) -> PydanticCustomError:
+    """Returns the error whose message is the whole text."""
+    return PydanticCustomError("problem", "{text}", {"text": text})
 
 
 @dataclass(frozen=True)
@@ -79,19 +84,27 @@ def keyed(name: str, fields: Mapping[str, Any], noun: str, wanted: str) -> Any:
 
 @dataclass(frozen=True)
 class ListOf:
-    """A list of distinct values of a parameter.
+    """A list of at least one value of a parameter.
 
     Attributes:
         word: Whether a plain word stands for a list of it.
+        distinct: Whether each value may occur once only.
         doc: What the list is, in the schema for editors.
     """
 
     item: Parameter
     word: bool = False
+    distinct: bool = True
     doc: str = ""
 
     def _read(self, raw: Any) -> tuple[Any, ...]:
-        return read_all(self.item, [raw] if self.word and isinstance(raw, str) else raw)
+        given = [raw] if self.word and isinstance(raw, str) else raw
+        return read_all(self.item, given, self.distinct)
+
+    @property
+    def expected(self) -> str:
+        """What is expected of the whole."""
+        return f"a list of at least one value (each {self.item.expected_item})"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         return core_schema.no_info_plain_validator_function(self._read)
@@ -100,6 +113,29 @@ class ListOf:
         several = {"type": "array", "minItems": 1, "items": self.item.json_item}
         found = {"anyOf": [self.item.json_item, several]} if self.word else several
         return {**found, "description": self.doc} if self.doc else found
+
+
+@dataclass(frozen=True)
+class OneValue:
+    """A value of a factor where a list is a slip: several values belong elsewhere."""
+
+    item: Parameter
+
+    @property
+    def expected(self) -> str:
+        """What is expected of it."""
+        return self.item.expected
+
+    def _read(self, raw: Any) -> Any:
+        if isinstance(raw, list):
+            raise expected(f"{self.item.expected}, or a list under `vary`,")
+        return self.item.read(raw)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return self.item.__get_pydantic_json_schema__(core, handler)
 
 
 def words(wanted: str, choices: Iterable[str] = ()) -> Any:

@@ -252,8 +252,11 @@ def _number(parameter: Parameter, raw: Any) -> int | float | None:
     return value if fits else None
 
 
-def read_all(parameter: Parameter, raw: Any) -> tuple[Any, ...]:
-    """Returns the values of a list of one item or more, each of which occurs once.
+def read_all(parameter: Parameter, raw: Any, distinct: bool = True) -> tuple[Any, ...]:
+    """Returns the values of a list of one item or more.
+
+    Args:
+        distinct: Whether each may occur once only.
 
     Raises:
         PydanticCustomError: `expected`, if it is no such list.
@@ -261,18 +264,19 @@ def read_all(parameter: Parameter, raw: Any) -> tuple[Any, ...]:
     """
     if not isinstance(raw, list | tuple) or not raw:
         raise expected(f"a list of at least one value (each {parameter.expected_item})")
-    first: dict[Any, int] = {}
+    found: list[Any] = []
     wrong = []
     for index, item in enumerate(raw):
         try:
-            value = parameter.read(item)
-            if value not in first:
-                first[value] = index
-                continue
-            error = PydanticCustomError("again", "As in {first}", {"first": first[value]})
+            found.append(parameter.read(item))
         except PydanticCustomError as unexpected:
-            error = unexpected
-        wrong.append(InitErrorDetails(type=error, loc=(index,), input=item))
+            found.append(None)
+            wrong.append(InitErrorDetails(type=unexpected, loc=(index,), input=item))
+    for index, value in enumerate(found):
+        if distinct and value is not None and value in found[:index]:
+            first = {"first": found.index(value)}
+            error = PydanticCustomError("again", "As in {first}", first)
+            wrong.append(InitErrorDetails(type=error, loc=(index,), input=raw[index]))
     if wrong:
         raise ValidationError.from_exception_data("list", wrong)
-    return tuple(first)
+    return tuple(found)
