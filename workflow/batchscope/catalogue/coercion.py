@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from batchscope.catalogue.parameters import Parameter, number, plain
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.readers import number, plain
 from batchscope.problems import Place
 
 __all__ = ["as_map", "coerce", "coerce_item", "items", "number", "plain"]

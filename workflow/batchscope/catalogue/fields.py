@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, WrapValidator
-from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import TypedDict
 
-from batchscope.catalogue.parameters import Parameter, expected, read_all
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.readers import FieldReader, expected, read_items
 
 
 class Section(BaseModel):
@@ -29,11 +29,6 @@ class Section(BaseModel):
         return {key: value for key, value in self if key in self.model_fields_set}
 
 
-def problem(text: str) -> PydanticCustomError:
-    """Returns the error whose message is the whole text."""
-    return PydanticCustomError("problem", "{text}", {"text": text})
-
-
 @dataclass(frozen=True)
 class Words:
     """What messages say of a field.
@@ -48,18 +43,17 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refused(FieldReader):
     """A key that is known, to be refused in words of its own."""
 
     expected: str
 
-    def _read(self, raw: Any) -> None:
+    def read(self, raw: Any) -> None:
+        """Raises that something else is expected."""
         raise expected(self.expected)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return core_schema.no_info_plain_validator_function(self._read)
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, Any]:
+        """Returns the schema that nothing fits."""
         return {"not": {}}
 
 
@@ -77,13 +71,13 @@ def keyed(name: str, fields: Mapping[str, Any], noun: str, wanted: str) -> Any:
         noun: What a key is called in a message.
         wanted: What is expected of the whole.
     """
-    known = TypedDict(name, dict(fields), total=False)  # type: ignore[operator]
-    known.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+    known = TypedDict(name, dict(fields), total=False)  # noqa: UP013: the keys are data
+    known.__pydantic_config__ = ConfigDict(extra="forbid")
     return Annotated[known, WrapValidator(_as_written), Words(wanted, noun)]
 
 
 @dataclass(frozen=True)
-class ListOf:
+class ListOf(FieldReader):
     """A list of at least one value of a parameter.
 
     Attributes:
@@ -97,26 +91,27 @@ class ListOf:
     distinct: bool = True
     doc: str = ""
 
-    def _read(self, raw: Any) -> tuple[Any, ...]:
-        given = [raw] if self.word and isinstance(raw, str) else raw
-        return read_all(self.item, given, self.distinct)
-
     @property
     def expected(self) -> str:
         """What is expected of the whole."""
         return f"a list of at least one value (each {self.item.expected_item})"
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return core_schema.no_info_plain_validator_function(self._read)
+    def read(self, raw: Any) -> tuple[Any, ...]:
+        """Returns the values."""
+        given = [raw] if self.word and isinstance(raw, str) else raw
+        if not isinstance(given, list) or not given:
+            raise expected(self.expected)
+        return read_items(self.item.read, given, self.distinct)
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        several = {"type": "array", "minItems": 1, "items": self.item.json_item}
-        found = {"anyOf": [self.item.json_item, several]} if self.word else several
+    def json_schema(self) -> dict[str, Any]:
+        """Returns the schema of a list; with `word` of a word too."""
+        several = {"type": "array", "minItems": 1, "items": self.item.json_item()}
+        found = {"anyOf": [self.item.json_item(), several]} if self.word else several
         return {**found, "description": self.doc} if self.doc else found
 
 
 @dataclass(frozen=True)
-class OneValue:
+class OneValue(FieldReader):
     """A value of a factor where a list is a slip: several values belong elsewhere."""
 
     item: Parameter
@@ -126,16 +121,15 @@ class OneValue:
         """What is expected of it."""
         return self.item.expected
 
-    def _read(self, raw: Any) -> Any:
+    def read(self, raw: Any) -> Any:
+        """Returns the value."""
         if isinstance(raw, list):
             raise expected(f"{self.item.expected}, or a list under `vary`,")
         return self.item.read(raw)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return core_schema.no_info_plain_validator_function(self._read)
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return self.item.__get_pydantic_json_schema__(core, handler)
+    def json_schema(self) -> dict[str, Any]:
+        """Returns the schema of the value."""
+        return self.item.json_schema()
 
 
 def words(wanted: str, choices: Iterable[str] = ()) -> Any:

@@ -8,28 +8,22 @@ changes. What is computed with is the value parsed back from the name.
 
 from __future__ import annotations
 
-import functools
 import re
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError, core_schema
-
 from batchscope import wording
+from batchscope.catalogue.readers import NUMBER, FieldReader, expected, number, read_items
 
 MOST = 10**9  # of a whole number that has no maximum of its own: fits whatever computes with it
 _MOST_SECONDS = 3600  # of what is timed or waited for at once
-LONGEST_NUMBER = 99  # characters; no number that somebody means has more
-# `1e-3` is text to a YAML 1.1 reader: what a person means as a number is one.
-NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 
 Value = int | float | bool | str
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(FieldReader):
     """One value of a study, mostly with a name.
 
     Attributes:
@@ -124,50 +118,59 @@ class Parameter:
         return f"a {noun}"
 
     def read(self, raw: Any) -> Any:
-        """Returns the value that YAML's value stands for, as its own name will hold it.
+        """Returns the value that YAML's value stands for; of `many` a tuple of distinct ones."""
+        if not self.many:
+            return self.read_item(raw)
+        if not isinstance(raw, list | tuple) or not raw:
+            raise expected(f"a list of at least one value (each {self.expected_item})")
+        return read_items(self.read_item, raw)
 
-        Args:
-            raw: One scalar; of `many` an item.
-
-        Raises:
-            PydanticCustomError: `expected`, a ValueError, with `expected` and `known` in context.
-        """
+    def read_item(self, raw: Any) -> Any:
+        """Returns the value that one scalar stands for; raises as `read` does."""
         for word, value in self.words:
             if raw == word:
                 return value
-        value = _number(self, raw) if self.kind in ("int", "float") else self._text(raw)
+        value = self._number(raw) if self.kind in ("int", "float") else self._other(raw)
         if value is None:
             raise expected(self.expected_item, self.choices)
         return value
 
-    def _text(self, raw: Any) -> bool | str | None:
+    def _number(self, raw: Any) -> int | float | None:
+        value = number(raw)
+        if value is None or (self.kind == "int" and value != int(value)):
+            return None
+        value = int(value) if self.kind == "int" else float(value)
+        fits = (
+            (self.minimum is None or value >= self.minimum)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+        return value if fits else None
+
+    def _other(self, raw: Any) -> bool | str | None:
         if self.kind == "bool":
             return raw if isinstance(raw, bool) else None
-        # A value of any other kind is none of the choices; without them, any text fits a pattern.
         if not isinstance(raw, str) or (self.choices and raw not in self.choices):
             return None
         return raw if re.fullmatch(self.pattern or ".*", raw, re.DOTALL) else None
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        read = functools.partial(read_all, self) if self.many else self.read
-        return core_schema.no_info_plain_validator_function(read)
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        item = self.json_item
+    def json_schema(self) -> dict[str, Any]:
+        """Returns the JSON schema of the value, for editors."""
+        found = self.json_item()
         if self.many:
-            item = {"type": "array", "minItems": 1, "items": item}
+            found = {"type": "array", "minItems": 1, "items": found}
         if self.doc:
-            item["description"] = self.doc + (f" In {self.unit}." if self.unit else "")
+            found["description"] = self.doc + (f" In {self.unit}." if self.unit else "")
         if self.birth is not None:
             birth = shown(self, self.birth)
-            item["default"] = list(birth) if self.many else birth
-        return item
+            found["default"] = list(birth) if self.many else birth
+        return found
 
-    @property
     def json_item(self) -> dict[str, Any]:
-        """JSON schema of one value."""
+        """Returns the JSON schema of one scalar."""
         types = {"int": ["integer", "string"], "float": ["number", "string"], "bool": "boolean"}
-        item: dict[str, Any] = {"type": types.get(self.kind, "string")}
+        found: dict[str, Any] = {"type": types.get(self.kind, "string")}
         if self.kind in ("int", "float"):
             limits = {
                 "minimum": self.minimum,
@@ -175,15 +178,15 @@ class Parameter:
                 "exclusiveMinimum": self.above,
                 "exclusiveMaximum": self.below,
             }
-            item |= {key: limit for key, limit in limits.items() if limit is not None}
-            item["pattern"] = NUMBER
+            found |= {key: limit for key, limit in limits.items() if limit is not None}
+            found["pattern"] = NUMBER
         elif self.pattern:
-            item["pattern"] = f"^(?:{self.pattern})$"
+            found["pattern"] = f"^(?:{self.pattern})$"
         if self.choices:
-            item["enum"] = list(self.choices)
+            found["enum"] = list(self.choices)
         for word, _ in self.words:
-            item = {"if": {"const": word}, "else": item}
-        return item
+            found = {"if": {"const": word}, "else": found}
+        return found
 
 
 Named = TypeVar("Named", bound=Parameter)
@@ -208,75 +211,3 @@ def _short(limit: float) -> str:
 def aliases(parameters: Mapping[str, Parameter]) -> dict[str, str]:
     """Returns short name -> full name."""
     return {parameter.alias: name for name, parameter in parameters.items()}
-
-
-def expected(words: str, known: Iterable[str] = ()) -> PydanticCustomError:
-    """Returns the error of a value that is not what is expected.
-
-    Args:
-        known: Names that a misspelt one may stand for.
-    """
-    context = {"expected": words, "known": tuple(known)}
-    return PydanticCustomError("expected", "Expected {expected}", context)
-
-
-def number(raw: Any) -> int | float | None:
-    """Returns the finite number that a value is or spells, or None."""
-    if isinstance(raw, str) and len(raw) <= LONGEST_NUMBER and re.fullmatch(NUMBER, raw):
-        raw = int(raw) if raw.lstrip("+-").isdigit() else float(raw)
-    if isinstance(raw, bool) or not isinstance(raw, int | float):
-        return None
-    # A whole number may be larger than any float; nan is at most nothing.
-    return raw if abs(raw) <= sys.float_info.max else None
-
-
-def plain(raw: Any) -> Any:
-    """Returns the number that a value is or spells, or else the value itself."""
-    value = number(raw)
-    return raw if value is None else value
-
-
-def _number(parameter: Parameter, raw: Any) -> int | float | None:
-    """Returns the number that a value is or spells; None where the parameter does not have it."""
-    value = number(raw)
-    if value is None or (parameter.kind == "int" and value != int(value)):
-        return None
-    value = int(value) if parameter.kind == "int" else float(value)
-    low, high, above = parameter.minimum, parameter.most, parameter.above
-    fits = (
-        (low is None or value >= low)
-        and (high is None or value <= high)
-        and (above is None or value > above)
-        and (parameter.below is None or value < parameter.below)
-    )
-    return value if fits else None
-
-
-def read_all(parameter: Parameter, raw: Any, distinct: bool = True) -> tuple[Any, ...]:
-    """Returns the values of a list of one item or more.
-
-    Args:
-        distinct: Whether each may occur once only.
-
-    Raises:
-        PydanticCustomError: `expected`, if it is no such list.
-        ValidationError: With the problem of each item: `expected`, or `again` for a repeated one.
-    """
-    if not isinstance(raw, list | tuple) or not raw:
-        raise expected(f"a list of at least one value (each {parameter.expected_item})")
-    found: list[Any] = []
-    wrong = []
-    for index, item in enumerate(raw):
-        try:
-            found.append(parameter.read(item))
-        except PydanticCustomError as unexpected:
-            found.append(None)
-            wrong.append(InitErrorDetails(type=unexpected, loc=(index,), input=item))
-    for index, value in enumerate(found):
-        if distinct and value is not None and value in found[:index]:
-            first = {"first": found.index(value)}
-            error = PydanticCustomError("again", "As in {first}", first)
-            wrong.append(InitErrorDetails(type=error, loc=(index,), input=raw[index]))
-    if wrong:
-        raise ValidationError.from_exception_data("list", wrong)
-    return tuple(found)
