@@ -6,11 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, WrapValidator
-from typing_extensions import TypedDict
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.readers import FieldReader, expected, read_items
+from batchscope.catalogue.readers import (
+    FieldReader,
+    below,
+    expected,
+    read_items,
+    unknown_key,
+)
 
 
 class Section(BaseModel):
@@ -30,19 +36,6 @@ class Section(BaseModel):
 
 
 @dataclass(frozen=True)
-class Words:
-    """What messages say of a field.
-
-    Attributes:
-        expected: What is expected of it.
-        noun: What a key of it is called.
-    """
-
-    expected: str = ""
-    noun: str = "key"
-
-
-@dataclass(frozen=True)
 class Refused(FieldReader):
     """A key that is known, to be refused in words of its own."""
 
@@ -57,23 +50,62 @@ class Refused(FieldReader):
         return {"not": {}}
 
 
-def _as_written(raw: Any, read: Any) -> Any:
-    found = read(raw)
-    return {key: found[key] for key in raw if key in found}
+@dataclass(frozen=True)
+class Keyed(FieldReader):
+    """A map, in the order of the file, whose keys may all be left out.
 
-
-def keyed(name: str, fields: Mapping[str, Any], noun: str, wanted: str) -> Any:
-    """Returns the type of a map, in the order of the file, whose keys may all be left out.
-
-    Args:
-        name: Of the type, as in the schema for editors.
-        fields: Key -> type of its value.
+    Attributes:
+        fields: Key -> what reads its value.
         noun: What a key is called in a message.
-        wanted: What is expected of the whole.
+        expected: What is expected of the whole.
+        least: Fewest keys.
+        most: Most keys.
     """
-    known = TypedDict(name, dict(fields), total=False)  # noqa: UP013: the keys are data
-    known.__pydantic_config__ = ConfigDict(extra="forbid")
-    return Annotated[known, WrapValidator(_as_written), Words(wanted, noun)]
+
+    fields: Mapping[str, FieldReader]
+    noun: str
+    expected: str
+    least: int = 0
+    most: int | None = None
+
+    def read(self, raw: Any) -> dict[str, Any]:
+        """Returns the values of the keys that are given."""
+        count = len(raw) if isinstance(raw, dict) else -1
+        if count < self.least or (self.most is not None and count > self.most):
+            raise expected(self.expected)
+        found: dict[str, Any] = {}
+        wrong = []
+        for key, value in raw.items():
+            try:
+                if key not in self.fields:
+                    raise unknown_key(self.noun, self._known(), self._aliases())
+                found[key] = self.fields[key].read(value)
+            except PydanticCustomError as error:
+                wrong.append(InitErrorDetails(type=error, loc=(key,), input=value))
+            except ValidationError as error:
+                wrong += below((key,), error)
+        if wrong:
+            raise ValidationError.from_exception_data(self.noun, wrong)
+        return found
+
+    def _known(self) -> list[str]:
+        return [key for key, one in self.fields.items() if not isinstance(one, Refused)]
+
+    def _aliases(self) -> dict[str, str]:
+        return {getattr(one, "alias", key): key for key, one in self.fields.items()}
+
+    def json_schema(self) -> dict[str, Any]:
+        """Returns the schema of a map."""
+        found: dict[str, Any] = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {key: one.json_schema() for key, one in self.fields.items()},
+        }
+        if self.least:
+            found["minProperties"] = self.least
+        if self.most is not None:
+            found["maxProperties"] = self.most
+        return found
 
 
 @dataclass(frozen=True)
@@ -84,17 +116,24 @@ class ListOf(FieldReader):
         word: Whether a plain word stands for a list of it.
         distinct: Whether each value may occur once only.
         doc: What the list is, in the schema for editors.
+        wanted: What is expected of the whole, where its values do not say it.
     """
 
     item: Parameter
     word: bool = False
     distinct: bool = True
     doc: str = ""
+    wanted: str = ""
+
+    @property
+    def alias(self) -> str:
+        """The parameter's own, which may be taken for its name."""
+        return self.item.alias
 
     @property
     def expected(self) -> str:
         """What is expected of the whole."""
-        return f"a list of at least one value (each {self.item.expected_item})"
+        return self.wanted or f"a list of at least one value (each {self.item.expected_item})"
 
     def read(self, raw: Any) -> tuple[Any, ...]:
         """Returns the values."""
@@ -126,6 +165,11 @@ class OneValue(FieldReader):
         if isinstance(raw, list):
             raise expected(f"{self.item.expected}, or a list under `vary`,")
         return self.item.read(raw)
+
+    @property
+    def alias(self) -> str:
+        """The factor's own, which may be taken for its name."""
+        return self.item.alias
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of the value."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError, core_schema
@@ -54,9 +54,37 @@ def expected(words: str, known: Iterable[str] = ()) -> PydanticCustomError:
     return PydanticCustomError("expected", "Expected {expected}", context)
 
 
+def unknown_key(noun: str, known: Iterable[str], aliases: Mapping[str, str]) -> PydanticCustomError:
+    """Returns the error of a key that is none of the known ones.
+
+    Args:
+        noun: What a key is called.
+        aliases: Other names -> the known one.
+    """
+    context = {"noun": noun, "known": tuple(known), "aliases": dict(aliases)}
+    return PydanticCustomError("unknown", "Unknown {noun}", context)
+
+
+def absent(words: str) -> PydanticCustomError:
+    """Returns the error of a key that is not there, given what is expected there."""
+    return PydanticCustomError("absent", "Missing {expected}", {"expected": words})
+
+
 def problem(text: str) -> PydanticCustomError:
     """Returns the error whose message is the whole text."""
     return PydanticCustomError("problem", "{text}", {"text": text})
+
+
+def below(place: tuple[str | int, ...], error: ValidationError) -> list[InitErrorDetails]:
+    """Returns the problems of what lies below a place, for an error of the whole."""
+    return [
+        InitErrorDetails(
+            type=PydanticCustomError(each["type"], "{type}", {"type": "", **each.get("ctx", {})}),
+            loc=(*place, *each["loc"]),
+            input=each["input"],
+        )
+        for each in error.errors(include_url=False)
+    ]
 
 
 def read_items(
