@@ -156,7 +156,9 @@ class Findings:
     """The problems and warnings of one pass over a configuration, at their places in the file.
 
     Args:
-        structure: Places where the structure is at fault; nothing at or below them is reported.
+        raw: The file.
+        structure: Problems of its structure; nothing at or below their places is reported again.
+        survivors: Lists that lost broken items -> the positions of those that are left.
         replaced: Places whose values the section `reduced` gave: in the file they stand there.
 
     Attributes:
@@ -164,14 +166,33 @@ class Findings:
         warnings: Lines on what does not stop a study, each once.
     """
 
-    def __init__(self, structure: list[Place], replaced: list[Place]) -> None:
-        self.problems: list[Problem] = []
+    def __init__(
+        self,
+        raw: Any,
+        structure: list[Problem],
+        survivors: Mapping[Place, list[int]],
+        replaced: Collection[Place] = (),
+    ) -> None:
+        self.problems: list[Problem] = list(structure)
         self.warnings: dict[str, None] = {}
-        self.structure = frozenset(structure)
-        self._replaced = frozenset(replaced)
+        self.structure = frozenset(problem.place for problem in structure)
+        self._raw, self._survivors, self._replaced = raw, survivors, frozenset(replaced)
 
     def _origin(self, place: Place) -> Place:
-        return ("reduced", *place) if within(place, self._replaced) else place
+        """Returns where in the file something stands that a check found in the sound parts."""
+        found: Place = ()
+        raw = self._raw
+        if within(place, self._replaced):
+            found, raw = ("reduced",), self._raw["reduced"]
+        for count, part in enumerate(place):
+            if isinstance(raw, str):
+                continue  # a word that stands for a list of it
+            if isinstance(part, int):
+                part = self._survivors.get(place[:count], range(part + 1))[part]
+            found = (*found, part)
+            inside = isinstance(raw, dict) and part in raw or isinstance(raw, list)
+            raw = raw[part] if inside else None
+        return found
 
     def report(self, *problems: Problem) -> None:
         """Takes problems, but those that the structure explains."""
@@ -184,12 +205,22 @@ class Findings:
         """Takes what may surprise and stops nothing."""
         self.warnings[Problem(self._origin(problem.place), problem.text).line] = None
 
-    def unreadable(self, place: Place) -> bool:
-        """Whether the structure is at fault at a place or above it."""
-        return within(self._origin(place), self.structure)
-
     def broken(self, *roots: Place) -> bool:
         """Whether a problem lies at or below a root, in the file or in `reduced`."""
-        places = itertools.chain(self.structure, (problem.place for problem in self.problems))
-        wide = [*roots, *(("reduced", *root) for root in roots)]
-        return any(within(place, wide) for place in places)
+        wide = [*map(self._origin, roots), *(("reduced", *root) for root in roots)]
+        return any(within(problem.place, wide) for problem in self.problems)
+
+    def misses_a_key(self, home: Place, known: Collection[str]) -> bool:
+        """Whether a map cannot be read, or has a key at fault that is none of the known ones."""
+        at = self._origin(home)
+        return within(at, self.structure) or any(
+            place[: len(at)] == at and not {*place[len(at) :]} & {*known}
+            for place in self.structure
+        )
+
+    def names_at(self, place: Place) -> set[str]:
+        """Returns the keys of a map of the file, sound or not."""
+        raw = self._raw
+        for part in place:
+            raw = raw.get(part) if isinstance(raw, dict) else None
+        return {*raw} if isinstance(raw, dict) else set()

@@ -24,10 +24,12 @@ class Section(BaseModel):
 
     Attributes:
         noun: What a key is called in a message.
+        wanted: What is expected of the whole.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
     noun: ClassVar[str] = "key"
+    wanted: ClassVar[str] = "a map"
 
     @property
     def given(self) -> dict[str, Any]:

@@ -9,14 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from batchscope.catalogue import coercion
 from batchscope.catalogue.figures import FIGURES
-from batchscope.study import config
+from batchscope.study.document import StudyFile
 
-_OURS = ("expected", "noun")  # keywords that the program's own messages are made from
-_ONE = ("additionalProperties", "else", "if", "items", "not", "propertyNames", "then")
-_MANY = ("allOf",)
-_NAMED = ("$defs", "properties")
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def text() -> str:
@@ -26,44 +22,37 @@ def text() -> str:
 
 def document() -> dict[str, Any]:
     """Returns the schema."""
-    found = _plain(config.schema())
-    found["$comment"] = "Printed by `python workflow/run.py schema`."
-    defs = found["$defs"]
-    experiment = defs["experiment"]
-    for name in ("measures", "timings"):  # listed by name, or a map from names to settings
-        names = {"enum": list(defs[name]["properties"])}
-        defs[name] |= {"if": {"type": "string"}, "then": names}
-    experiment["properties"]["figures"]["items"] = {"enum": list(FIGURES)}
+    found = _without_titles(StudyFile.model_json_schema())
+    comment = "Printed by `python workflow/run.py schema`."
+    head = {"$schema": _DIALECT, "$comment": comment, "title": "Batchscope study"}
+    experiment = found["$defs"]["ExperimentKeys"]
+    for branch in experiment["properties"]["figures"]["anyOf"]:
+        branch.get("items", branch)["enum"] = list(FIGURES)
     # There a key without a value takes that key away.
     keys = {
-        key: {"anyOf": [{"$ref": f"#/$defs/experiment/properties/{key}"}, {"type": "null"}]}
+        key: {"anyOf": [{"$ref": f"#/$defs/ExperimentKeys/properties/{key}"}, {"type": "null"}]}
         for key in experiment["properties"]
     }
-    defs["reduced_experiment"] = {**experiment, "properties": keys}
-    reduced = found["properties"]["reduced"]["properties"]["experiments"]
-    reduced["additionalProperties"] = {"$ref": "#/$defs/reduced_experiment"}
-    return found
+    found["$defs"]["ReducedExperiment"] = {**experiment, "properties": keys}
+    reduced = found["$defs"]["Reduced"]["properties"]["experiments"]
+    reduced["additionalProperties"] = {"$ref": "#/$defs/ReducedExperiment"}
+    return {**head, **found}
 
 
-def _plain(rule: Any) -> Any:
-    """Returns a schema without our keywords, to which text that spells a number is that number."""
-    if isinstance(rule, bool):
+def _without_titles(rule: Any, named: bool = False) -> Any:
+    """Returns a schema without the titles that pydantic makes of names.
+
+    Args:
+        named: Whether the keys are names of the study and not of JSON schema.
+    """
+    if isinstance(rule, list):
+        return [_without_titles(each) for each in rule]
+    if not isinstance(rule, dict):
         return rule
-    found = {}
-    for key, value in rule.items():
-        if key in _ONE:
-            value = _plain(value)
-        elif key in _MANY:
-            value = [_plain(each) for each in value]
-        elif key in _NAMED:
-            value = {name: _plain(each) for name, each in value.items()}
-        if key not in _OURS:
-            found[key] = value
-    if found == {"not": {}}:
-        return False  # as the same is stated without offering the key
-    types = found.get("type", [])
-    types = types if isinstance(types, list) else [types]
-    if {"integer", "number"} & {*types} and "string" not in types:
-        # `1e-3` is text to YAML 1.1, and so is what stands in quotes.
-        found |= {"type": [*types, "string"], "pattern": coercion.NUMBER}
-    return found
+    found = {
+        key: _without_titles(value, key in ("properties", "$defs") and not named)
+        for key, value in rule.items()
+        if named or key != "title"
+    }
+    # As nothing fits is stated without offering the key.
+    return False if found == {"not": {}} else found

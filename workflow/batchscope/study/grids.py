@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import run_factors
-from batchscope.catalogue.coercion import as_map
-from batchscope.catalogue.parameters import Parameter
-from batchscope.problems import Place, Problem, missing
-from batchscope.study import experiment_kinds
-from batchscope.study.value_reader import Broken, Reader
+from batchscope.catalogue import run_factors, sweep_names
+from batchscope.catalogue.run_factors import Factor
+from batchscope.problems import Findings, Place, Problem, missing, received
+from batchscope.study.document import ExperimentKeys
 
-_SEED_COUNT = Parameter("seeds", "seeds", "int", None, "Number of seeds.", minimum=1, maximum=2**32)
+# Name in the file -> id in paths; None for what is at fault where it is defined.
+Ids = Mapping[str, str | None]
+EXPECTED_SEEDS = "a positive whole number or a list of whole numbers"
 
 
-@dataclass
+@dataclass(frozen=True)
+class Kind:
+    """What an experiment is made of: runs or times.
+
+    Attributes:
+        factors: Factors that it may have.
+        why_not: What is reported of another factor.
+    """
+
+    factors: Mapping[str, Factor]
+    why_not: str
+
+    @property
+    def core(self) -> list[str]:
+        """Factors that it must be given."""
+        return [name for name, one in self.factors.items() if one.core and name != "seed"]
+
+
+TRAINING = Kind(
+    run_factors.FACTORS,
+    "received in a training experiment; it is expected beside `timing` alone: a training is "
+    "always the loop in the graph.",
+)
+TIMING = Kind(
+    sweep_names.FACTORS,
+    "received in a timing experiment, which does not depend on it; one of "
+    f"{', '.join(sweep_names.FACTORS)} is expected.",
+)
+
+
+@dataclass(frozen=True)
 class Grid:
     """The factors of one experiment, resolved; a value that is at fault is not here.
 
     Attributes:
-        defaults: Sound factors of the section `defaults`, of either kind.
-        given: Names of all that the section `defaults` gives.
+        defaults: Factors of the section `defaults` of the experiment's kind.
         set: Factors of every combination, over the defaults.
         cases: Factors that move together; one empty map where there are none.
         vary: Factor -> values.
@@ -35,9 +63,8 @@ class Grid:
     """
 
     place: Place
-    kind: experiment_kinds.Kind
+    kind: Kind
     defaults: dict[str, Any]
-    given: tuple[str, ...]
     set: dict[str, Any]
     cases: list[dict[str, Any]]
     vary: dict[str, tuple[Any, ...]]
@@ -53,7 +80,7 @@ class Grid:
     def inherited(self) -> list[Place]:
         """Places of the defaults that the experiment does not give itself."""
         own = {*self.set, *self.vary, *set.intersection(*map(set, self.cases))}
-        return [("defaults", name) for name in self.given if name not in own]
+        return [("defaults", name) for name in self.kind.factors if name not in own]
 
     @property
     def size(self) -> int:
@@ -64,11 +91,10 @@ class Grid:
 
     def combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
         """Yields the case, factors without seed, and the function from factor to place."""
-        births = {name: factor.birth for name, factor in self.kind.factors.items()}
-        defaults = {name: value for name, value in self.defaults.items() if name in births}
+        frozen = {name: factor.birth for name, factor in self.kind.factors.items()}
         choices = [list(enumerate(items)) for items in self.vary.values()]
         for index, case in enumerate(self.cases):
-            base = {**births, **defaults, **self.set, **case}
+            base = {**frozen, **self.defaults, **self.set, **case}
             for chosen in itertools.product(*choices):
                 picked = dict(zip(self.vary, chosen, strict=True))
                 values = {name: value for name, (_, value) in picked.items()}
@@ -86,78 +112,113 @@ class Grid:
         return (*self.place, "set", factor) if factor in self.set else ("defaults", factor)
 
 
+class FactorReader:
+    """Reads factors, whose data sets and models become ids; reports what an experiment has not."""
+
+    def __init__(self, findings: Findings, datasets: Ids, models: Ids) -> None:
+        self.findings = findings
+        self._ids = {"dataset": datasets, "model": models}
+
+    def values(self, place: Place, given: Mapping[str, Any], kind: Kind | None) -> dict[str, Any]:
+        """Returns the sound factors of a map.
+
+        Args:
+            kind: Of the experiment; None where factors of another kind are of other experiments.
+        """
+        return {
+            name: found[0]
+            for name, value in given.items()
+            if (found := self._known(place, name, (value,), kind, ((*place, name),)))
+        }
+
+    def lists(
+        self, place: Place, given: Mapping[str, tuple[Any, ...]], kind: Kind
+    ) -> dict[str, tuple[Any, ...]]:
+        """Returns the sound values of a map from factors to lists of values."""
+        found = {}
+        for name, values in given.items():
+            places = tuple((*place, name, index) for index in range(len(values)))
+            if known := self._known(place, name, values, kind, places):
+                found[name] = known
+        return found
+
+    def _known(
+        self,
+        place: Place,
+        name: str,
+        values: tuple[Any, ...],
+        kind: Kind | None,
+        places: tuple[Place, ...],
+    ) -> tuple[Any, ...]:
+        if kind and name not in kind.factors:
+            self.findings.report(Problem((*place, name), kind.why_not))
+            return ()
+        if name not in self._ids:
+            return values
+        ids = self._ids[name]
+        for at, value in zip(places, values, strict=True):
+            if value not in ids:
+                wanted = f"one of {', '.join(sorted(ids))}"
+                self.findings.report(received(at, value, wanted, sorted(ids)))
+        return tuple(found for value in values if (found := ids.get(value)))
+
+
 def read(
-    reader: Reader,
+    reader: FactorReader,
     place: Place,
-    body: dict[str, Any],
-    kind: experiment_kinds.Kind,
+    keys: ExperimentKeys,
+    kind: Kind,
     defaults: dict[str, Any],
-    given: tuple[str, ...],
+    stated: Collection[str],
 ) -> Grid:
-    """Returns the grid of an experiment, given what `Grid` has of the section `defaults`."""
-    cases = body.get("cases")
-    cases = cases if isinstance(cases, list) and cases else [{}]
+    """Returns the grid of an experiment; reports what it has twice and what it lacks.
+
+    Args:
+        defaults: Sound factors of the section `defaults`.
+        stated: Factors that the section has, sound or not.
+    """
+    cases = [
+        reader.values((*place, "cases", index), case, kind) for index, case in enumerate(keys.cases)
+    ]
+    seeds: tuple[int, ...] | range = (0,)
+    if kind is TRAINING:
+        seeds = () if keys.seeds is None else keys.seeds
+        if keys.seeds is None:
+            reader.findings.report(missing((*place, "seeds"), EXPECTED_SEEDS))
     grid = Grid(
         place=place,
         kind=kind,
-        defaults=defaults,
-        given=given,
-        set=reader.factors((*place, "set"), body.get("set"), kind),
-        cases=[
-            reader.factors((*place, "cases", index), case, kind) for index, case in enumerate(cases)
-        ],
-        vary=reader.factor_lists((*place, "vary"), body.get("vary"), kind),
-        seeds=_seeds(reader, (*place, "seeds"), body)
-        if kind is experiment_kinds.TRAINING
-        else (0,),
+        defaults={name: value for name, value in defaults.items() if name in kind.factors},
+        set=reader.values((*place, "set"), keys.set, kind),
+        cases=cases,
+        vary=reader.lists((*place, "vary"), keys.vary, kind),
+        seeds=seeds,
     )
-    homes = {
-        "set": {*as_map(body.get("set"))},
-        "cases": set().union(*(as_map(case) for case in cases)),
-        "vary": {*as_map(body.get("vary"))},
-    }
-    reader.findings.report(*_given_twice(place, homes, kind))
-    written = [("defaults",), *((*place, home) for home in homes)]
-    # Where a whole map is unreadable, nothing is known of what it gives.
-    if not any(reader.findings.unreadable(home) for home in written):
-        in_every_case = set.intersection(*({*as_map(case)} for case in cases))
-        found = {*given} | homes["set"] | homes["vary"] | in_every_case
-        reader.findings.report(*_not_given(place, found, kind))
+    given = {"set": {*keys.set}, "cases": set().union(*keys.cases), "vary": {*keys.vary}}
+    reader.findings.report(*_given_twice(place, given, kind))
+    reader.findings.report(*_not_given(reader.findings, grid, keys, {*stated}))
     return grid
 
 
-def _seeds(reader: Reader, place: Place, body: dict[str, Any]) -> tuple[int, ...] | range:
-    raw = body.get("seeds")
-    if reader.findings.unreadable(place):
-        return ()
-    if isinstance(raw, list):
-        seed = run_factors.FACTORS["seed"]
-        return reader.distinct(place, raw, lambda at, item: reader.value(at, seed, item))
-    if raw is None:
-        expected = "a positive whole number or a list of whole numbers"
-        reader.findings.report(missing(place, expected))
-    else:
-        with contextlib.suppress(Broken):
-            return range(reader.value(place, _SEED_COUNT, raw))
-    return ()
-
-
-def _given_twice(
-    place: Place, homes: dict[str, set[str]], kind: experiment_kinds.Kind
-) -> Iterator[Problem]:
+def _given_twice(place: Place, homes: dict[str, set[str]], kind: Kind) -> Iterator[Problem]:
     for factor in kind.factors:
         given = [home for home, factors in homes.items() if factor in factors]
-        if len(given) > 1 and factor != "seed":
+        if len(given) > 1:
             text = f"received in {wording.listed(given)}; one of them is expected."
             yield Problem((*place, given[-1], factor), text)
 
 
-def _not_given(place: Place, found: set[str], kind: experiment_kinds.Kind) -> Iterator[Problem]:
-    """Yields the problems of factors that a run must have and nothing gives."""
-    if not found <= {*experiment_kinds.EITHER.factors}:
-        return  # most likely a core factor, misspelt, and reported
-    for factor in kind.core:
-        if factor not in found:
-            text = f"missing; {kind.factors[factor].expected} is expected, "
+def _not_given(
+    findings: Findings, grid: Grid, keys: ExperimentKeys, defaults: set[str]
+) -> Iterator[Problem]:
+    """Yields the core factors that nothing gives, unless what may give them is at fault."""
+    homes = [("defaults",), *((*grid.place, home) for home in ("set", "cases", "vary"))]
+    if any(findings.misses_a_key(home, sweep_names.EVERY_FACTOR) for home in homes):
+        return
+    in_every_case = set.intersection(*map(set, keys.cases))
+    given = {*keys.set, *keys.vary, *in_every_case, *defaults}
+    for factor in grid.kind.core:
+        if factor not in given and not findings.broken(*((*home, factor) for home in homes)):
+            text = f"missing; {grid.kind.factors[factor].expected} is expected, "
             text += "here or in defaults, vary or every case."
-            yield Problem((*place, "set", factor), text)
+            yield Problem((*grid.place, "set", factor), text)

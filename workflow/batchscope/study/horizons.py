@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import coercion, figure_names, run_factors
+from batchscope.catalogue import run_factors
 from batchscope.catalogue.entries import Need
 from batchscope.catalogue.horizons import CONSTANT, FALLING, REASON, falling
 from batchscope.problems import Place, Problem
+from batchscope.study import figure_checks
+from batchscope.study.document import ExperimentKeys
 
 if TYPE_CHECKING:
     from batchscope.study.own_runs import Table
@@ -37,17 +39,17 @@ def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Pr
         yield Problem((*place, "budgets", kind), text)
 
 
-def problems(place: Place, body: dict[str, Any], runs: list[dict[str, Any]]) -> Iterator[Problem]:
+def problems(place: Place, keys: ExperimentKeys, runs: list[dict[str, Any]]) -> Iterator[Problem]:
     """Yields where an experiment reads trainings before their end, or merges their horizons."""
     schedule = falling_schedule(runs)
     if not schedule:
         return
     why, expected = f"with schedule {schedule}, {REASON}", f"schedule {CONSTANT} is expected"
-    if body.get("at_epochs"):
+    if keys.at_epochs:
         text = f"received {why}; {expected}, or a run for each number of epochs."
         yield Problem((*place, "at_epochs"), text)
-    yield from of_budgets(place, coercion.as_map(body.get("budgets")), schedule)
-    for at, figure in figure_names.named(place, body):
+    yield from of_budgets(place, keys.budgets, schedule)
+    for at, figure in figure_checks.named(place, keys):
         if Need.PREFIXES in figure.needs:
             yield Problem(at, f"received '{figure.name}' {why}; {expected}, or another figure.")
     horizons: dict[int, set[int]] = {}

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import budget_kinds, figure_names, own_columns
+from batchscope.catalogue import budget_kinds, figure_names, measure_settings, own_columns
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Findings, Place, Problem, received
-from batchscope.study import horizons, own_runs, plan
+from batchscope.study import figure_checks, horizons, own_runs, plan
+from batchscope.study.document import ExperimentKeys
 from batchscope.study.own_runs import Table
 
 _IN_COLUMNS = "in whose columns the factors of each training stand; one of the two is expected."
@@ -28,16 +29,14 @@ REFUSED = {
 }
 
 
-def read(findings: Findings, place: Place, body: dict[str, Any], folder: Path) -> Table | None:
+def read(findings: Findings, place: Place, keys: ExperimentKeys, folder: Path) -> Table | None:
     """Returns the table of an experiment; None where it, or the experiment, is at fault."""
     for key, why in REFUSED.items():
-        if key in body:
+        if key in keys.model_fields_set:
             findings.report(Problem((*place, key), f"received beside `runs`, {why}"))
-    at, path = (*place, "runs"), body["runs"]
-    if findings.unreadable(at) or not isinstance(path, str):
-        return None
+    at = (*place, "runs")
     try:
-        return own_runs.read(located(folder, path))
+        return own_runs.read(located(folder, keys.runs))
     except ConfigError as error:
         findings.report(Problem(at, "\n  ".join(error.problems)))
     except UserError as error:
@@ -51,22 +50,16 @@ def located(folder: Path, path: str) -> str:
     return os.path.relpath(found, here) if Path(found).is_relative_to(here) else found
 
 
-def problems(
-    place: Place,
-    body: dict[str, Any],
-    margins: dict[str, float],
-    budgets: dict[str, Any],
-    table: Table,
-) -> Iterator[Problem]:
+def problems(place: Place, keys: ExperimentKeys, table: Table) -> Iterator[Problem]:
     """Yields what an experiment asks for and its table does not give."""
     filled = columns(table)
-    yield from horizons.of_budgets(place, budgets, horizons.of_own_runs(table))
-    for outcome in margins:
+    yield from horizons.of_budgets(place, keys.budgets, horizons.of_own_runs(table))
+    for outcome in keys.margins:
         if outcome not in filled:
             known = [name for name in filled if name in own_columns.OUTCOMES]
             expected = f"an outcome that is a column of {table.path} ({', '.join(known) or 'none'})"
             yield received((*place, "margins", outcome), outcome, expected, known)
-    for key, value in budgets.items():
+    for key, value in keys.budgets.items():
         names = [*value] if key == budget_kinds.TARGET else [budget_kinds.AXES[key]]
         if table.single:
             text = f"received for {table.path}, where the single row of each training is its target"
@@ -75,7 +68,8 @@ def problems(
             if not table.filled(column):
                 text = f"received without any {column}; a column {column} of {table.path}"
                 yield Problem((*place, "budgets", key), f"{text} is expected.")
-    for at, figure in figure_names.named(place, body):
+    yield from figure_checks.problems(place, keys, measure_settings.ENTRIES, timed=True)
+    for at, figure in figure_checks.named(place, keys):
         lacking = figure_names.of_own_runs(figure, {*filled, *vary(table)})
         if lacking:
             yield received(at, figure.name, f"a figure for which {table.path} suffices ({lacking})")

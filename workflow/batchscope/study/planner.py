@@ -1,4 +1,4 @@
-"""From a configuration to the runs of a study: every check of meaning, no heavy import.
+"""From a study file to its experiments and runs: every check of meaning, no heavy import.
 
 Precedence of a run's factors: defaults, set, cases, vary, seed. All problems are found at
 once; what depends on a part that is broken is not reported beside it.
@@ -7,373 +7,299 @@ once; what depends on a part that is broken is not reported beside it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope import wording
-from batchscope.catalogue import (
-    coercion,
-    dataset_definitions,
-    figure_names,
-    incompatible_factors,
-    measure_settings,
-    run_names,
-    sweep_names,
-)
-from batchscope.catalogue.coercion import as_map
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue import incompatible_factors, run_names, sweep_names
+from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
+from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.name_codec import MAX_NAME_LENGTH
 from batchscope.catalogue.networks import NETWORKS
-from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
-from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
+from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError
-from batchscope.problems import Findings, Place, Problem, merged, show, unknown
+from batchscope.problems import Place, Problem, merged, show, unknown
 from batchscope.study import (
     claims,
-    experiment_keys,
-    experiment_kinds,
+    experiments,
+    figure_checks,
     grids,
     horizons,
     model_files,
     other_machines,
     own_experiment,
-    reduced_form,
-    run_pairs,
+    published_numbers,
 )
+from batchscope.study.document import ExperimentKeys
 from batchscope.study.plan import Experiment, Study, Times, Trainings
 from batchscope.study.published_numbers import Series
-from batchscope.study.value_reader import Reader
+from batchscope.study.validation import Validated, validate
 
-MAX_RUNS = 1000
-_LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
-_RUN_COUNT = Parameter(
-    "max_runs", "max_runs", "int", None, "Most runs.", minimum=1, maximum=1_000_000
-)
-
-
-# From a data set's token to its training examples, where it is prepared.
+# From a data set's id to its training examples, where it is prepared.
 Recorded = Callable[[str], int | None]
 
 
-def unrecorded(token: str) -> None:
+def unrecorded(dataset_id: str) -> None:
     """Returns nothing: what is known of prepared data where nobody looks."""
 
 
 def make(
-    config: dict[str, Any],
+    raw: dict[str, Any],
     scale: str = "full",
     recorded: Recorded = unrecorded,
     folder: Path | None = None,
 ) -> Study:
-    """Returns the study of a configuration that fits the schema.
+    """Returns the study of a file.
 
     Args:
+        raw: What YAML holds.
         scale: `full`, or `reduced` for the smaller form.
-        folder: Where the file lies: tables of one's own runs lie beside it.
+        folder: Where the file lies: tables of external runs lie beside it.
 
     Raises:
-        ConfigError: With every problem of meaning.
+        ConfigError: With every problem of structure and of meaning.
     """
-    study, problems = draft(config, scale, recorded=recorded, folder=folder)
-    if study is None:
-        raise ConfigError([problem.line for problem in problems])
+    planner = _Planner(validate(raw, scale), scale, recorded, folder or Path())
+    study = planner.study()
+    if planner.findings.problems:
+        raise ConfigError([problem.line for problem in merged(planner.findings.problems)])
     return study
 
 
-def draft(
-    config: dict[str, Any],
-    scale: str = "full",
-    found: Iterable[Problem] = (),
-    recorded: Recorded = unrecorded,
-    folder: Path | None = None,
-) -> tuple[Study | None, list[Problem]]:
-    """Returns the study, or None and every problem of meaning.
-
-    Args:
-        config: A configuration, which may be broken where `found` says so.
-        found: Problems of structure; nothing at or below their places is looked at.
-    """
-    structure = [problem.place for problem in found]
-    planner = _Planner(config, scale, structure, recorded, folder or Path())
-    study = planner.study()
-    problems = merged(planner.findings.problems)
-    return (None if problems or planner.findings.structure else study), problems
-
-
-def _used(tokens: Iterable[str], known: dict[str, Any]) -> dict[str, Any]:
-    """Returns what stands behind tokens, each once."""
-    by_token = dict(entry for entry in known.values() if entry is not None)
-    return {token: by_token[token] for token in dict.fromkeys(tokens)}
-
-
-def _experiment(
-    name: str,
-    body: dict[str, Any],
-    vary: dict[str, tuple[Any, ...]],
-    at_epochs: Iterable[int],
-    numbers: dict[str, tuple[Series, ...]],
-    **made: Any,
-) -> Experiment:
-    """Returns an experiment of any kind."""
-    return Experiment(
-        name=name,
-        title=body.get("title", name),
-        question=body.get("question", ""),
-        vary=vary,
-        at_epochs=tuple(sorted(at_epochs)),
-        figures=figure_names.drawn(body),
-        published=experiment_keys.words(body),
-        numbers=numbers,
-        **made,
-    )
-
-
 class _Planner:
-    """One pass over a configuration; collects problems, warnings and runs."""
+    """One pass over the sound parts of a file; collects problems, warnings and runs."""
 
-    def __init__(
-        self,
-        config: dict[str, Any],
-        scale: str,
-        structure: list[Place],
-        recorded: Recorded,
-        folder: Path,
-    ) -> None:
+    def __init__(self, validated: Validated, scale: str, recorded: Recorded, folder: Path) -> None:
+        self.document, self.findings = validated.document, validated.findings
         self.scale, self.recorded, self.folder = scale, recorded, folder
-        self.config, replaced = reduced_form.apply(config) if scale == "reduced" else (config, [])
-        self.findings = Findings(structure, replaced)
-        self.findings.report(*reduced_form.problems(config, scale))
-        self.datasets: dict[str, tuple[str, dict[str, Any]] | None] = {}
-        self.models: dict[str, tuple[str, str | None] | None] = {}
-        self.sizes: dict[str, int | None] = {}  # training examples by data set
-        self.sources: dict[str, str] = {}
-        self.sides: dict[str, int | None] = {}  # height and width of images by data set
-        self.kinds: dict[str, str | None] = {}  # what its examples are, by data set
-        self.reader = Reader(self.findings, self.datasets, self.models)
+        self.datasets = dict(self._read_datasets())
+        self.models = dict(self._read_models())
+        self.by_id = {one.id: one for one in self.datasets.values() if one}
+        ids = {name: one.id if one else None for name, one in self.datasets.items()}
+        models = {name: one[0] if one else None for name, one in self.models.items()}
+        self.factors = grids.FactorReader(self.findings, ids, models)
+        self.sizes = {one.id: one.training_size for one in self.by_id.values()}
 
-    def study(self) -> Study | None:
-        self._read_datasets()
-        self._read_models()
-        given = as_map(self.config.get("defaults"))
-        defaults = self.reader.factors(("defaults",), given, experiment_kinds.EITHER)
-        experiments = {}
-        for name, body in as_map(self.config.get("experiments")).items():
-            if isinstance(body, dict):
-                place = ("experiments", name)
-                if "runs" in body:
-                    experiments[name] = self._own_experiment(name, body, place)
-                    continue
-                timed = "timing" in body
-                kind = experiment_kinds.TIMING if timed else experiment_kinds.TRAINING
-                grid = grids.read(self.reader, place, body, kind, defaults, tuple(given))
-                plan_one = self._timing_experiment if timed else self._experiment
-                experiments[name] = plan_one(name, body, grid)
-        found = {name: each for name, each in experiments.items() if each}
+    def study(self) -> Study:
+        document = self.document
+        defaults = self.factors.values(("defaults",), document.defaults, None)
+        planned = {}
+        for name, keys in document.experiments.items():
+            place = ("experiments", name)
+            if keys.runs:
+                planned[name] = self._own_experiment(name, keys, place)
+                continue
+            kind = grids.TIMING if keys.timing else grids.TRAINING
+            grid = grids.read(self.factors, place, keys, kind, defaults, document.defaults)
+            plan_one = self._timing_experiment if keys.timing else self._experiment
+            planned[name] = plan_one(name, keys, grid)
+        found = {name: one for name, one in planned.items() if one}
         self._check_total(found.values())
         stated = self._claims(found)
         self._check_seeds([each for each in found.values() if not each.times.sweeps])
-        other_machines.check(self.findings, self.config)
-        published = self._published()
-        if self.findings.problems or self.findings.structure:
-            return None
-        name = self.config["study"]
-        every = [factors for one in experiments.values() for factors in one.factors()]
+        other_machines.check(self.findings, document)
+        every = [factors for one in found.values() for factors in one.factors()]
         return Study(
-            name=name,
-            title=self.config.get("title", name),
-            machine=self.config.get("machine", "local"),
+            name=document.study,
+            title=document.title or document.study,
+            machine=document.machine,
             reduced=self.scale == "reduced",
-            datasets=_used((factors["dataset"] for factors in every), self.datasets),
-            models=_used((factors["model"] for factors in every), self.models),
-            experiments=experiments,
+            datasets=self._used_datasets(every),
+            models=self._used_models(every),
+            experiments=found,
             warnings=tuple(self.findings.warnings),
             claims=stated,
-            published=published,
-            machines=other_machines.read(self.config),
+            published=dict(self._published()),
+            machines=other_machines.read(document),
         )
 
-    def _published(self) -> dict[str, tuple[int, str]]:
-        """Returns data set's token -> how many examples a document used, and its place there."""
-        found = {}
-        for name, body in as_map(self.config.get("published")).items():
-            place = ("published", name)
-            if name not in self.datasets:
-                self.findings.report(unknown(place, "data set", self.datasets))
-            elif self.datasets[name] and not self.findings.broken(place):
-                count = int(coercion.number(body["examples"]))  # text may spell it: 1e6
-                found[self.datasets[name][0]] = (count, body["place"])
-        return found
-
-    def _read_datasets(self) -> None:
-        given = {**dataset_definitions.BUILT_IN, **as_map(self.config.get("datasets"))}
-        for name, raw in given.items():
+    def _read_datasets(self) -> Iterator[tuple[str, DatasetInfo | None]]:
+        """Yields every data set by name; None for what is at fault."""
+        for name, definition in {**BUILT_IN, **self.document.datasets}.items():
             place = ("datasets", name)
-            self.datasets[name] = None
-            if self.findings.broken(place):
-                continue
-            definition = dataset_definitions.resolve(raw)
-            self.findings.report(*dataset_definitions.problems(place, definition))
             if not self.findings.broken(place):
-                token = dataset_definitions.token(name, definition)
-                self.datasets[name] = (token, definition)
-                counted = dataset_definitions.training_size(definition)
-                self.sizes[token] = self.recorded(token) or counted
-                self.sources[token] = definition["source"]
-                self.sides[token] = dataset_definitions.image_side(definition)
-                self.kinds[token] = dataset_definitions.kind(definition)
+                self.findings.report(*definition.problems(place))
+            broken = self.findings.broken(place)
+            yield name, None if broken else DatasetInfo.of(name, definition, self.recorded)
+        for name in self.findings.names_at(("datasets",)) - {*self.document.datasets}:
+            yield name, None
 
-    def _read_models(self) -> None:
+    def _read_models(self) -> Iterator[tuple[str, tuple[str, str | None] | None]]:
+        """Yields id and file of every model by name; None for what is at fault."""
         built_in = sorted(NETWORKS)
-        self.models.update({name: (name, None) for name in built_in})
-        for name, path in as_map(self.config.get("models")).items():
-            place = ("models", name)
-            path = model_files.expanded(path)
+        yield from ((name, (name, None)) for name in built_in)
+        for name in self.findings.names_at(("models",)) - {*built_in}:
+            yield name, None
+        for name, written in self.document.models.items():
+            place, path = ("models", name), model_files.expanded(written)
             if name in built_in and path != name:
                 text = "a name of its own is expected: this one is a built-in model's."
                 self.findings.report(Problem(place, f"received {show(path)}; {text}"))
-                continue
-            self.models[name] = (path, None) if path in built_in else None
-            if path not in built_in and not self.findings.broken(place):
-                if problem := model_files.problem(place, path):
-                    self.findings.report(problem)
-                else:
-                    token = model_files.token(name, path)
-                    self.models[name] = (token, os.path.normpath(path))
+            elif path in built_in:
+                yield name, (path, None)
+            elif problem := model_files.problem(place, path):
+                self.findings.report(problem)
+            else:
+                yield name, (model_files.token(name, path), os.path.normpath(path))
 
-    def _claims(self, experiments: dict[str, Experiment]) -> tuple[claims.Claim, ...]:
-        if self.findings.problems or any(at[0] != "claims" for at in self.findings.structure):
+    def _used_datasets(self, every: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        ids = dict.fromkeys(factors["dataset"] for factors in every)
+        return {each: self.by_id[each].definition.resolved() for each in ids}
+
+    def _used_models(self, every: list[dict[str, Any]]) -> dict[str, str | None]:
+        files = dict(one for one in self.models.values() if one)
+        return {each: files[each] for each in dict.fromkeys(one["model"] for one in every)}
+
+    def _published(self) -> Iterator[tuple[str, tuple[int, str]]]:
+        """Yields a data set's id, how many examples of it a document used, and its place there."""
+        for name, body in self.document.published.items():
+            place = ("published", name)
+            if name not in self.datasets:
+                self.findings.report(unknown(place, "data set", self.datasets))
+            elif info := self.datasets[name]:
+                yield info.id, (body.examples, body.place)
+
+    def _claims(self, planned: dict[str, Experiment]) -> tuple[claims.Claim, ...]:
+        elsewhere = [one for one in self.findings.problems if one.place[0] != "claims"]
+        if elsewhere:
             return ()
-        machines = (self.config.get("machine", "local"), *as_map(self.config.get("machines")))
-        stated = self.config.get("claims")
-        sizes = {name: self.sizes[found[0]] for name, found in self.datasets.items() if found}
-        return claims.read(self.findings, stated, experiments, machines, sizes)
+        machines = (self.document.machine, *self.document.machines)
+        sizes = {name: info.training_size for name, info in self.datasets.items() if info}
+        return claims.read(self.findings, self.document.claims, planned, machines, sizes)
 
-    def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
-        place, reader = grid.place, self.reader
-        at, known = (*place, "measure"), {**MEASURES, **OF_TRAININGS}
-        measures, between = experiment_keys.measures(reader, at, body.get("measure"), known)
-        experiments = as_map(self.config.get("experiments"))
-        timed = experiment_keys.has_seconds(measures, body, experiments)
-        self.findings.report(*figure_names.problems(place, body, measures, timed))
-        numbers = experiment_keys.numbers(reader, place, body, grid.kind)
-        at_epochs = experiment_keys.at_epochs(reader, place, body, measures)
-        margins = experiment_keys.margins(reader, place, body)
-        budgets = experiment_keys.budgets(reader, place, body, timed)
-        beside = experiment_keys.beside(reader, place, body, experiments)
-        primary = experiment_keys.primary(reader, place, body)
+    def _experiment(self, name: str, keys: ExperimentKeys, grid: grids.Grid) -> Experiment | None:
+        place, report = grid.place, self.findings.report
+        asked = experiments.settings_by_name(keys.measure)
+        others = self.document.experiments
+        beside = [others[other] for other in keys.beside if other in others]
+        timed = experiments.has_seconds(asked, beside)
+        report(*experiments.asked_problems((*place, "measure"), keys.measure))
+        report(*figure_checks.problems(place, keys, asked, timed))
+        numbers = self._numbers(place, keys, grid.kind)
+        report(*experiments.epochs_without_a_measure(place, keys, asked))
+        report(*experiments.seconds_problems(place, keys, timed))
+        report(*experiments.beside_problems(place, keys, others))
+        report(*experiments.primary_problems(place, keys))
         if not self._sound(grid):
             return None
-        runs = self._expand(grid, measures)
+        runs = self._expand(grid, timed=not OF_TRAININGS.keys().isdisjoint(asked))
         if not runs:
             return None
         factors = [*runs.values()]
-        self._check_needs(place, factors, measures)
+        report(*experiments.needs_of_measures((*place, "measure"), keys.measure, factors))
         epochs = {each["epochs"] for each in factors}
-        unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, epochs)
-        self.findings.report(*unkept)
-        self.findings.report(*experiment_keys.beyond(place, budgets, factors, self.sizes))
-        self.findings.report(*horizons.problems(place, body, factors))
-        self.findings.report(*experiment_keys.without_outcomes(place, body, measures, factors))
+        report(*experiments.epochs_not_kept(place, keys.at_epochs, epochs))
+        report(*experiments.budgets_beyond(place, keys.budgets, factors, self.sizes))
+        report(*horizons.problems(place, keys, factors))
+        report(*experiments.margins_without_outcomes(place, keys, asked, factors))
+        paired = {one.name: experiments.pairs(one, runs) for one in keys.measure if one.between}
+        for one in keys.measure:
+            if one.between:
+                report(*experiments.pair_problems((*place, "measure"), one, paired[one.name]))
         trainings = Trainings(
             runs=runs,
             seeds=tuple(grid.seeds),
-            measures=measures,
-            pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
-            margins=margins,
-            budgets=budgets,
-            beside=beside,
+            measures=asked,
+            pairs=paired,
+            beside=keys.beside,
             timed=timed,
-            **experiment_keys.verdicts(body),
+            **_statements(keys),
         )
-        made = {"primary": primary, "trainings": trainings}
-        return _experiment(name, body, grid.vary, at_epochs, numbers, **made)
+        return _made(name, keys, grid.vary, numbers, trainings=trainings)
 
     def _timing_experiment(
-        self, name: str, body: dict[str, Any], grid: grids.Grid
+        self, name: str, keys: ExperimentKeys, grid: grids.Grid
     ) -> Experiment | None:
-        place, reader = grid.place, self.reader
+        place, report = grid.place, self.findings.report
         text = "received beside `timing`; a training or a timing experiment is expected."
-        for key in ("measure", "seeds", *experiment_keys.OF_TRAININGS):
-            if key in body:
-                self.findings.report(Problem((*place, key), text))
-        at = (*place, "timing")
-        timings, _ = experiment_keys.measures(reader, at, body.get("timing"), OF_SWEEPS)
-        at_epochs = experiment_keys.at_epochs(reader, place, body, timings)
-        self.findings.report(*figure_names.problems(place, body, timings, timed=True))
-        numbers = experiment_keys.numbers(reader, place, body, grid.kind)
+        for key in ("measure", "seeds", *experiments.OF_RUNS):
+            if key in keys.model_fields_set:
+                report(Problem((*place, key), text))
+        timings = experiments.settings_by_name(keys.timing)
+        report(*experiments.asked_problems((*place, "timing"), keys.timing))
+        report(*experiments.epochs_without_a_measure(place, keys, timings))
+        report(*figure_checks.problems(place, keys, timings, timed=True))
+        numbers = self._numbers(place, keys, grid.kind)
         if not self._sound(grid) or self._too_many(grid):
             return None
         times = Times(timings, self._sweeps(grid, timings))
-        return _experiment(name, body, grid.vary, at_epochs, numbers, times=times)
+        return _made(name, keys, grid.vary, numbers, times=times)
 
-    def _own_experiment(self, name: str, body: dict[str, Any], place: Place) -> Experiment | None:
-        reader, every = self.reader, measure_settings.ENTRIES  # its table says what it has
-        table = own_experiment.read(self.findings, place, body, self.folder)
-        self.findings.report(*figure_names.problems(place, body, every, timed=True))
-        numbers = experiment_keys.numbers(reader, place, body, experiment_kinds.OWN)
-        margins = experiment_keys.margins(reader, place, body)
-        budgets = experiment_keys.budgets(reader, place, body, timed=True)
-        primary = experiment_keys.primary(reader, place, body)
+    def _own_experiment(self, name: str, keys: ExperimentKeys, place: Place) -> Experiment | None:
+        report, kind = self.findings.report, grids.TRAINING
+        table = own_experiment.read(self.findings, place, keys, self.folder)
+        numbers = self._numbers(place, keys, kind)
+        report(*experiments.primary_problems(place, keys))
         if table is None:
             return None
-        self.findings.report(*own_experiment.problems(place, body, margins, budgets, table))
+        report(*own_experiment.problems(place, keys, table))
         vary, own = own_experiment.vary(table), own_experiment.runs(table)
-        asked = experiment_keys.verdicts(body)
-        asked |= {"margins": margins, "budgets": budgets, "timed": "seconds" in own.columns}
-        made = {"primary": primary, "trainings": Trainings(**asked), "own": own}
-        return _experiment(name, body, vary, (), numbers, **made)
+        trainings = Trainings(timed="seconds" in own.columns, **_statements(keys))
+        return _made(name, keys, vary, numbers, trainings=trainings, own=own)
+
+    def _numbers(
+        self, place: Place, keys: ExperimentKeys, kind: grids.Kind
+    ) -> dict[str, tuple[Series, ...]]:
+        """Returns a document's numbers by figure, for the figures that are given some."""
+        found = {}
+        for figure, body in keys.published.items():
+            if body.numbers and figure in FIGURES:
+                at = (*place, "published", figure, "numbers")
+                self.findings.report(*published_numbers.problems(at, figure, body.numbers))
+                found[figure] = tuple(
+                    Series(
+                        self.factors.values(
+                            (*at, index), published_numbers.factors_of(series), kind
+                        ),
+                        series["batch_size"],
+                        published_numbers.columns_of(series),
+                    )
+                    for index, series in enumerate(body.numbers)
+                )
+        return found
 
     def _sound(self, grid: grids.Grid) -> bool:
         """Whether an experiment, and what it has of the defaults, can be expanded."""
         return grid.complete and not self.findings.broken(grid.place, *grid.inherited)
 
-    def _max_runs(self) -> int:
-        try:
-            return coercion.coerce(_RUN_COUNT, self.config.get("max_runs", MAX_RUNS))
-        except ValueError:
-            return MAX_RUNS  # the schema reports it
-
     def _too_many(self, grid: grids.Grid) -> bool:
-        if grid.size <= self._max_runs():
-            return False
-        text = f"received {grid.size} runs; at most {self._max_runs()} (max_runs) are expected."
-        self.findings.report(Problem(grid.place, text))
-        return True
+        limit = self.document.max_runs
+        if grid.size > limit:
+            text = f"received {grid.size} runs; at most {limit} (max_runs) are expected."
+            self.findings.report(Problem(grid.place, text))
+        return grid.size > limit
 
-    def _check_total(self, experiments: Iterable[Experiment]) -> None:
-        limit = self._max_runs()
-        count = len({run for one in experiments for run in one.trainings.runs})
+    def _check_total(self, planned: Iterable[Experiment]) -> None:
+        limit = self.document.max_runs
+        count = len({run for one in planned for run in one.trainings.runs})
         if count > limit and not self.findings.problems:
             text = f"received {count} runs in all experiments; at most {limit} are"
             self.findings.report(Problem(("max_runs",), f"{text} expected."))
 
-    def _check_seeds(self, experiments: Iterable[Experiment]) -> None:
+    def _check_seeds(self, planned: Iterable[Experiment]) -> None:
         """Warns of experiments with too few seeds for any verdict, or other ones than planned."""
-        for each in experiments:
+        for each in planned:
             runs = each.trainings.runs.values()
-            several = len({run["batch_size"] for run in runs}) or len(each.vary["batch_size"])
+            sizes = len({run["batch_size"] for run in runs}) or len(each.vary["batch_size"])
             count = each.own.seeds or len(each.trainings.seeds)
             place = ("experiments", each.name, "runs" if each.own.path else "seeds")
-            if several > 1 and count < LEAST_SEEDS:
-                text = f"received {wording.count(count, 'seed')}; at least {LEAST_SEEDS} are "
-                text += f"expected for a verdict on its {several} batch sizes."
-                self.findings.warn(Problem(place, text))
-            planned, reduced = each.trainings.seeds_planned, self.scale == "reduced"
-            for problem in experiment_keys.beside_the_plan(place, planned, count, reduced):
+            reduced, intended = self.scale == "reduced", each.trainings.seeds_planned
+            for problem in (
+                *experiments.too_few_seeds(place, sizes, count),
+                *experiments.beside_the_plan(place, intended, count, reduced),
+            ):
                 self.findings.warn(problem)
 
-    def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def _expand(self, grid: grids.Grid, timed: bool) -> dict[str, dict[str, Any]]:
         """Returns the factors of every run by its name; none where something is reported."""
         if self._too_many(grid):
             return {}
         runs: dict[str, dict[str, Any]] = {}
         cases: dict[str, int] = {}  # run -> the case that gave it
-        timed = not OF_TRAININGS.keys().isdisjoint(measures)
         for index, factors, find in grid.combinations():
-            size, source = (of.get(factors["dataset"]) for of in (self.sizes, self.sources))
-            self._check_examples(factors, find)
-            self._check(incompatible_factors.of_training(factors, size, source), find)
+            info = self.by_id.get(factors["dataset"])
+            self._check(incompatible_factors.of_examples(factors, info), find)
+            self._check(incompatible_factors.of_training(factors, info), find)
             for seed in grid.seeds:
                 run = {**factors, "seed": seed}
                 name = self._run_name(grid.place, run, timed)
@@ -391,9 +317,9 @@ class _Planner:
     def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
         found = []
         for _, factors, find in grid.combinations():
-            size = self.sizes.get(factors["dataset"])
-            self._check_examples(factors, find)
-            self._check(incompatible_factors.of_timing(factors, size, timings), find)
+            info = self.by_id.get(factors["dataset"])
+            self._check(incompatible_factors.of_examples(factors, info), find)
+            self._check(incompatible_factors.of_timing(factors, info, timings), find)
             found.append(factors)
         grouped = tuple(sweep_names.group(found))
         try:
@@ -408,10 +334,6 @@ class _Planner:
         """Reports what is wrong with one combination."""
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
 
-    def _check_examples(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
-        kind, side = (of.get(factors["dataset"]) for of in (self.kinds, self.sides))
-        self._check(incompatible_factors.of_examples(factors, kind, side), find)
-
     def _run_name(self, place: Place, factors: dict[str, Any], timed: bool) -> str | None:
         try:
             name = run_names.run_name(factors)
@@ -424,27 +346,37 @@ class _Planner:
             return None
         return name
 
-    def _pairs(
-        self, between: run_pairs.Between, runs: dict[str, dict[str, Any]]
-    ) -> tuple[run_pairs.Pair, ...]:
-        found = run_pairs.find(between, runs)
-        if not found:
-            self.findings.report(run_pairs.none_found(between))
-        # A cluster's executor makes one file name of both runs and the settings.
-        if any(len(small) + len(large) > _LONGEST_PAIR for small, large in found):
-            text = f"received two runs whose names have more than {_LONGEST_PAIR} characters; "
-            text += "shorter names of data set and model are expected."
-            self.findings.report(Problem(between.place, text))
-        return found
 
-    def _check_needs(
-        self, place: Place, runs: list[dict[str, Any]], measures: dict[str, Any]
-    ) -> None:
-        """Some measures read what a training keeps only where it is asked to."""
-        for measure in measures.keys() & MEASURES.keys():
-            for factor, value in MEASURES[measure].factors.items():
-                lacking = [run for run in runs if run[factor] != value]
-                if lacking:
-                    text = f"received runs without {factor} ({len(lacking)}); {factor}: "
-                    text += f"{show(value)} is expected, in set or defaults."
-                    self.findings.report(Problem((*place, "measure", measure), text))
+def _statements(keys: ExperimentKeys) -> dict[str, Any]:
+    """Returns what an experiment says of its comparisons, its advice and its seeds."""
+    return {
+        "margins": keys.margins,
+        "budgets": keys.budgets,
+        "slower": keys.advice.slower,
+        "seeds_planned": keys.seeds_planned,
+    }
+
+
+def _made(
+    name: str,
+    keys: ExperimentKeys,
+    vary: dict[str, tuple[Any, ...]],
+    numbers: dict[str, tuple[Series, ...]],
+    **parts: Any,
+) -> Experiment:
+    """Returns an experiment of any kind."""
+    return Experiment(
+        name=name,
+        title=keys.title or name,
+        question=keys.question,
+        vary=vary,
+        at_epochs=tuple(sorted(keys.at_epochs)),
+        primary=keys.primary,
+        figures=keys.figures,
+        published={
+            figure: {"figure": body.figure, "found": body.found}
+            for figure, body in keys.published.items()
+        },
+        numbers=numbers,
+        **parts,
+    )
