@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-import itertools
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -135,6 +135,14 @@ def unknown(
     return Problem(place, f"unknown {noun}.{hint} Known {wording.plural(noun)}: {choices}.")
 
 
+def inside(raw: Any, part: str | int) -> Any:
+    """Returns what a map or list of the file has at a key or position; None where it has not."""
+    if isinstance(raw, dict):
+        return raw.get(part)
+    there = isinstance(raw, list) and isinstance(part, int) and part < len(raw)
+    return raw[part] if there else None
+
+
 def within(place: Place, roots: Collection[Place]) -> bool:
     """Whether a place is one of `roots` or lies below one."""
     return any(place[:length] in roots for length in range(len(place) + 1))
@@ -190,8 +198,7 @@ class Findings:
             if isinstance(part, int):
                 part = self._survivors.get(place[:count], range(part + 1))[part]
             found = (*found, part)
-            inside = isinstance(raw, dict) and part in raw or isinstance(raw, list)
-            raw = raw[part] if inside else None
+            raw = inside(raw, part)
         return found
 
     def report(self, *problems: Problem) -> None:
@@ -219,8 +226,9 @@ class Findings:
         )
 
     def names_at(self, place: Place) -> set[str]:
-        """Returns the keys of a map of the file, sound or not."""
-        raw = self._raw
-        for part in place:
-            raw = raw.get(part) if isinstance(raw, dict) else None
-        return {*raw} if isinstance(raw, dict) else set()
+        """Returns the keys of a map of the file or of its section `reduced`, sound or not."""
+        found: set[str] = set()
+        for root in ((), ("reduced",)):
+            raw = functools.reduce(inside, (*root, *place), self._raw)
+            found |= {*raw} if isinstance(raw, dict) else set()
+        return found

@@ -91,7 +91,7 @@ class Keyed(FieldReader):
         return found
 
     def _known(self) -> list[str]:
-        return [key for key, one in self.fields.items() if not isinstance(one, Refused)]
+        return [key for key, one in self.fields.items() if one.json_schema() != {"not": {}}]
 
     def _aliases(self) -> dict[str, str]:
         return {getattr(one, "alias", key): key for key, one in self.fields.items()}

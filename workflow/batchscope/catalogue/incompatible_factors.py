@@ -21,6 +21,7 @@ from batchscope.catalogue import (
     sweep_names,
     weight_counts,
 )
+from batchscope.catalogue.dataset_definitions import DatasetInfo
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.errors import UserError
@@ -40,17 +41,15 @@ Factors = dict[str, Any]
 Found = Iterator[tuple[str, str]]
 
 
-def of_examples(factors: Factors, kind: str | None, side: int | None) -> Found:
+def of_examples(factors: Factors, info: DatasetInfo) -> Found:
     """Yields what is wrong with the examples of a training or a timing for what it does with them.
 
     Args:
-        factors: Every factor, each sound by itself; data set and model are tokens.
-        kind: What the examples are; None where only the files know.
-        side: Height and width of images in pixels; None where only the files know.
+        factors: Every factor, each sound by itself; data set and model are ids.
     """
-    model, name = factors["model"], run_names.split_token(factors["dataset"])[0]
-    if kind is not None:
-        yield from _kind(factors, model, name, kind)
+    model, name, side = factors["model"], info.name, info.image_side
+    if info.kind is not None:
+        yield from _kind(factors, model, name, info.kind)
     least = weight_counts.least_side(model) if model in NETWORKS else 1
     if side is not None and side < least:
         text = f"received {model} for {name}, whose images have {side}x{side} pixels; "
@@ -78,39 +77,36 @@ def _kind(factors: Factors, model: str, name: str, kind: str) -> Found:
         yield "input_pipeline", f"{text}alone are JPEG files."
 
 
-def of_training(factors: Factors, training_size: int | None, source: str | None) -> Found:
+def of_training(factors: Factors, info: DatasetInfo) -> Found:
     """Yields what is wrong with the factors of a training.
 
     Args:
-        factors: Every factor but the seed, each sound by itself; data set and model are tokens.
-        training_size: Training examples of the data set; None where only its files know.
+        factors: Every factor but the seed, each sound by itself; data set and model are ids.
     """
-    yield from _step(factors, training_size)
+    yield from _step(factors, info.training_examples)
     warmup = factors["warmup_epochs"]
     if warmup > factors["epochs"]:
         text = f"received {warmup}; at most {factors['epochs']}, the epochs, is expected."
         yield "warmup_epochs", text
     yield from _schedule(factors)
     yield from _constants(factors)
-    if source and dataset_definitions.SOURCES[source].overlapping:
-        name = run_names.split_token(factors["dataset"])[0]
-        text = f"received {name}, which is for times alone: its splits overlap; another data "
+    if info.definition.overlapping:
+        text = f"received {info.name}, which is for times alone: its splits overlap; another data "
         yield "dataset", f"{text}set is expected."
     if not factors["threads"]:
         text = "received 'all'; a positive whole number is expected: a training's last bits "
         yield "threads", f"{text}depend on it."
 
 
-def of_timing(factors: Factors, training_size: int | None, timings: Iterable[str]) -> Found:
+def of_timing(factors: Factors, info: DatasetInfo, timings: Iterable[str]) -> Found:
     """Yields what is wrong with the factors of a timing.
 
     Args:
-        factors: Every factor, each sound by itself; data set and model are tokens.
-        training_size: Training examples of the data set; None where only its files know.
+        factors: Every factor, each sound by itself; data set and model are ids.
     """
     # The search for the largest batch repeats the images where a batch has more.
     searched = all(OF_SWEEPS[timing].batch_sizes == "searched" for timing in timings)
-    yield from _step(factors, None if searched else training_size)
+    yield from _step(factors, None if searched else info.training_examples)
     yield from _loop(factors)
     yield from _framework(factors, tuple(timings))
 

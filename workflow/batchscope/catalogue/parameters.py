@@ -31,7 +31,7 @@ class Parameter(FieldReader):
         alias: As in paths.
         kind: ``int``, ``float``, ``bool`` or ``str``.
         birth: Frozen default, at which the parameter is not spelled; None if it is always spelled.
-        choices: Allowed values of a ``str``; empty for a free one.
+        choices: Allowed values; empty for a free one.
         minimum: Smallest allowed number.
         above: Number that must be exceeded.
         many: Whether the value is a list (of ``kind``), joined by ``_`` in paths.
@@ -49,7 +49,7 @@ class Parameter(FieldReader):
     birth: Any
     doc: str
     unit: str = ""
-    choices: tuple[str, ...] = ()
+    choices: tuple[Any, ...] = ()
     minimum: float | None = None
     above: float | None = None
     many: bool = False
@@ -131,8 +131,8 @@ class Parameter(FieldReader):
             if raw == word:
                 return value
         value = self._number(raw) if self.kind in ("int", "float") else self._other(raw)
-        if value is None:
-            raise expected(self.expected_item, self.choices)
+        if value is None or (self.choices and value not in self.choices):
+            raise expected(self.expected_item, map(str, self.choices))
         return value
 
     def _number(self, raw: Any) -> int | float | None:
@@ -151,7 +151,7 @@ class Parameter(FieldReader):
     def _other(self, raw: Any) -> bool | str | None:
         if self.kind == "bool":
             return raw if isinstance(raw, bool) else None
-        if not isinstance(raw, str) or (self.choices and raw not in self.choices):
+        if not isinstance(raw, str):
             return None
         return raw if re.fullmatch(self.pattern or ".*", raw, re.DOTALL) else None
 

@@ -122,10 +122,30 @@ class AskedOf(FieldReader):
 
 
 @dataclass(frozen=True)
+class _Fixed(FieldReader):
+    """A factor in which the runs of a pair may not differ."""
+
+    factor: Parameter
+
+    def read(self, raw: Any) -> None:
+        text = f"received '{self.factor.name}', which changes the initial weights; another factor "
+        raise problem(f"{text}is expected: both runs start from the same weights.")
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"not": {}}
+
+
+@dataclass(frozen=True)
 class _Two(FieldReader):
     """A factor's values in the two runs of a pair."""
 
     factor: Parameter
+
+    @property
+    def alias(self) -> str:
+        """The factor's own, which may be taken for its name."""
+        return self.factor.alias
+
     expected = "a list of two values (small run, large run)"
 
     def read(self, raw: Any) -> tuple[Any, Any]:
@@ -160,9 +180,8 @@ def given_elsewhere(entry: Entry) -> dict[str, str]:
 
 
 def _between() -> Keyed:
-    same = "another factor, for both runs start from the same weights,"
     fields = {
-        name: Refused(same) if name in _FIXED else _Two(factor) for name, factor in FACTORS.items()
+        name: (_Fixed if name in _FIXED else _Two)(factor) for name, factor in FACTORS.items()
     }
     return Keyed(fields, "factor", EXPECTED_PAIR, least=1, most=1)
 

@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import claim_tables, coercion, run_names, tables
+from batchscope.catalogue import claim_tables, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.claim_tables import TABLES
-from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.readers import plain, read_items
 from batchscope.catalogue.sweep_names import EVERY_FACTOR
 from batchscope.problems import Findings, Place, Problem, received, unknown
-from batchscope.study import experiment_kinds, horizons
-from batchscope.study.value_reader import Broken, Reader
+from batchscope.study import horizons, messages
+from batchscope.study.claim_models import DIFFERENCE, RATIO, ClaimKeys, TestKeys
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment
 
 _SHOWN = 6  # claims that a warning names
-GPU, MACHINE = "gpu", "machine"
-RATIO, DIFFERENCE = "ratio", "difference"
-_BOUNDS = ("above", "below", "near", "margin")
-COMMON = ("type", "experiment", "table", "column", "cells", "over")
-# Type -> the keys of its test beside those of every test, those that it must have first.
-TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "trend": (("direction",), ("scale",)),
-    "equivalence": (("margin",), ("scale",)),
-    "value": ((), _BOUNDS),
-    "comparison": (("of", "to"), ("scale", *_BOUNDS)),
-    "interaction": (("of", "to"), ("scale", *_BOUNDS)),
-    "argmax": (("is",), ("best",)),
-    "order": (("order",), ()),
-    "exception": (("is", "direction"), ()),
-}
-BOUNDED = ("value", "comparison", "interaction")  # types that need one of the bounds
+_BOUNDED = ("value", "comparison", "interaction")
 _AS_GIVEN = ("type", "experiment", "table", "column", "over", "direction", "best", "scale")
 _POSITIONS = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
 
@@ -102,7 +87,7 @@ class Test:
     @property
     def bounds(self) -> tuple[float, float]:
         """Where it states a slope, a value, a difference or a ratio to lie."""
-        if self.type in (*BOUNDED, "equivalence"):
+        if self.type in (*_BOUNDED, "equivalence"):
             return self.low, self.high
         falls = self.best == "lowest" if self.type == "argmax" else self.direction == FALLS
         none = 1.0 if self.ratio else 0.0
@@ -152,7 +137,7 @@ class Claim:
 
 def read(
     findings: Findings,
-    raw: Any,
+    stated: Iterable[ClaimKeys],
     experiments: Mapping[str, Experiment],
     machines: tuple[str, ...],
     training_sizes: Mapping[str, int | None],
@@ -160,21 +145,19 @@ def read(
     """Returns the sound claims of a study; reports and warns of all else.
 
     Args:
-        raw: What `claims` holds, of a structure that fits the schema.
+        stated: What the file states.
         training_sizes: Data set -> training examples, None where only the files know.
     """
     found: dict[str, Claim] = {}
-    for at, body in coercion.items(("claims",), raw):
-        name = str(as_map(body).get("id"))
-        if name in found:
-            text = f"received '{name}' again; every id once is expected."
+    for index, keys in enumerate(stated):
+        at = ("claims", index)
+        if keys.id in found:
+            text = f"received '{keys.id}' again; every id once is expected."
             findings.report(Problem((*at, "id"), text))
-        if findings.unreadable(at) or findings.broken(at):
-            continue
-        if test := _test(findings, (*at, "test"), body["test"], experiments):
-            figure = _figure(findings, at, body, experiments[test.experiment], test)
-            words = (body[key] for key in ("id", "document", "place", "sentence"))
-            found[name] = Claim(*words, test, body.get("requires", ""), figure)
+        if test := _test(findings, (*at, "test"), keys.test, experiments):
+            figure = _figure(findings, at, keys.figure, experiments[test.experiment], test)
+            words = (keys.id, keys.document, keys.place, keys.sentence)
+            found[keys.id] = Claim(*words, test, keys.requires, figure)
     claims = tuple(found.values())
     stated_of = {claim.test.experiment for claim in claims}
     grids = {name: _grid(experiments[name], machines) for name in stated_of}
@@ -204,43 +187,45 @@ def _warn(findings: Findings, why: Mapping[str, str]) -> None:
 
 
 def _test(
-    findings: Findings, place: Place, body: dict[str, Any], experiments: Mapping[str, Experiment]
+    findings: Findings, place: Place, keys: TestKeys, experiments: Mapping[str, Experiment]
 ) -> Test | None:
     """Returns a test, or None where something in it is reported."""
-    before, name = len(findings.problems), body["experiment"]
+    before, name = len(findings.problems), keys.experiment
     if name not in experiments or experiments[name].own.path:
         here = [one for one, found in experiments.items() if not found.own.path]
         text = "an experiment that trains or times here" if name in experiments else "an experiment"
         choices = here if name in experiments else experiments
         findings.report(received((*place, "experiment"), name, text, choices))
         return None
-    given = {key: body[key] for key in _AS_GIVEN if key in body}
-    low, high = _bounds(body)
+    given = {key: getattr(keys, key) for key in _AS_GIVEN if hasattr(keys, key)}
+    low, high = _bounds(keys)
     test = Test(**given, low=low, high=high)
     experiment = experiments[name]
     # A seed pairs the cells of a claim, and distinguishes none.
-    kind = experiment_kinds.TIMING if experiment.times.timings else experiment_kinds.TRAINING
-    about, known = TABLES[test.table], dict.fromkeys((*kind.known, "machine"), False)
+    factors = sweep_names.FACTORS if experiment.times.timings else run_factors.FACTORS
+    known = dict.fromkeys((*(one for one in factors if one != "seed"), "machine"), False)
+    about = TABLES[test.table]
     known |= {key: about.columns[key].kind != "str" for key in about.keys}
-    read = partial(_values, Reader(findings, {}, {}), known=known)
 
-    def cells(at: Place, given: Any) -> Cells:
-        found = {key: read((*at, key), key, raw) for key, raw in as_map(given).items()}
+    def cells(at: Place, given: dict[str, Any]) -> Cells:
+        found = {key: _values(findings, (*at, key), key, raw, known) for key, raw in given.items()}
         return {key: values for key, values in found.items() if values}
 
     if test.over not in known:
         findings.report(unknown((*place, "over", test.over), "factor", known))
-    sides = [((*place, key), body[key]) for key in ("of", "to") if key in body]
-    sides += coercion.items((*place, "order"), body.get("order"))
+    sides = [((*place, key), getattr(keys, key)) for key in ("of", "to") if hasattr(keys, key)]
+    order = getattr(keys, "order", [])
+    sides += [((*place, "order", index), side) for index, side in enumerate(order)]
+    chosen = getattr(keys, "chosen", [])
     test = replace(
         test,
-        cells=cells((*place, "cells"), body.get("cells")),
-        chosen=read((*place, "is"), test.over, body.get("is", [])),
+        cells=cells((*place, "cells"), keys.cells),
+        chosen=_values(findings, (*place, "is"), test.over, chosen, known) if chosen else (),
         sides=tuple(cells(*each) for each in sides),
     )
     findings.report(*_wrong_column(place, test, experiment), *_apart(place, test))
     if low >= high:
-        findings.report(received((*place, "below"), body["below"], "a number above `above`"))
+        findings.report(received((*place, "below"), high, "a number above `above`"))
     at = (*place, "cells")
     if test.table == "trajectories" and len(test.budget) != 1 and not findings.broken(at):
         text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
@@ -281,42 +266,40 @@ def _apart(place: Place, test: Test) -> Iterator[Problem]:
         yield Problem(at, "received the same cells twice; different ones are expected.")
 
 
-def _bounds(body: dict[str, Any]) -> tuple[float, float]:
+def _bounds(keys: TestKeys) -> tuple[float, float]:
     """Returns the bounds of what is stated; of an equivalence those of a difference."""
-    numbers = {key: coercion.number(body[key]) for key in _BOUNDS if key in body}
-    ratio = body.get("scale") == RATIO
-    if "margin" in numbers and ("near" in numbers or body["type"] == "equivalence"):
-        margin, near = numbers["margin"], numbers.get("near", 1 if ratio else 0)
+    bounds = {key: getattr(keys, key, None) for key in ("above", "below", "near", "margin")}
+    ratio, margin = getattr(keys, "scale", DIFFERENCE) == RATIO, bounds["margin"]
+    if margin is not None and (bounds["near"] is not None or keys.type == "equivalence"):
+        near = bounds["near"] if bounds["near"] is not None else 1 if ratio else 0
         return (near / margin, near * margin) if ratio else (near - margin, near + margin)
-    return numbers.get("above", -math.inf), numbers.get("below", math.inf)
+    low, high = bounds["above"], bounds["below"]
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
-def _values(reader: Reader, place: Place, key: str, raw: Any, known: Known) -> tuple[Any, ...]:
+def _values(findings: Findings, place: Place, key: str, raw: Any, known: Known) -> tuple[Any, ...]:
     """Returns the values of a factor or key in cells; reports what is none."""
-
-    def read(at: Place, one: Any) -> Any:
-        if key in EVERY_FACTOR and key not in ("dataset", "model"):  # by their names in the study
-            return reader.value(at, EVERY_FACTOR[key], one)
-        if known[key] and coercion.number(one) is None:
-            reader.findings.report(received(at, one, "a number"))
-            raise Broken
-        return coercion.plain(one)
-
     if key not in known:
-        reader.findings.report(unknown(place, "factor", known))
+        findings.report(unknown(place, "factor", known))
         return ()
-    if isinstance(raw, list):
-        return reader.distinct(place, raw, read)
-    with contextlib.suppress(Broken):
-        return (read(place, raw),)
-    return ()
+    if key in EVERY_FACTOR and key not in ("dataset", "model"):  # by their names in the study
+        read_one = EVERY_FACTOR[key].read
+    else:
+        read_one = Parameter.unnamed("float").read if known[key] else plain
+    several = isinstance(raw, list)
+    values, problems = messages.read(
+        partial(read_items, read_one) if several else read_one, raw, place
+    )
+    findings.report(*problems)
+    if problems:
+        return ()
+    return values if several else (values,)
 
 
 def _figure(
-    findings: Findings, place: Place, body: dict[str, Any], experiment: Experiment, test: Test
+    findings: Findings, place: Place, given: str, experiment: Experiment, test: Test
 ) -> str:
     """Returns the figure that shows what a test is of: the one named, or the first that fits."""
-    given = body.get("figure", "")
     if given and (given not in FIGURES or (experiment.figures and given not in experiment.figures)):
         expected = f"a figure of the experiment {experiment.name}"
         findings.report(received((*place, "figure"), given, expected, experiment.figures))

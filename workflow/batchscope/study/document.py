@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from batchscope.catalogue import budget_kinds, columns, sweep_names
 from batchscope.catalogue.dataset_definitions import Dataset
@@ -29,10 +29,10 @@ from batchscope.catalogue.fields import (
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected, read_items
-from batchscope.catalogue.run_factors import FACTORS, MOST_EPOCHS, MOST_EXAMPLES
+from batchscope.catalogue.run_factors import FACTORS, MOST_EPOCHS
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.study.asked import Asked, AskedOf
-from batchscope.study.claim_models import Claim
+from batchscope.study.claim_models import ClaimKeys
 from batchscope.study.published_numbers import PublishedSeries
 
 # Outcomes that may have a margin, all of which `evaluate` measures.
@@ -301,6 +301,11 @@ class ExperimentKeys(Section):
     ] = ()
 
 
+def _kept_keys(raw: Any) -> Any:
+    """Returns the keys of an experiment that have a value: without one it takes a key away."""
+    return {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw
+
+
 class Reduced(Section):
     """The keys that the smaller form of a study replaces."""
 
@@ -310,7 +315,8 @@ class Reduced(Section):
         Field(description="Data set -> the keys of its definition to replace."),
     ] = {}
     experiments: Annotated[
-        dict[str, ExperimentKeys], Field(description="Experiment -> its keys to replace.")
+        dict[str, Annotated[ExperimentKeys, BeforeValidator(_kept_keys)]],
+        Field(description="Experiment -> its keys to replace."),
     ] = {}
 
 
@@ -363,7 +369,7 @@ class StudyFile(Section):
         Field(min_length=1, description="Experiments by name; nothing is inherited between them."),
     ]
     claims: Annotated[
-        list[Claim],
+        list[ClaimKeys],
         Field(
             min_length=1,
             description="What documents state: checkable sentences, each with the test that the "

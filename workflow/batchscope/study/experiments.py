@@ -13,15 +13,16 @@ from batchscope.catalogue import budget_kinds, columns, kept_epochs, measure_set
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.name_codec import MAX_NAME_LENGTH
 from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS, OF_TRAININGS
+from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received, show
 from batchscope.study import horizons
 from batchscope.study.asked import Asked
 from batchscope.study.document import MARGIN_OUTCOMES, OUTCOMES, ExperimentKeys
 from batchscope.study.figure_checks import TIMED
+from batchscope.study.plan import Pair
 
 Runs = Iterable[dict[str, Any]]
-Pair = tuple[str, str]
+
 # Keys of runs, wherever they were made, and of no times.
 OF_RUNS = ("margins", "budgets", "advice", "seeds_planned", "beside", "primary")
 _LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255

@@ -183,7 +183,7 @@ def read(
     seeds: tuple[int, ...] | range = (0,)
     if kind is TRAINING:
         seeds = () if keys.seeds is None else keys.seeds
-        if keys.seeds is None:
+        if keys.seeds is None and not reader.findings.broken((*place, "seeds")):
             reader.findings.report(missing((*place, "seeds"), EXPECTED_SEEDS))
     grid = Grid(
         place=place,

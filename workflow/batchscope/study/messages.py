@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from batchscope.catalogue.fields import Refused, Section
 from batchscope.catalogue.readers import FieldReader
-from batchscope.problems import Place, Problem, missing, received, show, unknown
+from batchscope.problems import Place, Problem, inside, missing, received, show, unknown
 
 _KEY = "[key]"  # the end of pydantic's place of a key that is not as expected
 
@@ -22,20 +24,24 @@ def problems(error: ValidationError, model: type[Section], raw: Any) -> list[Pro
         model: What was validated.
         raw: What it was validated against.
     """
-    return [_problem(each, model, raw) for each in error.errors(include_url=False)]
+    found = []
+    for each in error.errors(include_url=False):
+        place, field = _located(each["loc"], model, raw)
+        if each["type"] == "extra_forbidden":
+            home = _parts(_located(each["loc"][:-1], model, raw)[1])[0]
+            found.append(unknown(place, home.noun, _known_keys(home)))
+        else:
+            found.append(_problem(each, place, field))
+    return found
 
 
-def _problem(error: Any, model: type[Section], raw: Any) -> Problem:
+def _problem(error: Any, place: Place, field: Any) -> Problem:
     loc, value, context = error["loc"], error["input"], error.get("ctx", {})
-    place, field = _located(loc, model, raw)
     match error["type"]:
         case "missing":
             return missing(place, expected(field))
         case "absent":
             return missing(place, context["expected"])
-        case "extra_forbidden":
-            home = _parts(_located(loc[:-1], model, raw)[1])[0]
-            return unknown(place, home.noun, _known_keys(home))
         case "unknown":
             return unknown(place, context["noun"], context["known"], context["aliases"])
         case "problem":
@@ -43,7 +49,7 @@ def _problem(error: Any, model: type[Section], raw: Any) -> Problem:
         case "again":
             text = f"received {show(value)} again (as in [{context['first']}]); "
             return Problem(place, f"{text}every value once is expected.")
-        case "expected" if loc[-1] == _KEY:
+        case "expected" if loc[-1:] == (_KEY,):
             return Problem(place, f"received this name; {context['expected']} is expected.")
         case "expected":
             return received(place, value, context["expected"], context["known"])
@@ -79,8 +85,7 @@ def _located(loc: Place, model: type[Section], raw: Any) -> tuple[Place, Any]:
         elif part != _KEY and not (isinstance(raw, str) and part == 0):  # a word for a list
             place = (*place, part)
             field = _child(field, part)
-            inside = isinstance(raw, dict) and part in raw or isinstance(raw, list)
-            raw = raw[part] if inside else None
+            raw = inside(raw, part)
     return place, field
 
 
@@ -98,7 +103,7 @@ def _parts(field: Any) -> tuple[Any, list[Any]]:
 def _child(field: Any, part: str | int) -> Any:
     annotation, _ = _parts(field)
     if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation.model_fields.get(part)
+        return _fields(annotation).get(part)
     arguments = typing.get_args(annotation)
     return arguments[-1 if typing.get_origin(annotation) is dict else 0] if arguments else None
 
@@ -124,6 +129,22 @@ def _annotation(member: Any, key: str) -> Any:
 def _known_keys(model: type[Section]) -> list[str]:
     return [
         key
-        for key, field in model.model_fields.items()
+        for key, field in _fields(model).items()
         if not any(isinstance(one, Refused) for one in field.metadata)
     ]
+
+
+def _fields(model: type[Section]) -> dict[str, FieldInfo]:
+    """Returns the fields of a model by their keys in the file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def read(read_one: Callable[[Any], Any], raw: Any, place: Place) -> tuple[Any, list[Problem]]:
+    """Returns what a reader reads, or None and what is wrong."""
+    try:
+        return read_one(raw), []
+    except PydanticCustomError as error:
+        found = [{"type": error.type, "loc": (), "input": raw, "ctx": error.context or {}}]
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    return None, [_problem({**one, "loc": ()}, (*place, *one["loc"]), None) for one in found]

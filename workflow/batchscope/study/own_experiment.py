@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import budget_kinds, figure_names, measure_settings, own_columns
+from batchscope.catalogue import budget_kinds, figure_names, own_columns
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Findings, Place, Problem, received
 from batchscope.study import figure_checks, horizons, own_runs, plan
@@ -35,6 +35,8 @@ def read(findings: Findings, place: Place, keys: ExperimentKeys, folder: Path) -
         if key in keys.model_fields_set:
             findings.report(Problem((*place, key), f"received beside `runs`, {why}"))
     at = (*place, "runs")
+    if not keys.runs:
+        return None
     try:
         return own_runs.read(located(folder, keys.runs))
     except ConfigError as error:
@@ -68,7 +70,6 @@ def problems(place: Place, keys: ExperimentKeys, table: Table) -> Iterator[Probl
             if not table.filled(column):
                 text = f"received without any {column}; a column {column} of {table.path}"
                 yield Problem((*place, "budgets", key), f"{text} is expected.")
-    yield from figure_checks.problems(place, keys, measure_settings.ENTRIES, timed=True)
     for at, figure in figure_checks.named(place, keys):
         lacking = figure_names.of_own_runs(figure, {*filled, *vary(table)})
         if lacking:

@@ -11,7 +11,9 @@ from batchscope.catalogue import budget_kinds
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.study.claims import Claim
 from batchscope.study.published_numbers import Series
-from batchscope.study.run_pairs import Pair
+
+# Names of two runs: at position 0 and 1 of a line.
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)

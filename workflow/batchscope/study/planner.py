@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import incompatible_factors, run_names, sweep_names
+from batchscope.catalogue import incompatible_factors, measure_settings, run_names, sweep_names
 from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.name_codec import MAX_NAME_LENGTH
@@ -78,7 +78,7 @@ class _Planner:
         ids = {name: one.id if one else None for name, one in self.datasets.items()}
         models = {name: one[0] if one else None for name, one in self.models.items()}
         self.factors = grids.FactorReader(self.findings, ids, models)
-        self.sizes = {one.id: one.training_size for one in self.by_id.values()}
+        self.sizes = {one.id: one.training_examples for one in self.by_id.values()}
 
     def study(self) -> Study:
         document = self.document
@@ -86,12 +86,14 @@ class _Planner:
         planned = {}
         for name, keys in document.experiments.items():
             place = ("experiments", name)
-            if keys.runs:
+            written = self.findings.names_at(place)
+            if "runs" in written:
                 planned[name] = self._own_experiment(name, keys, place)
                 continue
-            kind = grids.TIMING if keys.timing else grids.TRAINING
+            timed = "timing" in written
+            kind = grids.TIMING if timed else grids.TRAINING
             grid = grids.read(self.factors, place, keys, kind, defaults, document.defaults)
-            plan_one = self._timing_experiment if keys.timing else self._experiment
+            plan_one = self._timing_experiment if timed else self._experiment
             planned[name] = plan_one(name, keys, grid)
         found = {name: one for name, one in planned.items() if one}
         self._check_total(found.values())
@@ -164,7 +166,7 @@ class _Planner:
         if elsewhere:
             return ()
         machines = (self.document.machine, *self.document.machines)
-        sizes = {name: info.training_size for name, info in self.datasets.items() if info}
+        sizes = {name: info.training_examples for name, info in self.datasets.items() if info}
         return claims.read(self.findings, self.document.claims, planned, machines, sizes)
 
     def _experiment(self, name: str, keys: ExperimentKeys, grid: grids.Grid) -> Experiment | None:
@@ -230,6 +232,7 @@ class _Planner:
         table = own_experiment.read(self.findings, place, keys, self.folder)
         numbers = self._numbers(place, keys, kind)
         report(*experiments.primary_problems(place, keys))
+        report(*figure_checks.problems(place, keys, measure_settings.ENTRIES, timed=True))
         if table is None:
             return None
         report(*own_experiment.problems(place, keys, table))
@@ -245,7 +248,9 @@ class _Planner:
         for figure, body in keys.published.items():
             if body.numbers and figure in FIGURES:
                 at = (*place, "published", figure, "numbers")
-                self.findings.report(*published_numbers.problems(at, figure, body.numbers))
+                for problem in published_numbers.problems(at, figure, body.numbers):
+                    if not self.findings.broken(problem.place):
+                        self.findings.report(problem)
                 found[figure] = tuple(
                     Series(
                         self.factors.values(
@@ -297,7 +302,7 @@ class _Planner:
         runs: dict[str, dict[str, Any]] = {}
         cases: dict[str, int] = {}  # run -> the case that gave it
         for index, factors, find in grid.combinations():
-            info = self.by_id.get(factors["dataset"])
+            info = self.by_id[factors["dataset"]]
             self._check(incompatible_factors.of_examples(factors, info), find)
             self._check(incompatible_factors.of_training(factors, info), find)
             for seed in grid.seeds:
@@ -317,7 +322,7 @@ class _Planner:
     def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
         found = []
         for _, factors, find in grid.combinations():
-            info = self.by_id.get(factors["dataset"])
+            info = self.by_id[factors["dataset"]]
             self._check(incompatible_factors.of_examples(factors, info), find)
             self._check(incompatible_factors.of_timing(factors, info, timings), find)
             found.append(factors)

@@ -12,7 +12,7 @@ from batchscope import wording
 from batchscope.catalogue import sweep_names
 from batchscope.catalogue.fields import Keyed, ListOf, OneValue, Refused
 from batchscope.catalogue.parameters import Parameter, by_name
-from batchscope.catalogue.readers import FieldReader, absent, below
+from batchscope.catalogue.readers import FieldReader, absent, below, problem
 from batchscope.problems import Place, Problem
 
 _WEIGHTS = "units of the weights"
@@ -83,20 +83,33 @@ class _SeriesKeys(FieldReader):
 
     def read(self, raw: Any) -> dict[str, Any]:
         """Returns the values of its keys; lists have one number per batch size."""
-        lacking = isinstance(raw, dict) and "batch_size" not in raw
-        missing = [InitErrorDetails(type=absent(_SIZES.expected), loc=("batch_size",), input=raw)]
+        wrong = [*_incomplete(raw)] if isinstance(raw, dict) else []
+        found = {}
         try:
             found = self._keys.read(raw)
         except ValidationError as error:
-            wrong = [*below((), error), *(missing if lacking else ())]
-            raise ValidationError.from_exception_data("series", wrong) from None
-        if lacking:
-            raise ValidationError.from_exception_data("series", missing)
+            wrong += below((), error)
+        if wrong:
+            raise ValidationError.from_exception_data("series", wrong)
         return found
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a map that has batch sizes."""
         return {**self._keys.json_schema(), "required": ["batch_size"]}
+
+
+def _incomplete(raw: dict[str, Any]) -> Iterator[InitErrorDetails]:
+    """Yields that there are no batch sizes, or not one number for each of them."""
+    sizes = raw.get("batch_size")
+    if "batch_size" not in raw:
+        error = absent(_SIZES.expected)
+        yield InitErrorDetails(type=error, loc=("batch_size",), input=raw)
+    for name, values in raw.items():
+        lists = isinstance(sizes, list) and isinstance(values, list)
+        if name in COLUMNS and lists and sizes and values and len(values) != len(sizes):
+            text = f"received {wording.count(len(values), 'number')}; {len(sizes)}, one per "
+            error = problem(f"{text}batch size, are expected.")
+            yield InitErrorDetails(type=error, loc=(name,), input=values)
 
 
 PublishedSeries = Annotated[dict[str, Any], _SeriesKeys()]
@@ -135,16 +148,13 @@ def problems(place: Place, figure: str, given: list[dict[str, Any]]) -> Iterator
         return
     shown = wording.listed(FIGURES[figure], "or")
     for index, series in enumerate(given):
-        at, columns, sizes = (*place, index), columns_of(series), len(series["batch_size"])
+        at, columns = (*place, index), columns_of(series)
         if not columns:
             yield Problem(at, f"received no numbers; {shown} is expected.")
-        for name, values in columns.items():
+        for name in columns:
             if name not in FIGURES[figure]:
                 text = f"received a column that '{figure}' does not show; {shown} is expected."
                 yield Problem((*at, name), text)
-            if len(values) != sizes:
-                text = f"received {wording.count(len(values), 'number')}; {sizes}, one per "
-                yield Problem((*at, name), f"{text}batch size, are expected.")
         for earlier, other in enumerate(given[:index]):
             same = factors_of(other) == factors_of(series)
             if same and columns_of(other).keys() & columns.keys():

@@ -7,7 +7,7 @@ same time what they find in the sound parts.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,9 +52,17 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
     ]
     problems = [*found, *of_reduced, *_unknown_parts(raw, scale)]
     if scale == "full":
-        return Validated(StudyFile.model_validate(sound), Findings(raw, problems, survivors))
+        return Validated(_document(sound, raw), Findings(raw, problems, survivors))
     findings = Findings(raw, problems, {**survivors, **small_survivors}, replaced)
-    return Validated(StudyFile.model_validate(small), findings)
+    return Validated(_document(small, raw), findings)
+
+
+def _document(sound: dict[str, Any], raw: dict[str, Any]) -> StudyFile:
+    """Returns the models of the sound parts, without what stands for a missing part."""
+    document = StudyFile.model_validate(sound)
+    written = _map(raw.get("experiments"))
+    kept = {name: keys for name, keys in document.experiments.items() if name in written}
+    return document.model_copy(update={"experiments": kept})
 
 
 def _cut(raw: dict[str, Any]) -> tuple[list[Problem], dict[Place, list[int]]]:

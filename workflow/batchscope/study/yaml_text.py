@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from batchscope.catalogue import coercion
+from batchscope.catalogue import readers
 from batchscope.problems import clip, show
 
 MOST_VALUES = 20_000  # read in a third of a second; an alias counts as what it stands for
@@ -82,8 +82,8 @@ class _StrictLoader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         got, is_number = f"received {show(node.value)}", node.tag in _NUMBERS
-        if is_number and len(node.value) > coercion.LONGEST_NUMBER:
-            expected = f"a number of at most {coercion.LONGEST_NUMBER} characters"
+        if is_number and len(node.value) > readers.LONGEST_NUMBER:
+            expected = f"a number of at most {readers.LONGEST_NUMBER} characters"
             raise Refused(got, expected, node)
         try:
             value = super().construct_object(node, deep)
