@@ -16,8 +16,7 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
-from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.readers import plain, read_items
+from batchscope.catalogue.readers import expected, number, plain, read_items
 from batchscope.catalogue.sweep_names import EVERY_FACTOR
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import horizons, messages
@@ -285,7 +284,7 @@ def _values(findings: Findings, place: Place, key: str, raw: Any, known: Known) 
     if key in EVERY_FACTOR and key not in ("dataset", "model"):  # by their names in the study
         read_one = EVERY_FACTOR[key].read
     else:
-        read_one = Parameter.unnamed("float").read if known[key] else plain
+        read_one = _number if known[key] else plain
     several = isinstance(raw, list)
     values, problems = messages.read(
         partial(read_items, read_one) if several else read_one, raw, place
@@ -294,6 +293,13 @@ def _values(findings: Findings, place: Place, key: str, raw: Any, known: Known) 
     if problems:
         return ()
     return values if several else (values,)
+
+
+def _number(raw: Any) -> int | float:
+    value = number(raw)
+    if value is None:
+        raise expected("a number")
+    return value
 
 
 def _figure(
