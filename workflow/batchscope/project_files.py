@@ -10,7 +10,6 @@ from pathlib import Path
 WORKFLOW = Path(__file__).resolve().parents[1]
 LIBRARY = WORKFLOW / "batchscope"
 DOOR = WORKFLOW / "run.py"
-SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 TEMPLATES = WORKFLOW / "templates"
 STYLE = WORKFLOW / "report" / "batchscope.mplstyle"
 LOCKS = WORKFLOW.parent / "envs"

@@ -36,5 +36,5 @@ STATED: dict[str, Parameter] = {
 
 def target(column: str) -> Parameter:
     """Returns what a target of a column may be: an accuracy lies below 1."""
-    accuracy = column.endswith("_accuracy")
-    return Parameter(column, column, "float", None, "To reach.", above=0, maximum=accuracy or None)
+    most = 1 if column.endswith("_accuracy") else None
+    return Parameter(column, column, "float", None, "To reach.", above=0, maximum=most)

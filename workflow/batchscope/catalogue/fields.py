@@ -147,7 +147,9 @@ class ListOf(FieldReader):
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a list; with `word` of a word too."""
         several = {"type": "array", "minItems": 1, "items": self.item.json_item()}
-        found = {"anyOf": [self.item.json_item(), several]} if self.word else several
+        found = several
+        if self.word:
+            found = {"if": {"type": "array"}, "then": several, "else": self.item.json_item()}
         return {**found, "description": self.doc} if self.doc else found
 
 

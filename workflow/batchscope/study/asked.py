@@ -106,7 +106,7 @@ class AskedOf(FieldReader):
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a list of names or maps, or of a map."""
         of_settings = {
-            name: {"anyOf": [_settings(entry).json_schema(), {"type": "null"}]}
+            name: {**_settings(entry).json_schema(), "type": ["object", "null"]}
             for name, entry in self.entries.items()
         }
         several = {

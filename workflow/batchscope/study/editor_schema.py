@@ -26,8 +26,9 @@ def document() -> dict[str, Any]:
     comment = "Printed by `python workflow/run.py schema`."
     head = {"$schema": _DIALECT, "$comment": comment, "title": "Batchscope study"}
     experiment = found["$defs"]["ExperimentKeys"]
-    for branch in experiment["properties"]["figures"]["anyOf"]:
-        branch.get("items", branch)["enum"] = list(FIGURES)
+    figures = experiment["properties"]["figures"]
+    for item in (figures["then"]["items"], figures["else"]):
+        item["enum"] = list(FIGURES)
     # There a key without a value takes that key away.
     keys = {
         key: {"anyOf": [{"$ref": f"#/$defs/ExperimentKeys/properties/{key}"}, {"type": "null"}]}

@@ -12,7 +12,7 @@ from typing import Any
 from batchscope import wording
 from batchscope.catalogue import run_factors, sweep_names
 from batchscope.catalogue.run_factors import Factor
-from batchscope.problems import Findings, Place, Problem, missing, received
+from batchscope.problems import Findings, Place, Problem, missing, received, show
 from batchscope.study.document import ExperimentKeys
 
 # Name in the file -> id in paths; None for what is at fault where it is defined.
@@ -160,7 +160,12 @@ class FactorReader:
             if value not in ids:
                 wanted = f"one of {', '.join(sorted(ids))}"
                 self.findings.report(received(at, value, wanted, sorted(ids)))
-        return tuple(found for value in values if (found := ids.get(value)))
+        found = [ids.get(value) for value in values]
+        for index, (at, one) in enumerate(zip(places, found, strict=True)):
+            if one and one in found[:index]:  # two names of the same
+                text = f"received {show(values[index])} again (as in [{found.index(one)}]); "
+                self.findings.report(Problem(at, f"{text}every value once is expected."))
+        return tuple(one for one in found if one)
 
 
 def read(
