@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from batchscope.catalogue import measure_settings, parameters, run_factors, run_names
+from batchscope.catalogue import measure_settings, name_codec, run_factors, run_names
 
 CORE = {
     "dataset": "digits-065f9c58",

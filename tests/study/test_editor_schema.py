@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from batchscope.study import config, editor_schema
+from batchscope.study import editor_schema, planner
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "docs" / "study.schema.json"
@@ -65,7 +65,7 @@ def test_every_study_names_it_and_is_valid(path):
 
 
 def test_what_the_program_takes_is_valid():
-    assert not config.schema_problems(yaml.safe_load(STUDY))
+    assert planner.make(yaml.safe_load(STUDY))
     assert not errors(STUDY)
 
 

@@ -6,7 +6,7 @@ import small_study
 import synthetic
 from batchscope import figures, snakefile
 from batchscope.catalogue import sweep_names
-from batchscope.study import config, planner, published_numbers
+from batchscope.study import planner, published_numbers
 from batchscope.tables import csv_tables, run_table
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -22,9 +22,7 @@ def study(numbers=None, **experiment):
 
 
 def made(numbers=None, **experiment):
-    found = study(numbers, **experiment)
-    assert config.schema_problems(found) == []
-    return planner.make(found)
+    return planner.make(study(numbers, **experiment))
 
 
 def series(**factors):
@@ -58,26 +56,9 @@ def test_an_experiment_of_times_takes_its_own_factors_and_columns():
         "timing": ["utilisation", "throughput"],
         "published": {"frameworks": {**DOCUMENT, "numbers": numbers}},
     }
-    assert config.schema_problems(raw) == []
     found = planner.make(raw).experiments["gap"].numbers["frameworks"]
     assert [item.factors for item in found] == [{"framework": "mxnet"}, {"framework": "jax"}]
     assert found[0].columns == {"memory_mb": (500.5, 510.0), "utilisation_percent": (5.0, 6.0)}
-
-
-def test_two_series_may_share_their_factors_but_not_a_column():
-    first, second = (
-        {"batch_size": [4], "learning_rate": 1e-3, column: [5]}
-        for column in ("utilisation_percent", "memory_mb")
-    )
-    again, problems = {**first, "learning_rate": "1e-3"}, []
-    found = published_numbers.read(
-        ("n",), "frameworks", [first, second, again], lambda _, m: m, problems.append
-    )
-    assert len(found) == 3
-    assert [problem.line for problem in problems] == [
-        "n[2]: received the series of numbers[0] again; factors that distinguish it from the "
-        "others are expected."
-    ]
 
 
 def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
@@ -85,8 +66,6 @@ def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
     shown = {name for names in published_numbers.FIGURES.values() for name in names}
     assert shown == set(published_numbers.COLUMNS)
     assert not published_numbers.COLUMNS.keys() & {*sweep_names.EVERY_FACTOR}
-    rules = config.schema()["$defs"]["published_numbers"]["properties"]
-    assert rules.keys() == {*sweep_names.EVERY_FACTOR, *published_numbers.COLUMNS}
 
 
 def test_the_table_has_a_row_per_number(tmp_path):

@@ -166,10 +166,17 @@ def budgets_beyond(
 
 
 def beside_problems(
-    place: Place, keys: ExperimentKeys, experiments: Mapping[str, ExperimentKeys]
+    place: Place,
+    keys: ExperimentKeys,
+    written: Collection[str],
+    experiments: Mapping[str, ExperimentKeys],
 ) -> Iterator[Problem]:
-    """Yields what is beside an experiment without margins, or times nothing."""
-    if keys.beside and not keys.margins:
+    """Yields what is beside an experiment without margins, or times nothing.
+
+    Args:
+        written: Keys of the experiment, sound or not.
+    """
+    if keys.beside and "margins" not in written:
         text = "received without margins, beside which it is drawn; margins are expected."
         yield Problem((*place, "beside"), text)
     timed = [name for name, other in experiments.items() if other.timing]

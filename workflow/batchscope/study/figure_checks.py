@@ -23,11 +23,16 @@ TIMED = wording.listed(
 
 
 def problems(
-    place: Place, keys: ExperimentKeys, asked: Collection[str], timed: bool
+    place: Place,
+    keys: ExperimentKeys,
+    written: Collection[str],
+    asked: Collection[str],
+    timed: bool,
 ) -> Iterator[Problem]:
     """Yields the figures that there are not, that are named twice, or that lack something.
 
     Args:
+        written: Keys of the experiment, sound or not.
         asked: What the experiment measures or times.
         timed: Whether its runs have seconds.
     """
@@ -39,12 +44,11 @@ def problems(
         elif at[-2] == "published" and keys.figures and name not in keys.figures:
             text = f"received '{name}', which is not drawn; a figure of `figures` is expected."
             yield Problem(at, text)
-    needs = {Need.AT_EPOCHS: keys.at_epochs, Need.MARGINS: keys.margins}
     for at, figure in named(place, keys):
         if figure.along == "seconds" and not timed:
             yield _without(at, figure, TIMED)
         for need in figure.needs:
-            if need in needs and not needs[need]:
+            if need in (Need.AT_EPOCHS, Need.MARGINS) and need.value not in written:
                 yield _without(at, figure, f"{need.value} in the experiment")
 
 

@@ -171,16 +171,17 @@ class _Planner:
 
     def _experiment(self, name: str, keys: ExperimentKeys, grid: grids.Grid) -> Experiment | None:
         place, report = grid.place, self.findings.report
+        written = self.findings.names_at(place)
         asked = experiments.settings_by_name(keys.measure)
         others = self.document.experiments
         beside = [others[other] for other in keys.beside if other in others]
         timed = experiments.has_seconds(asked, beside)
         report(*experiments.asked_problems((*place, "measure"), keys.measure))
-        report(*figure_checks.problems(place, keys, asked, timed))
+        report(*figure_checks.problems(place, keys, written, asked, timed))
         numbers = self._numbers(place, keys, grid.kind)
         report(*experiments.epochs_without_a_measure(place, keys, asked))
         report(*experiments.seconds_problems(place, keys, timed))
-        report(*experiments.beside_problems(place, keys, others))
+        report(*experiments.beside_problems(place, keys, written, others))
         report(*experiments.primary_problems(place, keys))
         if not self._sound(grid):
             return None
@@ -213,6 +214,7 @@ class _Planner:
         self, name: str, keys: ExperimentKeys, grid: grids.Grid
     ) -> Experiment | None:
         place, report = grid.place, self.findings.report
+        written = self.findings.names_at(place)
         text = "received beside `timing`; a training or a timing experiment is expected."
         for key in ("measure", "seeds", *experiments.OF_RUNS):
             if key in keys.model_fields_set:
@@ -220,7 +222,7 @@ class _Planner:
         timings = experiments.settings_by_name(keys.timing)
         report(*experiments.asked_problems((*place, "timing"), keys.timing))
         report(*experiments.epochs_without_a_measure(place, keys, timings))
-        report(*figure_checks.problems(place, keys, timings, timed=True))
+        report(*figure_checks.problems(place, keys, written, timings, timed=True))
         numbers = self._numbers(place, keys, grid.kind)
         if not self._sound(grid) or self._too_many(grid):
             return None
@@ -229,10 +231,11 @@ class _Planner:
 
     def _own_experiment(self, name: str, keys: ExperimentKeys, place: Place) -> Experiment | None:
         report, kind = self.findings.report, grids.TRAINING
+        written = self.findings.names_at(place)
         table = own_experiment.read(self.findings, place, keys, self.folder)
         numbers = self._numbers(place, keys, kind)
         report(*experiments.primary_problems(place, keys))
-        report(*figure_checks.problems(place, keys, measure_settings.ENTRIES, timed=True))
+        report(*figure_checks.problems(place, keys, written, measure_settings.ENTRIES, timed=True))
         if table is None:
             return None
         report(*own_experiment.problems(place, keys, table))
