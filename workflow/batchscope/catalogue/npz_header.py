@@ -1,16 +1,14 @@
-"""What an npz file holds, by the headers of its arrays: read when planning, so without NumPy."""
+"""What an npz file holds, by the headers of its arrays: read when planning."""
 
 from __future__ import annotations
 
-import ast
-import struct
 import zipfile
 from pathlib import Path
-from typing import IO
+
+import numpy as np
 
 # The training examples, under any of the names that they may have.
 EXAMPLES = ("x_train", "images", "inputs")
-_MOST = 1 << 16  # bytes of a header
 
 Shape = tuple[int, ...]
 
@@ -24,14 +22,11 @@ def read(path: Path) -> tuple[Shape, str, Shape | None] | None:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             key = next(key for key in EXAMPLES if f"{key}.npy" in names)
-            with archive.open(f"{key}.npy") as member:
-                shape, letter = _header(member)
-            labels = f"{label_key(key)}.npy"
-            if labels not in names:
-                return shape, letter, None
-            with archive.open(labels) as member:
-                return shape, letter, _header(member)[0]
-    except Exception:  # zipfile, zlib and ast raise nearly anything
+            shape, dtype = header(archive, key)
+            labels = label_key(key)
+            label_shape = header(archive, labels)[0] if f"{labels}.npy" in names else None
+            return shape, dtype.kind, label_shape
+    except Exception:  # zipfile, zlib and NumPy raise nearly anything
         return None  # preparing it says what is wrong
 
 
@@ -40,15 +35,11 @@ def label_key(key: str) -> str:
     return "y_train" if key == "x_train" else "labels"
 
 
-def _header(member: IO[bytes]) -> tuple[Shape, str]:
-    """Returns shape and kind of an array, by its header (NumPy Enhancement Proposal 1)."""
-    magic = member.read(8)
-    if magic[:6] != b"\x93NUMPY":
-        raise ValueError("no array")
-    length = "<H" if magic[6] == 1 else "<I"
-    (size,) = struct.unpack(length, member.read(struct.calcsize(length)))
-    found = ast.literal_eval(member.read(min(size, _MOST)).decode("utf-8"))
-    shape, descr = found["shape"], found["descr"]
-    if not isinstance(shape, tuple) or not isinstance(descr, str):
-        raise ValueError("no plain array")
-    return shape, descr.lstrip("<>|=")[:1]
+def header(archive: zipfile.ZipFile, key: str) -> tuple[Shape, np.dtype]:
+    """Returns shape and type of an array; raises `ValueError` where its header is damaged."""
+    formats = np.lib.format
+    with archive.open(f"{key}.npy") as file:
+        first = formats.read_magic(file) == (1, 0)
+        read_header = formats.read_array_header_1_0 if first else formats.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+    return shape, dtype

@@ -1,0 +1,145 @@
+"""How data sets are divided in train, validation and test.
+
+The members of each class are shuffled, then dealt to train, validation and test in this order.
+Counts are per class; fractions are of each class, rounded down for validation and test (and for
+train where the three sum to less than 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from batchscope.catalogue.fields import Section, Seed, one_of, whole
+from batchscope.catalogue.parameters import Parameter
+from batchscope.problems import Place, Problem, received
+
+_PARTS = ("train", "validation", "test")
+MNIST_TEST = 10_000  # images
+
+
+def exact(value: float) -> int | float:
+    """Returns a whole number as an int, so that 2.0 and 2 are one definition."""
+    return int(value) if value == int(value) else value
+
+
+def _not_given(share: float | None) -> bool:
+    return share is None
+
+
+Share = Annotated[
+    float,
+    Parameter.unnamed("float", above=0, wanted="a fraction below 1 or a count per class"),
+    AfterValidator(exact),
+]
+Fraction = Annotated[float, Parameter.unnamed("float", above=0, below=1)]
+
+
+def split_counts(shares: Mapping[str, float], members: int) -> tuple[int, int, int]:
+    """Returns how many members of a class go to train, validation and test.
+
+    Args:
+        shares: Fractions or counts per class, by part.
+    """
+    train, validation, test = (shares[part] for part in _PARTS)
+    if train >= 1:
+        return train, validation, test
+    counts = [math.floor(share * members + 1e-9) for share in (train, validation, test)]
+    if train + validation + test >= 1 - 1e-9:
+        counts[0] = members - counts[1] - counts[2]
+    return tuple(counts)
+
+
+class _Shares(Section):
+    """Fractions or counts per class, by part."""
+
+    def training_size(self, members: tuple[int, ...]) -> int:
+        """Returns the number of training examples of classes with so many members."""
+        return sum(split_counts(dict(self), count)[0] for count in members)
+
+    def problems(self, place: Place, members: tuple[int, ...]) -> Iterator[Problem]:
+        """Yields at most one problem: what the whole is, before what its parts are.
+
+        Args:
+            members: Of every class that is known.
+        """
+        shares = {part: share for part, share in self if part in _PARTS and share is not None}
+        total, fractions = sum(shares.values()), all(share < 1 for share in shares.values())
+        if not fractions and not all(isinstance(share, int) for share in shares.values()):
+            text = f"received {', '.join(map(str, shares.values()))}; fractions below 1 or whole "
+            yield Problem(place, f"{text}counts per class, for all three, are expected.")
+        elif fractions and total > 1 + 1e-9:
+            text = f"received fractions that sum to {total:g}; at most 1 is expected."
+            yield Problem(place, text)
+        elif not fractions and members and total > min(members):
+            text = f"received {total} examples per class; at most {min(members)} are expected, the "
+            yield Problem(place, f"{text}members of the smallest class.")
+        elif members:
+            dealt = zip(*(split_counts(shares, count) for count in members), strict=True)
+            empty = [part for part, counts in zip(_PARTS, dealt, strict=True) if not any(counts)]
+            for part in empty[:1]:
+                text = f"received {shares[part]}; a part of at least one example is expected."
+                yield Problem((*place, part), text)
+
+
+class Split(_Shares):
+    """Three fractions (0.6, 0.2, 0.2) or three counts per class (600, 200, 200).
+
+    What stops a training or picks weights is never what is reported: all three are needed.
+    """
+
+    train: Share
+    validation: Share
+    test: Share
+    seed: Seed = 0
+
+
+class NpzSplit(_Shares):
+    """How the parts that the file does not have are taken from its training part."""
+
+    train: Share = Field(None, exclude_if=_not_given)
+    validation: Share = Field(None, exclude_if=_not_given)
+    test: Share = Field(None, exclude_if=_not_given)
+    seed: Seed = 0
+
+
+class TextSplit(_Shares):
+    """Three fractions by position: the first part trains, the next validates, the last tests.
+
+    No window lies in two of them.
+    """
+
+    train: Fraction
+    validation: Fraction
+    test: Fraction
+
+
+class MnistSplit(Section):
+    """How many images validate, and where they are taken from.
+
+    From `train`, the 60,000 training images (of them those that `per_class` keeps), or from
+    `test`, the 10,000 test images: then all of the former train and fewer of the latter test.
+    """
+
+    validation: whole(1, 59_999) = Field(10_000, description="Images that validate, in all.")
+    validation_from: one_of("train", "test") = Field(
+        "train",
+        description="Where they are taken from.",
+        exclude_if=lambda value: value == "train",  # ids are older than the key
+    )
+    seed: Seed = 0
+
+    def training_size(self, members: tuple[int, ...]) -> int:
+        """Returns the number of training images that are left of classes with so many."""
+        return sum(members) - (self.validation if self.validation_from == "train" else 0)
+
+    def problems(self, place: Place, members: tuple[int, ...]) -> Iterator[Problem]:
+        """Yields what is wrong where the classes have so many training images, if known."""
+        source = self.validation_from
+        images = sum(members) if source == "train" else MNIST_TEST
+        if members and self.validation >= images:
+            wanted = f"at most {images - 1} of the {images} {source} images"
+            yield received((*place, "validation"), self.validation, wanted)
