@@ -131,7 +131,7 @@ def main() -> None:
     from batchscope import datasets
     from batchscope.catalogue import dataset_definitions
 
-    definition = dataset_definitions.resolve(dataset_definitions.BUILT_IN["digits"])
+    definition = dataset_definitions.BUILT_IN["digits"].resolved()
     token = dataset_definitions.token("digits", definition)
     with tempfile.TemporaryDirectory() as folder:
         datasets.prepare(token, definition, folder)

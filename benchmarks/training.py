@@ -315,7 +315,11 @@ def main() -> None:
     tensorflow_start.start(threads=1)
     from batchscope.catalogue import dataset_definitions
 
-    data = {"tiny_transformer": prepared("numpy_docs", dataset_definitions.BUILT_IN["numpy_docs"])}
+    data = {
+        "tiny_transformer": prepared(
+            "numpy_docs", dataset_definitions.BUILT_IN["numpy_docs"].resolved()
+        )
+    }
     if arguments.mnist:
         data["campbell_cnn"] = prepared("mnist", {"source": "mnist", "path": arguments.mnist})
     for network, given in data.items():

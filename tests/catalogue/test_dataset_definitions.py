@@ -1,188 +1,263 @@
-"""Definitions of data sets: how they are divided, their size, their digest."""
+"""Definitions of data sets: what they take, their ids, what is known of their examples."""
 
+import errno
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue.dataset_definitions import DatasetInfo, read
+from batchscope.catalogue.dataset_splits import split_counts
 from batchscope.datasets.raw import Request
 from batchscope.store import estimates
-from batchscope.study import planner
-from small_study import config, forbid
+
+SHA256 = "0a" * 32
+TENTHS = {"train": 0.8, "validation": 0.1, "test": 0.1}
+FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2}
+COUNTS = {"train": 600, "validation": 200, "test": 200}
+MNIST = {"source": "mnist"}
+CATS = {"source": "cats_vs_dogs", "image_size": 64, "split": TENTHS}
+FOLDER = {"source": "image_folder", "path": "x", "image_size": 32, "split": TENTHS}
+NPZ = {"source": "npz", "path": "x.npz"}
+CSV = {"source": "csv", "path": "x.csv", "split": TENTHS}
+PATCHES = {"source": "patches", "image_size": 256}
+FROM_TEST = {"validation_from": "test"}
 
 
 @pytest.mark.parametrize(
     ("split", "members", "counts"),
     [
         ((0.6, 0.2, 0.2), 178, (108, 35, 35)),
-        ((0.8, 0.1, 0.1), 12500, (10000, 1250, 1250)),
-        ((0.5, 0.1, 0.1), 99, (49, 9, 9)),
         ((0.7, 0.2, 0.1), 10, (7, 2, 1)),
         ((0.3, 0.3, 0.3), 10, (3, 3, 3)),
-        ((600, 200, 200), 5000, (600, 200, 200)),
-        ((0.9, 0.05, 0.05), 10, (10, 0, 0)),
+        ((1, 1, 1), 3, (1, 1, 1)),
     ],
 )
 def test_split_counts(split, members, counts):
     named = dict(zip(("train", "validation", "test"), split, strict=True))
-    assert dataset_definitions.split_counts(named, members) == counts
+    assert split_counts(named, members) == counts
 
 
-CATS = {"source": "cats_vs_dogs", "image_size": 64}
-FRACTIONS = {"train": 0.8, "validation": 0.1, "test": 0.1}
+@pytest.mark.parametrize(
+    ("raw", "token"),
+    [
+        ({"source": "digits"}, "d-065f9c58"),
+        ({"source": "digits", "split": {**COUNTS, "seed": 3}}, "d-7796e03f"),
+        (MNIST, "d-2f01a1fe"),
+        ({**MNIST, "per_class": 500, "split": {"validation": 5000, **FROM_TEST}}, "d-c3ab792c"),
+        ({**MNIST, "path": "a.npz", "sha256": SHA256}, "d-810b1acb"),
+        (CATS, "d-e72570b2"),
+        ({**FOLDER, "path": "~/images", "channels": 1, "per_class": 100}, "d-21d1d972"),
+        ({**NPZ, "path": "2020"}, "d-6cb3c7fa"),
+        ({**NPZ, "scale": 2.0, "kind": "rows", "split": {"validation": 0.1}}, "d-a4b6ca15"),
+        ({**CSV, "label": "2", "ignore": [1, "name"]}, "d-70417dfa"),
+        ({"source": "breast_cancer"}, "d-c197e5c1"),
+        ({"source": "wine"}, "d-e0b3da2e"),
+        ({"source": "text"}, "d-880a519f"),
+        ({"source": "text", "path": "a.txt", "length": 64}, "d-3157f8f4"),
+        (PATCHES, "d-2175fc43"),
+    ],
+)
+def test_ids_are_those_of_older_results(raw, token):
+    resolved = read(raw).resolved()
+    assert read(raw).token("d") == read(resolved).token("d") == token
+    assert read(resolved).resolved() == resolved
+
+
+def test_a_resolved_definition_has_every_key():
+    pinned = {"path": "a.npz", "sha256": SHA256}
+    assert read({**MNIST, **pinned, "per_class": "5e2"}).resolved() == {
+        **MNIST,
+        **pinned,
+        "per_class": 500,
+        "split": {"validation": 10000, "seed": 0},
+    }
+    assert read({**NPZ, "path": "2020", "split": {"test": 5.0}}).resolved() == {
+        "source": "npz",
+        **{"path": "2020", "sha256": None, "scale": None, "split": {"test": 5, "seed": 0}},
+    }
+    columns = {"label": "2", "ignore": [1, "name"]}
+    assert read({**CSV, **columns}).resolved() == {
+        **CSV,
+        **columns,
+        "sha256": None,
+        "split": {**TENTHS, "seed": 0},
+    }
+
+
+def test_digest_is_of_what_is_meant():
+    def token(**keys):
+        return dataset_definitions.token("d", {**MNIST, **keys})
+
+    assert token() == token(split={"seed": 0}) == token(split={"validation": 10000.0})
+    assert token() == token(path=None, sha256=None, per_class=None)
+    assert token(path="a.npz") != token(path="b.npz") != token()
+    assert token(path="a.npz", sha256=SHA256) == token(path="b.npz", sha256=SHA256)
+    assert token(split={"seed": 1}) != token() != token(split={"validation": 6000})
+    assert token(split={"validation_from": "train"}) == token() != token(split=FROM_TEST)
+    assert token() != token(per_class=2000) != token(per_class=2001)
+    assert set(dataset_definitions.BUILT_IN) == {
+        *("digits", "mnist", "breast_cancer", "wine", "numpy_docs")
+    }
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        ({"path": "x.npz"}, ()),
+        ({"source": "mnits"}, ()),
+        ({"source": "digits", "image_size": 8}, ("image_size",)),
+        ({**MNIST, "split": {"train": 50000}}, ("split", "train")),
+        ({**MNIST, "split": {"validation": 60000}}, ("split", "validation")),
+        ({**CATS, "split": {"train": 0.8, "validation": 0.2}}, ("split", "test")),
+        ({**FOLDER, "channels": 2}, ("channels",)),
+        ({**FOLDER, "channels": True}, ("channels",)),
+        ({**FOLDER, "channels": "grey"}, ("channels",)),
+        ({**CSV, "label": 0}, ("label",)),
+        ({**CSV, "label": ""}, ("label",)),
+        ({**CSV, "label": 1.5}, ("label",)),
+        ({**CSV, "ignore": []}, ("ignore",)),
+        ({**CSV, "ignore": ["a", True]}, ("ignore", 1)),
+        ({"source": "text", "split": {**TENTHS, "test": 1}}, ("split", "test")),
+        ({"source": "patches", "image_size": 428}, ("image_size",)),
+    ],
+)
+def test_what_a_source_does_not_take(raw, place):
+    with pytest.raises(ValidationError) as caught:
+        read(raw)
+    (error,) = caught.value.errors()
+    assert error["loc"][1:] == place
 
 
 @pytest.mark.parametrize(
     ("raw", "size"),
     [
         ({"source": "digits"}, 1087),
-        ({"source": "mnist"}, 50000),
-        ({"source": "mnist", "split": {"validation": 6000}}, 54000),
-        ({"source": "mnist", "split": {"validation": 6000, "validation_from": "test"}}, 60000),
-        ({"source": "mnist", "path": "local.npz"}, None),
-        ({"source": "mnist", "path": "local.npz", "per_class": 2000}, None),
-        ({"source": "mnist", "per_class": 2000}, 10000),
-        (
-            {
-                "source": "mnist",
-                "per_class": 2000,
-                "split": {"validation": 5000, "validation_from": "test"},
-            },
-            20000,
-        ),
-        ({**CATS, "split": {"train": 600, "validation": 200, "test": 200}}, 1200),
-        ({**CATS, "split": FRACTIONS}, 20000),
-        ({**CATS, "path": "a.zip", "split": FRACTIONS}, None),
-        ({**CATS, "per_class": 50, "split": FRACTIONS}, 80),
-        ({"source": "npz", "path": "x.npz"}, None),
+        (MNIST, 50000),
+        ({**MNIST, "split": {"validation": 6000, **FROM_TEST}}, 60000),
+        ({**MNIST, "path": "local.npz", "per_class": 2000}, None),
+        ({**MNIST, "per_class": 2000, "split": {"validation": 5000, **FROM_TEST}}, 20000),
+        (CATS, 20000),
+        ({**CATS, "path": "a.zip", "split": COUNTS}, 1200),
+        ({**CATS, "path": "a.zip"}, None),
+        ({**CATS, "path": "a.zip", "per_class": 20000}, 32000),
+        ({**CATS, "per_class": 50}, 80),
+        (PATCHES, 600),
+        (NPZ, None),
     ],
 )
 def test_training_size(raw, size):
-    assert dataset_definitions.training_size(dataset_definitions.resolve(raw)) == size
+    assert read(raw).training_size() == size
 
 
 @pytest.mark.parametrize(
-    ("changes", "lines"),
+    ("raw", "place", "words"),
     [
-        ({"per_class": 12500}, []),
-        ({"split": {"train": 12498, "validation": 1, "test": 1}}, []),
-        ({"per_class": 20000}, ["d.per_class: received 20000; at most 12500, the archive's, are"]),
-        (
-            {"split": {"train": 12499, "validation": 1, "test": 1}},
-            ["d.split: received 12501 examples per class; at most 12500 (the archive's) are"],
-        ),
+        ({**CATS, "split": {"train": 12498, "validation": 1, "test": 1}}, None, ""),
+        ({**CATS, "per_class": 20000}, "per_class", "received 20000; at most 12500"),
+        ({**CATS, "split": {**COUNTS, "train": 12101}}, "split", "received 12501 .* at most 12500"),
+        ({**CATS, "per_class": 900, "split": COUNTS}, "split", "received 1000 .* at most 900"),
+        ({**CATS, "per_class": 5}, "validation", "received 0.1;"),
+        ({**CATS, "split": {**TENTHS, "validation": 0.3}}, "split", "sum to 1.2;"),
+        ({**CATS, "split": {**TENTHS, "test": 100}}, "split", "received 0.8, 0.1, 100;"),
+        ({**CATS, "split": {**COUNTS, "train": 1.5}}, "split", "received 1.5, 200, 200;"),
+        ({**CATS, "split": {**COUNTS, "test": 200.0}}, None, ""),
+        ({"source": "digits", "split": COUNTS}, "split", "received 1000 .* at most 174"),
+        ({"source": "digits", "split": {**FIFTHS, "test": 1e-3}}, "test", "received 0.001;"),
+        ({"source": "wine", "split": {**FIFTHS, "test": 0.015}}, None, ""),
+        (MNIST, None, ""),
+        ({**MNIST, "split": {"validation": 9999, **FROM_TEST}}, None, ""),
+        ({**MNIST, "split": FROM_TEST}, "validation", "received 10000; at most 9999 "),
+        ({**MNIST, "per_class": 5421}, None, ""),
+        ({**MNIST, "per_class": 5422}, "per_class", "received 5422; at most 5421"),
+        ({**MNIST, "per_class": 1000}, "validation", "received 10000; at most 9999 "),
+        ({**MNIST, "per_class": 1000, "split": {"validation": 9999}}, None, ""),
+        ({**MNIST, "sha256": SHA256}, "path", "missing;"),
+        # What a file of the user's holds is not known.
+        ({**CATS, "path": __file__, "per_class": 20000}, None, ""),
+        ({**CATS, "path": __file__, "split": {**COUNTS, "train": 20000}}, None, ""),
+        ({**MNIST, "path": __file__, "split": FROM_TEST}, None, ""),
+        ({**MNIST, "path": __file__, "per_class": 500}, None, ""),
+        (NPZ, "path", "received 'x.npz'; an existing file is expected"),
+        ({**FOLDER, "path": __file__}, "path", "an existing folder is expected"),
     ],
 )
-def test_the_archive_of_cats_and_dogs_has_so_many(changes, lines, tmp_path):
-    raw = {**CATS, "split": FRACTIONS, **changes}
-    found = dataset_definitions.problems(("d",), dataset_definitions.resolve(raw))
-    assert [problem.line for problem in found] == [f"{line} expected." for line in lines]
-    # What a file of the user's holds is not known.
-    (tmp_path / "own.zip").touch()
-    own = dataset_definitions.resolve({**raw, "path": str(tmp_path / "own.zip")})
-    assert list(dataset_definitions.problems(("d",), own)) == []
+def test_problems_of_meaning(raw, place, words):
+    found = list(read(raw).problems(("d",)))
+    assert [problem.place[-1] for problem in found] == ([place] if place else [])
+    assert all(re.search(words, problem.text) for problem in found)
 
 
-def test_digest_is_of_what_is_meant():
-    def token(**keys):
-        return dataset_definitions.token(
-            "d", dataset_definitions.resolve({"source": "mnist", **keys})
-        )
-
-    sha256 = "0a" * 32
-    assert token() == token(split={"seed": 0}) == token(split={"validation": 10000.0})
-    assert token() == token(path=None, sha256=None)
-    assert token(path="a.npz") != token(path="b.npz") != token()
-    assert token(path="a.npz", sha256=sha256) == token(path="b.npz", sha256=sha256)
-    assert token(split={"seed": 1}) != token() != token(split={"validation": 6000})
-    assert token(split={"validation_from": "train"}) == token()
-    assert token(split={"validation_from": "test"}) != token()
-    assert token(per_class=None) == token() != token(per_class=2000) != token(per_class=2001)
-    # As results of older versions are named: a change here would orphan them.
-    assert token() == "d-2f01a1fe"
+def test_every_problem_is_reported_at_once():
+    counts = {"train": 12499, "validation": 1, "test": 1}
+    found = read({**CATS, "sha256": SHA256, "per_class": 20000, "split": counts}).problems(("d",))
+    assert [problem.place for problem in found] == [
+        ("d", "path"),
+        ("d", "per_class"),
+        ("d", "split"),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("keys", "line"),
+    ("raw", "expected"),
     [
-        ({"split": {"validation": 9999, "validation_from": "test"}}, ""),
-        (
-            {"split": {"validation_from": "test"}},
-            "d.split.validation: received 10000; at most 9999 of the 10000 test images are",
-        ),
-        ({"per_class": 5421}, ""),
-        (
-            {"per_class": 5422},
-            "d.per_class: received 5422; at most 5421, the training images of the smallest class, "
-            "are",
-        ),
-        (
-            {"per_class": 500, "split": {"validation": 5000}},
-            "d.split.validation: received 5000; at most 4999 of the 5000 train images are",
-        ),
-        ({"per_class": 500, "split": {"validation": 5000, "validation_from": "test"}}, ""),
+        (NPZ, "an existing file"),
+        (MNIST, "an existing file or folder"),
+        (FOLDER, "an existing folder"),
     ],
 )
-def test_so_many_images_of_mnist(keys, line, tmp_path):
-    definition = dataset_definitions.resolve({"source": "mnist", **keys})
-    found = dataset_definitions.problems(("d",), definition)
-    assert [problem.line for problem in found] == ([f"{line} expected."] if line else [])
-    # What a file of the user's holds is not known.
-    (tmp_path / "own.npz").touch()
-    own = dataset_definitions.resolve({**definition, "path": str(tmp_path / "own.npz")})
-    assert list(dataset_definitions.problems(("d",), own)) == []
+def test_a_path_that_nobody_may_look_at(raw, expected, monkeypatch):
+    """Root may look at everything: the refusal is made up."""
 
+    def refuse(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-def test_a_path_of_digits_stays_text(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("2020").touch()
-    raw = config(datasets={"mine": {"source": "npz", "path": "2020"}}, defaults={"dataset": "mine"})
-    (definition,) = planner.make(raw).datasets.values()
-    given = dict.fromkeys(("sha256", "scale", "split"))
-    assert definition == {"source": "npz", "path": "2020", **given}
+    monkeypatch.setattr(Path, "stat", refuse)
+    (problem,) = read({**raw, "path": "x"}).problems(("d",))
+    assert problem.line == f"d.path: received 'x' (Permission denied); {expected} is expected."
 
 
 def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):
     """As the loader takes it; the digest is of the text, which is the same for every user."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "mine.npz").write_bytes(bytes(1000))
-    raw = {"source": "npz", "path": "~/mine.npz"}
-    (definition,) = planner.make(
-        config(datasets={"mine": raw}, defaults={"dataset": "mine"})
-    ).datasets.values()
-    assert definition["path"] == "~/mine.npz"
-    assert estimates.data_bytes(definition) == 1000
-    request = Request("datasets.mine", definition, tmp_path, tmp_path)
+    definition = read({"source": "npz", "path": "~/mine.npz"})
+    assert list(definition.problems(("d",))) == [] and definition.path == "~/mine.npz"
+    assert estimates.data_bytes(definition.resolved()) == 1000
+    request = Request("datasets.mine", definition.resolved(), tmp_path, tmp_path)
     assert request.path() == tmp_path / "mine.npz"
 
 
-@pytest.mark.parametrize("path", ["~/none.npz", "~nobody-of-this-name/none.npz"])
-def test_a_home_without_the_file(path, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    definition = dataset_definitions.resolve({"source": "npz", "path": path})
-    (problem,) = dataset_definitions.problems(("d",), definition)
-    assert problem.line == f"d.path: received '{path}'; an existing file is expected."
+@pytest.mark.parametrize(
+    ("raw", "examples", "side", "kind"),
+    [
+        ({"source": "digits"}, ((8, 8, 1), 10), 8, "images"),
+        (MNIST, ((28, 28, 1), 10), 28, "images"),
+        ({**MNIST, "path": "a.npz"}, None, None, "images"),
+        ({**CATS, "path": "a.zip"}, ((64, 64, 3), 2), 64, "images"),
+        ({**FOLDER, "channels": 1}, None, 32, "images"),
+        (NPZ, None, None, None),
+        (CSV, None, None, "rows"),
+        ({"source": "breast_cancer"}, ((30,), 2), None, "rows"),
+        ({"source": "text"}, None, None, "tokens"),
+        (PATCHES, ((256, 256, 3), 2), 256, "images"),
+    ],
+)
+def test_what_is_known_when_planning(raw, examples, side, kind):
+    definition = read(raw)
+    info = DatasetInfo.of("mine", definition, lambda _: None)
+    assert definition.examples() == examples
+    assert (info.image_side, info.kind) == (side, kind)
+    assert (info.name, info.id, info.source) == ("mine", definition.token("mine"), raw["source"])
+    assert info.training_examples == definition.training_size()
+    recorded = {info.id: 7}
+    assert DatasetInfo.of("mine", definition, recorded.get).training_examples == 7
 
 
 def test_digits_are_as_scikit_learn_has_them():
     datasets = pytest.importorskip("sklearn.datasets")
-    import numpy
-
     labels = datasets.load_digits().target
-    assert tuple(numpy.bincount(labels)) == dataset_definitions.class_members({"source": "digits"})
-
-
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        ({"source": "npz"}, "an existing file"),
-        ({"source": "mnist"}, "an existing file or folder"),
-        ({"source": "image_folder", "image_size": 8, "split": FRACTIONS}, "an existing folder"),
-    ],
-)
-def test_a_path_that_nobody_may_look_at(keys, expected, monkeypatch):
-    """Root may look at everything: the refusal is made up."""
-    forbid(monkeypatch)
-    definition = dataset_definitions.resolve({**keys, "path": "x"})
-    (problem,) = dataset_definitions.problems(("d",), definition)
-    assert problem.line == f"d.path: received 'x' (Permission denied); {expected} is expected."
+    assert tuple(np.bincount(labels)) == read({"source": "digits"}).class_members()

@@ -1,4 +1,4 @@
-"""The headers of an npz: read when planning, whatever the file holds."""
+"""What an npz holds by its headers: read when planning, whatever the file holds."""
 
 import io
 import struct
@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from batchscope.catalogue import npz_header
+from batchscope.catalogue.dataset_definitions import read
+
+LABELS = np.zeros(6, int)
 
 
 def written(path, content, compression=zipfile.ZIP_STORED):
@@ -16,9 +19,26 @@ def written(path, content, compression=zipfile.ZIP_STORED):
     return path
 
 
-def test_shape_and_kind(tmp_path):
-    np.savez(tmp_path / "a.npz", images=np.zeros((3, 8, 8), np.uint8), labels=np.zeros(3, int))
-    assert npz_header.read(tmp_path / "a.npz") == ((3, 8, 8), "u", (3,))
+@pytest.mark.parametrize(
+    ("arrays", "kind"),
+    [
+        ({"images": np.zeros((6, 8, 8), np.uint8), "labels": LABELS}, "images"),
+        ({"inputs": np.zeros((6, 8, 8, 3)), "labels": LABELS}, "images"),
+        ({"x_train": np.zeros((6, 4)), "y_train": LABELS}, "rows"),
+        ({"x_train": np.zeros((6, 4), int)}, "tokens"),
+        ({"x_train": np.zeros((6, 4), int), "y_train": np.zeros((6, 4), int)}, "tokens"),
+        ({"x_train": np.zeros((6, 4), np.uint8), "y_train": np.zeros((6, 1), int)}, "sequences"),
+        ({"images": np.zeros((6, 1), int), "labels": np.zeros((6, 1), int)}, "tokens"),
+        ({"images": np.zeros((6, 4), bool), "labels": LABELS}, None),
+        ({"images": LABELS, "labels": LABELS}, None),
+        ({"other": np.zeros((6, 4))}, None),
+    ],
+)
+def test_kind_of_the_users_own_arrays(arrays, kind, tmp_path):
+    np.savez(tmp_path / "x.npz", **arrays)
+    raw = {"source": "npz", "path": str(tmp_path / "x.npz")}
+    assert read(raw).kind_of_examples() == kind
+    assert read({**raw, "kind": "rows"}).kind_of_examples() == "rows"
 
 
 @pytest.mark.parametrize("header", ["[1, 2]", "{[1]: 2}", "5", "{'shape': 1, 'descr': '<f4'}", "("])

@@ -210,8 +210,6 @@ def test_a_file_that_is_no_npz_is_refused(tmp_path):
     np.save(tmp_path / "own.npy", IMAGES)
     for name in ("own.npz", "own.npy"):
         assert "an npz of plain arrays is expected" in fault(tmp_path, own(tmp_path / name))
-    missing = "datasets.own.path: missing; an npz file is expected."
-    assert fault(tmp_path, {"source": "npz"}) == missing
 
 
 @pytest.mark.parametrize("claimed", [None, 10**15 + 128])

@@ -28,14 +28,14 @@ def test_patches_of_each_photograph(tmp_path):
     assert sorted(data.record["source_sha256"]) == ["china.jpg", "flower.jpg"]
     assert "danielbuechele" in data.record["source"] and "vultilion" in data.record["source"]
     assert data.record["source"].endswith("CC BY 2.0")
-    assert dataset_definitions.training_size(definition) == 12
+    assert dataset_definitions.read(definition).training_size() == 12
     assert estimates.data_bytes(definition) == data.record["bytes"]
 
 
 def test_patches_have_their_defaults():
     written = cut(64, per_class=500, split={"train": 0.6, "validation": 0.2, "test": 0.2})
     assert cut(64) == written and written["split"]["seed"] == 0
-    assert dataset_definitions.training_size(written) == 600
+    assert dataset_definitions.read(written).training_size() == 600
     assert [key for key, of in dataset_definitions.SOURCES.items() if of.overlapping] == ["patches"]
 
 

@@ -116,7 +116,6 @@ def test_faults_of_an_archive(tmp_path):
     assert "is a folder; the zip file is expected" in fault(tmp_path, cats(tmp_path))
     (tmp_path / "d.zip").write_bytes(path.read_bytes()[:-9])
     assert "a zip file is expected" in fault(tmp_path, cats(tmp_path / "d.zip"))
-    assert "image_size: received 0" in fault(tmp_path, cats(path, image_size=0))
 
 
 def test_photographs_are_stretched_to_the_square():

@@ -67,7 +67,7 @@ def test_what_comes_with_scikit_learn(source, features, counts, tmp_path):
     definition = dataset_definitions.resolve({"source": source})
     assert looks.known(definition)[:3] == (data.input_shape, data.classes, data.kind)
     assert looks.known(definition)[:3] == ((features,), len(counts), "rows")
-    size = dataset_definitions.training_size(definition)
+    size = dataset_definitions.read(definition).training_size()
     assert size == data.record["counts"]["train"]
     from sklearn import datasets as theirs
 
@@ -161,7 +161,7 @@ def test_whole_numbers_are_rows_where_it_is_stated(tmp_path):
     definition = {**npz(tmp_path, inputs=counts, labels=LABELS), "kind": "rows"}
     assert prepared(tmp_path, definition).input_shape == (3,)
     resolved = dataset_definitions.resolve(definition)
-    assert dataset_definitions.kind(resolved) == "rows"
+    assert dataset_definitions.read(resolved).kind_of_examples() == "rows"
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_byte_order_mark_is_no_character(tmp_path):
 
 
 def test_the_built_in_text(tmp_path):
-    definition = dataset_definitions.BUILT_IN["numpy_docs"]
+    definition = dataset_definitions.BUILT_IN["numpy_docs"].resolved()
     data = prepared(tmp_path, definition)
     content = tokens.built_in_text().read_text("utf-8")
     names = np.array(data.record["class_names"])
@@ -106,7 +106,7 @@ def test_the_next_token_is_predicted(tmp_path):
         assert ((data.images(split) + 1) % 7 == data.labels(split)).all()
     resolved = dataset_definitions.resolve(definition)
     assert looks.known(resolved)[:3] == ((9,), 7, "tokens")
-    assert dataset_definitions.kind(resolved) == "tokens"
+    assert dataset_definitions.read(resolved).kind_of_examples() == "tokens"
     assert estimates.data_bytes(resolved) > 0
 
 
@@ -135,7 +135,7 @@ def test_one_class_of_each_sequence(shape, given, tmp_path):
     assert looks.known(resolved) == ((10,), 2, "sequences", 6)
     token = dataset_definitions.token("own", resolved)
     assert datasets.look(tmp_path, token, resolved) == looks.known(resolved)
-    assert dataset_definitions.kind(resolved) == "sequences"
+    assert dataset_definitions.read(resolved).kind_of_examples() == "sequences"
 
 
 def changed(row, value):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, Union
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
@@ -18,14 +18,12 @@ from batchscope.catalogue.dataset_splits import (
     TextSplit,
     exact,
     is_none,
-    split_counts,
 )
+from batchscope.catalogue.dataset_splits import split_counts as split_counts
 from batchscope.catalogue.fields import FilePath, Positive, Section, Sha256, one_of, whole
 from batchscope.catalogue.parameters import MOST, Parameter
 from batchscope.catalogue.readers import FieldReader, number
 from batchscope.problems import Place, Problem, missing, received, unmet
-
-__all__ = ["split_counts"]
 
 # What the examples of a data set are; each built-in network takes some of them.
 # Of tokens each position is predicted; a sequence has one class.
@@ -51,7 +49,8 @@ class _ColumnName(FieldReader):
 
     def read(self, raw: Any) -> str | int:
         """Returns the name or number as written."""
-        if not isinstance(raw, str) or not raw or number(raw) is not None:
+        value = number(raw)
+        if not isinstance(raw, str) or not raw or (value is not None and value == int(value)):
             _COLUMN.read(raw)
         return raw
 
@@ -113,9 +112,10 @@ class Source(Section):
 
     def class_members(self) -> tuple[int, ...]:
         """Returns the members of each class before the split; empty where only the files know."""
-        if per_class := self._value("per_class"):
-            return (per_class,) * len(self.members)
-        return () if self._value("path") else self.members
+        path, per_class = self._value("path"), self._value("per_class")
+        if not per_class:
+            return () if path else self.members
+        return tuple(per_class if path else min(per_class, most) for most in self.members)
 
     def training_size(self) -> int | None:
         """Returns the number of training examples; None where only the files know.
@@ -303,6 +303,9 @@ class Patches(Source):
 
 _EVERY = (Digits, Mnist, CatsVsDogs, ImageFolder, Npz, Csv, BreastCancer, Wine, Text, Patches)
 Dataset = Annotated[Union[_EVERY], Field(discriminator="source")]  # noqa: UP007
+SOURCES: dict[str, type[Source]] = {
+    get_args(each.model_fields["source"].annotation)[0]: each for each in _EVERY
+}
 _DATASET: TypeAdapter[Source] = TypeAdapter(Dataset)
 # Defined without being written under `datasets`.
 BUILT_IN: dict[str, Source] = {

@@ -18,7 +18,7 @@ from batchscope.catalogue.parameters import Parameter
 from batchscope.problems import Place, Problem, received
 
 _PARTS = ("train", "validation", "test")
-_MNIST_TEST = 10_000  # images
+MNIST_TEST = 10_000  # images
 
 
 def exact(value: float) -> int | float:
@@ -140,7 +140,7 @@ class MnistSplit(Section):
     def problems(self, place: Place, members: tuple[int, ...]) -> Iterator[Problem]:
         """Yields what is wrong where the classes have so many training images, if known."""
         source = self.validation_from
-        images = sum(members) if source == "train" else _MNIST_TEST
+        images = sum(members) if source == "train" else MNIST_TEST
         if members and self.validation >= images:
             wanted = f"at most {images - 1} of the {images} {source} images"
             yield received((*place, "validation"), self.validation, wanted)

@@ -173,10 +173,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
         raise UserError(
             f"{where}.source: received {definition.get('source')!r}; expected one of {known}."
         )
-    resolved = dataset_definitions.resolve(definition)
-    definition = {
-        key: value for key, value in resolved.items() if value is not dataset_definitions.REQUIRED
-    }
+    definition = dataset_definitions.resolve(definition)
     folder = records.dataset_folder(results, token)
     folder.parent.mkdir(parents=True, exist_ok=True)
     _remove_stale(folder)

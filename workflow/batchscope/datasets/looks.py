@@ -32,11 +32,9 @@ def known(definition: dict[str, Any]) -> Look | None:
 
 
 def _constant(definition: dict[str, Any]) -> Look | None:
-    if definition["source"] == "mnist" and definition["path"]:
-        return None  # files of the user's own may hold another data set of its kind
-    size = definition.get("image_size")
-    found = dataset_definitions.examples(definition) or ((size, size, 3), 2)
-    return Look(*found, dataset_definitions.kind(definition))
+    known = dataset_definitions.read(definition)
+    found = known.examples()
+    return Look(*found, known.kind_of_examples()) if found else None
 
 
 def _text(definition: dict[str, Any]) -> Look | None:
@@ -58,7 +56,7 @@ def _image_folder(definition: dict[str, Any]) -> Look | None:
 
 def _npz(definition: dict[str, Any]) -> Look | None:
     path = dataset_definitions.expanded(definition["path"])
-    kind = dataset_definitions.kind(definition)
+    kind = dataset_definitions.read(definition).kind_of_examples()
     try:
         if kind == dataset_definitions.TOKENS:
             parts = own_arrays.sequences("npz", arrays.read_npz("npz", path))

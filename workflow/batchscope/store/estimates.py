@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, run_factors, run_names, weight_counts
+from batchscope.catalogue import (
+    dataset_definitions,
+    dataset_splits,
+    run_factors,
+    run_names,
+    weight_counts,
+)
 from batchscope.catalogue.entries import REPEATS
 from batchscope.store import records
 
@@ -85,7 +91,7 @@ class History:
         """Returns the shape of a data set's examples and its classes; None where unknown."""
         record = records.data_record(self._results, dataset)
         if record is None:
-            return dataset_definitions.examples(definition)
+            return dataset_definitions.read(definition).examples()
         known = "input_shape" in record and "classes" in record
         return (tuple(record["input_shape"]), record["classes"]) if known else None
 
@@ -154,21 +160,23 @@ def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
 
 def data_bytes(definition: dict[str, Any]) -> float | None:
     """Returns roughly the bytes that a prepared data set takes, or None where it is unknown."""
-    source = definition["source"]
+    source, known = definition["source"], dataset_definitions.read(definition)
     if source == "digits":
-        return sum(dataset_definitions.class_members(definition) or ()) * (8 * 8 + 4)
+        return sum(known.class_members()) * (8 * 8 + 4)
     if source == "mnist":
-        return sum(dataset_definitions.mnist_images(definition).values()) * (28 * 28 + 4)
+        train = 10 * (definition["per_class"] or 0) or sum(known.members)
+        return (train + dataset_splits.MNIST_TEST) * (28 * 28 + 4)
     if source in ("npz", "csv"):  # a number of a table has about as many bytes as its text
         return float(os.path.getsize(dataset_definitions.expanded(definition["path"])))
     if source in ("breast_cancer", "wine"):
-        shape, _ = dataset_definitions.examples(definition) or ((0,), 0)
-        return 4.0 * (shape[0] + 1) * sum(dataset_definitions.class_members(definition) or ())
+        return 4.0 * (known.fixed_shape[0] + 1) * sum(known.class_members())
     if source == "text":  # a character is a token and a label, and a byte or more in its file
         path = definition["path"]
         return 8.0 * os.path.getsize(dataset_definitions.expanded(path)) if path else None
     image = definition["image_size"] ** 2 * definition.get("channels", 3)
     if source in ("cats_vs_dogs", "patches"):
-        members = definition["per_class"] or dataset_definitions.CATS_PER_CLASS
-        return image * 2 * sum(dataset_definitions.split_counts(definition["split"], members))
+        members = known.class_members() or known.members
+        return image * sum(
+            sum(dataset_splits.split_counts(definition["split"], each)) for each in members
+        )
     return None
