@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import itertools
-import math
 import struct
 import zipfile
 import zlib
@@ -37,11 +36,8 @@ _Pairs = dict[str, Pair]
 def mnist(request: Request) -> Raw:
     """Returns MNIST: 60,000 images to train with, and the official 10,000 to test with.
 
-    From Keras's `mnist.npz` (downloaded, or the user's copy) or from a folder with the four
-    idx files, gzipped or not. Of the 60,000, `per_class` keeps the first so many of each class,
-    in the file's order. `split.validation` is a number of images in all, not per class; they are
-    drawn from what is kept of the 60,000, or from the 10,000 where `split.validation_from` is
-    `test`.
+    `per_class` keeps the first so many of each class. `split.validation` is a number of images in
+    all, not per class.
     """
     path = download.local_or_downloaded(request, MNIST_URL, MNIST_SHA256)
     where, found, files = f"{request.where}: {path}", {}, [path]
@@ -89,14 +85,11 @@ def _read_idx(where: str, path: Path) -> np.ndarray:
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)
-        zero, kind, dimensions = struct.unpack_from(">HBB", data)
-        if (zero, kind) != (0, 8):
-            raise ValueError(f"it begins with {data[:4].hex()}")
+        if data[:3] != b"\0\0\x08":
+            raise ValueError(f"it begins with {data[:3]}")
+        (dimensions,) = struct.unpack_from("B", data, 3)
         shape = struct.unpack_from(f">{dimensions}I", data, 4)
-        start = 4 + 4 * dimensions
-        if len(data) - start != math.prod(shape):
-            raise ValueError(f"{len(data)} bytes with shape {shape}")
-        return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+        return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
 
 def read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
@@ -110,16 +103,7 @@ def read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
 
 
 def npz(request: Request) -> Raw:
-    """Returns the user's own arrays.
-
-    Keys `images` (or `inputs`) and `labels`, or `x_train`, `y_train` and, each with its labels,
-    `x_validation` and `x_test`; a split that is not in the file is drawn from the training
-    part. Images have shape (n, height, width[, channels]) and are bytes, or floats kept as
-    float32; rows of numbers have shape (n, features) and are standardised; sequences of tokens
-    are whole numbers of shape (n, length). Labels are whole numbers, words or one-hot rows; those
-    of tokens one for each sequence or one for each position, or none, where the next token is to be
-    predicted.
-    """
+    """Returns the user's own arrays; a part that is not in the file is drawn from `x_train`."""
     path = download.local(request)
     where = f"{request.where}: {path}"
     raw = _from_arrays(request, where, read_npz(where, path), request.definition.get("kind"))

@@ -103,9 +103,13 @@ def _read(request: Request, files: Files, read_from: list[Path], origin: str) ->
                 if counts[class_name] == limit:
                     break
                 place = f"{class_name}/{name}"
-                pixels = _pixels(f"{request.where}: {place}", *found[name], size, channels)
-                if isinstance(pixels, str):
-                    skipped.append({"file": place, "reason": pixels})
+                length, read = found[name]
+                try:
+                    if length > _LARGEST:
+                        raise _Damaged(f"larger than {_LARGEST >> 20} MB")
+                    pixels = _decoded(f"{request.where}: {place}", read, size, channels)
+                except _Damaged as error:
+                    skipped.append({"file": place, "reason": str(error)})
                 else:
                     pool.write(pixels.tobytes())
                     counts[class_name] += 1
@@ -118,13 +122,8 @@ def _read(request: Request, files: Files, read_from: list[Path], origin: str) ->
     return Raw(images, labels, list(counts), read_from, origin, skipped=skipped)
 
 
-def _pixels(
-    where: str, length: int, read: Callable[[], bytes], size: int, channels: int
-) -> np.ndarray | str:
-    """Returns an image's pixels, or why it is skipped."""
+def _decoded(where: str, read: Callable[[], bytes], size: int, channels: int) -> np.ndarray:
     try:
-        if length > _LARGEST:
-            return f"larger than {_LARGEST >> 20} MB"
         return decode(read(), size, channels)
     except Unsuitable as error:
         raise UserError(f"{where}: {error}") from None
@@ -134,7 +133,11 @@ def _pixels(
         if isinstance(error, OSError) and not damage.of_content(error):
             raise UserError(f"{where}: cannot be read ({error.strerror}).") from None
         text = re.sub(r" ?<_io\.BytesIO object at 0x[0-9a-f]+>", "", str(error))
-        return text or type(error).__name__
+        raise _Damaged(text or type(error).__name__) from None
+
+
+class _Damaged(Exception):
+    """A file that is skipped: it is no image, or a damaged one."""
 
 
 class Unsuitable(Exception):

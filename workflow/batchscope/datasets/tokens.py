@@ -33,11 +33,9 @@ def built_in_text() -> Path:
 def text(request: Request) -> Raw:
     """Returns a text as windows of characters that do not overlap, each with its next characters.
 
-    The text is divided by position: training part first, then validation, then test. Each part is
-    cut into windows from its first character on, and a window's last label is the character after
-    it in the same part; so no character of a window, nor what it is to predict, lies in another
-    part. A rest that fills no window is left out. Classes are the characters of the whole text in
-    the order of their code points.
+    The text is divided by position, in the order of the parts: no character of a window, nor what
+    it is to predict, lies in another part. Classes are the characters of the whole text in the
+    order of their code points.
     """
     path = download.local(request) or built_in_text()
     where = f"{request.where}: {path}"
