@@ -9,8 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from batchscope.datasets import arrays, photographs
-from prepared_data import THIRDS, fault, little_mnist, prepared
+from batchscope.datasets import arrays
+from prepared_data import fault, little_mnist, prepared
 
 MNIST = {"source": "mnist", "split": {"validation": 10}}
 PAGE = b"<!DOCTYPE html><title>Sign in</title>"
@@ -94,13 +94,6 @@ def test_a_failed_download_names_the_address_and_the_key(
     assert "datasets.mnist.path" in message
     assert ("7 bytes of x/y" in message) == (file == "short.npz")
     assert not list((tmp_path / "results" / "downloads").iterdir())
-
-
-def test_without_a_network(tmp_path, monkeypatch):
-    monkeypatch.setattr(photographs, "CATS_URL", "http://127.0.0.1:9/cats.zip")
-    definition = {"source": "cats_vs_dogs", "image_size": 8, "split": THIRDS}
-    message = fault(tmp_path, definition, "cats")
-    assert "cats.zip cannot be downloaded (" in message and "datasets.cats.path" in message
 
 
 def test_a_file_of_the_users_is_the_one_that_is_pinned(tmp_path):

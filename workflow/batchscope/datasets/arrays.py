@@ -13,8 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import download, labels, splits, tokens
-from batchscope.datasets.raw import Pair, Raw, Request, reading, refused
+from batchscope.datasets import labels, splits, tokens
+from batchscope.datasets.raw import (
+    Pair,
+    Raw,
+    Request,
+    local_file,
+    local_or_downloaded,
+    reading,
+    refused,
+)
 from batchscope.store.records import SPLITS
 
 MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
@@ -39,7 +47,7 @@ def mnist(request: Request) -> Raw:
     `per_class` keeps the first so many of each class. `split.validation` is a number of images in
     all, not per class.
     """
-    path = download.local_or_downloaded(request, MNIST_URL, MNIST_SHA256)
+    path = local_or_downloaded(request, MNIST_URL, MNIST_SHA256)
     where, found, files = f"{request.where}: {path}", {}, [path]
     if path.is_dir():
         files = [_idx_path(where, path, key) for key in _MNIST]
@@ -104,7 +112,7 @@ def read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
 
 def npz(request: Request) -> Raw:
     """Returns the user's own arrays; a part that is not in the file is drawn from `x_train`."""
-    path = download.local(request)
+    path = local_file(request)
     where = f"{request.where}: {path}"
     raw = _from_arrays(request, where, read_npz(where, path), request.definition.get("kind"))
     return dataclasses.replace(raw, files=[path])
@@ -166,7 +174,7 @@ def _of_positions(examples: dict[str, np.ndarray], given: _Labels) -> tuple[_Pai
     pairs = {part: tokens.predicted(examples[part], *given[part]) for part in examples}
     largest = max(int(array.max()) for pair in pairs.values() for array in pair)
     if largest == 0:
-        raise refused(given["train"][0], "one token", "two or more")
+        raise refused(given["train"][0], "one token", "more than one")
     return pairs, [str(token) for token in range(largest + 1)]
 
 

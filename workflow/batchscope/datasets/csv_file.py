@@ -9,8 +9,8 @@ import numpy as np
 
 from batchscope import wording
 from batchscope.catalogue import coercion, dataset_definitions
-from batchscope.datasets import download, labels
-from batchscope.datasets.raw import Raw, Request, reading, refused
+from batchscope.datasets import labels
+from batchscope.datasets.raw import Raw, Request, local_file, reading, refused
 
 
 def csv_file(request: Request) -> Raw:
@@ -18,7 +18,7 @@ def csv_file(request: Request) -> Raw:
 
     The first line names the columns, unless its features are numbers.
     """
-    path = download.local(request)
+    path = local_file(request)
     where = f"{request.where}: {path}"
     table = _lines(where, path)
     names = [cell.strip() for cell in table[0][1]]

@@ -28,7 +28,7 @@ def numbered(
     plain = {part: _plain(place, given) for part, (place, given) in labels.items()}
     values = np.unique(plain["train"])
     if len(values) < 2:
-        raise refused(where, "one class", "two or more")
+        raise refused(where, "one class", "more than one")
     classes = {}
     for part, found in plain.items():
         place = labels[part][0]

@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscope import damage
-from batchscope.datasets import download
-from batchscope.datasets.raw import Raw, Request, reading, refused
+from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading, refused
 from batchscope.errors import UserError
 
 CATS_URL = (
@@ -47,7 +46,7 @@ def numeric_order(name: str) -> list[tuple[int, int | str]]:
 
 def cats_vs_dogs(request: Request) -> Raw:
     """Returns Microsoft's cats and dogs, from its archive or the user's copy of it."""
-    path = download.local_or_downloaded(request, CATS_URL, CATS_SHA256)
+    path = local_or_downloaded(request, CATS_URL, CATS_SHA256)
     with (
         reading(f"{request.where}: {path}", "a zip file", zipfile.BadZipFile, NotImplementedError),
         zipfile.ZipFile(path) as archive,
@@ -116,7 +115,7 @@ def _read(request: Request, files: Files, read_from: list[Path], origin: str) ->
     for class_name, count in counts.items():
         if count < (limit or 1):
             received = f"{count} readable images of {class_name}"
-            raise refused(request.where, received, f"at least {limit or 1}")
+            raise refused(request.where, received, f"a number of {limit or 1} or more")
     labels = np.repeat(np.arange(len(counts), dtype=np.int32), list(counts.values()))
     images = np.memmap(path, np.uint8, "r", shape=(len(labels), size, size, channels))
     return Raw(images, labels, list(counts), read_from, origin, skipped=skipped)

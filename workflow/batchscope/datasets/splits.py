@@ -42,7 +42,8 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str
     counts = [int(count) for count in dataset_definitions.split_counts(parts, members)]
     if sum(counts) > members or counts[0] < 1:
         listed = ", ".join(f"{part} {split[part]}" for part in SPLITS if split.get(part))
-        raise refused(f"{where}.split", f"{listed}, for {members} examples", "one to train on")
+        received = f"{listed}, for {members} examples"
+        raise refused(f"{where}.split", received, "a smaller sum, with an example to train on,")
     return counts
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import download
-from batchscope.datasets.raw import Pair, Raw, Request, reading, refused
+from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading, refused
 from batchscope.store.records import SPLITS
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.
@@ -37,7 +36,7 @@ def text(request: Request) -> Raw:
     it is to predict, lies in another part. Classes are the characters of the whole text in the
     order of their code points.
     """
-    path = download.local(request) or built_in_text()
+    path = local_file(request) or built_in_text()
     where = f"{request.where}: {path}"
     with reading(where, "a text in UTF-8", OSError, UnicodeDecodeError):
         content = path.read_bytes().decode("utf-8-sig")
