@@ -1,4 +1,4 @@
-"""What is known of images before they are prepared, against what their preparation finds."""
+"""What is known of examples before they are prepared is what their preparation finds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from PIL import Image
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import looks
-from prepared_data import DATA, SPLIT, real
+from prepared_data import SPLIT, little_mnist
+
+GREY, COLOUR = np.zeros((30, 6, 5), np.uint8), np.zeros((30, 6, 5, 3), np.float32)
+LABELS, TOKENS = np.arange(30) % 3, np.arange(300).reshape(30, 10) % 7
 
 
 def folder(path):
@@ -20,35 +23,45 @@ def folder(path):
     return path
 
 
-def npz(path, **arrays):
-    np.savez(path, **arrays)
-    return path
+def npz(**arrays):
+    def write(path):
+        np.savez(path.with_suffix(".npz"), **arrays)
+        return path.with_suffix(".npz")
+
+    return write
 
 
-GREY, COLOUR = np.zeros((30, 6, 5), np.uint8), np.zeros((30, 6, 5, 3), np.float32)
-LABELS = np.arange(30) % 3
+def text(content):
+    def write(path):
+        path.write_text(content)
+        return path
+
+    return write
+
+
+IMAGES_OF_A_FOLDER = {"source": "image_folder", "image_size": 4, "channels": 1, "split": SPLIT}
+NPZ = {"source": "npz", "split": SPLIT}
 
 
 @pytest.mark.parametrize(
     ("make", "definition", "expected"),
     [
         (None, {"source": "digits"}, ((8, 8, 1), 10)),
+        (None, {"source": "wine"}, ((13,), 3, "rows")),
         (None, {"source": "patches", "image_size": 16, "per_class": 10}, ((16, 16, 3), 2)),
+        (folder, IMAGES_OF_A_FOLDER, ((4, 4, 1), 3)),
+        (npz(images=COLOUR, labels=LABELS[:, None]), NPZ, ((6, 5, 3), 3)),
+        (npz(x_train=GREY, y_train=LABELS), NPZ, ((6, 5, 1), 3)),
+        (npz(inputs=TOKENS), NPZ, ((9,), 7, "tokens")),
+        (npz(inputs=TOKENS, labels=LABELS), NPZ, ((10,), 3, "sequences", 6)),
         (
-            folder,
-            {"source": "image_folder", "image_size": 4, "channels": 1, "split": SPLIT},
-            ((4, 4, 1), 3),
+            npz(x_train=TOKENS, y_train=LABELS, x_test=TOKENS + 2, y_test=LABELS),
+            NPZ,
+            ((10,), 3, "sequences", 8),
         ),
-        (
-            lambda path: npz(path.with_suffix(".npz"), images=COLOUR, labels=LABELS[:, None]),
-            {"source": "npz", "split": SPLIT},
-            ((6, 5, 3), 3),
-        ),
-        (
-            lambda path: npz(path.with_suffix(".npz"), x_train=GREY, y_train=LABELS),
-            {"source": "npz", "split": SPLIT},
-            ((6, 5, 1), 3),
-        ),
+        (npz(**little_mnist()), {"source": "mnist", "split": {"validation": 9}}, ((6, 5, 1), 10)),
+        (text("1,2,x\n3,4,y\n" * 9), {"source": "csv", "split": SPLIT}, ((2,), 2, "rows")),
+        (text("abcd" * 99), {"source": "text", "length": 5}, ((5,), 4, "tokens")),
     ],
 )
 def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
@@ -56,39 +69,29 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
         definition = {**definition, "path": str(make(tmp_path / "mine"))}
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("own", definition)
-    assert datasets.look(tmp_path, token, definition) == looks.known(definition)
-    assert looks.known(definition)[:3] == (*expected, "images")
-    datasets.prepare(token, definition, tmp_path)
-    assert datasets.look(tmp_path, token, definition)[:3] == (*expected, "images")
-    data = datasets.load(tmp_path, token)
-    assert (data.input_shape, data.classes) == expected
+    for _ in range(2):
+        assert datasets.look(tmp_path, token, definition) == looks.Look(*expected)
+        datasets.prepare(token, definition, tmp_path)
 
 
-@real
-def test_the_look_of_mnist(tmp_path):
-    definition = dataset_definitions.resolve({"source": "mnist"})
-    own = dataset_definitions.resolve({"source": "mnist", "path": f"{DATA}/mnist"})
-    assert looks.known(own) is None
-    datasets.prepare("mnist-00000000", own, tmp_path)
-    data = datasets.load(tmp_path, "mnist-00000000")
-    assert looks.known(definition)[:3] == (data.input_shape, data.classes, data.kind)
+def test_what_would_be_downloaded_is_not():
+    cats = {"source": "cats_vs_dogs", "image_size": 64, "per_class": 9, "split": SPLIT}
+    for definition, expected in (
+        ({"source": "mnist"}, ((28, 28, 1), 10)),
+        (cats, ((64, 64, 3), 2)),
+    ):
+        assert looks.known(dataset_definitions.resolve(definition)) == looks.Look(*expected)
 
 
-def test_cats_and_dogs_are_two_classes_in_colour():
-    definition = {"source": "cats_vs_dogs", "image_size": 64, "split": SPLIT}
-    assert looks.known(dataset_definitions.resolve(definition))[:3] == ((64, 64, 3), 2, "images")
-
-
-@pytest.mark.parametrize(
-    "arrays",
-    [{"pictures": GREY}, {"images": GREY}, {"images": GREY[0], "labels": LABELS}, None],
-)
+@pytest.mark.parametrize("arrays", [{"pictures": GREY}, {"images": GREY}, None])
 def test_what_preparing_refuses_has_no_look(arrays, tmp_path):
     path = tmp_path / "own.npz"
     path.write_bytes(b"no archive")
     if arrays:
-        npz(path, **arrays)
-    definition = dataset_definitions.resolve({"source": "npz", "path": str(path)})
-    assert looks.known(definition) is None
-    absent = {"source": "image_folder", "path": str(path), "image_size": 4, "split": SPLIT}
-    assert looks.known(dataset_definitions.resolve(absent)) is None
+        np.savez(path, **arrays)
+    for definition in (NPZ, IMAGES_OF_A_FOLDER):
+        resolved = dataset_definitions.resolve({**definition, "path": str(path)})
+        assert looks.known(resolved) is None
+    one = dataset_definitions.resolve({**IMAGES_OF_A_FOLDER, "path": str(tmp_path)})
+    (tmp_path / "a").mkdir()
+    assert looks.known(one) is None

@@ -1,270 +1,221 @@
-"""Sources that are arrays of images already: scikit-learn's digits, MNIST."""
+"""Arrays in files: MNIST, and the user's own images, rows of numbers or sequences of tokens."""
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import gzip
-import importlib.metadata
-import importlib.util
 import itertools
-import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 
-from batchscope import disk
-from batchscope.datasets import download, splits
-from batchscope.datasets.raw import Raw, Request, reading
-from batchscope.errors import UserError
+from batchscope.catalogue import dataset_definitions
+from batchscope.datasets import labels, splits, tokens
+from batchscope.datasets.raw import (
+    Pair,
+    Raw,
+    Request,
+    local_file,
+    local_or_downloaded,
+    reading,
+    refused,
+)
+from batchscope.store.records import SPLITS
 
 MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 
-_MOST_RATIO = 1032  # of bytes to what deflate makes of them
-# What a file that is no whole npz, idx or gzip raises when it is read.
-DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+# What a file that is no whole npz, idx or gzip raises when it is read: `MemoryError` where the
+# header of an array claims more than there is.
+_DAMAGED = (
+    *(OSError, EOFError, ValueError, KeyError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+_MNIST = ("x_train", "y_train", "x_test", "y_test")
+_SHAPES = "images of (n, height, width[, channels]), or rows or tokens of (n, length): one of these"
 
-
-def digits(request: Request) -> Raw:
-    """Returns the 1,797 handwritten digits that come with scikit-learn.
-
-    8x8 pixels of 0 to 16, kept as bytes and scaled by 1/16. The file that its `load_digits`
-    reads is read here, since importing that function takes seconds. Source: E. Alpaydin and
-    C. Kaynak, "Optical recognition of handwritten digits", UCI, test set.
-
-    Raises:
-        UserError: If scikit-learn is not installed, or without its data.
-    """
-    path = scikit_learn_data() / "data" / "digits.csv.gz"
-    with reading_scikit_learn(request.where, "digits"):
-        table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
-    return Raw(
-        table[:, :-1].reshape(-1, 8, 8, 1),
-        table[:, -1].astype(np.int32),
-        [str(digit) for digit in range(10)],
-        f"scikit-learn {importlib.metadata.version('scikit-learn')}, digits",
-        {path.name: disk.file_sha256(path)},
-        scale=1 / 16,
-    )
-
-
-def scikit_learn_data() -> Path:
-    """Returns the folder of the data that come with scikit-learn, without importing it."""
-    spec = importlib.util.find_spec("sklearn")
-    folder = Path(spec.origin or "").parent if spec else Path()
-    return folder / "datasets"
-
-
-@contextlib.contextmanager
-def reading_scikit_learn(where: str, what: str) -> Iterator[None]:
-    """Says what to do where data that come with scikit-learn cannot be read."""
-    try:
-        yield
-    except DAMAGED as error:
-        raise UserError(
-            f"{where}: scikit-learn's {what} cannot be read ({error}); install the project's "
-            "dependencies again."
-        ) from None
+_Labels = dict[str, tuple[str, np.ndarray | None]]  # part -> place in the file, and labels
+_Pairs = dict[str, Pair]
 
 
 def mnist(request: Request) -> Raw:
     """Returns MNIST: 60,000 images to train with, and the official 10,000 to test with.
 
-    From Keras's `mnist.npz` (downloaded, or the user's copy) or from a folder with the four
-    idx files, gzipped or not. Of the 60,000, `per_class` keeps the first so many of each class,
-    in the file's order. `split.validation` is a number of images in all, not per class; they are
-    drawn from what is kept of the 60,000, or from the 10,000 where `split.validation_from` is
-    `test`.
-
-    Raises:
-        UserError: If it cannot be had, its files are no MNIST, or a class has too few images.
+    `per_class` keeps the first so many of each class. `split.validation` is a number of images in
+    all, not per class.
     """
-    path = download.local_or_downloaded(request, MNIST_URL, MNIST_SHA256)
-    reader = _idx_folder if path.is_dir() else _mnist_npz
-    sets, checksums = reader(request.where, path)
-    for name, (images, labels) in sets.items():
-        check_images(f"{request.where}: {path}: {name}", images)
-        _check_labels(f"{request.where}: {path}: {name}", labels, len(images))
-    (images, labels), (test_images, test_labels) = sets["train"], sets["test"]
-    classes = _classes(f"{request.where}: {path}: train", labels, test_labels)
-    rows = _first_of_each_class(request, labels, classes)
-    test = (stored(test_images, str(path)), test_labels.astype(np.int32))
-    from_test = request.split.get("validation_from") == "test"
-    return Raw(
-        stored(images[rows], str(path)),
-        labels[rows].astype(np.int32),
-        [str(index) for index in range(classes)],
-        str(request.definition.get("path") or MNIST_URL),
-        checksums,
-        given=splits.divided(request.where, *test, request.split) if from_test else {"test": test},
-        stratified=False,
-    )
+    path = local_or_downloaded(request, MNIST_URL, MNIST_SHA256)
+    where, found, files = f"{request.where}: {path}", {}, [path]
+    if path.is_dir():
+        files = [_idx_path(where, path, key) for key in _MNIST]
+        for key, file in zip(_MNIST, files, strict=True):
+            found[key] = _read_idx(f"{request.where}: {file}", file)
+    else:
+        found = read_npz(where, path)
+    if missing := [key for key in _MNIST if key not in found]:
+        raise refused(where, f"no {', '.join(missing)}", "Keras's mnist.npz")
+    found = {key: found[key] for key in _MNIST}
+    raw = _from_arrays(request, where, found, dataset_definitions.IMAGES)
+    if request.split.get("validation_from") == "test":
+        given = splits.divided(request.where, raw.given["test"], request.split)
+        raw = dataclasses.replace(raw, given=given)
+    if (wanted := request.definition["per_class"]) is not None:
+        rows = _first_of_each_class(request.where, raw, wanted)
+        raw = dataclasses.replace(raw, images=raw.images[rows], labels=raw.labels[rows])
+    return dataclasses.replace(raw, files=files, origin=MNIST_URL, stratified=False)
 
 
-def _first_of_each_class(request: Request, labels: np.ndarray, classes: int) -> np.ndarray | slice:
-    """Returns which examples the definition's `per_class` keeps, in the order that they have."""
-    wanted = request.definition.get("per_class")
-    if wanted is None:
-        return slice(None)
-    kept = [np.flatnonzero(labels == index)[:wanted] for index in range(classes)]
-    for index, rows in enumerate(kept):
+def _first_of_each_class(where: str, raw: Raw, wanted: int) -> np.ndarray:
+    kept = [np.flatnonzero(raw.labels == label)[:wanted] for label in range(len(raw.class_names))]
+    for name, rows in zip(raw.class_names, kept, strict=True):
         if len(rows) < wanted:
-            raise UserError(
-                f"{request.where}.per_class: received {wanted}, but {index} has only {len(rows)} "
-                "training images."
-            )
+            received = f"{wanted}, for {len(rows)} training images of {name}"
+            raise refused(f"{where}.per_class", received, "a smaller number")
     return np.sort(np.concatenate(kept))
 
 
-def _mnist_npz(where: str, path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    arrays = read_npz(where, path)
-    keys = ("x_train", "y_train", "x_test", "y_test")
-    missing = [key for key in keys if key not in arrays]
-    if missing:
-        raise UserError(
-            f"{where}: {path}: missing {', '.join(missing)}; Keras's mnist.npz is expected."
-        )
-    sets = {name: (arrays[f"x_{name}"], arrays[f"y_{name}"]) for name in ("train", "test")}
-    return sets, {path.name: disk.file_sha256(path)}
-
-
-def _idx_folder(where: str, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    sets, checksums = {}, {}
-    for name, prefix in (("train", "train"), ("test", "t10k")):
-        pair = []
-        for what, dimensions in (("images", 3), ("labels", 1)):
-            path = _idx_path(where, folder, f"{prefix}-{what}", dimensions)
-            pair.append(_read_idx(where, path, dimensions))
-            checksums[path.name] = disk.file_sha256(path)
-        sets[name] = tuple(pair)
-    return sets, checksums
-
-
-def _idx_path(where: str, folder: Path, stem: str, dimensions: int) -> Path:
+def _idx_path(where: str, folder: Path, key: str) -> Path:
+    what, dimensions = ("images", 3) if key.startswith("x") else ("labels", 1)
+    stem = f"{'train' if key.endswith('train') else 't10k'}-{what}"
     for dot, ending in itertools.product("-.", ("", ".gz")):
         path = folder / f"{stem}{dot}idx{dimensions}-ubyte{ending}"
         if path.is_file():
             return path
-    raise UserError(
-        f"{where}.path: {folder} has no {stem}-idx{dimensions}-ubyte (or .gz); MNIST's four idx "
-        "files are expected."
-    )
+    received = f"no {stem}-idx{dimensions}-ubyte (or .gz)"
+    raise refused(where, received, "a folder with MNIST's four idx files")
 
 
-def _read_idx(where: str, path: Path, dimensions: int) -> np.ndarray:
-    try:
+def _read_idx(where: str, path: Path) -> np.ndarray:
+    with reading(where, "a whole idx file of bytes", *_DAMAGED):
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)
-        magic, *shape = struct.unpack_from(f">{1 + dimensions}I", data)
-    except (*DAMAGED, struct.error) as error:
-        raise UserError(f"{where}: {path}: cannot be read ({error}).") from None
-    start = 4 * (1 + dimensions)
-    if magic != 0x0800 + dimensions or len(data) - start != math.prod(shape):
-        raise UserError(
-            f"{where}: {path}: received {len(data)} bytes with shape {tuple(shape)}; a whole idx "
-            f"file of bytes in {dimensions} dimension(s) is expected."
-        )
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+        if data[:3] != b"\0\0\x08":
+            raise ValueError(f"it begins with {data[:3]}")
+        (dimensions,) = struct.unpack_from("B", data, 3)
+        shape = struct.unpack_from(f">{dimensions}I", data, 4)
+        return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
 
 def read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
     """Returns the arrays of an npz; raises `UserError` if it is none, or holds Python objects."""
-    with reading(f"{where}: {path}", "an npz of plain arrays", *DAMAGED):
+    with reading(where, "an npz of plain arrays", *_DAMAGED):
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("one array")
         with archive:
-            _check_members(archive.zip, path.stat().st_size)
             return {key: archive[key] for key in archive.files}
 
 
-def _check_members(archive: zipfile.ZipFile, stored: int) -> None:
-    """Raises `ValueError` where a header claims more than a file of so many bytes can hold."""
-    for info in archive.infolist():
-        with archive.open(info) as member:
-            if member.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
-                continue  # no array
-            member.seek(0)
-            shape, dtype = header(member, info.filename)
-        size = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and size > min(info.file_size, _MOST_RATIO * stored):
-            raise ValueError(f"{info.filename} claims {size} bytes and has fewer")
+def npz(request: Request) -> Raw:
+    """Returns the user's own arrays; a part that is not in the file is drawn from `x_train`."""
+    path = local_file(request)
+    where = f"{request.where}: {path}"
+    raw = _from_arrays(request, where, read_npz(where, path), request.definition.get("kind"))
+    return dataclasses.replace(raw, files=[path])
 
 
-def header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype]:
-    """Returns shape and type of an npy by its header; raises `ValueError` if that is damaged."""
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    version = np.lib.format.read_magic(file)
-    if version not in read:
-        raise ValueError(f"{name} has version {version} of the format")
-    shape, _, dtype = read[version](file)
-    return shape, dtype
+def _from_arrays(
+    request: Request, where: str, found: dict[str, np.ndarray], stated: str | None
+) -> Raw:
+    """Returns arrays of one kind, the stated one or that of their shape and type."""
+    keys = _keys(where, found)
+    key, label_key = keys["train"]
+    first, label_shape = found[key], found[label_key].shape if label_key in found else None
+    kind = dataset_definitions.kind_of_arrays(first.shape, first.dtype.kind, label_shape, stated)
+    if kind is None:
+        received = f"{first.dtype} of shape {first.shape}"
+        raise refused(f"{where}: {key}", received, _SHAPES)
+    scale = request.definition.get("scale")
+    if scale is not None and kind != dataset_definitions.IMAGES:
+        raise refused(f"{request.where}.scale", f"{scale} for {kind}", "a scale of images alone")
+    examples, given = {}, {}
+    for part, (key, label_key) in keys.items():
+        examples[part] = _CHECKED[kind](f"{where}: {key}", found[key])
+        given[part] = f"{where}: {label_key}", found.get(label_key)
+    classify = _of_positions if kind == dataset_definitions.TOKENS else _of_examples
+    pairs, names = classify(examples, given)
+    train = pairs["train"][0]
+    for part, (other, _) in pairs.items():
+        if (other.shape[1:], other.dtype) != (train.shape[1:], train.dtype):
+            received = f"{other.dtype} of shape {other.shape}"
+            expected = f"the shape and type of {keys['train'][0]}, {train.dtype} {train.shape},"
+            raise refused(f"{where}: {keys[part][0]}", received, expected)
+    return Raw(*pairs.pop("train"), names, [], given=pairs, kind=kind)
 
 
-def check_images(where: str, images: np.ndarray) -> None:
-    """Raises a `UserError` where shape, type or a number is none of an image's."""
-    if images.ndim not in (3, 4) or 0 in images.shape:
-        raise UserError(
-            f"{where}: received shape {images.shape}; (n, height, width[, channels]) is expected."
-        )
-    if images.dtype.kind not in "uif":
-        raise UserError(f"{where}: received {images.dtype}; bytes or floats are expected.")
-    if images.dtype.kind == "f" and not np.isfinite(images).all():
-        raise UserError(f"{where}: received NaN or infinity; finite numbers are expected.")
+def _keys(where: str, found: dict[str, np.ndarray]) -> dict[str, tuple[str, str]]:
+    """Returns the names of each part's examples and labels."""
+    whole = [key for key in ("images", "inputs") if key in found]
+    if bool(whole) == ("x_train" in found):
+        expected = "images (or inputs) and labels, or x_train and y_train, and not both,"
+        raise refused(where, ", ".join(found) or "nothing", expected)
+    if whole:
+        return {"train": (whole[0], "labels")}
+    return {part: (f"x_{part}", f"y_{part}") for part in SPLITS if f"x_{part}" in found}
 
 
-def _check_labels(where: str, labels: np.ndarray, count: int) -> None:
-    if labels.shape != (count,):
-        raise UserError(
-            f"{where}: received labels of shape {labels.shape}; ({count},) is expected."
-        )
-    if labels.dtype.kind not in "ui":
-        raise UserError(f"{where}: received {labels.dtype} labels; integers are expected.")
-    if labels.min() < 0:
-        raise UserError(f"{where}: received label {labels.min()}; 0 or more is expected.")
+def _of_examples(examples: dict[str, np.ndarray], given: _Labels) -> tuple[_Pairs, list[str]]:
+    """Returns examples of one class each, and the names of the classes."""
+    for part, (place, array) in given.items():
+        count = len(examples[part])
+        if array is None or array.shape[:1] != (count,):
+            received = "nothing" if array is None else f"labels of shape {array.shape}"
+            raise refused(place, received, f"a label of each of {count} examples")
+    classes, names = labels.numbered(given)
+    return {part: (examples[part], classes[part]) for part in examples}, names
 
 
-def _classes(where: str, labels: np.ndarray, tested: np.ndarray) -> int:
-    """Returns the number of classes of the training labels, which must be 0, 1, 2 and so on."""
-    present = np.unique(labels)
-    if len(present) < 2:
-        raise UserError(f"{where}: received one class; at least two are expected.")
-    if present[-1] != len(present) - 1:
-        absent = np.setdiff1d(np.arange(len(present)), present)[0]
-        raise UserError(
-            f"{where}: received labels {present[0]} to {present[-1]} without {absent}; every "
-            "class from 0 on is expected."
-        )
-    if tested.max() > present[-1]:
-        raise UserError(
-            f"{where}: received labels 0 to {present[-1]}, but {tested.max()} in another split; "
-            "the classes of the training set are expected."
-        )
-    return len(present)
+def _of_positions(examples: dict[str, np.ndarray], given: _Labels) -> tuple[_Pairs, list[str]]:
+    """Returns tokens and what each is to predict, and the names of the classes: the tokens."""
+    pairs = {part: tokens.predicted(examples[part], *given[part]) for part in examples}
+    largest = max(int(array.max()) for pair in pairs.values() for array in pair)
+    if largest == 0:
+        raise refused(given["train"][0], "one token", "more than one")
+    return pairs, [str(token) for token in range(largest + 1)]
 
 
-def stored(images: np.ndarray, where: str) -> np.ndarray:
+def _images(where: str, images: np.ndarray) -> np.ndarray:
     """Returns images as they are kept: with channels, as bytes or float32."""
+    if images.ndim not in (3, 4) or 0 in images.shape:
+        raise refused(where, f"shape {images.shape}", "(n, height, width[, channels])")
     if images.ndim == 3:
         images = images[..., None]
     if images.dtype.kind == "f":
         with np.errstate(over="ignore"):
             stored = images.astype(np.float32, copy=False)
         if not np.isfinite(stored).all():
-            raise UserError(f"{where}: received numbers beyond float32; smaller ones are expected.")
+            received = "NaN, infinity or a number beyond float32"
+            raise refused(where, received, "a finite number of each pixel")
         return stored
+    if images.dtype.kind not in "ui":
+        raise refused(where, str(images.dtype), "an array of bytes or floats")
     if images.min() < 0 or images.max() > 255:
-        raise UserError(
-            f"{where}: received integers {images.min()} to {images.max()}; bytes from 0 to 255, "
-            "or floats, are expected."
-        )
+        received = f"integers {images.min()} to {images.max()}"
+        raise refused(where, received, "an array of bytes from 0 to 255, or of floats,")
     return images.astype(np.uint8, copy=False)
+
+
+def _rows(where: str, rows: np.ndarray) -> np.ndarray:
+    """Returns rows of numbers in float64, not yet standardised."""
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise refused(where, f"shape {rows.shape}", "(n, features)")
+    if rows.dtype.kind not in "uifb":
+        raise refused(where, str(rows.dtype), "an array of numbers")
+    wrong = np.argwhere(~np.isfinite(rows))
+    if len(wrong):
+        row, feature = wrong[0]
+        received = f"{rows[row, feature]} in row {row}, column {feature}"
+        raise refused(where, received, "a finite number")
+    return rows.astype(np.float64)
+
+
+_CHECKED = {
+    dataset_definitions.IMAGES: _images,
+    dataset_definitions.ROWS: _rows,
+    dataset_definitions.TOKENS: tokens.checked,
+    dataset_definitions.SEQUENCES: tokens.checked,
+}

@@ -1,8 +1,14 @@
-"""What a source of data is asked for, and what it gives."""
+"""What a source of data is asked for, the files that it reads, and what it gives.
+
+Files are the user's, or from the network and kept; both are checked by their SHA-256.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
+import shutil
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +16,61 @@ from typing import Any
 
 import numpy as np
 
+from batchscope import disk
 from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
+
+_TIMEOUT = 60.0  # seconds without a byte
+
+Pair = tuple[np.ndarray, np.ndarray]  # examples and their labels
+
+
+@dataclass(frozen=True)
+class Request:
+    """A data set to be read."""
+
+    where: str  # place in the configuration, for errors: `datasets.digits`
+    definition: dict[str, Any]  # resolved
+    scratch: Path  # folder for files that are needed until the data set is written
+    downloads: Path
+
+    @property
+    def split(self) -> dict[str, Any]:
+        """The `split` of the definition; empty where there is none."""
+        return self.definition["split"] or {}
+
+    def path(self) -> Path | None:
+        """Returns the user's file or folder, or None."""
+        text = self.definition.get("path")
+        return dataset_definitions.expanded(text) if text else None
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A data set as its source gives it, not yet split.
+
+    Attributes:
+        images: Examples to be split, in memory or mapped: images of shape (n, height, width,
+            channels), uint8 or float32; rows of numbers of shape (n, features), float64 and not
+            yet standardised; or tokens of shape (n, length), int32.
+        labels: Their classes, int32 of shape (n,); of tokens one for each position, (n, length).
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    class_names: list[str]
+    files: list[Path]  # that were read; the record has their SHA-256
+    origin: str = ""  # where they come from, for people, if the definition has no path
+    given: dict[str, Pair] = field(default_factory=dict)  # parts that the source itself fixes
+    scale: float | None = None  # of the images, where it is not the usual one
+    stratified: bool = True  # whether the split is drawn class by class
+    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
+    kind: str = dataset_definitions.IMAGES  # one of `dataset_definitions.KINDS`
+
+
+def refused(where: str, received: str, expected: str) -> UserError:
+    """Returns the error of something that was received at a place, in place of another thing."""
+    return UserError(f"{where}: received {received}; {expected} is expected.")
 
 
 @contextlib.contextmanager
@@ -20,96 +79,54 @@ def reading(where: str, expected: str, *errors: type[Exception]) -> Iterator[Non
     try:
         yield
     except errors as error:
-        message = f"{where}: cannot be read ({error}); {expected} is expected."
-        raise UserError(message) from None
+        raise UserError(f"{where}: cannot be read ({error}); {expected} is expected.") from None
 
 
-@dataclass(frozen=True)
-class Request:
-    """A data set to be read."""
+def local_file(request: Request) -> Path | None:
+    """Returns the user's file or folder, or None; raises `UserError` where it is another file."""
+    path, sha256 = request.path(), request.definition.get("sha256")
+    if path is not None and sha256:
+        if path.is_dir():
+            raise refused(f"{request.where}.path", f"the folder {path} with a sha256", "a file")
+        _check(f"{request.where}.path: {path}", path, sha256)
+    return path
 
-    where: str  # place in the configuration, for errors: `datasets.digits`
-    definition: dict[str, Any]  # see `batchscope.datasets`
-    scratch: Path  # folder for files that are needed until the data set is written
-    downloads: Path
 
-    @property
-    def split(self) -> dict[str, Any]:
-        """The `split` of the definition; empty where there is none."""
-        return self.definition.get("split") or {}
-
-    @property
-    def split_seed(self) -> int:
-        """Seed of the split."""
-        return int(self.split.get("seed", 0))
-
-    @property
-    def sha256(self) -> str | None:
-        """SHA-256 that the user expects of the file."""
-        text = self.definition.get("sha256")
-        return str(text).lower() if text else None
-
-    def path(self) -> Path | None:
-        """Returns the user's file or folder, or None; raises `UserError` if it does not exist."""
-        text = self.definition.get("path")
-        if not text:
-            return None
-        path = dataset_definitions.expanded(str(text))
-        if not path.exists():
-            raise UserError(f"{self.where}.path: received {text!r}, which does not exist.")
+def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
+    """Returns the user's file or folder, else the download of a public one."""
+    path = local_file(request)
+    if path is not None:
         return path
-
-    def needed_path(self, what: str) -> Path:
-        """Returns the user's file or folder; raises `UserError` if there is no such one."""
-        path = self.path()
-        if path is None:
-            raise UserError(f"{self.where}.path: missing; {what} is expected.")
-        return path
-
-
-@dataclass(frozen=True)
-class OnDisk:
-    """Images of bytes in a file without a header, read by row numbers.
-
-    The file is mapped for one read at a time, so that a data set larger than the memory never
-    fills it.
-    """
-
-    path: Path
-    shape: tuple[int, int, int, int]  # number, height, width, channels
-    dtype = np.dtype(np.uint8)
-
-    def __len__(self) -> int:
-        """Returns the number of images."""
-        return self.shape[0]
-
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """Returns a copy of the chosen images."""
-        return np.array(np.memmap(self.path, self.dtype, "r", shape=self.shape)[rows])
+    target = request.downloads / url.rpartition("/")[2]
+    if target.is_file():
+        try:
+            _check(f"{request.where}: {target}", target, sha256)
+            return target
+        except UserError as error:
+            print(f"{error} It is removed and downloaded again.")
+            target.unlink()
+    _fetch(request.where, url, target, sha256)
+    return target
 
 
-Images = np.ndarray | OnDisk
+def _check(where: str, path: Path, sha256: str, hint: str = "") -> None:
+    if (received := disk.file_sha256(path)) != sha256.lower():
+        raise UserError(f"{where}: received SHA-256 {received}; {sha256} is expected.{hint}")
 
 
-@dataclass(frozen=True)
-class Raw:
-    """A data set as its source gives it, not yet split.
-
-    Attributes:
-        images: Examples to be split: images of shape (n, height, width, channels), uint8 or
-            float32; rows of numbers of shape (n, features), float64 and not yet standardised; or
-            tokens of shape (n, length), int32.
-        labels: Their classes, integers of shape (n,); of tokens one for each position, (n, length).
-    """
-
-    images: Images
-    labels: np.ndarray
-    class_names: list[str]
-    source: str  # where they come from, for people
-    source_sha256: dict[str, str] = field(default_factory=dict)  # of each file that was read
-    # Splits that the source itself fixes: images and labels.
-    given: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    scale: float | None = None  # of the images, where it is not the usual one
-    stratified: bool = True  # whether the split is drawn class by class
-    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
-    kind: str = dataset_definitions.IMAGES  # one of `dataset_definitions.KINDS`
+def _fetch(where: str, url: str, target: Path, sha256: str) -> None:
+    hint = f"download it yourself and name the file as {where}.path."
+    try:
+        with disk.atomic_path(target) as temporary:
+            with (
+                urllib.request.urlopen(url, timeout=_TIMEOUT) as response,
+                open(temporary, "wb") as file,
+            ):
+                shutil.copyfileobj(response, file, 1 << 20)
+                kind = response.headers.get("Content-Type", "unknown type")
+            sent = f" The server sent {temporary.stat().st_size} bytes of {kind}; try again, or "
+            _check(f"{where}: {url}", temporary, sha256, sent + hint)
+    except (OSError, http.client.HTTPException) as error:
+        # In one line, whatever a server or a proxy sent.
+        reason = repr(error)[:200] if isinstance(error, http.client.HTTPException) else str(error)
+        raise UserError(f"{where}: {url} cannot be downloaded ({reason}); {hint}") from None

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchscope import wording
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import Dataset
+from batchscope.datasets.prepared import Dataset
 
 _IMAGES, _CLASSES = 8, 10  # at most, unless there are more classes; classes at most
 _LINES = 4
@@ -34,19 +34,21 @@ def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
     if not all((folder / f"train_{what}.npy").exists() for what in ("images", "labels")):
         return []
     examples, names = data.images("train"), list(map(str, record.get("class_names", ())))
-    if data.kind == dataset_definitions.TOKENS:
+    kind = data.look.kind
+    if kind == dataset_definitions.TOKENS:
         between = "" if all(len(name) == 1 for name in names) else " "
         words = [[names[token] for token in row] for row in examples[:_LINES]]
         return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in words]
     labels = np.asarray(data.labels("train"))
     shown = range(min(data.classes, _CLASSES))
-    each = max(1, (_IMAGES if data.kind == dataset_definitions.IMAGES else _LINES) // len(shown))
+    most = _IMAGES if kind == dataset_definitions.IMAGES else _LINES
+    each = max(1, most // len(shown))
     chosen = [
         (names[label] if label < len(names) else str(label), examples[index])
         for label in shown
         for index in np.flatnonzero(labels == label)[:each]
     ]
-    if data.kind != dataset_definitions.IMAGES:
+    if kind != dataset_definitions.IMAGES:
         return [Sample(label, text=_row(values)) for label, values in chosen]
     small = max(data.input_shape[:2]) <= _LOSSLESS
     return [Sample(label, _webp(image, data.scale, small), small=small) for label, image in chosen]

@@ -7,23 +7,17 @@ classes are the tokens.
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 
-from batchscope import disk
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import download
-from batchscope.datasets.raw import Raw, Request, reading
-from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading, refused
+from batchscope.store.records import SPLITS
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.
 LARGEST = 2**24 - 1
 _TEXT = ("_core", "_add_newdocs.py")  # in NumPy's folder
-
-Pair = tuple[np.ndarray, np.ndarray]
 
 
 def built_in_text() -> Path:
@@ -32,59 +26,37 @@ def built_in_text() -> Path:
     216,000 ASCII characters of English prose and short examples in NumPy 2.4, under NumPy's own
     licence (BSD 3-Clause). NumPy's version is pinned, and so is this text.
     """
-    spec = importlib.util.find_spec("numpy")
-    return Path(spec.origin or "" if spec else "").parent.joinpath(*_TEXT)
-
-
-def text_path(path: str | None) -> Path:
-    """Returns the file of a definition's `path`; without one, the built-in text."""
-    return dataset_definitions.expanded(path) if path else built_in_text()
+    return Path(np.__file__).parent.joinpath(*_TEXT)
 
 
 def text(request: Request) -> Raw:
     """Returns a text as windows of characters that do not overlap, each with its next characters.
 
-    The text is divided by position: training part first, then validation, then test. Each part is
-    cut into windows from its first character on, and a window's last label is the character after
-    it in the same part; so no character of a window, nor what it is to predict, lies in another
-    part. A rest that fills no window is left out. Classes are the characters of the whole text in
-    the order of their code points.
-
-    Raises:
-        UserError: If the file is no UTF-8 text, or a part would have no window.
+    The text is divided by position, in the order of the parts: no character of a window, nor what
+    it is to predict, lies in another part. Classes are the characters of the whole text in the
+    order of their code points.
     """
-    given = request.path()
-    path = given or built_in_text()
-    download.check_local(request, path)
+    path = local_file(request) or built_in_text()
     where = f"{request.where}: {path}"
     with reading(where, "a text in UTF-8", OSError, UnicodeDecodeError):
         content = path.read_bytes().decode("utf-8-sig")
     characters = np.frombuffer(content.encode("utf-32-le"), "<u4")
     vocabulary, tokens = np.unique(characters, return_inverse=True)
     if len(vocabulary) < 2:
-        raise UserError(
-            f"{where}: received {len(vocabulary)} different characters; two or more are expected."
-        )
+        raise refused(where, f"{len(vocabulary)} different characters", "a text of two or more")
     length, split = request.definition["length"], request.split
     sizes = dataset_definitions.split_counts(split, len(tokens))
-    parts, start = {}, 0
-    for part, size in zip(records.SPLITS, sizes, strict=True):
-        parts[part] = windows(tokens[start : start + size], length)
-        start += size
-        if not len(parts[part][0]):
-            raise UserError(
-                f"{request.where}.split.{part}: received {split[part]}, which is {size} of "
-                f"{len(tokens)} characters; at least {length + 1} are expected, for one window."
-            )
-    release = importlib.metadata.version("numpy")
-    return Raw(
-        *parts.pop("train"),
-        [chr(code) for code in vocabulary],
-        str(request.definition["path"]) if given else f"numpy {release}, {'/'.join(_TEXT)}",
-        {path.name: disk.file_sha256(path)},
-        given=parts,
-        kind=dataset_definitions.TOKENS,
-    )
+    parts = {}
+    for part, size, end in zip(SPLITS, sizes, np.cumsum(sizes), strict=True):
+        if size <= length:
+            received = f"{split[part]}, which is {size} of {len(tokens)} characters"
+            expected = f"a window's {length + 1} at least"
+            raise refused(f"{request.where}.split.{part}", received, expected)
+        parts[part] = windows(tokens[end - size : end], length)
+    origin = f"numpy {importlib.metadata.version('numpy')}, {'/'.join(_TEXT)}"
+    names = [chr(code) for code in vocabulary]
+    kind = dataset_definitions.TOKENS
+    return Raw(*parts.pop("train"), names, [path], origin, given=parts, kind=kind)
 
 
 def windows(tokens: np.ndarray, length: int) -> Pair:
@@ -97,84 +69,35 @@ def windows(tokens: np.ndarray, length: int) -> Pair:
     return used[:-1].reshape(count, length), used[1:].reshape(count, length)
 
 
-def from_arrays(request: Request, path: Path, parts: dict[str, Pair]) -> Raw:
-    """Returns the user's sequences, as `pairs` returns their parts, as a data set."""
-    classes = count(parts)
-    ready = {
-        part: (tokens.astype(np.int32), labels.astype(np.int32))
-        for part, (tokens, labels) in parts.items()
-    }
-    return Raw(
-        *ready.pop("train"),
-        [str(index) for index in range(classes)],
-        str(request.definition["path"]),
-        {path.name: disk.file_sha256(path)},
-        given=ready,
-        kind=dataset_definitions.TOKENS,
-    )
-
-
-def count(parts: dict[str, Pair]) -> int:
-    """Returns the number of classes: one more than the largest token or label of all parts."""
-    return 1 + max(int(array.max()) for pair in parts.values() for array in pair)
-
-
-def pairs(given: dict[str, tuple[str, np.ndarray, str, np.ndarray | None]]) -> dict[str, Pair]:
-    """Returns the tokens that are predicted from, and what each position is to predict.
-
-    Without labels that is the next token, so that the last token of a sequence is a label alone;
-    labels have shape (n, length).
-
-    Args:
-        given: Part -> place of the sequences in the file, the sequences, place of the labels, and
-            the labels or None.
-
-    Raises:
-        UserError: If an array is not what it should be; it names the row.
-    """
-    parts = {}
-    for part, (where, tokens, label_where, labels) in given.items():
-        checked(where, tokens)
-        if labels is None:
-            if tokens.shape[1] < 2:
-                raise UserError(
-                    f"{where}: received shape {tokens.shape}; two or more tokens are expected, "
-                    "where each is to predict the next."
-                )
-            parts[part] = tokens[:, :-1], tokens[:, 1:]
-            continue
-        if labels.shape != tokens.shape:
-            raise UserError(
-                f"{label_where}: received labels of shape {labels.shape} for tokens of shape "
-                f"{tokens.shape}; a label for each position or one for each sequence is expected, "
-                "or none: then the next tokens are predicted. Rows of whole numbers have "
-                "`kind: rows`."
-            )
-        checked(label_where, labels)
-        parts[part] = tokens, labels
-    first = given["train"][0]
-    length = parts["train"][0].shape[1]
-    for part, (tokens, _) in parts.items():
-        if tokens.shape[1] != length:
-            raise UserError(
-                f"{given[part][0]}: received sequences of {tokens.shape[1]} tokens to predict "
-                f"from; {length} are expected, as in {first}."
-            )
-    if count(parts) < 2:
-        raise UserError(f"{first}: received one token; two or more are expected.")
-    return parts
-
-
-def checked(where: str, tokens: np.ndarray) -> None:
-    """Raises a `UserError` where shape, type or a number, named by its row, is none of tokens."""
+def checked(where: str, tokens: np.ndarray) -> np.ndarray:
+    """Returns tokens in int32; a `UserError` where shape, type or a number is none of tokens."""
     if tokens.ndim != 2 or 0 in tokens.shape:
-        raise UserError(f"{where}: received shape {tokens.shape}; (n, length) is expected.")
+        raise refused(where, f"shape {tokens.shape}", "(n, length)")
     if tokens.dtype.kind not in "ui":
-        raise UserError(f"{where}: received {tokens.dtype}; whole numbers are expected.")
+        raise refused(where, str(tokens.dtype), "an array of whole numbers")
     wrong = np.argwhere((tokens < 0) | (tokens > LARGEST))
     if len(wrong):
         row, position = wrong[0]
-        raise UserError(
-            f"{where}: received {tokens[row, position]} in row {row}, position {position}; tokens "
-            f"from 0 to {LARGEST} are expected."
-        )
+        received = f"{tokens[row, position]} in row {row}, position {position}"
+        raise refused(where, received, f"a token from 0 to {LARGEST}")
+    return tokens.astype(np.int32)
+
+
+def predicted(tokens: np.ndarray, where: str, labels: np.ndarray | None) -> Pair:
+    """Returns the tokens that are predicted from, and what each position is to predict.
+
+    Args:
+        where: Place of the labels in the file, for errors.
+        labels: Of shape (n, length); without them the next token is predicted, so that the last
+            token of a sequence is a label alone.
+    """
+    if labels is None:
+        if tokens.shape[1] < 2:
+            received = f"none, for tokens of shape {tokens.shape}"
+            raise refused(where, received, "a label, or a next token,")
+        return tokens[:, :-1], tokens[:, 1:]
+    if labels.shape != tokens.shape:
+        received = f"labels of shape {labels.shape} for tokens of shape {tokens.shape}"
+        expected = "one of each position, one of each sequence, none at all, or `kind: rows`"
+        raise refused(where, received, expected)
+    return tokens, checked(where, labels)

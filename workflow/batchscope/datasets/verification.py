@@ -1,14 +1,59 @@
-"""Whether the files of a study are still what their records say: every byte is read."""
+"""Whether arrays and weights are still those that their records name by their SHA-256.
+
+Arrays are hashed when their data set is loaded, but only where size or times of a file are not
+those that it had when it was hashed last: `verified.json` beside the record has these. So a change
+of a file is found by the next job that reads it, and a job that reads what nobody changed pays for
+one `stat` per file. Bytes that change while size and times stay, as those of a failing disk, are
+found by `python workflow/run.py plan --verify`, which reads every byte.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from batchscope import datasets, disk
+from batchscope import damage, disk
 from batchscope.errors import UserError
 from batchscope.store import records
 from batchscope.study import plan
+
+_VERIFIED = "verified.json"
+
+
+def note(folder: Path, sha256: dict[str, str]) -> None:
+    """Notes that the files of a folder have these SHA-256, as of now."""
+    disk.write_json(folder / _VERIFIED, _states(folder, sha256))
+
+
+def check(folder: Path, sha256: dict[str, str]) -> None:
+    """Hashes the prepared arrays that changed since they were hashed last.
+
+    Raises:
+        UserError: If a file is missing or is another one.
+    """
+    states = _states(folder, sha256)  # before they are hashed: a change meanwhile is found later
+    known: dict[str, Any] = {}
+    with contextlib.suppress(UserError):  # nothing is known to be verified
+        known = disk.read_json(folder / _VERIFIED)
+    if states == known:
+        return
+    for file, state in states.items():
+        if state != known.get(file):
+            disk.check_sha256(folder / file, sha256[file], delete=folder)
+    with contextlib.suppress(OSError):  # results that may only be read are hashed every time
+        disk.write_json(folder / _VERIFIED, states)
+
+
+def _states(folder: Path, sha256: dict[str, str]) -> dict[str, list[Any]]:
+    """Returns file -> SHA-256, bytes, and when its content and its inode changed, in ns."""
+    states = {}
+    for file, expected in sha256.items():
+        with damage.reading(folder / file, "a prepared array", delete=folder):
+            found = (folder / file).stat()
+        states[file] = [expected, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    return states
 
 
 def verify(study: plan.Study, results: Path | str) -> str:
@@ -18,25 +63,28 @@ def verify(study: plan.Study, results: Path | str) -> str:
         UserError: If a file is missing or another one; it says so of every such file.
     """
     folders = [records.dataset_folder(results, token) for token in study.datasets]
-    data = [
-        partial(datasets.load, results, folder.name, verify=True)
-        for folder in folders
-        if (folder / "record.json").exists()
-    ]
+    data = [folder / "record.json" for folder in folders if (folder / "record.json").exists()]
     made = [records.run_record(records.run_folder(results, run)) for run in study.runs]
-    runs = [partial(_check_weights, record) for record in made if record.exists()]
-    problems = []
-    for check in (*data, *runs):
-        try:
-            check()
-        except UserError as error:
-            problems.append(str(error))
+    runs = [record for record in made if record.exists()]
+    problems = [
+        *(fault for record in data for fault in _faults(record, "sha256", "", record.parent)),
+        *(fault for record in runs for fault in _faults(record, "weights", ".npz", record)),
+    ]
     if problems:
         raise UserError("\n".join(problems))
     counts = f"the arrays of {len(data)} data set(s), the weights of {len(runs)} run(s)"
     return f"Verified by SHA-256: {counts}."
 
 
-def _check_weights(record: Path) -> None:
-    for name, sha256 in disk.read_json(record, "weights")["weights"].items():
-        disk.check_sha256(record.with_name(f"{name}.npz"), sha256, delete=record)
+def _faults(record: Path, key: str, ending: str, delete: Path) -> Iterator[str]:
+    """Yields what is wrong with a record, or with the files that it names under a key."""
+    try:
+        expected = disk.read_json(record, key)[key]
+    except UserError as error:
+        yield str(error)
+        return
+    for name, sha256 in expected.items():
+        try:
+            disk.check_sha256(record.with_name(f"{name}{ending}"), sha256, delete)
+        except UserError as error:
+            yield str(error)

@@ -1,0 +1,337 @@
+"""Arrays in npz and idx files: what is kept of images, rows, tokens, labels; and their faults."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from batchscope.catalogue import dataset_definitions
+from batchscope.datasets import labels
+from batchscope.store import records
+from prepared_data import DATA, SPLIT, fault, little_mnist, prepared, real
+
+RANDOM = np.random.default_rng(0)
+IMAGES = RANDOM.integers(0, 256, (40, 4, 3, 1), np.uint8)
+ROWS = RANDOM.normal((3, -2, 0), (2, 5, 1), (40, 3))
+TOKENS = np.arange(400).reshape(40, 10) % 7
+LABELS = np.arange(40) % 2
+WORDS = np.array(["no", "yes"])
+
+
+def npz(tmp_path, values, **more):
+    np.savez(tmp_path / "own.npz", **values)
+    return {"source": "npz", "path": str(tmp_path / "own.npz"), "split": SPLIT, **more}
+
+
+def everything(data):
+    """Returns the examples of all parts as bytes, each with its class's name."""
+    names = data.record["class_names"]
+    return sorted(
+        (image.tobytes(), names[label])
+        for split in records.SPLITS
+        for image, label in zip(data.images(split), data.labels(split), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "stored", "scale"),
+    [
+        (IMAGES, {}, IMAGES, 1 / 255),
+        (IMAGES[..., 0], {"scale": 0.5}, IMAGES, 0.5),
+        (IMAGES.astype(np.int64), {}, IMAGES, 1 / 255),
+        (IMAGES / 2, {}, (IMAGES / 2).astype(np.float32), 1.0),
+    ],
+)
+def test_every_image_keeps_its_numbers_and_its_label(given, more, stored, scale, tmp_path):
+    data = prepared(tmp_path, npz(tmp_path, {"images": given, "labels": LABELS}, **more))
+    assert (data.scale, data.classes, data.input_shape) == (scale, 2, (4, 3, 1))
+    counts = {"train": [12, 12], "validation": [4, 4], "test": [4, 4]}
+    assert data.record["class_counts"] == counts
+    assert data.images("train").dtype == stored.dtype
+    pairs = zip(stored, LABELS, strict=True)
+    assert everything(data) == sorted((image.tobytes(), str(label)) for image, label in pairs)
+
+
+def test_the_training_part_alone_standardises_rows(tmp_path):
+    test = ROWS[:5] + 100
+    values = {"x_train": ROWS, "y_train": LABELS, "x_test": test, "y_test": LABELS[:5]}
+    data = prepared(tmp_path, npz(tmp_path, values, split={"validation": 0.25}))
+    assert data.record["counts"] == {"train": 30, "validation": 10, "test": 5}
+    train = data.images("train").astype(float)
+    assert np.allclose(train.mean(axis=0), 0, atol=1e-6)
+    assert np.allclose(train.std(axis=0), 1, atol=1e-6)
+    mean, deviation = (np.array(data.record[f"feature_{key}"]) for key in ("means", "deviations"))
+    assert np.allclose(data.images("test"), (test - mean) / deviation, atol=1e-5)
+    back = np.concatenate([data.images(part) for part in ("train", "validation")])
+    assert np.allclose(np.sort(back * deviation + mean, axis=0), np.sort(ROWS, axis=0), atol=1e-5)
+    assert (data.look.kind, data.input_shape, data.scale) == ("rows", (3,), 1.0)
+
+
+def test_whole_numbers_are_rows_where_it_is_stated(tmp_path):
+    definition = npz(tmp_path, {"inputs": TOKENS, "labels": LABELS}, kind="rows")
+    assert prepared(tmp_path, definition).look[:3] == ((10,), 2, "rows")
+
+
+@pytest.mark.parametrize("own_labels", [False, True])
+def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
+    """The next token, or the label that the file has; the classes are all tokens and labels."""
+    values = {"x_train": TOKENS, "x_test": TOKENS[:3]}
+    if own_labels:
+        values |= {"y_train": (TOKENS + 1) % 7, "y_test": (TOKENS[:3] + 1) % 7 + 2}
+    data = prepared(tmp_path, npz(tmp_path, values))
+    assert data.look == ((10 if own_labels else 9,), 9 if own_labels else 7, "tokens", 1)
+    assert data.record["counts"] == {"train": 32, "validation": 8, "test": 3}
+    assert data.record["class_counts"] == {}
+    for split, shift in (("train", 0), ("test", 2 * own_labels)):
+        assert ((data.images(split) + 1) % 7 + shift == data.labels(split)).all()
+        assert data.images(split).dtype == data.labels(split).dtype == np.int32
+
+
+@pytest.mark.parametrize("shape", [(40,), (40, 1)])
+@pytest.mark.parametrize("stated", [{}, {"kind": "tokens"}])
+def test_one_class_of_each_sequence(shape, stated, tmp_path):
+    words = np.array(["dull", "keen"])[TOKENS[:, 0] % 2].reshape(shape)
+    data = prepared(tmp_path, npz(tmp_path, {"inputs": TOKENS, "labels": words}, **stated))
+    assert data.look[:3] == ((10,), 2, "sequences")
+    assert data.record["class_names"] == ["dull", "keen"]
+    for split in records.SPLITS:
+        assert data.images(split).dtype == np.int32
+        assert (data.images(split)[:, 0] % 2 == data.labels(split)).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (LABELS[:, None], ["0", "1"]),
+        (LABELS * 6 - 1, ["-1", "5"]),
+        (LABELS.astype(np.uint64) + 2**32, ["4294967296", "4294967297"]),
+        (LABELS.astype(bool), ["0", "1"]),
+        (LABELS.astype(np.float32) + 1, ["1", "2"]),
+        (np.float64(2**53 - 2) + LABELS, ["9007199254740990", "9007199254740991"]),
+        (WORDS[LABELS], ["no", "yes"]),
+        (np.char.encode(WORDS)[LABELS], ["no", "yes"]),
+        (np.eye(2)[LABELS], ["0", "1"]),
+    ],
+)
+def test_labels_of_every_kind_are_the_same_classes(given, names):
+    found, class_names = labels.numbered({"train": ("a", given), "test": ("b", given[3:])})
+    assert found["train"].tolist() == LABELS.tolist() and class_names == names
+    assert found["test"].tolist() == LABELS[3:].tolist() and found["test"].dtype == np.int32
+
+
+def test_classes_of_numbers_are_in_their_order():
+    classes, names = labels.numbered({"train": ("labels", np.array([10, 9, 10, 2]))})
+    assert classes["train"].tolist() == [2, 1, 2, 0] and names == ["2", "9", "10"]
+
+
+def altered(array, where, value):
+    other = array.copy()
+    other[where] = value
+    return other
+
+
+NOT_FINITE = altered(ROWS, (17, 2), np.nan)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"x": IMAGES}, "own.npz: received x;"),
+        ({"x_train": IMAGES, "images": IMAGES}, "own.npz: received x_train, images;"),
+        ({"images": IMAGES}, "labels: received nothing;"),
+        ({"images": LABELS, "labels": LABELS}, "images: received int64 of shape (40,);"),
+        ({"images": IMAGES[:0], "labels": LABELS[:0]}, "images: received shape (0, 4, 3, 1);"),
+        ({"images": IMAGES, "labels": LABELS[:9]}, "labels: received labels of shape (9,);"),
+        ({"images": IMAGES * np.nan, "labels": LABELS}, "images: received NaN,"),
+        ({"images": IMAGES + 1e39, "labels": LABELS}, "images: received NaN, infinity or a number"),
+        ({"images": IMAGES * 0 + np.int32(256), "labels": LABELS}, "received integers 256 to 256;"),
+        ({"images": IMAGES * 0 - np.int32(1), "labels": LABELS}, "received integers -1 to -1;"),
+        ({"images": IMAGES > 0, "labels": LABELS}, "images: received bool;"),
+        ({"images": IMAGES, "labels": np.array(["a"] * 40, object)}, "own.npz: cannot be read"),
+        ({"inputs": NOT_FINITE, "labels": LABELS}, "inputs: received nan in row 17, column 2;"),
+        ({"inputs": ROWS.astype(str), "labels": LABELS}, "inputs: received <U32 of shape (40, 3);"),
+        ({"inputs": altered(TOKENS, (5, 3), -1)}, "inputs: received -1 in row 5, position 3;"),
+        ({"inputs": altered(TOKENS, (5, 3), 2**24)}, "received 16777216 in row 5, position 3;"),
+        (
+            {"inputs": TOKENS, "labels": altered(TOKENS, (2, 3), -4)},
+            "labels: received -4 in row 2, position 3;",
+        ),
+        ({"inputs": TOKENS, "labels": TOKENS[:, :4]}, "labels: received labels of shape (40, 4)"),
+        ({"inputs": TOKENS, "labels": LABELS[:9]}, "labels: received labels of shape (9,)"),
+        ({"inputs": TOKENS * 0}, "labels: received one token;"),
+        ({"inputs": TOKENS[:, :1]}, "labels: received none, for tokens of shape (40, 1);"),
+        ({"x_train": TOKENS, "x_test": TOKENS[:, :5]}, "x_test: received int32 of shape (40, 4);"),
+        (
+            {"x_train": IMAGES, "y_train": LABELS, "x_test": IMAGES[:, :2], "y_test": LABELS},
+            "x_test: received uint8 of shape (40, 2, 3, 1);",
+        ),
+        (
+            {"x_train": IMAGES, "y_train": LABELS, "x_test": IMAGES / 1, "y_test": LABELS},
+            "x_test: received float32 of shape (40, 4, 3, 1);",
+        ),
+    ],
+)
+def test_faults_of_examples_name_file_key_and_row(values, message, tmp_path):
+    assert message in fault(tmp_path, npz(tmp_path, values))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (LABELS / 4, "labels: received 0.25 in row 1;"),
+        (np.where(LABELS, np.nan, 0), "labels: received nan in row 1;"),
+        (np.ones((40, 3)), "labels: received [1.0, 1.0, 1.0] in row 0;"),
+        (np.eye(2)[LABELS] * [2, 1], "labels: received [2.0, 0.0] in row 0;"),
+        (np.where(LABELS, " ", "a"), "labels: received ' ' in row 1;"),
+        (WORDS[np.eye(2, dtype=int)[LABELS]][:, :, None], "labels: received <U3 labels of shape"),
+        (LABELS * 0, "labels: received one class;"),
+        (LABELS * 1j, "labels: received complex128 labels"),
+        (LABELS + 2.0**53, "labels: received 9007199254740992.0 in row 0;"),
+        (LABELS.astype(np.uint64) + 2**63, "labels: received 9223372036854775808 in row 0;"),
+    ],
+)
+def test_faults_of_labels_name_the_row(given, message, tmp_path):
+    assert message in fault(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": given}))
+
+
+@pytest.mark.parametrize(
+    ("tested", "message"),
+    [(["no", "maybe"], "y_test: received 'maybe' in row 1;"), ([0, 1], "y_test: received int64")],
+)
+def test_labels_of_another_part_are_those_that_are_trained_on(tested, message, tmp_path):
+    values = {"x_train": ROWS, "y_train": WORDS[LABELS], "x_test": ROWS[:2], "y_test": tested}
+    assert message in fault(tmp_path, npz(tmp_path, values))
+
+
+@pytest.mark.parametrize(
+    ("values", "more", "message"),
+    [
+        ({"inputs": ROWS}, {"kind": "images"}, "inputs: received shape (40, 3);"),
+        ({"inputs": TOKENS / 1}, {"kind": "tokens"}, "inputs: received float64;"),
+        ({"inputs": ROWS}, {"scale": 0.5}, "datasets.own.scale: received 0.5 for rows;"),
+    ],
+)
+def test_arrays_are_what_the_definition_says(values, more, message, tmp_path):
+    assert message in fault(tmp_path, npz(tmp_path, values | {"labels": LABELS}, **more))
+
+
+def test_a_file_that_is_no_npz_is_refused(tmp_path):
+    (tmp_path / "own.npz").write_text("text")
+    np.save(tmp_path / "own.npy", IMAGES)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": (10**15, 1, 1)}
+    )
+    with zipfile.ZipFile(tmp_path / "claims.npz", "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+    for name in ("own.npz", "own.npy", "claims.npz"):
+        path = str(tmp_path / name)
+        message = fault(tmp_path, {"source": "npz", "path": path, "split": SPLIT})
+        assert message.startswith(f"datasets.own: {path}: cannot be read (")
+
+
+def write_idx(folder, values, ending="", dot="-"):
+    folder.mkdir(exist_ok=True)
+    for name, prefix in (("train", "train"), ("test", "t10k")):
+        for what, array in (("images", values[f"x_{name}"]), ("labels", values[f"y_{name}"])):
+            header = struct.pack(f">{1 + array.ndim}I", 0x0800 + array.ndim, *array.shape)
+            data = header + array.tobytes()
+            path = folder / f"{prefix}-{what}{dot}idx{array.ndim}-ubyte{ending}"
+            path.write_bytes(gzip.compress(data) if ending else data)
+    return folder
+
+
+def mnist(path, validation=10, **more):
+    split = {"validation": validation, "seed": 0, **more}
+    return dataset_definitions.resolve({"source": "mnist", "path": str(path), "split": split})
+
+
+def test_mnist_is_the_same_from_npz_and_from_idx_files(tmp_path):
+    values = little_mnist()
+    np.savez(tmp_path / "mnist.npz", **values)
+    plain = write_idx(tmp_path / "plain", values, dot=".")
+    packed = write_idx(tmp_path / "packed", values, ".gz")
+    paths = (tmp_path / "mnist.npz", plain, packed)
+    first, *others = (prepared(tmp_path, mnist(path), "mnist") for path in paths)
+    assert first.record["counts"] == {"train": 40, "validation": 10, "test": 20}
+    assert (first.images("test")[..., 0] == values["x_test"]).all()  # untouched, in order
+    assert (first.labels("test") == values["y_test"]).all()
+    assert first.scale == 1 / 255 and first.input_shape == (6, 5, 1)
+    order = np.random.default_rng([0, 0]).permutation(50)
+    assert set(first.images("train")[:, 0, 0, 0]) == set(values["x_train"][order[:40], 0, 0])
+    for other in others:
+        assert other.record["sha256"] == first.record["sha256"]
+    assert len(others[1].record["source_sha256"]) == 4
+
+
+def test_mnist_is_validated_with_test_images_where_all_others_are_to_train_on(tmp_path):
+    values = little_mnist()
+    np.savez(tmp_path / "own.npz", **values)
+    data = prepared(tmp_path, mnist(tmp_path / "own.npz", 8, validation_from="test"))
+    assert data.record["counts"] == {"train": 50, "validation": 8, "test": 12}
+    pairs = [
+        (image.tobytes(), str(label))
+        for part in ("train", "test")
+        for image, label in zip(values[f"x_{part}"], values[f"y_{part}"], strict=True)
+    ]
+    assert everything(data) == sorted(pairs)
+    tested = set(map(bytes, values["x_test"]))
+    assert set(map(bytes, data.images("validation"))) < tested
+    assert (data.images("validation")[..., 0] != values["x_test"][:8]).any()  # drawn
+    message = fault(tmp_path, mnist(tmp_path / "own.npz", 20, validation_from="test"))
+    assert "own.split.validation: received 20, for 20 test examples;" in message
+
+
+def test_mnist_of_so_many_training_images_per_class(tmp_path):
+    values = little_mnist(train=53)  # six of the classes 0 to 2, five of the others
+    np.savez(tmp_path / "own.npz", **values)
+    definition = mnist(tmp_path / "own.npz") | {"per_class": 4}
+    data = prepared(tmp_path, definition)
+    assert data.record["counts"] == {"train": 30, "validation": 10, "test": 20}
+    kept = np.concatenate([data.images("train"), data.images("validation")])
+    assert sorted(map(bytes, kept)) == sorted(map(bytes, values["x_train"][:40]))
+    assert prepared(tmp_path, definition | {"per_class": 5}).record["counts"]["train"] == 40
+    message = fault(tmp_path, definition | {"per_class": 6})
+    assert message.startswith("datasets.own.per_class: received 6, for 5 training images of 3;")
+
+
+def test_mnist_faults(tmp_path):
+    values = little_mnist()
+    np.savez(tmp_path / "own.npz", **{key: values[key] for key in list(values)[:3]})
+    assert "own.npz: received no y_test;" in fault(tmp_path, mnist(tmp_path / "own.npz"))
+    np.savez(tmp_path / "own.npz", **values | {"y_train": values["y_train"][:-1]})
+    assert "received labels of shape (49,);" in fault(tmp_path, mnist(tmp_path / "own.npz"))
+    np.savez(tmp_path / "own.npz", **values)
+    too_many = fault(tmp_path, mnist(tmp_path / "own.npz", 50))
+    assert "own.split: received validation 50, for 50 examples;" in too_many
+    folder = write_idx(tmp_path / "idx", values)
+    path = folder / "train-images-idx3-ubyte"
+    whole = path.read_bytes()
+    for content in (whole[:-1], whole[1:], whole[:3]):
+        path.write_bytes(content)
+        assert f"{path}: cannot be read" in fault(tmp_path, mnist(folder))
+    path.unlink()
+    assert "received no train-images-idx3-ubyte" in fault(tmp_path, mnist(folder))
+    path.with_suffix(".gz").write_bytes(b"no gzip")
+    assert "train-images-idx3-ubyte.gz: cannot be read" in fault(tmp_path, mnist(folder))
+
+
+@real
+def test_the_real_mnist(tmp_path):
+    data = prepared(tmp_path, mnist(Path(DATA) / "mnist", 10000), "mnist")
+    assert data.record["counts"] == {"train": 50000, "validation": 10000, "test": 10000}
+    # The official labels: their counts by digit, in the training file and in the test file.
+    counts = data.record["class_counts"]
+    assert tuple(map(sum, zip(counts["train"], counts["validation"], strict=True))) == (
+        dataset_definitions.SOURCES["mnist"].members
+    )
+    assert counts["test"] == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert data.labels("test")[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    images = np.concatenate([data.images("train"), data.images("validation")])
+    assert abs(images.mean() / 255 - 0.1307) < 1e-4

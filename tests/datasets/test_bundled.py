@@ -1,0 +1,103 @@
+"""What comes with scikit-learn: the same numbers as its own loaders give, and squares of photos."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn.datasets
+
+from batchscope.catalogue import dataset_definitions
+from batchscope.datasets import bundled, preparation
+from batchscope.store import estimates, records
+from prepared_data import fault, prepared, read
+
+
+def cut(size, **more):
+    return dataset_definitions.resolve({"source": "patches", "image_size": size, **more})
+
+
+@pytest.mark.parametrize("source", ["digits", "breast_cancer", "wine"])
+def test_tables_are_those_of_scikit_learn(source, tmp_path):
+    definition = dataset_definitions.resolve({"source": source})
+    data = prepared(tmp_path, definition)
+    theirs = getattr(sklearn.datasets, f"load_{source}")()
+    examples = theirs.data.astype(np.uint8)
+    if source != "digits":
+        keys = ("feature_means", "feature_deviations")
+        mean, deviation = (np.array(data.record[key]) for key in keys)
+        examples = preparation.standardised(theirs.data, mean, deviation)
+    found = [
+        (image.tobytes(), label)
+        for split in records.SPLITS
+        for image, label in zip(data.images(split), data.labels(split), strict=True)
+    ]
+    expected = zip(map(bytes, map(np.ascontiguousarray, examples)), theirs.target, strict=True)
+    assert sorted(found) == sorted(expected)
+    assert data.record["class_names"] == [str(name) for name in theirs.target_names]
+    assert data.scale == (1 / 16 if source == "digits" else 1.0)
+    sizes = dataset_definitions.read(definition).training_size()
+    assert sizes == data.record["counts"]["train"]
+
+
+def test_patches_are_squares_of_each_photograph(tmp_path):
+    definition = cut(40, per_class=15)
+    data = prepared(tmp_path, definition, "patches")
+    assert data.look == ((40, 40, 3), 2, "images", 1) and data.scale == 1 / 255
+    assert data.record["class_names"] == ["china", "flower"]
+    assert data.record["class_counts"] == {"train": [9, 9], "validation": [3, 3], "test": [3, 3]}
+    assert sorted(data.record["source_sha256"]) == ["china.jpg", "flower.jpg"]
+    assert data.record["source"].endswith("CC BY 2.0")
+    assert dataset_definitions.read(definition).training_size() == 18
+    assert estimates.data_bytes(definition) == data.record["bytes"]
+    places = set()
+    for split in records.SPLITS:
+        for image, label in zip(data.images(split), data.labels(split), strict=True):
+            photograph = sklearn.datasets.load_sample_image(("china.jpg", "flower.jpg")[label])
+            corner = (photograph[:-39, :-39] == image[0, 0]).all(axis=-1)
+            found = [
+                (int(label), top, left)
+                for top, left in np.argwhere(corner).tolist()
+                if (photograph[top : top + 40, left : left + 40] == image).all()
+            ]
+            places.update(found[:1])
+    assert len(places) == 30  # all distinct
+
+
+def test_patches_follow_from_the_seed_alone(tmp_path):
+    def patched(folder, seed):
+        split = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": seed}
+        return prepared(tmp_path / folder, cut(32, per_class=20, split=split), "patches")
+
+    def all_patches(data):
+        return {image.tobytes() for split in records.SPLITS for image in data.images(split)}
+
+    first, again, other = patched("a", 0), patched("b", 0), patched("c", 1)
+    assert first.record["sha256"] == again.record["sha256"]
+    assert len(all_patches(first)) == 40
+    # Other places, not the same patches dealt otherwise.
+    assert not all_patches(first) & all_patches(other)
+
+
+def test_positions_of_patches_are_distinct_where_possible():
+    def draw(count, seed=0):
+        corners = bundled.corners(np.random.default_rng(seed), (6, 9), 4, count)
+        assert corners.shape == (count, 2)
+        return [tuple(corner) for corner in corners.tolist()]
+
+    everywhere = {(top, left) for top in range(3) for left in range(6)}
+    assert set(draw(18)) == everywhere
+    assert sorted(draw(36)) == sorted([*everywhere, *everywhere])
+    assert len(set(draw(17))) == 17
+    assert draw(5) == draw(18)[:5] != draw(5, seed=1)
+
+
+def test_the_largest_patch_has_the_height_of_the_photographs(tmp_path):
+    data = read(tmp_path, cut(427, per_class=5))
+    assert data.images("test").shape == (2, 427, 427, 3)
+
+
+@pytest.mark.parametrize("source", ["digits", "wine", "patches"])
+def test_without_the_files_of_scikit_learn(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled, "_folder", lambda: tmp_path)
+    definition = cut(16) if source == "patches" else {"source": source}
+    assert fault(tmp_path, definition).startswith(f"datasets.own: {tmp_path}")

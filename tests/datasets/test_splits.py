@@ -1,0 +1,67 @@
+"""Which examples train, validate and test."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from batchscope.catalogue import dataset_definitions
+from batchscope.datasets import splits
+from batchscope.errors import UserError
+from prepared_data import SPLIT
+
+FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2}
+
+
+def test_sizes_are_those_of_the_plan():
+    drawn = ("validation", "test")
+    for split in (SPLIT, {**SPLIT, "train": 0.5}, {"train": 7, "validation": 2, "test": 1}):
+        for members in (10, 11, 174, 183):
+            received = splits.sizes("here", members, split, drawn)
+            assert tuple(received) == dataset_definitions.split_counts(split, members)
+
+
+@pytest.mark.parametrize(
+    ("split", "drawn", "expected"),
+    [
+        ({"validation": 0.2, "test": 0.1}, ("validation", "test"), [7, 2, 1]),
+        ({"validation": 3}, ("validation",), [7, 3, 0]),
+        ({"validation": 9}, ("validation",), [1, 9, 0]),
+        # What the source itself gives for testing leaves its share to train.
+        (FIFTHS, ("validation",), [8, 2, 0]),
+        ({**FIFTHS, "train": 0.4}, ("validation",), [6, 2, 0]),
+        ({"train": 5, "validation": 2, "test": 9}, ("validation",), [5, 2, 0]),
+        (FIFTHS, (), [10, 0, 0]),
+    ],
+)
+def test_sizes_where_parts_are_missing_or_given(split, drawn, expected):
+    assert splits.sizes("here", 10, split, drawn) == expected
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        ({"train": 8, "validation": 2, "test": 1}, "train 8, validation 2, test 1, for 10"),
+        ({"validation": 9, "test": 1}, "received validation 9, test 1, for 10 examples"),
+        ({"train": 0.6, "test": 0.2}, r"here.split.validation: received nothing;"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(split, message):
+    with pytest.raises(UserError, match=message):
+        splits.sizes("here", 10, split, ("validation", "test"))
+
+
+def test_a_stratified_split_by_hand():
+    groups = [np.arange(0, 20, 2), np.arange(1, 20, 2)]
+    rows = splits.assign("here", groups, SPLIT | {"seed": 7}, ("validation", "test"))
+    zeros, ones = (np.random.default_rng([7, index]).permutation(groups[index]) for index in (0, 1))
+    order = np.random.default_rng([7, 10**6])
+    assert rows["train"].tolist() == order.permutation([*zeros[:6], *ones[:6]]).tolist()
+    assert set(rows["validation"]) == {*zeros[6:8], *ones[6:8]}
+    assert set(rows["test"]) == {*zeros[8:], *ones[8:]}
+
+
+def test_a_part_that_would_stay_empty_is_refused():
+    groups = [np.arange(2), np.arange(2, 4)]
+    with pytest.raises(UserError, match="split.validation: received 0.2, which leaves none of 4"):
+        splits.assign("here", groups, SPLIT, ("validation", "test"))

@@ -1,0 +1,73 @@
+"""A text as windows of characters, each with its next characters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from batchscope.datasets import tokens
+from prepared_data import fault, read
+
+SPLIT = {"train": 0.5, "validation": 0.25, "test": 0.25}
+
+
+def text(tmp_path, content, **more):
+    (tmp_path / "own.txt").write_bytes(content.encode() if isinstance(content, str) else content)
+    path = str(tmp_path / "own.txt")
+    return {"source": "text", "path": path, "length": 4, "split": SPLIT, **more}
+
+
+def test_windows_by_hand():
+    found, following = tokens.windows(np.arange(10), 3)
+    assert found.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert following.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    found, following = tokens.windows(np.arange(9), 3)  # the ninth is a label alone
+    assert found.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert following[-1].tolist() == [4, 5, 6]
+
+
+def test_no_window_lies_in_two_parts(tmp_path):
+    """Every character is of its own kind: a character says where in the text it stood."""
+    letters = "".join(chr(0x4E00 + index) for index in range(200))
+    data = read(tmp_path, text(tmp_path, letters))
+    ends = {"train": (0, 100), "validation": (100, 150), "test": (150, 200)}
+    for split, (start, stop) in ends.items():
+        found, labels = data.images(split), data.labels(split)
+        assert found.dtype == labels.dtype == np.int32
+        assert found.shape == labels.shape == ((stop - start - 1) // 4, 4)
+        assert (labels == found + 1).all()
+        assert start <= found.min() and labels.max() < stop
+        assert len(np.unique(found)) == found.size
+    assert data.look == ((4,), 200, "tokens", 1) and data.scale == 1.0
+    assert data.record["class_names"] == list(letters)
+    assert not data.record["class_counts"]
+
+
+def test_a_byte_order_mark_is_no_character(tmp_path):
+    content = b"\xef\xbb\xbf" + b"abcdefgh" * 20
+    assert read(tmp_path, text(tmp_path, content)).record["class_names"] == list("abcdefgh")
+
+
+def test_the_built_in_text(tmp_path):
+    data = read(tmp_path, {"source": "text"})
+    content = tokens.built_in_text().read_text("utf-8")
+    names = np.array(data.record["class_names"])
+    assert data.input_shape == (32,) and data.images("train").size > 150_000
+    assert "".join(names[data.images("validation")[0]]) in content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff\xfe\x00", "own.txt: cannot be read ('utf-8' codec"),
+        ("aaaaaaaa", "own.txt: received 1 different characters;"),
+        ("", "own.txt: received 0 different characters;"),
+        ("ab" * 8, "own.split.validation: received 0.25, which is 4 of 16 characters;"),
+    ],
+)
+def test_faults_of_a_text(content, message, tmp_path):
+    assert message in fault(tmp_path, text(tmp_path, content))
+
+
+def test_a_part_of_one_window_is_enough(tmp_path):
+    assert read(tmp_path, text(tmp_path, "ab" * 10)).record["counts"]["test"] == 1

@@ -1,0 +1,134 @@
+"""Prepared arrays and weights are what their records say, or it is said which file is not."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from batchscope import datasets, disk
+from batchscope.datasets import verification
+from batchscope.errors import UserError
+from batchscope.store import records
+from batchscope.study import config
+from digit_runs import DIGITS
+
+TOKEN = "digits-00000000"
+
+
+@pytest.fixture
+def digits(tmp_path):
+    datasets.prepare(TOKEN, {"source": "digits"}, tmp_path)
+    return records.dataset_folder(tmp_path, TOKEN)
+
+
+def load(folder):
+    return datasets.load(folder.parents[1], folder.name)
+
+
+def alter(path):
+    """Changes one byte, and neither length nor time of modification."""
+    before = path.stat()
+    whole = bytearray(path.read_bytes())
+    whole[-1] ^= 1
+    path.write_bytes(bytes(whole))
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # clocks of file systems are coarse
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("file", ["train_images.npy", "test_labels.npy"])
+def test_an_altered_array_of_the_same_length_is_refused(digits, file):
+    load(digits)
+    alter(digits / file)
+    for _ in range(2):  # and not only the first time
+        with pytest.raises(UserError) as caught:
+            load(digits)
+    received = f"{digits / file}: received SHA-256 {disk.file_sha256(digits / file)};"
+    assert str(caught.value).startswith(received) and f"Delete {digits} " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "received"),
+    [
+        (lambda whole: whole[:-8], "a damaged file (mmap"),
+        (lambda whole: b"", "an empty file"),
+        (lambda whole: whole.replace(b"355, 8, 8", b"354, 8, 8"), "a damaged file (an array of"),
+        (None, ""),
+    ],
+)
+def test_an_array_that_does_not_fit_the_record_is_refused(change, received, digits):
+    path = digits / "test_images.npy"
+    content = change and change(path.read_bytes())
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        load(digits)
+    place = f"{path}: received {received}" if change else f"{path}: missing;"
+    assert str(caught.value).startswith(place) and f"elete {digits} " in str(caught.value)
+
+
+def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
+    hashed = []
+    real = disk.file_sha256
+    monkeypatch.setattr(disk, "file_sha256", lambda path: hashed.append(path.name) or real(path))
+    load(digits)
+    assert hashed == []  # they were hashed when they were prepared
+    os.utime(digits / "test_labels.npy", (0, 0))
+    load(digits)
+    load(digits)
+    assert hashed == ["test_labels.npy"]
+    (digits / "verified.json").write_text("{")  # states nothing
+    load(digits)
+    load(digits)
+    assert len(hashed) == 7
+
+
+def test_arrays_that_can_only_be_read_are_hashed_every_time(digits, monkeypatch):
+    (digits / "verified.json").unlink()
+
+    def refuse(*_):
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr(disk, "write_json", refuse)
+    load(digits)
+    alter(digits / "train_images.npy")
+    with pytest.raises(UserError, match="received SHA-256"):
+        load(digits)
+
+
+def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path):
+    path, results = tmp_path / "config.yaml", tmp_path / "results"
+    path.write_text(
+        "study: s\n"
+        "defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.1}\n"
+        "experiments: {a: {set: {epochs: 1, batch_size: 8}, seeds: 1}}\n"
+    )
+    study = config.study(path)
+    assert "0 data set(s)" in verification.verify(study, results)
+    (token,), (run,) = study.datasets, study.runs
+    datasets.prepare(token, DIGITS, results)
+    folder, data = records.run_folder(results, run), records.dataset_folder(results, token)
+    for name in ("initial", "final", "best"):
+        records.write_weights(folder / f"{name}.npz", {name: np.ones(9)}, {})
+    sha256 = {path.stem: disk.file_sha256(path) for path in folder.glob("*.npz")}
+    disk.write_json(folder / "record.json", {"status": "finished", "weights": sha256})
+    text = verification.verify(study, results)
+    assert "1 data set(s)" in text and "1 run(s)" in text
+    changed = [data / "train_images.npy", data / "test_labels.npy", folder / "best.npz"]
+    for path in changed:
+        alter(path)
+    record = json.loads((data / "record.json").read_text())
+    verification.note(data, record["sha256"])  # as if neither size nor times had changed
+    datasets.load(results, token)
+    with pytest.raises(UserError) as caught:
+        verification.verify(study, results)
+    lines = str(caught.value).splitlines()
+    assert [line.partition(": received SHA-256")[0] for line in lines] == list(map(str, changed))
+    assert f"Delete {data} " in lines[0] and f"Delete {folder / 'record.json'} " in lines[2]
+    (folder / "record.json").write_text("{")
+    with pytest.raises(UserError, match="record.json: received a damaged file"):
+        verification.verify(study, results)

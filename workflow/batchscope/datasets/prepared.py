@@ -1,0 +1,100 @@
+"""Prepared data sets: what a folder below `results/data` holds, checked when it is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import disk
+from batchscope.catalogue import dataset_definitions
+from batchscope.datasets import verification
+from batchscope.datasets.looks import Look, known
+from batchscope.store import records
+
+_NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # of a record
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What is trained on, or evaluated: arrays, in memory or mapped from disk, or tensors."""
+
+    images: Any  # shape (n, *input_shape), any dtype; tokens are int32
+    labels: Any  # classes, shape (n,), or (n, length) where each position has one
+    scale: float  # factor that turns the images into what a network sees
+
+    def rows(self, chosen: np.ndarray) -> Examples:
+        """Returns copies of the chosen examples, by their indices."""
+        return Examples(self.images[chosen], self.labels[chosen], self.scale)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared data set; its arrays are mapped from disk when they are asked for."""
+
+    folder: Path
+    record: dict[str, Any]
+
+    @property
+    def scale(self) -> float:
+        """Factor that turns stored images into what a network sees."""
+        return float(self.record["scale"])
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return int(self.record["classes"])
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Height, width, channels of images; features of rows; length of sequences of tokens."""
+        return tuple(self.record["input_shape"])
+
+    @property
+    def look(self) -> Look:
+        """What a model is built for; without the largest token of sequences, which `look` finds."""
+        kind = self.record.get("kind", dataset_definitions.IMAGES)
+        return Look(self.input_shape, self.classes, kind)
+
+    def examples(self, split: str) -> Examples:
+        """Returns a split as it is trained on."""
+        return Examples(self.images(split), self.labels(split), self.scale)
+
+    def images(self, split: str) -> np.ndarray:
+        """Returns the examples of a split, shape (n, *input_shape), read-only."""
+        return self._array(split, "images", self.input_shape)
+
+    def labels(self, split: str) -> np.ndarray:
+        """Returns classes of a split, int32, read-only: one of each example, or of each token."""
+        of_tokens = self.look.kind == dataset_definitions.TOKENS
+        return self._array(split, "labels", self.input_shape if of_tokens else ())
+
+    def _array(self, split: str, what: str, shape: tuple[int, ...]) -> np.ndarray:
+        path, count = self.folder / f"{split}_{what}.npy", int(self.record["counts"][split])
+        return disk.map_array(path, (count, *shape), delete=self.folder)
+
+
+def load(results: Path | str, token: str) -> Dataset:
+    """Returns a prepared data set; raises `UserError` if its files do not fit its record."""
+    folder = records.dataset_folder(results, token)
+    dataset = Dataset(folder, disk.read_json(folder / "record.json", *_NEEDED))
+    for split in records.SPLITS:
+        dataset.examples(split)
+    verification.check(folder, dataset.record["sha256"])
+    return dataset
+
+
+def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | None:
+    """Returns what the examples of a data set look like; raises as `load` does.
+
+    Where it is not prepared yet, what its definition and its files state, or None.
+    """
+    if records.data_record(results, token) is None:
+        return known(definition)
+    dataset = load(results, token)
+    if dataset.look.kind != dataset_definitions.SEQUENCES:
+        return dataset.look
+    largest = max(int(dataset.images(split).max()) for split in records.SPLITS)
+    return dataset.look._replace(largest=largest)
