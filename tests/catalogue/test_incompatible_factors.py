@@ -59,18 +59,17 @@ def test_frozen_defaults_are_sound_together():
         ),
         ({"replicas": 33}, "replicas", "received 33"),
         ({"inner_steps": 3}, "inner_steps", "received 3 with method plain"),
-        ({"replicas": 2, "method": "robust"}, "method", "received robust with 2 replicas"),
+        ({"replicas": 2, "method": "sam"}, "method", "received sam with 2 replicas"),
         ({"micro_batch_size": 33}, "micro_batch_size", "received 33"),
         (
-            {"micro_batch_size": 8, "method": "robust"},
+            {"micro_batch_size": 8, "method": "sam"},
             "micro_batch_size",
-            "received 8 with method robust",
+            "received 8 with method sam",
         ),
         (
-            {"precision": "mixed_float16", "method": "robust"},
+            {"precision": "mixed_float16", "method": "sam"},
             "precision",
-            "received mixed_float16 with method robust, which would use gradients of the scaled "
-            "loss",
+            "received mixed_float16 with method sam, which would use gradients of the scaled loss",
         ),
         (
             {"precision": "mixed_bfloat16", "replicas": 2},
@@ -111,12 +110,12 @@ def test_a_batch_above_the_training_set_is_refused():
     ("changes", "factor"),
     [
         ({"warmup_epochs": 5}, "warmup_epochs"),
-        ({"warmup_epochs": 1, "method": "conservative"}, "warmup_epochs"),
+        ({"warmup_epochs": 1, "method": "proximal"}, "warmup_epochs"),
         ({"data": info(definition=Patches(source="patches", image_size=32))}, "dataset"),
         ({"threads": 0}, "threads"),
         ({"gamma": 2.0}, "gamma"),
-        ({"rho": 0.1, "method": "conservative"}, "rho"),
-        ({"schedule": "linear", "method": "conservative"}, "schedule"),
+        ({"rho": 0.1, "method": "proximal"}, "rho"),
+        ({"schedule": "linear", "method": "proximal"}, "schedule"),
         ({"schedule": "cosine", "warmup_epochs": 4}, "schedule"),
         ({"beta_2": 0.99}, "beta_2"),
         ({"optimizer": "lion", "epsilon": 1e-8}, "epsilon"),
@@ -141,7 +140,7 @@ def test_of_a_training(changes, factor):
         ({"input_pipeline": "cache"}, "input_pipeline", "received cache with loop graph"),
         ({"delay_seconds": 0.1}, "delay_seconds", "received with loop graph"),
         ({"loop": "fit", "replicas": 2}, "replicas", "received 2 with loop fit"),
-        ({"loop": "eager", "method": "robust"}, "method", "received robust with loop eager"),
+        ({"loop": "eager", "method": "sam"}, "method", "received sam with loop eager"),
         (
             {"loop": "function", "augmentation": "crop"},
             "augmentation",
@@ -165,9 +164,9 @@ def test_of_a_training(changes, factor):
             "received 'jax' with weight_decay 0.1",
         ),
         (
-            {"framework": "jax", "method": "robust", "timings": ("throughput", "profile")},
+            {"framework": "jax", "method": "sam", "timings": ("throughput", "profile")},
             "framework",
-            "received 'jax' with method robust and profile",
+            "received 'jax' with method sam and profile",
         ),
     ],
 )

@@ -184,14 +184,14 @@ class Findings:
         self.problems: list[Problem] = list(structure)
         self.warnings: dict[str, None] = {}
         self.structure = frozenset(problem.place for problem in structure)
-        self._raw, self._survivors, self._replaced = raw, survivors, frozenset(replaced)
+        self.raw, self._survivors, self._replaced = raw, survivors, frozenset(replaced)
 
     def _origin(self, place: Place) -> Place:
         """Returns where in the file something stands that a check found in the sound parts."""
         found: Place = ()
-        raw = self._raw
+        raw = self.raw
         if within(place, self._replaced):
-            found, raw = ("reduced",), self._raw["reduced"]
+            found, raw = ("reduced",), self.raw["reduced"]
         for count, part in enumerate(place):
             if isinstance(raw, str):
                 continue  # a word that stands for a list of it
@@ -229,6 +229,6 @@ class Findings:
         """Returns the keys of a map of the file or of its section `reduced`, sound or not."""
         found: set[str] = set()
         for root in ((), ("reduced",)):
-            raw = functools.reduce(inside, (*root, *place), self._raw)
+            raw = functools.reduce(inside, (*root, *place), self.raw)
             found |= {*raw} if isinstance(raw, dict) else set()
         return found

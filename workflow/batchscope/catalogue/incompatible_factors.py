@@ -181,8 +181,8 @@ def _method(factors: Factors) -> Found:
         text = f"received mixed_float16 with method {factors['method']}, which would use gradients "
         text += "of the scaled loss; mixed_bfloat16 or float32 is expected, or method plain."
         yield "precision", text
-    if factors["method"] == "conservative" and factors.get("warmup_epochs"):
-        text = f"received {factors['warmup_epochs']} with method conservative, whose inner "
+    if factors["method"] == "proximal" and factors.get("warmup_epochs"):
+        text = f"received {factors['warmup_epochs']} with method proximal, whose inner "
         yield "warmup_epochs", f"{text}steps would count as updates; 0 is expected."
 
 
@@ -190,8 +190,8 @@ def _schedule(factors: Factors) -> Found:
     """What a rate that falls towards the horizon needs."""
     if not horizons.falling(factors):
         return
-    if factors["method"] == "conservative":
-        text = f"received {factors['schedule']} with method conservative, whose inner steps would "
+    if factors["method"] == "proximal":
+        text = f"received {factors['schedule']} with method proximal, whose inner steps would "
         yield "schedule", f"{text}count as updates; {horizons.CONSTANT} is expected."
     if factors["warmup_epochs"] == factors["epochs"]:
         text = f"received {factors['schedule']} with a warm-up of all {factors['epochs']} epochs; "

@@ -57,7 +57,7 @@ def _format_scalar(parameter: Parameter, value: Any) -> str:
         return "true" if value else "false"
     if parameter.kind in ("int", "float"):
         return number_text(int(value) if parameter.kind == "int" else float(value))
-    return str(value)
+    return next((old for old, new in parameter.renamed if new == value), str(value))
 
 
 def parse_value(parameter: Parameter, text: str) -> Any:
@@ -84,6 +84,7 @@ def _parse_scalar(parameter: Parameter, text: str) -> Value:
         return int(text)
     if parameter.kind == "float":
         return float(text)
+    text = dict(parameter.renamed).get(text, text)
     if parameter.choices and text not in parameter.choices:
         raise ValueError(f"Expected {parameter.expected}. Received: {text!r}")
     return text

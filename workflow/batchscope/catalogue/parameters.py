@@ -39,6 +39,8 @@ class Parameter(FieldReader):
             given none.
         below: Number that must not be reached.
         words: Words of the configuration, each with the value that it stands for.
+        renamed: Older word -> the present one: names of paths keep the older one, and a study may
+            say either.
         pattern: Of a ``str``.
         wanted: What is expected, where the rest does not say it.
     """
@@ -56,6 +58,7 @@ class Parameter(FieldReader):
     maximum: float | None = None
     below: float | None = None
     words: tuple[tuple[str, Any], ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
     pattern: str = ""
     wanted: str = ""
 
@@ -127,7 +130,7 @@ class Parameter(FieldReader):
 
     def read_item(self, raw: Any) -> Any:
         """Returns the value that one scalar stands for; raises as `read` does."""
-        for word, value in self.words:
+        for word, value in (*self.words, *self.renamed):
             if raw == word:
                 return value
         value = self._number(raw) if self.kind in ("int", "float") else self._other(raw)
@@ -183,7 +186,7 @@ class Parameter(FieldReader):
         elif self.pattern:
             found["pattern"] = f"^(?:{self.pattern})$"
         if self.choices:
-            found["enum"] = list(self.choices)
+            found["enum"] = [*self.choices, *(old for old, _ in self.renamed)]
         for word, _ in self.words:
             found = {"if": {"const": word}, "else": found}
         return found

@@ -201,7 +201,9 @@ FACTORS: dict[str, Factor] = by_name(
         "method",
         "method",
         "How an update uses its batch.",
-        *("plain", "conservative", "robust"),
+        *("plain", "proximal", "sam"),
+        renamed=(("conservative", "proximal"), ("robust", "sam")),
+        titles={"sam": "SAM"},
         of_step=True,
         phrase="{} updates",
     ),
@@ -210,19 +212,19 @@ FACTORS: dict[str, Factor] = by_name(
         "gamma",
         "float",
         1.0,
-        "Weight of the distance from the weights before an update, for conservative.",
+        "Weight of the distance from the weights before an update, for proximal.",
         minimum=0,
-        method="conservative",
+        method="proximal",
     ),
     _whole(
         "inner_steps",
         "inner",
         5,
-        "Steps on every batch, for conservative.",
+        "Steps on every batch, for proximal.",
         (1, MOST_STEPS),
         unit="steps",
         of_step=True,
-        method="conservative",
+        method="proximal",
         noun="inner step",
     ),
     Factor(
@@ -230,9 +232,9 @@ FACTORS: dict[str, Factor] = by_name(
         "rho",
         "float",
         0.05,
-        "Distance within which the worst case counts, for robust.",
+        "Distance within which the worst case counts, for sam.",
         above=0,
-        method="robust",
+        method="sam",
     ),
     _whole(
         "evaluate_every",
@@ -352,7 +354,7 @@ TIMING_ONLY_FACTORS: dict[str, Factor] = by_name(
 
 def gradients_per_update(factors: dict[str, Any]) -> int:
     """Returns how many gradients of its batch an update computes, by the factors of its method."""
-    return {"plain": 1, "conservative": factors["inner_steps"], "robust": 2}[factors["method"]]
+    return {"plain": 1, "proximal": factors["inner_steps"], "sam": 2}[factors["method"]]
 
 
 def gpus(factors: dict[str, Any]) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from batchscope.catalogue.sweep_names import EVERY_FACTOR
 from batchscope.problems import Findings, Place, Problem, missing, unknown
 from batchscope.study import messages
 from batchscope.study.document import StudyFile
@@ -139,6 +140,20 @@ def _unknown_parts(raw: dict[str, Any], scale: str) -> Iterator[Problem]:
         for name in _map(_map(raw.get("reduced")).get(section)):
             if name not in known:
                 yield unknown(("reduced", section, name), noun, known)
+
+
+def older_words(raw: Any, place: Place = ()) -> Iterator[Problem]:
+    """Yields the older words of a file, which still work, with the present ones."""
+    if isinstance(raw, list):
+        for index, item in enumerate(raw):
+            yield from older_words(item, (*place, index))
+    for key, value in raw.items() if isinstance(raw, dict) else ():
+        renamed = dict(EVERY_FACTOR[key].renamed) if key in EVERY_FACTOR else {}
+        for old in value if isinstance(value, list) else [value]:
+            if isinstance(old, str) and old in renamed:
+                text = f"received the older word '{old}'; '{renamed[old]}' is expected."
+                yield Problem((*place, key), text)
+        yield from older_words(value, (*place, key))
 
 
 def _map(raw: Any) -> dict[str, Any]:
