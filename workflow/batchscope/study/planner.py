@@ -72,8 +72,9 @@ class _Planner:
     def __init__(self, validated: Validated, scale: str, recorded: Recorded, folder: Path) -> None:
         self.document, self.findings = validated.document, validated.findings
         self.scale, self.recorded, self.folder = scale, recorded, folder
-        for older in older_words(self.findings.raw):
-            self.findings.warn(older)
+        older = {one.text: one for one in reversed([*older_words(self.findings.raw)])}
+        for one in older.values():  # each word once, at its first place
+            self.findings.warn(one)
         self.datasets = dict(self._read_datasets())
         self.models = dict(self._read_models())
         self.by_id = {one.id: one for one in self.datasets.values() if one}
