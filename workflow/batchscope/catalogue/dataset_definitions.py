@@ -166,7 +166,8 @@ class Mnist(Source):
     members = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
     path_is = (Path.exists, "an existing file or folder")
     source: Literal["mnist"]
-    path: FilePath = Field(None, description="The local file or folder; downloaded if left out.")
+    path: FilePath = None
+    """The local file or folder; downloaded if left out."""
     sha256: FileSha256 = None
     per_class: PerClass = None
     split: MnistSplit = MnistSplit()
@@ -181,7 +182,8 @@ class CatsVsDogs(Source):
 
     members = (12_500, 12_500)
     source: Literal["cats_vs_dogs"]
-    path: FilePath = Field(None, description="The archive as a local zip; downloaded if left out.")
+    path: FilePath = None
+    """The archive as a local zip; downloaded if left out."""
     sha256: FileSha256 = None
     image_size: ImageSize
     per_class: PerClass = None
@@ -198,9 +200,11 @@ class ImageFolder(Source):
 
     path_is = (Path.is_dir, "an existing folder")
     source: Literal["image_folder"]
-    path: FilePath = Field(description="The folder that holds the class folders.")
+    path: FilePath
+    """The folder that holds the class folders."""
     image_size: ImageSize
-    channels: Channels = Field(3, description="3 for colour, 1 for grey.")
+    channels: Channels = 3
+    """3 for colour, 1 for grey."""
     per_class: PerClass = None
     split: Split
 
@@ -215,18 +219,16 @@ class Npz(Source):
 
     fixed_kind = None
     source: Literal["npz"]
-    path: FilePath = Field(description="The npz file.")
+    path: FilePath
+    """The npz file."""
     sha256: FileSha256 = None
-    scale: Annotated[Positive, AfterValidator(exact)] = Field(
-        None, description="Factor of the images; if left out, 1/255 of whole numbers, else 1."
-    )
+    scale: Annotated[Positive, AfterValidator(exact)] = None
+    """Factor of the images; if left out, 1/255 of whole numbers, else 1."""
     split: NpzSplit = None
-    kind: one_of(IMAGES, ROWS, TOKENS) = Field(
-        None,
-        description="What the examples are; if left out, images where an example has two or three "
-        "dimensions; where it has one, rows of numbers for floats, tokens for whole numbers.",
-        exclude_if=is_none,  # ids are older than the key
-    )
+    kind: one_of(IMAGES, ROWS, TOKENS) = Field(None, exclude_if=is_none)
+    """What the examples are; if left out, images where an example has two or three dimensions;
+    where it has one, rows of numbers for floats, tokens for whole numbers.
+    """
 
     def kind_of_examples(self) -> str | None:
         """Returns what they are, by the headers of the training arrays; nothing else is read."""
@@ -242,12 +244,13 @@ class Csv(Source):
 
     fixed_kind = ROWS
     source: Literal["csv"]
-    path: FilePath = Field(description="The CSV file.")
+    path: FilePath
+    """The CSV file."""
     sha256: FileSha256 = None
-    label: Column = Field(
-        None, description="Column of the classes: its name, or number from 1; the last if left out."
-    )
-    ignore: list[Column] = Field(None, min_length=1, description="Columns that are no features.")
+    label: Column = None
+    """Column of the classes: its name, or number from 1; the last if left out."""
+    ignore: list[Column] = Field(None, min_length=1)
+    """Columns that are no features."""
     split: Split
 
 
@@ -278,9 +281,11 @@ class Text(Source):
 
     fixed_kind = TOKENS
     source: Literal["text"]
-    path: FilePath = Field(None, description="The text in UTF-8; NumPy's docstrings if left out.")
+    path: FilePath = None
+    """The text in UTF-8; NumPy's docstrings if left out."""
     sha256: FileSha256 = None
-    length: whole(1, 65_536) = Field(32, description="Characters of a window.")
+    length: whole(1, 65_536) = 32
+    """Characters of a window."""
     split: TextSplit = _TENTHS
 
 
@@ -294,10 +299,10 @@ class Patches(Source):
     members = (100_000, 100_000)
     overlapping = True
     source: Literal["patches"]
-    image_size: whole(16, 427) = Field(
-        description="Height and width of a patch in pixels; the photographs are 427 high."
-    )
-    per_class: whole(3, 100_000) = Field(500, description="Patches of each photograph.")
+    image_size: whole(16, 427)
+    """Height and width of a patch in pixels; the photographs are 427 high."""
+    per_class: whole(3, 100_000) = 500
+    """Patches of each photograph."""
     split: Split = _FIFTHS
 
 

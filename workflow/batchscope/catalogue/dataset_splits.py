@@ -125,12 +125,12 @@ class MnistSplit(Section):
     `test`, the 10,000 test images: then all of the former train and fewer of the latter test.
     """
 
-    validation: whole(1, 59_999) = Field(10_000, description="Images that validate, in all.")
+    validation: whole(1, 59_999) = 10_000
+    """Images that validate, in all."""
     validation_from: one_of("train", "test") = Field(
-        "train",
-        description="Where they are taken from.",
-        exclude_if=lambda value: value == "train",  # ids are older than the key
+        "train", exclude_if=lambda value: value == "train"
     )
+    """Where they are taken from."""
     seed: Seed = 0
 
     def training_size(self, members: tuple[int, ...]) -> int:

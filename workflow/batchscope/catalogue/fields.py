@@ -27,7 +27,7 @@ class Section(BaseModel):
         wanted: What is expected of the whole.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     noun: ClassVar[str] = "key"
     wanted: ClassVar[str] = "a map"
 

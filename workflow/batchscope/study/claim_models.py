@@ -88,18 +88,16 @@ class TestKeys(Section):
     """How a claim is tested."""
 
     type: str
-    experiment: Annotated[Name, Field(description="The experiment whose runs or times test it.")]
-    table: Annotated[one_of(*TABLES), Field(description="One of its tables, without `.csv`.")] = (
-        "runs"
-    )
-    column: Annotated[Text, Field(description="The column that is stated about.")]
-    cells: Annotated[Cells, Field(description="The rows that count; all if left out.")] = {}
-    over: Annotated[
-        Text,
-        Field(
-            description="The factor along which a trend, a best value or an exception is sought."
-        ),
-    ] = "batch_size"
+    experiment: Name
+    """The experiment whose runs or times test it."""
+    table: one_of(*TABLES) = "runs"
+    """One of its tables, without `.csv`."""
+    column: Text
+    """The column that is stated about."""
+    cells: Cells = {}
+    """The rows that count; all if left out."""
+    over: Text = "batch_size"
+    """The factor along which a trend, a best value or an exception is sought."""
 
     @model_validator(mode="after")
     def _ratios_are_positive(self) -> Self:
@@ -121,14 +119,12 @@ class TestKeys(Section):
 class _Bounded(TestKeys):
     """A test of bounds."""
 
-    above: Annotated[
-        Number, Field(description="Lower bound of the value, difference or ratio.")
-    ] = None
-    below: Annotated[Number, Field(description="Upper bound.")] = None
-    near: Annotated[
-        Number,
-        Field(description="In place of bounds, a number from which it is at most `margin` away."),
-    ] = None
+    above: Number = None
+    """Lower bound of the value, difference or ratio."""
+    below: Number = None
+    """Upper bound."""
+    near: Number = None
+    """In place of bounds, a number from which it is at most `margin` away."""
     margin: Margin = None
 
     @model_validator(mode="after")
@@ -141,10 +137,10 @@ class _Bounded(TestKeys):
 class _Sides(_Bounded):
     """A test of two sides, the first less the other."""
 
-    of: Annotated[
-        Cells, Field(description="One side of a comparison, or one series of an interaction.")
-    ]
-    to: Annotated[Cells, Field(description="The other side.")]
+    of: Cells
+    """One side of a comparison, or one series of an interaction."""
+    to: Cells
+    """The other side."""
     scale: Scale = DIFFERENCE
 
 
@@ -186,36 +182,26 @@ class Argmax(TestKeys):
     """The column is best at one of some values."""
 
     type: Literal["argmax"]
-    chosen: Annotated[
-        Values,
-        Field(
-            alias="is",
-            description="Values of the factor that are said to be best, or each an exception.",
-        ),
-    ]
-    best: Annotated[
-        one_of("highest", "lowest"), Field(description="Which value is the best, of an argmax.")
-    ] = "highest"
+    chosen: Annotated[Values, Field(alias="is")]
+    """Values of the factor that are said to be best, or each an exception."""
+    best: one_of("highest", "lowest") = "highest"
+    """Which value is the best, of an argmax."""
 
 
 class Order(TestKeys):
     """Groups of cells are in an order."""
 
     type: Literal["order"]
-    order: Annotated[
-        list[Cells],
-        Field(min_length=2, description="Groups of cells, from the lowest to the highest."),
-    ]
+    order: Annotated[list[Cells], Field(min_length=2)]
+    """Groups of cells, from the lowest to the highest."""
 
 
 class ExceptionOf(TestKeys):
     """Some values are off the line of their neighbours."""
 
     type: Literal["exception"]
-    chosen: Annotated[
-        Values,
-        Field(alias="is", description="Values of the factor that are said to be exceptions."),
-    ]
+    chosen: Annotated[Values, Field(alias="is")]
+    """Values of the factor that are said to be exceptions."""
     direction: Direction
 
 
@@ -229,27 +215,18 @@ class ClaimKeys(Section):
     """A checkable sentence of a document."""
 
     wanted: ClassVar[str] = "a map"
-    id: Annotated[Name, Field(description="Its name in the ledger.")]
-    document: Annotated[
-        Text,
-        Field(
-            description="The document; what it states in one study shares the level of the tests."
-        ),
-    ]
-    place: Annotated[Text, Field(description="Where it stands there.")]
-    sentence: Annotated[Text, Field(description="What it says, in one's own words.")]
-    requires: Annotated[
-        one_of(GPU, MACHINE),
-        Field(
-            description="What it cannot be tested without: `gpu`, or `machine` for the results of "
-            "a second one. Where that is, it is tested."
-        ),
-    ] = ""
-    figure: Annotated[
-        Text,
-        Field(
-            description="The figure of the experiment that shows it; the first that fits if left "
-            "out."
-        ),
-    ] = ""
+    id: Name
+    """Its name in the ledger."""
+    document: Text
+    """The document; what it states in one study shares the level of the tests."""
+    place: Text
+    """Where it stands there."""
+    sentence: Text
+    """What it says, in one's own words."""
+    requires: one_of(GPU, MACHINE) = ""
+    """What it cannot be tested without: `gpu`, or `machine` for the results of a second one. Where
+    that is, it is tested.
+    """
+    figure: Text = ""
+    """The figure of the experiment that shows it; the first that fits if left out."""
     test: AnyTest

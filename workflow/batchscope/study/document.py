@@ -113,10 +113,10 @@ class Machine(Section):
     """Where the results of another machine lie."""
 
     wanted: ClassVar[str] = "a map with results"
-    results: Annotated[FilePath, Field(description="Folder of the other machine's results.")]
-    machine: Annotated[
-        Name, Field(description="What that machine called itself in its own configuration.")
-    ] = "local"
+    results: FilePath
+    """Folder of the other machine's results."""
+    machine: Name = "local"
+    """What that machine called itself in its own configuration."""
 
 
 class Advice(Section):
@@ -131,27 +131,24 @@ class Advice(Section):
             maximum=1,
             wanted="a share above 0 and at most 1, such as 0.1 for 10 %",
         ),
-        Field(
-            description="Share of the fastest batch size's seconds to the target by which an "
-            "advised one may take longer: 0.1 for 10 %."
-        ),
     ] = budget_kinds.SLOWER
+    """Share of the fastest batch size's seconds to the target by which an advised one may take
+    longer: 0.1 for 10 %.
+    """
 
 
 class PublishedFigure(Section):
     """What a document shows and found."""
 
-    figure: Annotated[Text, Field(description="Name of the figure or table in the document.")]
-    found: Annotated[Text, Field(description="What the document found, in a sentence or two.")]
-    numbers: Annotated[
-        list[PublishedSeries],
-        Field(
-            min_length=1,
-            description="The document's own numbers, one map per series: the factors that name "
-            "it, its batch sizes, and as many numbers of one column or more. The report has one "
-            "table of all of them, ours beside each; some figures also have panels for them.",
-        ),
-    ] = []
+    figure: Text
+    """Name of the figure or table in the document."""
+    found: Text
+    """What the document found, in a sentence or two."""
+    numbers: Annotated[list[PublishedSeries], Field(min_length=1)] = []
+    """The document's own numbers, one map per series: the factors that name it, its batch sizes,
+    and as many numbers of one column or more. The report has one table of all of them, ours
+    beside each; some figures also have panels for them.
+    """
     claims: Annotated[
         Any,
         Refused(
@@ -166,139 +163,80 @@ class PublishedExamples(Section):
     """How many examples of a data set a document used."""
 
     wanted: ClassVar[str] = "a map with examples and place"
-    examples: Annotated[
-        int,
-        Parameter.unnamed("int", minimum=1),
-        Field(description="How many it used, for training, validation and test together."),
-    ]
-    place: Annotated[Text, Field(description="Where the document says so.")]
+    examples: Annotated[int, Parameter.unnamed("int", minimum=1)]
+    """How many it used, for training, validation and test together."""
+    place: Text
+    """Where the document says so."""
 
 
 class ExperimentKeys(Section):
     """An experiment: of runs, of times, or of external runs."""
 
-    title: Annotated[
-        Text, Field(description="Heading of the experiment in the report. Its name if left out.")
-    ] = ""
-    question: Annotated[
-        Text, Field(description="The question that the experiment answers, in one sentence.")
-    ] = ""
-    runs: Annotated[
-        text("the path of a CSV file"),
-        Field(
-            description="A table of external runs, a CSV file beside this one, with a row per "
-            "evaluation: batch_size, seed, updates or examples, losses and accuracies. Nothing "
-            "is trained; its columns hold the factors that vary."
-        ),
-    ] = ""
-    set: Annotated[
-        Factors, Field(description="Factors of every run of the experiment, over the defaults.")
-    ] = {}
-    vary: Annotated[
-        FactorLists, Field(description="Factor -> its values; every combination is run.")
-    ] = {}
-    cases: Annotated[
-        list[Factors],
-        Field(
-            min_length=1,
-            description="Factors that move together; every case is run with every combination.",
-        ),
-    ] = [{}]
-    seeds: Annotated[
-        Any,
-        _Seeds(),
-        Field(description="How many seeds (6 means 0 to 5), or a list of them."),
-    ] = None
-    at_epochs: Annotated[
-        tuple[int, ...],
-        _EPOCHS,
-        Field(
-            description="Numbers of epochs that every training serves: its weights after each of "
-            "them are evaluated, and time_epoch gives the time to get there. Weights are kept "
-            "after the epochs 1 to 5, powers of two and the last one."
-        ),
-    ] = ()
-    margins: Annotated[
-        Margins,
-        Field(
-            description="How much of an outcome (test_accuracy, test_loss, ...) may be lost for "
-            "the loss to count as negligible: outcome -> margin. Written down before the runs; a "
-            "batch size is within it where every other one is shown to be better by less "
-            "(one-sided paired t-tests)."
-        ),
-    ] = {}
-    budgets: Annotated[
-        Budgets,
-        Field(
-            description="What the batch sizes are compared at: `epochs`, `updates`, `seconds`, "
-            "and as `target` one loss or accuracy to reach ({validation_loss: 0.2}). A budget "
-            "that is left out is the largest that every finished run reached; the target, the "
-            "lowest validation loss that every batch size reached with all its seeds. A change "
-            "of it trains nothing."
-        ),
-    ] = {}
-    advice: Annotated[
-        Advice,
-        Field(
-            description="What counts as good enough for the range of batch sizes that is "
-            "advised. A change of it trains nothing."
-        ),
-    ] = Advice()
-    seeds_planned: Annotated[
-        int,
-        Parameter.unnamed("int", minimum=2, maximum=1_000_000),
-        Field(
-            description="Seeds that were planned before any result was seen. Where there are "
-            "other ones, the plan, the report and the advice say so: seeds added after a look "
-            "make tests err more often. A change of it trains nothing."
-        ),
-    ] = None
-    beside: Annotated[
-        words("the name of a timing experiment"),
-        Field(
-            description="Experiments of times whose largest batch that fits, and whose "
-            "throughput's knee, are drawn beside the largest batch within the margins."
-        ),
-    ] = ()
-    primary: Annotated[
-        words("an outcome of runs.csv"),
-        Field(
-            description="Columns of runs.csv that the question is about, most important first: "
-            "their trends are the experiment's answer. All that its measures fill, in their "
-            "order, if left out. A change of it trains nothing."
-        ),
-    ] = ()
-    figures: Annotated[
-        words("the name of a figure"),
-        Field(
-            description="Figures to draw, in this order; all that the measures allow if left out."
-        ),
-    ] = ()
-    published: Annotated[
-        dict[str, PublishedFigure],
-        Field(
-            description="What a document says: figure -> its counterpart there and what it "
-            "found. The report shows both beside what this study found."
-        ),
-    ] = {}
-    measure: Annotated[
-        tuple[Asked, ...],
-        AskedOf({**MEASURES, **OF_TRAININGS}, "measure"),
-        Field(
-            description="What is measured of every run: a list of measures, or a map from "
-            "measures to their settings."
-        ),
-    ] = ()
-    timing: Annotated[
-        tuple[Asked, ...],
-        AskedOf(OF_SWEEPS, "timing"),
-        Field(
-            description="What is measured of the machine: a list of timings, or a map from "
-            "timings to their settings. Such an experiment trains nothing: it has no seeds and "
-            "no `measure`, and varies batch_size, threads, device, loop and what else a step's "
-            "time depends on."
-        ),
-    ] = ()
+    title: Text = ""
+    """Heading of the experiment in the report. Its name if left out."""
+    question: Text = ""
+    """The question that the experiment answers, in one sentence."""
+    runs: text("the path of a CSV file") = ""
+    """A table of external runs, a CSV file beside this one, with a row per evaluation: batch_size,
+    seed, updates or examples, losses and accuracies. Nothing is trained; its columns hold the
+    factors that vary.
+    """
+    set: Factors = {}
+    """Factors of every run of the experiment, over the defaults."""
+    vary: FactorLists = {}
+    """Factor -> its values; every combination is run."""
+    cases: Annotated[list[Factors], Field(min_length=1)] = [{}]
+    """Factors that move together; every case is run with every combination."""
+    seeds: Annotated[Any, _Seeds()] = None
+    """How many seeds (6 means 0 to 5), or a list of them."""
+    at_epochs: Annotated[tuple[int, ...], _EPOCHS] = ()
+    """Numbers of epochs that every training serves: its weights after each of them are evaluated,
+    and time_epoch gives the time to get there. Weights are kept after the epochs 1 to 5, powers
+    of two and the last one.
+    """
+    margins: Margins = {}
+    """How much of an outcome (test_accuracy, test_loss, ...) may be lost for the loss to count as
+    negligible: outcome -> margin. Written down before the runs; a batch size is within it where
+    every other one is shown to be better by less (one-sided paired t-tests).
+    """
+    budgets: Budgets = {}
+    """What the batch sizes are compared at: `epochs`, `updates`, `seconds`, and as `target` one
+    loss or accuracy to reach ({validation_loss: 0.2}). A budget that is left out is the largest
+    that every finished run reached; the target, the lowest validation loss that every batch size
+    reached with all its seeds. A change of it trains nothing.
+    """
+    advice: Advice = Advice()
+    """What counts as good enough for the range of batch sizes that is advised. A change of it
+    trains nothing.
+    """
+    seeds_planned: Annotated[int, Parameter.unnamed("int", minimum=2, maximum=1_000_000)] = None
+    """Seeds that were planned before any result was seen. Where there are other ones, the plan, the
+    report and the advice say so: seeds added after a look make tests err more often. A change of
+    it trains nothing.
+    """
+    beside: words("the name of a timing experiment") = ()
+    """Experiments of times whose largest batch that fits, and whose throughput's knee, are drawn
+    beside the largest batch within the margins.
+    """
+    primary: words("an outcome of runs.csv") = ()
+    """Columns of runs.csv that the question is about, most important first: their trends are the
+    experiment's answer. All that its measures fill, in their order, if left out. A change of it
+    trains nothing.
+    """
+    figures: words("the name of a figure") = ()
+    """Figures to draw, in this order; all that the measures allow if left out."""
+    published: dict[str, PublishedFigure] = {}
+    """What a document says: figure -> its counterpart there and what it found. The report shows
+    both beside what this study found.
+    """
+    measure: Annotated[tuple[Asked, ...], AskedOf({**MEASURES, **OF_TRAININGS}, "measure")] = ()
+    """What is measured of every run: a list of measures, or a map from measures to their settings.
+    """
+    timing: Annotated[tuple[Asked, ...], AskedOf(OF_SWEEPS, "timing")] = ()
+    """What is measured of the machine: a list of timings, or a map from timings to their settings.
+    Such an experiment trains nothing: it has no seeds and no `measure`, and varies batch_size,
+    threads, device, loop and what else a step's time depends on.
+    """
 
 
 def _kept_keys(raw: Any) -> Any:
@@ -310,85 +248,49 @@ class Reduced(Section):
     """The keys that the smaller form of a study replaces."""
 
     defaults: Factors = {}
-    datasets: Annotated[
-        dict[str, dict[str, Any]],
-        Field(description="Data set -> the keys of its definition to replace."),
-    ] = {}
-    experiments: Annotated[
-        dict[str, Annotated[ExperimentKeys, BeforeValidator(_kept_keys)]],
-        Field(description="Experiment -> its keys to replace."),
-    ] = {}
+    datasets: dict[str, dict[str, Any]] = {}
+    """Data set -> the keys of its definition to replace."""
+    experiments: dict[str, Annotated[ExperimentKeys, BeforeValidator(_kept_keys)]] = {}
+    """Experiment -> its keys to replace."""
 
 
 class StudyFile(Section):
     """A grid of training runs and what is measured of them."""
 
-    study: Annotated[
-        Name,
-        Field(
-            description="Name of the study; its tables and figures lie in results/studies/{study}."
-        ),
-    ]
-    title: Annotated[
-        Text, Field(description="Heading of the report. The study's name where left out.")
-    ] = ""
-    machine: Annotated[Name, Field(description="Name of the machine that the times belong to.")] = (
-        "local"
-    )
-    machines: Annotated[
-        dict[Name, Machine],
-        Field(
-            description="Other machines, by name, and where their results lie: a copy of the "
-            "folder `results` that the same experiments wrote there. Tables and figures show "
-            "them side by side."
-        ),
-    ] = {}
-    max_runs: Annotated[
-        Count,
-        Field(description="Most runs that the grid may have; a guard against a slip in a list."),
-    ] = MAX_RUNS
-    datasets: Annotated[
-        dict[Name, Dataset],
-        Field(
-            description="Data sets of this study, by name. `digits`, `mnist`, `breast_cancer`, "
-            "`wine` and `numpy_docs` need no definition."
-        ),
-    ] = {}
-    models: Annotated[
-        dict[Name, text("the path of a Python file")],
-        Field(
-            description="Your own models, by name: the path of a Python file with "
-            "`build(input_shape, classes) -> keras.Model`. Built-in models need no entry."
-        ),
-    ] = {}
-    defaults: Annotated[
-        Factors, Field(description="Factors of every run that no experiment gives otherwise.")
-    ] = {}
-    experiments: Annotated[
-        dict[Name, ExperimentKeys],
-        Field(min_length=1, description="Experiments by name; nothing is inherited between them."),
-    ]
-    claims: Annotated[
-        list[ClaimKeys],
-        Field(
-            min_length=1,
-            description="What documents state: checkable sentences, each with the test that the "
-            "runs put it to. They stand in claims.csv and in the report, with a verdict: "
-            "supported, contradicted, not resolved, provisional or not testable here.",
-        ),
-    ] = []
-    published: Annotated[
-        dict[Name, PublishedExamples],
-        Field(
-            description="Data set -> how many examples of it a document used. The report shows "
-            "that number beside ours."
-        ),
-    ] = {}
-    reduced: Annotated[
-        Reduced,
-        Field(
-            description="A smaller form of the study, for `--config scale=reduced`: each key "
-            "given here replaces the whole of the same key above; an experiment's key without a "
-            "value is taken away."
-        ),
-    ] = None
+    study: Name
+    """Name of the study; its tables and figures lie in results/studies/{study}."""
+    title: Text = ""
+    """Heading of the report. The study's name where left out."""
+    machine: Name = "local"
+    """Name of the machine that the times belong to."""
+    machines: dict[Name, Machine] = {}
+    """Other machines, by name, and where their results lie: a copy of the folder `results` that the
+    same experiments wrote there. Tables and figures show them side by side.
+    """
+    max_runs: Count = MAX_RUNS
+    """Most runs that the grid may have; a guard against a slip in a list."""
+    datasets: dict[Name, Dataset] = {}
+    """Data sets of this study, by name. `digits`, `mnist`, `breast_cancer`, `wine` and `numpy_docs`
+    need no definition.
+    """
+    models: dict[Name, text("the path of a Python file")] = {}
+    """Your own models, by name: the path of a Python file with `build(input_shape, classes) ->
+    keras.Model`. Built-in models need no entry.
+    """
+    defaults: Factors = {}
+    """Factors of every run that no experiment gives otherwise."""
+    experiments: Annotated[dict[Name, ExperimentKeys], Field(min_length=1)]
+    """Experiments by name; nothing is inherited between them."""
+    claims: Annotated[list[ClaimKeys], Field(min_length=1)] = []
+    """What documents state: checkable sentences, each with the test that the runs put it to. They
+    stand in claims.csv and in the report, with a verdict: supported, contradicted, not resolved,
+    provisional or not testable here.
+    """
+    published: dict[Name, PublishedExamples] = {}
+    """Data set -> how many examples of it a document used. The report shows that number beside
+    ours.
+    """
+    reduced: Reduced = None
+    """A smaller form of the study, for `--config scale=reduced`: each key given here replaces the
+    whole of the same key above; an experiment's key without a value is taken away.
+    """

@@ -41,7 +41,7 @@ def document() -> dict[str, Any]:
 
 
 def _without_titles(rule: Any, named: bool = False) -> Any:
-    """Returns a schema without the titles that pydantic makes of names.
+    """Returns a schema without the titles that pydantic makes of names, descriptions on a line.
 
     Args:
         named: Whether the keys are names of the study and not of JSON schema.
@@ -55,5 +55,7 @@ def _without_titles(rule: Any, named: bool = False) -> Any:
         for key, value in rule.items()
         if named or key != "title"
     }
+    if not named and "description" in found:
+        found["description"] = " ".join(found["description"].split())
     # As nothing fits is stated without offering the key.
     return False if found == {"not": {}} else found
