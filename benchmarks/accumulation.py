@@ -50,7 +50,7 @@ def ours(data, batch_size: int, piece: int) -> Callable[[], None]:
         built(data),
         keras.optimizers.Adam(RATE),
         Examples(images, labels, data.scale),
-        step_loop.Batches(batch_size, piece=piece),
+        step_loop.Batches(batch_size, micro_batch=piece),
     )
     steps.compile()
     epoch = iter(range(10**9))

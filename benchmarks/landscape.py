@@ -31,7 +31,7 @@ import tensorflow as tf
 from batchscope.analysis import intervals
 from batchscope.catalogue import measure_settings
 from batchscope.datasets import Examples, looks
-from batchscope.measures import landscape, sharpness
+from batchscope.measures import finished_run, landscape
 from batchscope.training import losses, models
 
 # Network -> shape of the images, classes, examples.
@@ -89,7 +89,7 @@ def report(network: str, points: int) -> None:
     images = random.integers(0, 256, (count, *shape), np.uint8)
     labels = random.integers(0, classes, count)
     model = models.build(network, looks.Look(shape, classes), seed=0)
-    chunk = sharpness.even_chunk(count, losses.chunk_size(shape))
+    chunk = finished_run.even_chunk(count, losses.chunk_size(shape))
     objective = losses.Objective(model, Examples(images, labels, 1 / 255), chunk)
     weights, _ = models.weights(model)
     plane = landscape.plane_of(objective)

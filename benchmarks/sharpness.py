@@ -32,7 +32,7 @@ import tensorflow as tf
 from batchscope import datasets
 from batchscope.catalogue import measure_settings
 from batchscope.datasets import Examples, looks
-from batchscope.measures import sharpness
+from batchscope.measures import finished_run, sharpness
 from batchscope.training import losses, models
 
 # Network -> shape of the images, classes, examples, settings beside the defaults. What the
@@ -54,7 +54,7 @@ def examples(shape: tuple[int, int, int], classes: int, count: int) -> tuple:
     for record in sorted(folder.glob("*/record.json")) if folder.is_dir() else ():
         dataset = datasets.load(folder.parent, record.parent.name)
         if dataset.input_shape == shape and dataset.classes == classes:
-            rows = sharpness.subset(len(dataset.labels("train")), count)
+            rows = finished_run.subset(len(dataset.labels("train")), count)
             labels = dataset.labels("train")[rows]
             return dataset.images("train")[rows], labels, dataset.scale, record.parent.name
     random = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def once(
         return found
 
     start = now()
-    _, details = sharpness.measure(loss_and_gradient, x, settings)
+    details = sharpness.measure(loss_and_gradient, x, settings).details
     search = now() - start - bare
     evaluations = sum(found["total_evaluations"] for found in details["searches"].values())
     # L-BFGS-B also counts y = 0 of every box, which the search computes once.
@@ -99,7 +99,7 @@ def report(network: str, repeats: int) -> None:
     model = models.build(
         network.removesuffix("_128").removesuffix("_all"), looks.Look(shape, classes), seed=0
     )
-    chunk = sharpness.even_chunk(len(images), losses.chunk_size(shape))
+    chunk = finished_run.even_chunk(len(images), losses.chunk_size(shape))
     objective = losses.Objective(model, Examples(images, labels, scale), chunk)
     x = objective.weights()
     for _ in range(2):  # tracing and first touches

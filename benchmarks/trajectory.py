@@ -34,16 +34,17 @@ SPLIT = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
 def taken(run: str, results: Path) -> tuple[float, float]:
     """Trains a run anew; returns CPU seconds of it all, and of its updates and evaluations."""
     from batchscope.store import records
-    from batchscope.training import run_files, trainer
+    from batchscope.training import trainer
 
     shutil.rmtree(records.run_folder(results, run), ignore_errors=True)
     begun = time.process_time()
     training = trainer.Training(trainer.Run(results, run))
     training._place()
     placed = time.process_time()
-    status, reason, message = training._train_epochs(training.factors["epochs"])
+    training._resume()
+    end = training._train_epochs(training.factors["epochs"])
     trained = time.process_time()
-    run_files.write(training, status, reason, message)
+    trainer.write(training, end)
     return time.process_time() - begun, trained - placed
 
 

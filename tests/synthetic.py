@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings, parameters, run_names
+from batchscope.catalogue import measure_settings, name_codec, run_names
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, records
@@ -278,7 +278,7 @@ def _sharpness(settings: dict, size: int, rate: float, generator: Generator) -> 
     for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
         scale = (12.0 if space == "full" else 0.4) * (epsilon / 1e-3) ** 1.6
         value = scale * 2.1 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.3))
-        values[f"sharpness_{space}_{parameters.number_text(epsilon)}"] = value
+        values[f"sharpness_{space}_{name_codec.number_text(epsilon)}"] = value
     return values, {}
 
 
@@ -367,7 +367,7 @@ def _hessian(settings: dict, size: int, rate: float, generator: Generator) -> Me
 def _sam_sharpness(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
     scale = 0.02 * 1.3 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
     return {
-        f"sam_sharpness_{parameters.number_text(rho)}": scale * rho for rho in settings["rhos"]
+        f"sam_sharpness_{name_codec.number_text(rho)}": scale * rho for rho in settings["rhos"]
     }, {}
 
 

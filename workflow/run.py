@@ -312,10 +312,10 @@ def train(arguments: argparse.Namespace) -> None:
 @_step(RUN, _word("--epoch", _epoch, f"a number of epochs or {kept_epochs.MIDDLE}"), MODEL_FILE)
 def snapshot(arguments: argparse.Namespace) -> None:
     """Make one run's weights after an epoch before its last."""
-    from batchscope.training import early_weights, runs
+    from batchscope.training import runs, snapshots
 
     run = runs.Run(arguments.results, arguments.run, arguments.model_file)
-    early_weights.write(run, arguments.epoch)
+    snapshots.write(run, arguments.epoch)
 
 
 def measure(arguments: argparse.Namespace) -> None:

@@ -41,6 +41,15 @@ def test_kind_of_the_users_own_arrays(arrays, kind, tmp_path):
     assert read({**raw, "kind": "rows"}).kind_of_examples() == "rows"
 
 
+def test_shape_and_kind(tmp_path):
+    np.savez(tmp_path / "a.npz", images=np.zeros((3, 8, 8), np.uint8), labels=np.zeros(3, int))
+    assert npz_header.read(tmp_path / "a.npz") == ((3, 8, 8), "u", (3,))
+    assert npz_header.headers(tmp_path / "a.npz") == {
+        "images": ((3, 8, 8), np.uint8),
+        "labels": ((3,), np.int64),
+    }
+
+
 @pytest.mark.parametrize("header", ["[1, 2]", "{[1]: 2}", "5", "{'shape': 1, 'descr': '<f4'}", "("])
 def test_a_header_that_is_none(header, tmp_path):
     length = struct.pack("<H", len(header))

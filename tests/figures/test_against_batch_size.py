@@ -167,7 +167,7 @@ def test_what_a_factor_does_not_change_has_one_line():
     assert legend(drawing) == ["all runs", "learning rate 0.1", "learning rate 0.2"]
 
 
-OPTIMIZERS, METHODS = ("sgd", "adam"), ("plain", "conservative", "robust")
+OPTIMIZERS, METHODS = ("sgd", "adam"), ("plain", "proximal", "sam")
 AUGMENTATIONS = ("none", "crop", "random")
 
 

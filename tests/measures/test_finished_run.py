@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from batchscope import measures
-from batchscope.catalogue import run_names
 from batchscope.errors import UserError
+from batchscope.measures import finished_run
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 from batchscope.training import models
-from measured_run import COUNTS, RUN, write_dataset, write_run
+from measured_run import RUN, write_dataset, write_run
 
 
-def test_what_a_run_is_made_of(results):
+def test_its_model_has_the_weights_that_are_asked_for(results):
     run = FinishedRun(results, RUN)
-    assert run.factors == run_names.parse_run(RUN)
-    assert run.folder == results / "runs" / RUN
-    assert run.record["status"] == "finished"
-    assert len(run.data.labels("train")) == COUNTS["train"]
     trainable, state = run.weights("final")
     for found, stored in zip(models.weights(run.model("final")), (trainable, state), strict=True):
         assert list(found) == list(stored)
@@ -27,7 +24,7 @@ def test_what_a_run_is_made_of(results):
     assert any((initial[path] != trainable[path]).any() for path in trainable)
 
 
-def test_weights_that_are_missing_or_of_another_network(tmp_path):
+def test_weights_and_records_that_are_missing_or_of_another_network(tmp_path):
     write_dataset(tmp_path)
     write_run(tmp_path)
     run = FinishedRun(tmp_path, RUN)
@@ -36,11 +33,26 @@ def test_weights_that_are_missing_or_of_another_network(tmp_path):
     records.write_weights(run.folder / "final.npz", {}, {})
     with pytest.raises(UserError, match="final.npz: weights of small_cnn: received None"):
         run.model("final")
-
-
-def test_a_record_that_lacks_what_measures_read(tmp_path):
-    folder = records.run_folder(tmp_path, RUN)
-    folder.mkdir(parents=True)
-    records.run_record(folder).write_text('{"status": "finished"}')
+    records.run_record(run.folder).write_text('{"status": "finished"}')
     with pytest.raises(UserError, match="record.json: received .*without epochs_run, weights"):
         measures.write("evaluate", [FinishedRun(tmp_path, RUN)], "default", tmp_path / "out.json")
+
+
+def test_subsets_are_nested_and_fixed():
+    large, small = finished_run.subset(5000, 2000), finished_run.subset(5000, 250)
+    assert np.array_equal(large[:250], small) and len(set(large)) == 2000
+    assert sorted(finished_run.subset(300, 0)) == list(range(300))
+    assert len(finished_run.subset(300, 2000)) == 300
+    assert finished_run.describe_subset(finished_run.subset(10, 4), 10) == {
+        "examples": 4,
+        "available": 10,
+        "seed": 0,
+        "sha256": "3a77226315825dc95c9482f878c7ee8a12560609222291b7c0e7d19ffe8879c7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("examples", "chunk"), [(1, 1), (512, 512), (513, 257), (2000, 500), (1437, 479)]
+)
+def test_even_chunk(examples, chunk):
+    assert finished_run.even_chunk(examples, 512) == chunk

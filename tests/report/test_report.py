@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import shutil
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pandas
 import pytest
 
 import costs
 import report_example
-from batchscope import report, wording
+from batchscope import report
 from batchscope.catalogue import run_names
-from batchscope.catalogue.weight_counts import Summary
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
 from batchscope.report import content, runs_table, study_page
 from batchscope.store import records
 from batchscope.study import config
+from batchscope.training.weights import Layer
 from html_page import Page
 
 MOST_WORDS, MOST_UNFOLDED = 3000, 1200
@@ -135,29 +135,31 @@ def test_examples_and_layers_are_shown(whole):
     assert inputs.samples == dict.fromkeys(study.datasets, [])  # no arrays lie there
     (token,) = study.datasets
     given = {token: [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]}
-    layers = {("own-0123abcd", (4,), 2): [Summary("mine <i>(Mine)</i>", None, 1234)]}
+    layers = {("own-0123abcd", (4,), 2): [Layer("mine <i>(Mine)</i>", {"kernel": (1234,)})]}
     html = study_page.build(study, replace(inputs, samples=given, models=inputs.models | layers))
     page = Page(html)
     assert page.open == [] and "<b>7" not in html and "<i>" not in html
     (picture,) = page.all("img")
     assert picture["src"] == "data:image/webp;base64,UklGRg==" and picture["class"] == "pixels"
     assert picture["alt"] == "Training example of class <b>7</b>" and "a<b>c" in page.text
-    assert f"mine <i>(Mine)</i>{wording.ABSENT}1,234" in page.text
+    assert "mine <i>(Mine)</i>kernel 12341,234" in page.text
 
 
-def test_layers_of_a_users_model_are_those_that_were_stored(finished, tmp_path):
+def test_layers_of_a_model_are_those_of_its_initial_weights(finished, tmp_path):
     study, _, _ = finished
     (dataset,), (name, experiment) = study.datasets, next(iter(study.experiments.items()))
     records_of = {dataset: {"input_shape": [8, 8, 1], "classes": 10}}
     runs = {run: {**of, "model": "own-0123abcd"} for run, of in study.runs.items()}
     trainings = replace(experiment.trainings, runs=runs)
     study = replace(study, experiments={name: replace(experiment, trainings=trainings)})
-    assert content._models(study, tmp_path, records_of) == {}  # made before they were stored
-    path = records.layers_path(tmp_path, "own-0123abcd", (8, 8, 1), 10)
-    path.parent.mkdir()
-    path.write_text(json.dumps({"layers": [["only (Dense)", [10], 650]]}))
-    (found,) = content._models(study, tmp_path, records_of).items()
-    assert found == (("own-0123abcd", (8, 8, 1), 10), [("only (Dense)", [10], 650)])
+    assert content._models(study, tmp_path, records_of) == {}  # nothing was trained
+    look = "own-0123abcd", (8, 8, 1), 10
+    path = tmp_path / "initial" / f"{records.initial_name(*look)}+seed=3.npz"
+    weights = {"only/kernel": np.zeros((64, 10)), "only/bias": np.zeros(10)}
+    records.write_weights(path, weights, {})
+    layer = Layer("only", {"kernel": (64, 10), "bias": (10,)})
+    assert content._models(study, tmp_path, records_of) == {look: [layer]}
+    assert layer.weights == 650
 
 
 def test_figures_are_embedded_and_numbered_in_order(example, shown):

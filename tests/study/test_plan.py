@@ -208,8 +208,8 @@ def test_one_training_serves_several_numbers_of_epochs():
 def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones():
     cases = [
         {"method": "plain"},
-        {"method": "conservative", "gamma": 10, "inner_steps": 3},
-        {"method": "robust", "augmentation": "crop"},
+        {"method": "proximal", "gamma": 10, "inner_steps": 3},
+        {"method": "sam", "augmentation": "crop"},
     ]
     experiment = {"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}
     study = planner.make(config(experiment=experiment))

@@ -13,8 +13,7 @@ import sys
 import pytest
 
 from batchscope import project_files
-from batchscope.catalogue import run_names
-from digit_runs import arrays, door, record, run_name, train, with_digits
+from digit_runs import arrays, run_name, train, with_digits
 
 pytestmark = pytest.mark.slow
 
@@ -198,8 +197,6 @@ one, four = trained(1, build), trained(4, build)
 close(one, four)
 for weights in zip(one["model"].layers[1].weights, four["model"].layers[1].weights, strict=True):
     assert np.array_equal(*weights)
-# Five updates, of which each sees the penalty of its kernel's three unit columns.
-assert four["totals"].loss > 0.5 * 3 * 42 * 0.9
 """
     )
 
@@ -268,7 +265,7 @@ def variables(model, optimizer):
 
 model, optimizer, steps = made(2, **given)
 epoch(steps)
-checkpoint.save(path, "key", {{"epoch": 1}}, variables(model, optimizer), {{}})
+checkpoint.save(path, "key", checkpoint.Progress(epoch=1), variables(model, optimizer))
 epoch(steps, 1)
 other, its_optimizer, its_steps = made(2, **given)
 assert checkpoint.load(path, "key", variables(other, its_optimizer)) is not None
@@ -288,10 +285,9 @@ def test_a_process_with_too_few_devices_says_so(passes):
     passes(
         """
 try:
-    with replicas.scope(factors(8)):
-        pass
+    replicas.describe(factors(8))
 except tensorflow_start.UserError as error:
-    assert str(error).startswith("replicas: received 8, but TensorFlow runs with 4 devices")
+    assert "received 8" in str(error) and "4 devices" in str(error)
 else:
     raise AssertionError
 """
@@ -314,15 +310,3 @@ def test_a_training_is_the_same_and_its_record_names_the_devices(results):
     finals = [arrays(results / "runs" / name / "final.npz") for name in (one, two)]
     for path, value in finals[0].items():
         assert finals[1][path] == pytest.approx(value, rel=1e-4, abs=1e-5)
-    assert record(results, two)["status"] == "finished"
-
-
-def test_a_timing_marks_logical_devices(results):
-    timing = run_names.timing_name(run_names.parse_run(run_name(replicas=2)))
-    output = results / "time.json"
-    words = ("--timing", timing, "--output", str(output), "--settings", "bl=3+bsec=0.05")
-    assert door("time_epoch", "--results", str(results), *words).wait(120) == 0
-    found = json.loads(output.read_text())
-    assert found["status"] == "finished"
-    assert (len(found["replica_devices"]), found["logical"]) == (2, True)
-    assert found["values"]["seconds_per_epoch"] > 0

@@ -103,13 +103,6 @@ def test_a_users_model_predicts_each_position(tmp_path):
     assert np.isfinite(objective.loss_and_gradient(objective.weights())[1]).all()
 
 
-def test_a_users_model_of_one_prediction_per_sequence_is_refused(tmp_path):
-    body = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"
-    text = r"gives output \(None, 11\); expected \(None, 6, 11\)\."
-    with pytest.raises(UserError, match=text):
-        own_model(tmp_path, body)
-
-
 @pytest.mark.slow
 def test_a_users_model_of_sequences_with_one_class_each_is_trained(tmp_path):
     """Whether a token occurs, from its embedding: learnt by every example having one label."""
@@ -128,18 +121,24 @@ def test_a_users_model_of_sequences_with_one_class_each_is_trained(tmp_path):
     assert loss < before / 5 and accuracy == 1
 
 
-def test_a_model_of_each_position_is_refused_for_sequences_with_one_class_each(tmp_path):
-    body = "layers.Embedding(11, 4), layers.Dense(classes)"
-    text = r"gives output \(None, 6, 3\); expected \(None, 3\)\."
-    with pytest.raises(UserError, match=text):
-        own_model(tmp_path, body, 3, dataset_definitions.SEQUENCES)
+FLAT = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"
+EACH = "layers.Embedding(11, 4), layers.Dense(classes)"
+FEW = "layers.Embedding(10, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"
+OF_CLASSES = {"classes": 3, "kind": dataset_definitions.SEQUENCES, "largest": 10}
 
 
-def test_a_model_with_an_embedding_of_fewer_tokens_is_refused(tmp_path):
-    body = "layers.Embedding(10, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"
-    text = r"own\.py: cannot be called on examples \(6,\): .*10 is not in \[0, 10\)"
-    with pytest.raises(UserError, match=text):
-        own_model(tmp_path, body, 2, dataset_definitions.SEQUENCES, largest=10)
+@pytest.mark.parametrize(
+    ("body", "look", "received"),
+    [
+        (FLAT, {}, r"gives output \(None, 11\); expected \(None, 6, 11\)"),
+        (EACH, OF_CLASSES, r"gives output \(None, 6, 3\); expected \(None, 3\)"),
+        (FEW, OF_CLASSES, r"own\.py: cannot be called .*10 is not in \[0, 10\)"),
+    ],
+    ids=["one per sequence", "one per position", "fewer tokens"],
+)
+def test_a_users_model_that_does_not_fit_the_tokens_is_refused(tmp_path, body, look, received):
+    with pytest.raises(UserError, match=received):
+        own_model(tmp_path, body, **look)
 
 
 @pytest.mark.parametrize("loop", first(name for name in loops.LOOPS if name != "graph"))

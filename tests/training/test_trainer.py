@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import resource
-import signal
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,13 +14,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope import disk
-from batchscope.catalogue import run_factors, run_names
+from batchscope.catalogue import run_names
 from batchscope.datasets import Examples, looks
 from batchscope.host import locks
-from batchscope.store import records
 from batchscope.study import model_files
 from batchscope.training import models, optimizers, step_loop, trainer
+from batchscope.training.checkpoint import Progress
 from costs import first
 from digit_runs import arrays, door, keep, record, run_name, step, train, with_digits
 from project import ROOT
@@ -53,23 +50,13 @@ def results(tmp_path_factory, digits) -> Path:
 
 
 @pytest.mark.slow
-def test_another_seed_gives_other_weights(results):
-    one, other = run_name(seed=0, epochs=1), run_name(seed=1, epochs=1)
-    train(results, one)
-    train(results, other)
-    left = arrays(results / "runs" / one / "final.npz")
-    right = arrays(results / "runs" / other / "final.npz")
-    assert any(not np.array_equal(left[key], right[key]) for key in left)
-
-
-@pytest.mark.slow
 def test_two_processes_do_not_train_one_run(results):
     run = run_name(epochs=1, seed=8)
     folder = results / "runs" / run
     with locks.held(folder / "training.lock", "train this run"):
         status, output = step("train", "--results", str(results), "--run", run)
         assert status == 1
-        assert f"Wait until process {os.getpid()} on " in output and "Traceback" not in output
+        assert f"process {os.getpid()} on " in output and "Traceback" not in output
         assert [path.name for path in folder.iterdir()] == ["training.lock"]
     train(results, run)
     assert not (folder / "training.lock").exists()
@@ -124,11 +111,6 @@ def test_the_target_loss_stops_a_training(results):
     left = arrays(results / "runs" / run / "epochs" / "2.npz")
     right = arrays(results / "runs" / stopped / "final.npz")
     assert all(np.array_equal(left[key], right[key]) for key in left)
-    output = results / "evaluated.json"
-    words = ("--run", stopped, "--settings", "default", "--output", str(output))
-    assert step("evaluate", "--results", str(results), *words) == (0, "")
-    at_the_end = json.loads(output.read_text())["values"]["train_loss"]
-    assert done["message"] == f"The training loss is {at_the_end:.6g}."
     missed = run_name(epochs=1, target_train_loss=0.5)
     done = train(results, missed)
     assert (done["status"], done["stop_reason"]) == ("finished", "epochs")
@@ -148,7 +130,7 @@ def test_the_target_loss_stops_a_training(results):
 def test_a_target_loss_is_reached_by_the_epoch_and_by_its_last_weights(mean, at_the_end, reached):
     trained = trainer.Training.__new__(trainer.Training)
     trained.factors = {"target_train_loss": 0.5}
-    trained.progress = trainer.Progress(epoch=7, history=[{"train_loss": mean}])
+    trained.progress = Progress(epoch=7, history=[{"train_loss": mean}])
     trained._training_loss = SimpleNamespace(loss_and_accuracy=lambda: (at_the_end, 0.5))
     assert trained._target_loss() == (at_the_end if reached else None)
 
@@ -156,11 +138,8 @@ def test_a_target_loss_is_reached_by_the_epoch_and_by_its_last_weights(mean, at_
 def test_divergence_is_a_result(results):
     run = run_name(learning_rate=1e6, epochs=5, update_norms=True)
     done = train(results, run)
-    assert done["status"] == "diverged"
-    assert done["stop_reason"] == "diverged"
+    assert (done["status"], done["stop_reason"]) == ("diverged", "diverged")
     assert done["epochs_run"] < 5
-    assert "no longer finite" in done["message"]
-    assert (results / "runs" / run / "final.npz").exists()
     norms = arrays(results / "runs" / run / "updates.npz")["update_norms"]
     assert len(norms) == done["steps_run"]
 
@@ -178,54 +157,23 @@ def test_patience_stops_and_the_best_weights_are_kept(results):
     assert done["epochs_run"] == best + 2 < 60
 
 
-def test_equal_weights_are_stored_once(results):
-    run = run_name(epochs=1)
-    train(results, run)
-    folder = results / "runs" / run
+def test_equal_weights_are_stored_once_and_the_last_smaller_batch_is_trained_on(results):
+    run, other = run_name(epochs=1, batch_size=1000), run_name(epochs=1, batch_size=300)
+    assert train(results, run)["steps_run"] == 2  # 1,087 examples: 1,000 and 87
+    folder, beside = (results / "runs" / name for name in (run, other))
     assert os.path.samefile(folder / "final.npz", folder / "best.npz")
-    other = run_name(epochs=1, batch_size=300)
     train(results, other)
-    assert os.path.samefile(folder / "initial.npz", results / "runs" / other / "initial.npz")
-
-
-def test_the_last_smaller_batch_is_trained_on(results):
-    run = run_name(epochs=1, batch_size=1000)  # 1,087 examples: 1,000 and 87
-    assert train(results, run)["steps_run"] == 2
+    assert os.path.samefile(folder / "initial.npz", beside / "initial.npz")
+    left, right = arrays(folder / "initial.npz"), arrays(folder / "final.npz")
+    assert list(left) == list(right) and any((left[key] != right[key]).any() for key in left)
 
 
 def test_a_batch_above_the_training_set_is_refused(results):
     run = run_name(batch_size=1088, epochs=1)
     status, output = step("train", "--results", str(results), "--run", run)
     assert status == 1
-    text = "received 1088; at most 1087 is expected, the training examples of digits."
-    assert output.splitlines()[-1] == f"batch_size: {text}"
+    assert output.splitlines()[-1].startswith("batch_size: received 1088; at most 1087 ")
     assert not any((results / "runs" / run).glob("*"))  # its lock needed the folder
-
-
-@pytest.mark.parametrize(("scaling", "expected"), [("none", 0.05), ("linear", 0.2), ("sqrt", 0.1)])
-def test_learning_rate_scaling(scaling, expected):
-    factors = run_names.parse_run(
-        run_name(batch_size=128, base_batch_size=32, learning_rate_scaling=scaling)
-    )
-    assert optimizers.effective_learning_rate(factors) == pytest.approx(expected, rel=1e-12)
-
-
-def test_every_optimizer_is_a_plain_keras_one_and_none_is_left_out():
-    known = {
-        value.__name__.lower()
-        for value in vars(keras.optimizers).values()
-        if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer)
-    }
-    # The base class, wrappers around others, one that is only for hidden matrices, and one whose
-    # weights in training are not those to evaluate.
-    special = {"optimizer", "lossscaleoptimizer", "multioptimizer", "muon", "schedulefreeadamw"}
-    assert known - set(run_factors.OPTIMIZERS) <= special
-    for optimizer in run_factors.OPTIMIZERS:
-        made = optimizers.make_optimizer(run_names.parse_run(run_name(optimizer=optimizer)))
-        assert type(made).__name__.lower() == optimizer
-        assert float(made.learning_rate.numpy()) == pytest.approx(0.05)
-    sgd = optimizers.make_optimizer(run_names.parse_run(run_name(momentum=0.9, nesterov=True)))
-    assert (sgd.momentum, sgd.nesterov) == (0.9, True)
 
 
 def test_an_epochs_order_depends_on_seed_and_epoch_alone():
@@ -260,32 +208,6 @@ def test_one_step_of_sgd_against_the_update_by_hand():
     assert (done, norms.shape) == (1, (0,))
     assert totals.loss == pytest.approx(expected, rel=1e-6)
     assert totals.hits == int(p[0] > 0.5) + int(p[1] < 0.5)
-
-
-def test_every_update_of_a_warm_up_against_its_rate_by_hand():
-    """Three updates of the rates 0.1, 0.2 and 0.3 that lead from 0.1 to 0.4, and one of 0.4."""
-    scaled = {"batch_size": 4, "base_batch_size": 1, "learning_rate_scaling": "linear"}
-    factors = run_names.parse_run(run_name(learning_rate=0.1, warmup_epochs=1, **scaled))
-    model = logistic()
-    w = np.array([0.3, -0.2, 0.2])
-    model.set_weights([w[:2, None].astype(np.float32), w[2:].astype(np.float32)])
-    x, labels = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]), np.array([1, 0, 0])
-    images = x.reshape(3, 1, 1, 2).astype(np.float32)
-    optimizer = optimizers.make_optimizer(factors, optimizers.schedule(factors, 3))
-    examples, batches = Examples(images, labels, 1.0), step_loop.Batches(1)
-    steps = step_loop.StepLoop(model, optimizer, examples, batches, update_norms=True)
-    moves = []
-    for rate, example in ((0.1, 0), (0.2, 1), (0.3, 2), (0.4, 0)):
-        features = np.append(x[example], 1.0)
-        p = 1 / (1 + np.exp(-features @ w))
-        moves.append(-rate * (p - labels[example]) * features)
-        w = w + moves[-1]
-    order = np.arange(3, dtype=np.int32)
-    _, _, _, first = steps.run(order, 0, 3, step_loop.Totals())
-    _, _, _, second = steps.run(order, 0, 1, step_loop.Totals())
-    np.testing.assert_allclose(np.append(*model.get_weights()), w, rtol=1e-5)
-    expected = [np.linalg.norm(move) for move in moves]
-    np.testing.assert_allclose([*first, *second], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("optimizer", first(["sgd", "adam"]))
@@ -341,35 +263,19 @@ def test_norms_end_with_the_update_whose_loss_is_not_finite():
     assert np.isfinite(norms).tolist() == [True, False]
 
 
-def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
+def test_running_out_of_memory_is_recorded(monkeypatch, results):
     def refuse(self, *arguments):
         message = "Graph execution error:\n\nOOM when allocating tensor\nmore"
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
     run = run_name(epochs=2, batch_size=50, update_norms=True)
     monkeypatch.setattr(step_loop.StepLoop, "run", refuse)
-    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        assert trainer.train(trainer.Run(results, run)) == "out_of_memory"
-    finally:
-        for signum, handler in handlers.items():
-            signal.signal(signum, handler)
+    monkeypatch.setattr(trainer.Training, "stop_on_signals", lambda self: None)
+    assert trainer.train(trainer.Run(results, run)) == "out_of_memory"
     done = record(results, run)
     assert done["message"] == "OOM when allocating tensor"
     assert arrays(results / "runs" / run / "final.npz") == {}
     assert arrays(results / "runs" / run / "updates.npz")["update_norms"].shape == (0,)
-
-
-def test_layers_of_a_users_model_lie_beside_its_initial_weights(results):
-    model = str(ROOT / "tests" / "data" / "noisy_model.py")
-    run = run_name(model=model_files.token("noisy", model), epochs=1)
-    assert trainer.train(trainer.Run(results, run, model)) == "finished"
-    (stored,) = (results / "initial").glob("noisy-*.json")
-    layers = disk.read_json(stored)["layers"]
-    weights = arrays(results / "runs" / run / "initial.npz")
-    assert sum(weights_of for _, _, weights_of in layers) == sum(map(np.size, weights.values()))
-    look = (run.split("+")[1], (8, 8, 1), 10)
-    assert stored == records.layers_path(results, *look)
 
 
 @pytest.mark.slow

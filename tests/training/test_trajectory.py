@@ -11,16 +11,13 @@ import numpy as np
 import pytest
 from test_trainer import column, history
 
-from batchscope import disk
-from batchscope.catalogue import measure_settings, run_names
-from batchscope.store import records
+from batchscope.catalogue import run_names
 from batchscope.training import trajectory
 from digit_runs import (
     arrays,
     assert_same_bits,
     door,
     record,
-    run_name,
     step,
     train,
     wait_for_checkpoints,
@@ -51,8 +48,8 @@ def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 100, 1000, 1078])
-@pytest.mark.parametrize("every", [1, 99, 100, 269, 1078, 3000])
+@pytest.mark.parametrize("batch_size", [1, 7, 100, 1078])
+@pytest.mark.parametrize("every", [1, 99, 100, 1078, 3000])
 def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(batch_size, every):
     found = [
         epoch * 1078 + min(step * batch_size, 1078)
@@ -60,14 +57,7 @@ def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(
         for step in trajectory.evaluation_steps(every, epoch, 1078, batch_size)
     ]
     assert found == grid(every, 4, 1078, batch_size)
-    assert all(
-        later // every > earlier // every
-        for earlier, later in zip([0, *found[:-1]], found, strict=True)
-    )
-
-
-def test_without_the_factor_nothing_is_evaluated_inside_a_training():
-    assert trajectory.evaluation_steps(0, 0, 1078, 32) == []
+    assert trajectory.evaluation_steps(0, 0, 1078, batch_size) == []
 
 
 def test_the_subset_is_fixed_and_has_at_most_512_examples():
@@ -103,11 +93,11 @@ def test_weights_after_an_epoch_are_made_again_without_evaluations(dropout_run, 
     words = ("--results", str(results), "--run", run, "--epoch", "2")
     status, output = step("snapshot", *words, "--model-file", dropout_run[2])
     assert status == 0, output
-    again = arrays(results / "runs" / run / "epochs" / "2.npz")
-    plain = arrays(dropout_run[0] / "runs" / dropout_run[1] / "epochs" / "2.npz")
-    assert {key: value.tobytes() for key, value in again.items()} == {
-        key: value.tobytes() for key, value in plain.items()
-    }
+    again, plain = (
+        arrays(folder / "runs" / name / "epochs" / "2.npz")
+        for folder, name in (evaluated, dropout_run[:2])
+    )
+    assert all(again[key].tobytes() == plain[key].tobytes() for key in {**again, **plain})
     assert (results / "runs" / run / "trajectory.csv").read_bytes() == kept
 
 
@@ -129,24 +119,6 @@ def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
     for split in ("validation", "test"):
         assert all(0 <= row[f"{split}_accuracy"] <= 1 for row in found)
         assert last[f"{split}_accuracy"] > found[0][f"{split}_accuracy"]
-
-
-@pytest.mark.slow
-def test_the_last_row_is_what_evaluate_measures(tmp_path, digits):
-    run = run_name(epochs=1, evaluate_every=10**6)
-    results = with_digits(digits, tmp_path)
-    train(results, run)
-    (row,) = rows(results / "runs" / run)
-    settings = {"weights": "final", "epoch": 0}
-    name = measure_settings.settings_name("evaluate", settings)
-    path = records.measure_path(results, run, "evaluate", name)
-    words = ("--results", str(results), "--run", run, "--settings", name, "--output", str(path))
-    assert step("evaluate", *words)[0] == 0
-    values = disk.read_json(path)["values"]
-    for name in ("validation_loss", "validation_accuracy", "test_loss", "test_accuracy"):
-        assert row[name] == pytest.approx(values[name], rel=1e-6), name
-    # Of half of the training set.
-    assert row["train_loss"] == pytest.approx(values["train_loss"], rel=0.1)
 
 
 @pytest.mark.slow

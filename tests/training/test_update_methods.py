@@ -47,46 +47,38 @@ def test_plain_is_one_step_along_the_gradient():
 
 
 @pytest.mark.parametrize(("gamma", "inner_steps"), [(1.5, 3), (0.0, 2), (4.0, 1)])
-def test_conservative_against_its_inner_steps_by_hand(gamma, inner_steps):
+def test_proximal_against_its_inner_steps_by_hand(gamma, inner_steps):
     expected = START.astype(float)
     for _ in range(2):  # two updates: the second one pulls to where the first one ended
         anchor = expected
         for _ in range(inner_steps):
             expected = expected - RATE * (CURVATURES * expected + gamma * (expected - anchor))
-    found = quadratic(method=Method("conservative", gamma, inner_steps), updates=2)
+    found = quadratic(method=Method("proximal", gamma, inner_steps), updates=2)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_many_conservative_steps_reach_the_minimum_of_what_they_minimise():
+def test_many_proximal_steps_reach_the_minimum_of_what_they_minimise():
     """The proximal point: w = gamma w_0 / (curvature + gamma)."""
-    found = quadratic(method=Method("conservative", 3.0, 200))
+    found = quadratic(method=Method("proximal", 3.0, 200))
     np.testing.assert_allclose(found, 3 * START / (CURVATURES + 3), rtol=1e-5)
 
 
-def test_robust_against_a_step_by_hand():
+def test_sam_against_a_step_by_hand():
     """Along the gradient at w + rho g / ||g||; g = (6, -0.5), of length 6.0208."""
     rho = 0.4
     gradient = np.array([6.0, -0.5])
     worst = START + rho * gradient / np.sqrt(36.25)
     expected = START - RATE * CURVATURES * worst
-    np.testing.assert_allclose(quadratic(method=Method("robust", rho=rho)), expected, rtol=1e-6)
+    np.testing.assert_allclose(quadratic(method=Method("sam", rho=rho)), expected, rtol=1e-6)
 
 
-def test_robust_stays_at_a_stationary_point():
+def test_sam_stays_at_a_stationary_point():
     weight = keras.Variable(np.zeros(2, np.float32))
     model = SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[])
     zero = (tf.constant(1.0), tf.constant(0), [tf.zeros(2)])
-    Method("robust").apply(lambda: zero, keras.optimizers.SGD(RATE), model)
+    Method("sam").apply(lambda: zero, keras.optimizers.SGD(RATE), model)
     assert weight.numpy().tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("name", ["conservative", "robust"])
-def test_methods_take_their_steps_with_any_optimizer(name):
-    found = quadratic(keras.optimizers.Adam(RATE), Method(name, rho=2.0), updates=2)
-    plain = quadratic(keras.optimizers.Adam(RATE), updates=2)
-    assert np.isfinite(found).all()
-    assert not np.allclose(found, plain, rtol=1e-6)
 
 
 def network():
@@ -118,12 +110,12 @@ def trained(method, updates=3):
 
 def test_one_inner_step_is_the_plain_update_to_the_last_bit():
     plain, totals = trained(Method())
-    found, same = trained(Method("conservative", 2.0, 1))
+    found, same = trained(Method("proximal", 2.0, 1))
     assert same == totals
     assert all(map(np.array_equal, plain, found))
 
 
-@pytest.mark.parametrize("method", first(["robust", "conservative"]))
+@pytest.mark.parametrize("method", first(["sam", "proximal"]))
 def test_a_batch_is_one_function_within_an_update(method):
     """Generators and moving statistics move once per update, whatever the gradients.
 
@@ -141,7 +133,7 @@ def test_a_batch_is_one_function_within_an_update(method):
     assert not all(same[variable.path] for variable in variables if variable.trainable)
 
 
-@pytest.mark.parametrize("name", ["plain", "conservative", "robust"])
+@pytest.mark.parametrize("name", ["plain", "proximal", "sam"])
 def test_an_update_computes_as_many_gradients_as_its_ceiling_counts(name):
     weight, computed = keras.Variable(START), 0
     model = SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[])
@@ -156,12 +148,12 @@ def test_an_update_computes_as_many_gradients_as_its_ceiling_counts(name):
 
 
 def test_a_method_is_read_from_the_factors_of_runs_and_timings():
-    run = {"method": "conservative", "gamma": 2.0, "inner_steps": 3, "rho": 0.05}
-    assert Method.of(run) == Method("conservative", 2.0, 3, 0.05)
-    assert Method.of({"method": "robust", "inner_steps": 5}) == Method("robust")
+    run = {"method": "proximal", "gamma": 2.0, "inner_steps": 3, "rho": 0.05}
+    assert Method.of(run) == Method("proximal", 2.0, 3, 0.05)
+    assert Method.of({"method": "sam", "inner_steps": 5}) == Method("sam")
 
 
 def test_a_divided_batch_is_used_once():
-    batches = step_loop.Batches(6, method=Method("robust"))
+    batches = step_loop.Batches(6, method=Method("sam"))
     with pytest.raises(ValueError, match="method plain"):
         replicas.make_loop({"replicas": 2, "device": "cpu"}, None, None, None, batches)

@@ -44,8 +44,11 @@ THINGS = {
         "datasets.load(sys.argv[1], 'digits-00000000').images('train')",
         READING | {"PIL"},
     ),
-    # The pure functions of a measure, and those that need no data.
-    **{f"measure {name}": (f"import batchscope.measures.{name}", FRAMEWORKS) for name in MEASURES},
+    **{
+        f"measure {name}": (f"import batchscope.measures.{name}", FRAMEWORKS)
+        for name, entry in MEASURES.items()
+        if not entry.data
+    },
     "sampling": ("from batchscope.timing.instruments import sampler", FRAMEWORKS),
     "tables": ("from batchscope.tables import run_table", TABLES),
     "the report": ("import batchscope.report", TABLES | {"sklearn", "scipy.stats"}),

@@ -12,7 +12,7 @@ ROOMS = {
     "damage": (),
     "disk": ("numpy",),
     "private_interfaces": ("scipy", "tensorflow"),
-    "catalogue": (),
+    "catalogue": ("numpy",),
     "host": ("numpy", "tensorflow", "keras"),
     "study": (),
     "store": ("numpy",),

@@ -19,7 +19,6 @@ from batchscope.catalogue import (
     run_factors,
     run_names,
     sweep_names,
-    weight_counts,
 )
 from batchscope.catalogue.dataset_definitions import DatasetInfo
 from batchscope.catalogue.networks import NETWORKS
@@ -50,7 +49,7 @@ def of_examples(factors: Factors, info: DatasetInfo) -> Found:
     model, name, side = factors["model"], info.name, info.image_side
     if info.kind is not None:
         yield from _kind(factors, model, name, info.kind)
-    least = weight_counts.least_side(model) if model in NETWORKS else 1
+    least = NETWORKS[model].least_side if model in NETWORKS else 1
     if side is not None and side < least:
         text = f"received {model} for {name}, whose images have {side}x{side} pixels; "
         yield "model", f"{text}at least {least}x{least} are expected, or another model."

@@ -1,9 +1,10 @@
-"""What an npz file holds, by the headers of its arrays: read when planning."""
+"""What an npz file holds, by the headers of its arrays: no array is read."""
 
 from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -13,21 +14,30 @@ EXAMPLES = ("x_train", "images", "inputs")
 Shape = tuple[int, ...]
 
 
+def headers(path: Path) -> dict[str, tuple[Shape, np.dtype]]:
+    """Returns array -> shape and type, in the file's order; raises nearly anything if damaged."""
+    with zipfile.ZipFile(path) as archive:
+        found = {}
+        for member in archive.namelist():
+            if member.endswith(".npy"):
+                with archive.open(member) as file:
+                    found[member.removesuffix(".npy")] = _header(file)
+    return found
+
+
 def read(path: Path) -> tuple[Shape, str, Shape | None] | None:
     """Returns shape and kind of a file's training examples, and the shape of their labels or None.
 
     None alone where that is unknown. The kind is NumPy's letter for that of their numbers.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            key = next(key for key in EXAMPLES if f"{key}.npy" in names)
-            shape, dtype = header(archive, key)
-            labels = label_key(key)
-            label_shape = header(archive, labels)[0] if f"{labels}.npy" in names else None
-            return shape, dtype.kind, label_shape
-    except Exception:  # zipfile, zlib and NumPy raise nearly anything
+        found = headers(path)
+        key = next(key for key in EXAMPLES if key in found)
+    except Exception:  # zipfile, zlib and ast raise nearly anything
         return None  # preparing it says what is wrong
+    shape, dtype = found[key]
+    labels = found.get(label_key(key))
+    return shape, dtype.kind, labels[0] if labels else None
 
 
 def label_key(key: str) -> str:
@@ -35,11 +45,9 @@ def label_key(key: str) -> str:
     return "y_train" if key == "x_train" else "labels"
 
 
-def header(archive: zipfile.ZipFile, key: str) -> tuple[Shape, np.dtype]:
-    """Returns shape and type of an array; raises `ValueError` where its header is damaged."""
-    formats = np.lib.format
-    with archive.open(f"{key}.npy") as file:
-        first = formats.read_magic(file) == (1, 0)
-        read_header = formats.read_array_header_1_0 if first else formats.read_array_header_2_0
-        shape, _, dtype = read_header(file)
+def _header(file: IO[bytes]) -> tuple[Shape, np.dtype]:
+    if np.lib.format.read_magic(file) == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
     return shape, dtype

@@ -39,6 +39,10 @@ class Measured:
     details: dict[str, Any] = field(default_factory=dict)  # what else the record holds
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # of a measure that writes an npz
 
+    def also(self, details: dict[str, Any]) -> Measured:
+        """Returns the same with more details."""
+        return replace(self, details={**self.details, **details})
+
 
 def finite(values: dict[str, float]) -> dict[str, float | None]:
     """Returns values with None for what is not finite."""

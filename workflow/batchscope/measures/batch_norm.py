@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.measures.sharpness import even_chunk
+from batchscope.measures.finished_run import even_chunk
 from batchscope.training import losses
 
 

@@ -1,4 +1,13 @@
-"""How far the updates of a run carried its weights, and by what way: many, large or straight."""
+"""How far the updates of a run carried its weights, and by what way: many, large or straight.
+
+With the norms u_k = ||w_{k+1} - w_k|| of the updates and the distance D = ||w_T - w_0||: the
+path has the length L = sum of u_k and the straightness D / L, in [0, 1] up to rounding. So
+
+    log D = log(updates) + log(mean update) + log(straightness)
+
+and a difference of log D between two runs is the sum of three differences: whether one made fewer
+updates, smaller ones, or strayed more.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +20,7 @@ from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured
 from batchscope.store import records
-from batchscope.training import distances
+from batchscope.training import weights
 
 QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 # The same edges for all runs, so that their histograms can be laid over each other.
@@ -19,17 +28,7 @@ SMALLEST, LARGEST, BINS_PER_DECADE = -8, 3, 20
 
 
 def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
-    """Returns how long and how straight the way of the weights was.
-
-    With the norms u_k = ||w_{k+1} - w_k|| of the updates and the distance D = ||w_T - w_0||:
-    path_length L = sum of u_k, straightness D / L, in [0, 1] up to the rounding of the norms.
-
-    Args:
-        norms: u_k, shape (updates,), at least one.
-
-    Returns:
-        The measure's columns; straightness is None where the weights never moved.
-    """
+    """Returns the measure's columns; straightness is None where the weights never moved."""
     length = math.fsum(norms)
     return {
         "updates": len(norms),
@@ -41,13 +40,7 @@ def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
 
 
 def logs(values: dict[str, float | None], distance: float) -> dict[str, float | None]:
-    """Returns the parts that the logarithm of a distance is the sum of.
-
-    log D = log(updates) + log(mean update) + log(straightness), since the first two make up
-    log L. A difference of log D between two runs is thus the sum of three differences: whether
-    one made fewer updates, smaller ones, or strayed more. Logarithms are natural, and None where
-    there is none; `values` are those of `path`.
-    """
+    """Returns log D and its three parts, natural logarithms, by the columns of `path`."""
     parts = {
         "distance": distance,
         "updates": values["updates"],
@@ -64,13 +57,10 @@ def quantiles(norms: np.ndarray) -> dict[str, float]:
 
 
 def histogram(norms: np.ndarray) -> dict[str, list]:
-    """Returns how many updates have a norm in each of the bins, which are even in log10.
+    """Returns `counts` of the norms between the `edges`, even in log10, of the occupied range.
 
     Norms beyond the outermost edges, 1e-8 and 1e3, count in the outermost bins. Updates that
     changed nothing have no logarithm and are in no bin.
-
-    Returns:
-        `edges` of the occupied range, in rising order, and `counts` between them, one fewer.
     """
     decades = LARGEST - SMALLEST
     edges = 10.0 ** (np.arange(decades * BINS_PER_DECADE + 1) / BINS_PER_DECADE + SMALLEST)
@@ -92,9 +82,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
         raise UserError(
             f"{run.name}: received no norms of its updates; update_norms: true is expected."
         )
-    initial, _ = run.weights("initial")
-    final, _ = run.weights("final")
-    distance = distances.distances(initial, final)["distance"]
+    distance = weights.distance(run.weights("initial")[0], run.weights("final")[0])
     values = path(norms, distance)
     details = {
         "distance": distance,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from batchscope.catalogue import kept_epochs
 from batchscope.measures import FinishedRun, Measured, finite, stopped_before
 from batchscope.store import records
-
-if TYPE_CHECKING:
-    import keras
+from batchscope.training import losses
 
 # A mean loss below the rounding of a float32 probability near 1 has no digits of its own.
 SMALLEST_LOSS = float(np.finfo(np.float32).eps)
@@ -22,15 +22,11 @@ Evaluator = Callable[[np.ndarray, np.ndarray], tuple[float, float]]
 
 
 def generalisation_gaps(metrics: dict[str, float]) -> dict[str, float | None]:
-    """Returns the three forms of the generalisation gap.
+    """Returns the three forms of the generalisation gap, all of which grow with it.
 
-    - `generalisation_gap`: test loss minus training loss.
-    - `generalisation_gap_accuracy`: training accuracy minus test accuracy, as a share.
-    - `generalisation_gap_ratio`: test loss over training loss. None where the training loss is
-      below 1.2e-7, the rounding of a float32 probability near 1: the quotient then measures
-      that rounding.
-
-    All grow with the gap. None stands for what is not finite.
+    Losses as difference and as ratio, test to training, and accuracies as difference, training to
+    test. None stands for what is not finite, and for the ratio where the training loss is no more
+    than rounding.
     """
     train, test = metrics["train_loss"], metrics["test_loss"]
     gaps = {
@@ -45,13 +41,8 @@ def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
     """Returns a function (images, labels) -> mean loss and accuracy, dropout off.
 
     The images are read in chunks, so that an array on disk need not fit into memory. Penalties
-    that the layers add are part of the loss, as in training. The images, of `dtype`, times `scale`
-    are what the model was trained on.
+    that the layers add are part of the loss, as in training.
     """
-    import tensorflow as tf
-
-    from batchscope.training import losses
-
     per_example = losses.example_losses(model)
     size = losses.chunk_size(model.input_shape[1:], dtype)
 
@@ -73,11 +64,9 @@ def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
     def evaluate(images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
         total, hits = 0.0, 0
         for start in range(0, len(images), size):
-            rows = slice(start, start + size)
-            chunk = images[rows]
-            chunk_total, chunk_hits, penalty = sums(
-                tf.constant(chunk), tf.constant(np.asarray(labels[rows], np.int32))
-            )
+            chunk = images[start : start + size]
+            given = np.asarray(labels[start : start + size], np.int32)
+            chunk_total, chunk_hits, penalty = sums(tf.constant(chunk), tf.constant(given))
             total += float(chunk_total) + len(chunk) * float(penalty)
             hits += int(chunk_hits)
         return total / len(images), hits / labels.size

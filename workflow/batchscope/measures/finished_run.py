@@ -1,7 +1,9 @@
-"""A finished run as one object: what a run has before it is trained, its record and weights."""
+"""A finished run as a measure sees it: its record, weights, model and training loss."""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +15,22 @@ from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.store import records
 from batchscope.training.runs import Run
+from batchscope.training.weights import Arrays
 
 if TYPE_CHECKING:
     import keras
+
+    from batchscope.training.losses import Objective
+
+SUBSET_SEED = 0  # the same for every run: runs are compared on the same examples
 
 
 @dataclass(frozen=True)
 class FinishedRun(Run):
     """A run whose training is over, whatever its status; each part is read when it is asked for.
 
-    A `UserError` says where a file is missing, is damaged or does not fit its record.
+    A `UserError` says where a file is missing, is damaged or does not fit its record. Weights are
+    named as their files: `initial`, `final`, `best`, or `epochs/3` for those after epoch 3.
 
     Attributes:
         scratch: File in which a measure may keep what it has finished, to go on from there when
@@ -36,11 +44,10 @@ class FinishedRun(Run):
         """What its training wrote of it: `status`, `epochs_run`, `weights` (SHA-256) and more."""
         return disk.read_json(records.run_record(self.folder), "status", "epochs_run", "weights")
 
-    def weights(self, which: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def weights(self, which: str) -> tuple[Arrays, Arrays]:
         """Returns its trainable weights and its state, variable's path (`conv_1/kernel`) -> array.
 
-        Args:
-            which: `initial`, `final`, `best`, or `epochs/3` for the weights after epoch 3.
+        A measure that needs no model needs no TensorFlow either.
         """
         return records.read_weights(self._weights_file(which))
 
@@ -49,11 +56,7 @@ class FinishedRun(Run):
         return disk.file_sha256(self._weights_file(which))
 
     def model(self, which: str) -> keras.Model:
-        """Returns its network with weights (`which` as in `weights`), for measures.
-
-        Always in float32 and on one device, unlike `network`, which is what it was trained as.
-        """
-        # Imported here: not every measure needs TensorFlow.
+        """Returns its network with weights: in float32 and on one device, unlike `network`."""
         from batchscope.training import models
 
         token, seed = self.factors["model"], self.factors["seed"]
@@ -64,5 +67,50 @@ class FinishedRun(Run):
             raise UserError(f"{self._weights_file(which)}: {error}") from None
         return model
 
+    def training_loss(
+        self, settings: dict[str, Any], chunk: int | None = None
+    ) -> tuple[Objective, dict[str, Any]]:
+        """Returns the mean loss over a subset of the training examples, and what a record says.
+
+        Args:
+            settings: `examples`; `weights` (`final` where missing) and `batch_norm` (`moving`).
+            chunk: Examples per forward pass; even chunks by the images' size where None.
+        """
+        from batchscope.training import losses
+
+        train = self.data.examples("train")
+        indices = subset(len(train.labels), settings["examples"])
+        most = losses.chunk_size(self.data.input_shape, train.images.dtype)
+        chunk = chunk or even_chunk(len(indices), most)
+        model, rows = self.model(settings.get("weights", "final")), train.rows(indices)
+        batch_statistics = settings.get("batch_norm") == "batch"
+        loss = losses.Objective(model, rows, chunk, batch_statistics=batch_statistics)
+        return loss, {"subset": describe_subset(indices, len(train.labels)), "chunk": chunk}
+
     def _weights_file(self, which: str) -> Path:
         return self.folder / f"{which}.npz"
+
+
+def subset(available: int, examples: int) -> np.ndarray:
+    """Returns the indices of the examples behind a loss, int64; all for 0, or too many.
+
+    The first of one fixed permutation, so that smaller subsets lie in larger ones.
+    """
+    order = np.random.default_rng(SUBSET_SEED).permutation(available).astype(np.int64)
+    return order[: examples or available]
+
+
+def describe_subset(indices: np.ndarray, available: int) -> dict[str, Any]:
+    """Returns what identifies a subset: count, seed, and the digest of the indices."""
+    digest = hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()
+    counts = {"examples": len(indices), "available": available}
+    return {**counts, "seed": SUBSET_SEED, "sha256": digest}
+
+
+def even_chunk(examples: int, most: int) -> int:
+    """Returns the chunk that splits the examples most evenly into chunks of at most `most`.
+
+    One shape for nearly all chunks compiles once, and where batch statistics are used no chunk
+    is left with a few examples.
+    """
+    return math.ceil(examples / math.ceil(examples / most))

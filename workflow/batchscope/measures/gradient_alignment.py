@@ -27,8 +27,9 @@ import numpy as np
 
 from batchscope.catalogue import kept_epochs
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, sharpness
+from batchscope.measures import FinishedRun, Measured
 from batchscope.measures.subspace import MEGABYTE, TILE
+from batchscope.training import models
 
 DRAW_SEED = 0  # the same for every run and place: the same batches
 SIGN_SEED = 1
@@ -89,13 +90,10 @@ def mean_cosine(gram: np.ndarray) -> float | None:
 
 
 def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
-    """Returns the mean norm of the mean vector of b vectors, by b.
+    """Returns the mean norm of the mean vector of b vectors, by b, from their inner products.
 
     Each draw is a random order of the vectors, divided into batches that do not overlap; a
     last, smaller batch is left out.
-
-    Args:
-        gram: Inner products of all pairs, shape (n, n).
 
     Returns:
         `batch_sizes` 1, 2, 4, ... up to n; `norm`, their mean norms over batches and draws;
@@ -144,11 +142,8 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
 
     Without a middle, or a direction, a mean cosine is None. It raises what `passes` does.
     """
-    # Imported here: the pure functions above need no TensorFlow.
-    from batchscope.training import models
-
     epochs_run = run.record["epochs_run"]
-    loss, described = sharpness.objective(run, settings, chunk=1)
+    loss, described = run.training_loss(settings, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])
     values: dict[str, float | None] = {}
     places = []

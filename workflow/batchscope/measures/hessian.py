@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import linalg
 
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, sharpness
+from batchscope.measures import FinishedRun, Measured
 from batchscope.measures.maximiser import NotFinite
 
 # Fixed and the same for every run: one start, one set of probes.
@@ -35,7 +36,7 @@ TOLERANCE = 1e-3
 BASIS = 10  # vectors of a Lanczos cycle: 80 bytes per weight
 _ANY = 1e300  # tolerance by which ARPACK hands back what one cycle has found
 
-Times = Callable[[np.ndarray], np.ndarray]
+Times = Callable[[np.ndarray], np.ndarray]  # v -> H v, both float64 of shape (size,)
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,6 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
     that there is an estimate with a known error whenever the products run out.
 
     Args:
-        times: v -> H v, both float64 of shape (size,).
         iterations: Most products with H, at least 4. One more may be needed where a start lies
             in a subspace that H leaves to itself.
     """
@@ -101,8 +101,6 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
 
 def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
     """Returns a Lanczos cycle's best vector, of length 1; an `ArithmeticError` if ARPACK fails."""
-    from scipy.sparse import linalg
-
     size = len(start)
     if size == 1:  # less than ARPACK takes
         return start
@@ -119,11 +117,7 @@ def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
 def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
     """Returns Hutchinson's estimate of a symmetric matrix's trace, and its standard error.
 
-    Exact for a diagonal matrix. A larger number of probes adds to those of a smaller one.
-
-    Args:
-        times: v -> H v, both float64 of shape (size,).
-        probes: Random vectors, at least 2.
+    Exact for a diagonal matrix. A larger number of probes, at least 2, adds to those of a smaller.
     """
     random = np.random.default_rng(PROBE_SEED)
     found = np.empty(probes)
@@ -133,20 +127,13 @@ def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
     return float(found.mean()), float(found.std(ddof=1) / math.sqrt(probes))
 
 
-def measure(
-    times: Times, size: int, settings: dict[str, Any]
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures eigenvalue and trace of a symmetric matrix, v -> H v, both of shape (size,).
-
-    Returns:
-        Column -> value (None where a product with H is not finite), and the details.
-    """
+def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
+    """Measures eigenvalue and trace; None where a product with H is not finite."""
     top = top_eigenvalue(times, size, settings["iterations"])
     counted = _Counted(times)
     found: tuple[float | None, float | None] = None, None
     with contextlib.suppress(NotFinite):
         found = trace(counted, size, settings["probes"])
-    numbers = top.value, top.error, *found
     details = {
         "parameters": size,
         "converged": top.converged,
@@ -157,14 +144,15 @@ def measure(
         "probe_seed": PROBE_SEED,
         "probe_distribution": "Rademacher",
     }
-    return dict(zip(MEASURES["hessian"].columns, numbers, strict=True)), details
+    columns = MEASURES["hessian"].columns
+    return Measured(dict(zip(columns, (top.value, top.error, *found), strict=True)), details)
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures a run's curvature; raises `UserError` of a model without second derivatives."""
-    loss, described = sharpness.objective(run, settings)
+    loss, described = run.training_loss(settings)
     try:
-        values, details = measure(loss.hessian_times, loss.size, settings)
+        found = measure(loss.hessian_times, loss.size, settings)
     except LookupError as error:
         if "gradient" not in str(error):  # TensorFlow's word for a derivative it lacks
             raise
@@ -172,4 +160,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
             f"hessian: the model of {run.name} has an operation without a second derivative "
             f"({str(error).splitlines()[0]}); layers that have one are expected."
         ) from None
-    return Measured(values, {"loss": loss.loss_and_accuracy()[0], **details, **described})
+    return found.also({"loss": loss.loss_and_accuracy()[0], **described})

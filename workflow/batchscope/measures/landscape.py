@@ -19,20 +19,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, sharpness
+from batchscope.measures import FinishedRun, Measured, batch_norm
+from batchscope.training import models
+from batchscope.training.losses import Objective
+from batchscope.training.weights import Arrays
 
-if TYPE_CHECKING:
-    from batchscope.training.losses import Objective
-
-Arrays = dict[str, np.ndarray]
 Loss = Callable[[float, float], float]
 # Two directions -> the loss at (a, b) of the plane that they span.
 Plane = Callable[[Arrays, Arrays], Loss]
@@ -43,11 +43,10 @@ SAVE_SECONDS = 1.0  # at least, between two savings of the finished rows
 
 
 def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
-    """Returns a filter-normalised random direction, float32.
+    """Returns a filter-normalised random direction, float32, which seed and shapes fix.
 
     A filter is all that makes one feature map or one neuron's input: the last axis counts the
     filters. Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
-    The seed and the shapes fix the draw.
     """
     random = np.random.default_rng(seed)
     return {key: _filters(array, random) for key, array in weights.items()}
@@ -75,12 +74,7 @@ def cosine(one: Arrays, two: Arrays) -> float:
 
 
 def axis(points: int, span: float) -> np.ndarray:
-    """Returns the positions along a direction, float64 of shape (points,), 0 in the middle.
-
-    Raises `UserError` for an even number of points: 0 would not be among them.
-    """
-    if points % 2 == 0:
-        raise UserError(f"landscape.points: received {points}; an odd number is expected.")
+    """Returns the positions along a direction, float64 of shape (points,), 0 in the middle."""
     half = points // 2
     return span * (np.arange(-half, half + 1) / half)
 
@@ -162,19 +156,12 @@ class Kept:
 
 def measure(
     plane: Plane, weights: Arrays, settings: dict[str, Any], kept: Kept | None = None
-) -> tuple[dict[str, float | None], dict[str, Any], Arrays]:
+) -> Measured:
     """Computes every surface and line of the settings around the minimiser `weights`.
 
-    Finished rows are `kept`, and those that already are not computed again.
-
-    Returns:
-        As `Measured`: None where there is no line or its loss is not finite.
-
-    Raises:
-        UserError: If there is nothing to compute, or 0 would not be on the grid.
+    Finished rows are `kept`, and those that already are not computed again. The rise is None where
+    there is no line or its loss is not finite.
     """
-    if not settings["pairs"] and not settings["lines"]:
-        raise UserError("landscape: received 0 pairs and 0 lines; one or more is expected.")
     kept = kept or Kept(None, "")
     planned, grid = rows(settings), axis(settings["points"], settings["span"]).tolist()
     losses, done = kept.load((len(planned), len(grid)))
@@ -192,7 +179,7 @@ def measure(
     rises = [rise(arrays[f"line:{line}"]) for line in range(settings["lines"])]
     mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None
     details = {**_describe(weights, settings, losses), "rises": rises}
-    return {"landscape_rise": mean}, details, arrays
+    return Measured({"landscape_rise": mean}, details, arrays)
 
 
 def _describe(weights: Arrays, settings: dict[str, Any], losses: np.ndarray) -> dict[str, Any]:
@@ -220,8 +207,6 @@ def plane_of(objective: Objective) -> Plane:
 
     The weights are moved inside the graph, in float32; at (0, 0) they are what they were.
     """
-    import tensorflow as tf
-
     # Directions are 0 elsewhere.
     moved = [variable for variable in objective.variables if len(variable.shape) > 1]
     origins = [tf.constant(variable.numpy()) for variable in moved]
@@ -231,7 +216,7 @@ def plane_of(objective: Objective) -> Plane:
     def sums(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         for variable, origin, first, second in zip(moved, origins, *directions, strict=True):
             variable.assign(origin + a * first + b * second)
-        return objective.chunk_sums()
+        return objective.totals()[0]
 
     def loss(a: float, b: float) -> float:
         found = sums(tf.constant(a, tf.float32), tf.constant(b, tf.float32))
@@ -252,20 +237,14 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the landscape around a run's weights.
 
     Finished rows are kept in the run's scratch file: a job that was killed goes on from there, to
-    the same numbers. It raises what `axis` and `measure` do.
+    the same numbers.
     """
-    # Imported here: the pure functions above need no TensorFlow.
-    from batchscope.measures import batch_norm
-    from batchscope.training import models
-
-    axis(settings["points"], settings["span"])  # refuses before anything is read
-    objective, described = sharpness.objective(run, settings)
+    objective, described = run.training_loss(settings)
     key = [VERSIONS["landscape"], run.name, measure_settings.settings_name("landscape", settings)]
     key += [run.weights_sha256(settings["weights"]), described["subset"]["sha256"]]
     loss = objective.loss_and_accuracy()[0]
     kept = Kept(run.scratch, " ".join(key))
     weights, _ = models.weights(objective.model)
-    values, details, arrays = measure(plane_of(objective), weights, settings, kept)
+    found = measure(plane_of(objective), weights, settings, kept)
     normalised = "moving" if batch_norm.layers(objective.model) else "none"
-    details = {"loss": loss, **details, **described, "batch_norm": normalised}
-    return Measured(values, details, arrays)
+    return found.also({"loss": loss, **described, "batch_norm": normalised})

@@ -13,21 +13,15 @@ from typing import Any
 import numpy as np
 
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured
-from batchscope.measures.sharpness import describe_subset, subset
+from batchscope.measures import FinishedRun, Measured, batch_norm, evaluate
+from batchscope.measures.finished_run import describe_subset, subset
 from batchscope.store import records
-
-Arrays = dict[str, np.ndarray]
+from batchscope.training import models
+from batchscope.training.weights import Arrays
 
 
 def positions(start: float, stop: float, points: int) -> np.ndarray:
-    """Returns the alphas, float64 of shape (points,): evenly spaced, 0 and 1 exact if on it.
-
-    Raises:
-        UserError: If the line has no length.
-    """
-    if not start < stop:
-        raise UserError(f"line.stop: received {stop}; a number above start, {start}, is expected.")
+    """Returns the alphas, float64 of shape (points,): evenly spaced, 0 and 1 exact if on it."""
     alphas = np.linspace(start, stop, points)
     step = (stop - start) / (points - 1)
     for run in (0.0, 1.0):
@@ -39,13 +33,7 @@ def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
     """Returns (1 - alpha) * small + alpha * large, in float64, rounded to the arrays' type.
 
     At 0 and 1 the arrays are the runs' own, bit by bit.
-
-    Raises:
-        ValueError: If the two do not hold the same variables of the same shapes.
     """
-    shapes = {key: array.shape for key, array in small.items()}
-    if shapes != {key: array.shape for key, array in large.items()}:
-        raise ValueError("Expected two sets of weights of one model.")
     if alpha in (0.0, 1.0):
         return dict(large if alpha else small)
     exact = {
@@ -62,10 +50,6 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         UserError: If the runs are of different models or data, or start from different weights.
     """
     _check(run, other)
-    # Imported here: the pure functions above need no TensorFlow.
-    from batchscope.measures import batch_norm, evaluate
-    from batchscope.training import models
-
     alphas = positions(settings["start"], settings["stop"], settings["points"])
     model = run.model(settings["weights"])
     small, large = (each.weights(settings["weights"]) for each in (run, other))

@@ -28,7 +28,8 @@ import numpy as np
 from batchscope.catalogue import kept_epochs
 from batchscope.catalogue.measures.noise_scale import FEWEST_UNITS
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, finite, sharpness, stopped_before
+from batchscope.measures import FinishedRun, Measured, finite, stopped_before
+from batchscope.training import models
 
 Gradient = Callable[[int], np.ndarray]
 
@@ -58,11 +59,9 @@ def products(gradient: Gradient, count: int, size: int) -> tuple[np.ndarray, np.
 
 
 def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> NoiseScale:
-    """Returns the noise scale of single examples.
+    """Returns the noise scale of single examples, by what `products` returned of three or more.
 
     Args:
-        squared: |g_i|^2, shape (n,), at least three.
-        along: g_i . S, shape (n,).
         micro_batch: Examples whose mean gradient each g_i is.
     """
     norm_squared, spread = _moments(squared.sum(), along.sum(), len(squared))
@@ -93,13 +92,10 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures a run at start and end, or after one epoch; raises `UserError` of few examples."""
-    # Imported here: the pure functions above need no TensorFlow.
-    from batchscope.training import models
-
     epoch, micro_batch = settings["epoch"], settings["micro_batch"]
     if never_came := stopped_before(run, epoch):
         return never_came
-    loss, described = sharpness.objective(run, settings, chunk=micro_batch)
+    loss, described = run.training_loss(settings, chunk=micro_batch)
     count = loss.examples // micro_batch  # a last, smaller micro-batch is left out
     if count < FEWEST_UNITS:
         raise UserError(

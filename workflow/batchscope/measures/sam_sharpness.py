@@ -18,13 +18,8 @@ from typing import Any
 import numpy as np
 
 from batchscope.catalogue import name_codec
-from batchscope.measures import FinishedRun, Measured, finite, sharpness
+from batchscope.measures import FinishedRun, Measured, finite
 from batchscope.measures.maximiser import LossAndGradient
-
-
-def column(rho: float) -> str:
-    """Returns the column of the tables for the length of a step."""
-    return f"sam_sharpness_{name_codec.number_text(float(rho))}"
 
 
 def measure(
@@ -32,29 +27,27 @@ def measure(
     loss: Callable[[np.ndarray], float],
     x: np.ndarray,
     rhos: Sequence[float],
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures the rise of the loss for each length of the step.
+) -> Measured:
+    """Measures the rise of the loss at weights x, float64 of shape (n,), for lengths of the step.
 
-    Args:
-        loss: Weights -> the mean loss that `loss_and_gradient` gives too.
-        x: The weights, float64 of shape (n,).
-        rhos: Lengths of the step, Euclidean.
-
-    Returns:
-        Column -> rise of the loss: 0 where the gradient is 0, None where a loss is not finite;
-        and the loss and the gradient's norm at x.
+    A rise is 0 where the gradient is 0, None where a loss is not finite.
     """
     _, gradient = loss_and_gradient(x)
     # Not the gradient's own loss: two graphs may round differently, and small rises count.
     at_x = loss(x)
     norm = float(np.linalg.norm(gradient))
-    rises = {column(rho): loss(x + (rho / norm) * gradient) - at_x if norm else 0.0 for rho in rhos}
-    return finite(rises), {"loss": at_x, "gradient_norm": norm, "parameters": len(x)}
+    rises = {
+        f"sam_sharpness_{name_codec.number_text(float(rho))}": (
+            loss(x + (rho / norm) * gradient) - at_x if norm else 0.0
+        )
+        for rho in rhos
+    }
+    details = {"loss": at_x, "gradient_norm": norm, "parameters": len(x)}
+    return Measured(finite(rises), details)
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures a run's sharpness along the gradient."""
-    found, described = sharpness.objective(run, settings)
-    weights = found.weights()
-    values, details = measure(found.loss_and_gradient, found.loss, weights, settings["rhos"])
-    return Measured(values, {**details, **described})
+    loss, described = run.training_loss(settings)
+    given = loss.loss_and_gradient, loss.loss, loss.weights()
+    return measure(*given, settings["rhos"]).also(described)

@@ -13,10 +13,8 @@ value is a lower bound of what is defined.
 
 from __future__ import annotations
 
-import hashlib
-import math
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +24,8 @@ from batchscope.measures import FinishedRun, Measured
 from batchscope.measures.maximiser import LossAndGradient, Maximum, NotFinite, maximise
 from batchscope.measures.subspace import Subspace
 
-if TYPE_CHECKING:
-    from batchscope.training import losses
-
-# Seeds are fixed and the same for every run, so that runs are compared on the same examples,
-# in the same subspace (where they have the same number of weights), from the same starts.
-SUBSET_SEED = 0
+# The same for every run, so that runs are compared in the same subspace (where they have the same
+# number of weights), from the same starts.
 SUBSPACE_SEED = 0
 START_SEED = 0
 
@@ -46,35 +40,26 @@ def column(space: str, epsilon: float) -> str:
     return f"sharpness_{space}_{name_codec.number_text(float(epsilon))}"
 
 
-def subset(available: int, examples: int) -> np.ndarray:
-    """Returns the indices of the training examples behind the loss, int64.
+@dataclass(frozen=True)
+class _Space:
+    """The loss over y, where x + A y are the weights."""
 
-    The first `examples` of one fixed permutation, so that smaller subsets lie in larger ones; 0, or
-    more than there are, for all.
-    """
-    order = np.random.default_rng(SUBSET_SEED).permutation(available).astype(np.int64)
-    return order[: examples or available]
-
-
-def describe_subset(indices: np.ndarray, available: int) -> dict[str, Any]:
-    """Returns what identifies a subset: count, seed, and the digest of the indices."""
-    digest = hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()
-    counts = {"examples": len(indices), "available": available}
-    return {**counts, "seed": SUBSET_SEED, "sha256": digest}
+    function: LossAndGradient
+    at_zero: tuple[float, np.ndarray]  # value and gradient at y = 0
+    coordinates: np.ndarray  # A+ x
+    described: dict[str, Any] = field(default_factory=dict)  # what the record says of A
 
 
 def measure(
     loss_and_gradient: LossAndGradient, x: np.ndarray, settings: dict[str, Any]
-) -> tuple[dict[str, float | None], dict[str, Any]]:
+) -> Measured:
     """Measures sharpness in every space and box of the settings.
 
-    Args:
-        loss_and_gradient: Weights, float64 of shape (n,), -> mean loss and its gradient.
-        x: The minimiser, float64 of shape (n,), exactly representable by the model.
+    The details say how far each value can be trusted; a value is None where the loss at x is not
+    finite.
 
-    Returns:
-        Column -> sharpness (None where the loss at x is not finite), and the details that say
-        how far each value can be trusted.
+    Args:
+        x: The minimiser, float64 of shape (n,), exactly representable by the model.
 
     Raises:
         UserError: If the subspace does not fit.
@@ -88,56 +73,53 @@ def measure(
     }
     values: dict[str, float | None] = dict.fromkeys(MEASURES["sharpness"].columns_for(settings))
     searches = details["searches"] = {}
-    for space in settings["spaces"]:
-        function, at_zero, coordinates, described = _space(
-            space, loss_and_gradient, x, at_x, settings
-        )
-        details.update(described)
+    for name in settings["spaces"]:
+        space = _space(name, loss_and_gradient, x, at_x, settings)
+        details.update(space.described)
         for epsilon in settings["epsilons"]:
-            name = column(space, epsilon)
-            width = epsilon * (np.abs(coordinates) + 1.0)
-            search = searches[name] = {"space": space, "epsilon": epsilon}
+            width = epsilon * (np.abs(space.coordinates) + 1.0)
+            search = searches[column(name, epsilon)] = {"space": name, "epsilon": epsilon}
             limits = settings["iterations"], settings["starts"], START_SEED
             try:
-                maximum = maximise(function, at_zero, width, *limits)
+                maximum = maximise(space.function, space.at_zero, width, *limits)
             except NotFinite as error:
                 search["message"] = str(error)
                 continue
-            values[name] = sharpness(maximum.value, at_x[0])
-            search |= {"sharpness": values[name], **describe(maximum, at_x[0])}
-    return values, details
+            search |= {"sharpness": sharpness(maximum.value, at_x[0])}
+            search |= _describe(maximum, at_x[0])
+            values[column(name, epsilon)] = search["sharpness"]
+    return Measured(values, details)
 
 
 def _space(
-    space: str,
+    name: str,
     loss_and_gradient: LossAndGradient,
     x: np.ndarray,
     at_x: tuple[float, np.ndarray],
     settings: dict[str, Any],
-) -> tuple[LossAndGradient, tuple[float, np.ndarray], np.ndarray, dict[str, Any]]:
-    """Returns the loss over y, its value at 0, A+ x, and what the record says of A."""
-    if space == "full":
-        return lambda y: loss_and_gradient(x + y), at_x, x, {}
-    subspace = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED, settings["memory_mb"])
-    coordinates, condition = subspace.coordinates(x)
+) -> _Space:
+    if name == "full":
+        return _Space(lambda y: loss_and_gradient(x + y), at_x, x)
+    matrix = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED, settings["memory_mb"])
+    coordinates, condition = matrix.coordinates(x)
 
     def function(y: np.ndarray) -> tuple[float, np.ndarray]:
-        loss, gradient = loss_and_gradient(x + subspace.times(y))
-        return loss, subspace.transposed_times(gradient)
+        loss, gradient = loss_and_gradient(x + matrix.times(y))
+        return loss, matrix.transposed_times(gradient)
 
     described = {
-        "dimensions": subspace.dimensions,
+        "dimensions": matrix.dimensions,
         "distribution": "N(0, 1), columns not normalised",
         "seed": SUBSPACE_SEED,
-        "in_memory": subspace.in_memory,
-        "columns_per_block": subspace.block,
+        "in_memory": matrix.in_memory,
+        "columns_per_block": matrix.block,
         "gram_condition": condition,
     }
-    at_zero = at_x[0], subspace.transposed_times(at_x[1])
-    return function, at_zero, coordinates, {"subspace": described}
+    at_zero = at_x[0], matrix.transposed_times(at_x[1])
+    return _Space(function, at_zero, coordinates, {"subspace": described})
 
 
-def describe(maximum: Maximum, loss: float) -> dict[str, Any]:
+def _describe(maximum: Maximum, loss: float) -> dict[str, Any]:
     """Returns what says how far a value can be trusted, for the record."""
     starts = [
         {**asdict(search), "sharpness": sharpness(search.maximum, loss)}
@@ -158,43 +140,5 @@ def describe(maximum: Maximum, loss: float) -> dict[str, Any]:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the sharpness of a run; raises `UserError` if the subspace does not fit."""
-    loss, described = objective(run, settings)
-    values, details = measure(loss.loss_and_gradient, loss.weights(), settings)
-    return Measured(values, {**details, **described})
-
-
-def objective(
-    run: FinishedRun, settings: dict[str, Any], chunk: int | None = None
-) -> tuple[losses.Objective, dict[str, Any]]:
-    """Returns the mean loss of a run's network over the recorded subset of training examples.
-
-    Args:
-        settings: `examples`; `weights` (`final` where missing) and `batch_norm` (`moving`).
-        chunk: Examples per forward pass; even chunks by the images' size where None.
-
-    Returns:
-        The loss at the run's weights, and what the record says of it: subset and chunk size.
-    """
-    # Imported here: the pure functions above need no TensorFlow.
-    from batchscope.training import losses
-
-    train = run.data.examples("train")
-    indices = subset(len(train.labels), settings["examples"])
-    most = losses.chunk_size(run.data.input_shape, train.images.dtype)
-    chunk = chunk or even_chunk(len(indices), most)
-    found = losses.Objective(
-        run.model(settings.get("weights", "final")),
-        train.rows(indices),
-        chunk,
-        batch_statistics=settings.get("batch_norm") == "batch",
-    )
-    return found, {"subset": describe_subset(indices, len(train.labels)), "chunk": chunk}
-
-
-def even_chunk(examples: int, most: int) -> int:
-    """Returns the chunk that splits the examples most evenly into chunks of at most `most`.
-
-    One shape for nearly all chunks compiles once, and where batch statistics are used no chunk
-    is left with a few examples.
-    """
-    return math.ceil(examples / math.ceil(examples / most))
+    loss, described = run.training_loss(settings)
+    return measure(loss.loss_and_gradient, loss.weights(), settings).also(described)

@@ -28,14 +28,13 @@ def normal_column(size: int, seed: int, index: int) -> np.ndarray:
 class Subspace:
     """The matrix A of a random subspace, kept in memory or made again at each product.
 
-    The columns are the same whatever the limit; products then differ by rounding alone (they
-    are summed in float32, as precise as the weights that they are added to; what the box is
-    made of is summed in float64).
+    The columns are the same whatever the limit, `memory_mb` MB (10^6 bytes); products then differ
+    by rounding alone (they are summed in float32, as precise as the weights that they are added
+    to; what the box is made of is summed in float64).
 
     Args:
         size: Rows n, the number of weights.
         dimensions: Columns p.
-        memory_mb: Limit on the columns held at any time, in MB (10^6 bytes).
         column: Index -> column, float32 of shape (n,); normal columns of `seed` by default.
 
     Raises:
@@ -99,12 +98,10 @@ class Subspace:
         return np.concatenate(parts).astype(np.float64)
 
     def coordinates(self, x: np.ndarray) -> tuple[np.ndarray, float]:
-        """Returns A's pseudo-inverse times x, shape (p,), and the Gram matrix's condition.
-
-        A has full column rank, so that the pseudo-inverse is (A^T A)^-1 A^T.
+        """Returns A's pseudo-inverse, (A^T A)^-1 A^T, times x, and the condition of A^T A.
 
         Raises:
-            UserError: If the Gram matrix A^T A is too ill-conditioned.
+            UserError: If that is too ill-conditioned.
         """
         gram, projection = self._gram(x)
         condition = float(np.linalg.cond(gram))

@@ -1,21 +1,49 @@
-"""How far training moved the weights: the distance from the initial ones, by layer."""
+"""How far training moved the weights: D = ||w - w_0|| and D / ||w_0||, overall and by layer.
+
+Moving statistics are no parameters: only trainable weights count. The squares of the layers'
+distances add up to the square of the whole.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 from batchscope.measures import FinishedRun, Measured
-from batchscope.training import distances
+from batchscope.store import records
+from batchscope.training import weights
+from batchscope.training.weights import Arrays
+
+
+def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
+    """Returns distance and relative distance of all weights, and the same of each of `layers`.
+
+    The relative one is None where ||w_0|| = 0, as of biases that start at 0.
+
+    Raises:
+        ValueError: If the two do not hold the same variables of the same shapes.
+    """
+    moved, start = weights.squared_moves(initial, trained), weights.squared_norms(initial)
+
+    def of(keys: Iterable[str]) -> dict[str, float | None]:
+        distance = math.sqrt(math.fsum(moved[key] for key in keys))
+        norm = math.sqrt(math.fsum(start[key] for key in keys))
+        return {"distance": distance, "relative": distance / norm if norm > 0 else None}
+
+    layers: dict[str, list[str]] = {}
+    for key in initial:
+        layers.setdefault(records.layer_of(key), []).append(key)
+    return {**of(initial), "layers": {layer: of(keys) for layer, keys in layers.items()}}
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures how far a run moved its weights."""
-    # Moving statistics are no parameters: only trainable weights count.
     initial, _ = run.weights("initial")
     trained, _ = run.weights(settings["weights"])
-    measured = distances.distances(initial, trained)
+    found = distances(initial, trained)
     values = {
-        "weight_distance": measured["distance"],
-        "weight_distance_relative": measured["relative"],
+        "weight_distance": found["distance"],
+        "weight_distance_relative": found["relative"],
     }
-    return Measured(values, {"layers": measured["layers"]})
+    return Measured(values, {"layers": found["layers"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import glob
 import json
 import os
 import re
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope import damage, disk
-from batchscope.catalogue import weight_counts
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples
 from batchscope.errors import UserError
@@ -24,6 +24,8 @@ from batchscope.host.absence import Absence
 from batchscope.report import claim_rows, runs_table
 from batchscope.store import job_files, records, taken
 from batchscope.tables import claim_table, run_table
+from batchscope.training import weights
+from batchscope.training.weights import Layer
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -114,7 +116,7 @@ class Inputs:
     missing: MissingResults = MissingResults()
     datasets: dict[str, dict[str, Any]] = _map()  # token -> record
     samples: dict[str, list[samples.Sample]] = _map()  # by data set's token
-    models: dict[Look, list[weight_counts.Summary]] = _map()  # layers, as far as they are known
+    models: dict[Look, list[Layer]] = _map()  # layers, as far as they are known
     claims: list[claim_rows.Row] = _list()  # as in claims.csv
     files: list[Path] = _list()  # the tables that have rows, each experiment's after another
     taken: taken.Taken = field(default_factory=taken.Taken)
@@ -253,7 +255,7 @@ def _figure(folder: Path, entry: dict[str, Any]) -> Figure:
 
 def _models(
     study: Study, results: Path, datasets: dict[str, dict[str, Any]]
-) -> dict[Look, list[weight_counts.Summary]]:
+) -> dict[Look, list[Layer]]:
     every = [each.factors() for each in study.experiments.values()]
     pairs = dict.fromkeys((one["model"], one["dataset"]) for one in chain.from_iterable(every))
     found = {}
@@ -262,13 +264,9 @@ def _models(
         if not {"input_shape", "classes"} <= record.keys():
             continue
         look = model, tuple(record["input_shape"]), record["classes"]
-        path = records.layers_path(results, *look)
-        layers = weight_counts.layers(*look)
-        if layers is None and path.exists():
-            stored = disk.read_json(path, "layers")["layers"]
-            layers = [weight_counts.Summary(*each) for each in stored]
-        if layers:
-            found[look] = layers
+        files = f"{glob.escape(records.initial_name(*look))}+seed=*.npz"
+        for path in sorted((results / "initial").glob(files))[:1]:
+            found[look] = weights.layers(path)
     return found
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchscope.catalogue import run_names
-from batchscope.catalogue.weight_counts import Summary
 from batchscope.datasets.samples import Sample
 from batchscope.report.content import Look, Records
 from batchscope.report.text import plain
 from batchscope.store import data_warnings
+from batchscope.training.weights import Layer
 
 MANY_CLASSES = 40  # of more, the smallest and the largest are given
 SKIPPED_SHOWN = 200  # more are in the data set's record
@@ -58,7 +58,7 @@ def _balance(record: dict[str, Any], splits: list[str]) -> list[tuple[str, list[
     ]
 
 
-def models(found: dict[Look, list[Summary]]) -> list[dict[str, Any]]:
+def models(found: dict[Look, list[Layer]]) -> list[dict[str, Any]]:
     """Returns what the page shows of each model: its layers, and their weights in all."""
     return [
         {

@@ -11,19 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import (
-    dataset_definitions,
-    dataset_splits,
-    run_factors,
-    run_names,
-    weight_counts,
-)
+from batchscope.catalogue import dataset_definitions, dataset_splits, run_factors, run_names
 from batchscope.catalogue.entries import REPEATS
 from batchscope.store import records
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
 _NOTED = "job_seconds.csv"  # measure, settings, data set, model, seconds
-_FLOAT_BYTES = 4
 WEIGHT_FILES = 2  # of every run, final and best; both may be one, which nobody knows before
 
 
@@ -75,25 +68,9 @@ class History:
         means = {batch: statistics.fmean(values) for batch, values in times.items()}
         return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
 
-    def weight_bytes(self, factors: dict[str, Any], definition: dict[str, Any]) -> int | None:
-        """Returns the bytes of one file of a run's weights, or None.
-
-        Of a finished run of the same model on the same data set, else from the number of weights
-        of a built-in model.
-        """
-        found = self._bytes.get(subject(factors))
-        if found is None and (look := self._look(factors["dataset"], definition)):
-            count = weight_counts.stored(factors["model"], *look)
-            found = None if count is None else _FLOAT_BYTES * count
-        return found
-
-    def _look(self, dataset: str, definition: dict[str, Any]) -> tuple[tuple[int, ...], int] | None:
-        """Returns the shape of a data set's examples and its classes; None where unknown."""
-        record = records.data_record(self._results, dataset)
-        if record is None:
-            return dataset_definitions.read(definition).examples()
-        known = "input_shape" in record and "classes" in record
-        return (tuple(record["input_shape"]), record["classes"]) if known else None
+    def weight_bytes(self, factors: dict[str, Any]) -> int | None:
+        """Returns the bytes of one file of weights of a finished run of its kind, or None."""
+        return self._bytes.get(subject(factors))
 
 
 def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:

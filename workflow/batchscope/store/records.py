@@ -82,11 +82,6 @@ def initial_name(model: str, input_shape: Iterable[int], classes: int) -> str:
     return f"{model}+{'x'.join(map(str, input_shape))}+{classes}"
 
 
-def layers_path(results: Path | str, model: str, input_shape: Iterable[int], classes: int) -> Path:
-    """Returns the file of a user's model's layers, written beside its initial weights."""
-    return Path(results) / "initial" / f"{initial_name(model, input_shape, classes)}.json"
-
-
 def run_record(folder: Path | str) -> Path:
     """Returns the record in a run's folder: what to delete, whatever is damaged there.
 

@@ -183,7 +183,7 @@ def _weight(
 ) -> tuple[str, float | None]:
     """Returns model and data set, and the bytes of so many files of its weights."""
     dataset, model = estimates.subject(study.runs[run])
-    one = history.weight_bytes(study.runs[run], study.datasets[dataset])
+    one = history.weight_bytes(study.runs[run])
     return f"{model} on {dataset}", None if one is None else files * one
 
 

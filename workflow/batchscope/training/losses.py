@@ -1,4 +1,4 @@
-"""The mean loss over a data set and its gradient, in chunks; shared by training and measures."""
+"""The mean loss over examples and its gradient, in chunks; shared by training and measures."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
 
 
 def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
-    """Returns images as float32 times `scale`: bytes become numbers inside the graph."""
-    if images.dtype == tf.int32:  # tokens alone
+    """Returns images as float32 times `scale`, inside the graph; tokens as they are."""
+    if images.dtype == tf.int32:
         return images
     return tf.cast(images, tf.float32) * tf.constant(scale, tf.float32)
 
@@ -64,11 +64,9 @@ def penalties(model: keras.Model) -> list[tf.Tensor]:
 def example_losses(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
     """Returns a function (labels, outputs) -> (loss, hit) per example for a classifier.
 
-    Of a model that predicts each position of a sequence the loss of an example is the mean over
-    its positions, and every position has a hit: labels and hits have shape (n, length).
-
-    One output unit means binary cross-entropy, several mean categorical cross-entropy, both
-    computed from the logits. `outputs` must be what the model returned, untouched.
+    One output unit means binary cross-entropy, several mean categorical cross-entropy, both from
+    the logits of `outputs`, which must be what the model returned, untouched. Where each position
+    of a sequence is predicted, a loss is the mean over the positions, and each of them has a hit.
     """
 
     def binary(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -96,8 +94,8 @@ def label_shape(model: keras.Model) -> tuple[int | None, ...]:
 def dense(gradients: list[Any]) -> list[tf.Tensor | None]:
     """Returns gradients as tensors: that of an embedding is one of the rows that were looked up.
 
-    A row that was looked up twice is there twice. Keras's Adam and its like would square these
-    parts one by one, in place of their sum, which is the gradient.
+    A row that was looked up twice is there twice, and Keras's Adam would square its two parts in
+    place of their sum.
     """
     return [
         tf.convert_to_tensor(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients
@@ -112,16 +110,16 @@ def switch_off_dropout(model: keras.Model) -> None:
                 setattr(layer, strength, 0.0)
 
 
-def _sum(losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.cast(losses, tf.float64)) + tf.cast(penalties, tf.float64)
-
-
 def _graph(
     compute: Callable[..., Any], *signature: tf.TensorSpec, attributes: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     return tf.function(
         compute, autograph=False, input_signature=signature, experimental_attributes=attributes
     )
+
+
+def _sum(losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.cast(losses, tf.float64)) + tf.cast(penalties, tf.float64)
 
 
 def _gradients(
@@ -141,7 +139,8 @@ class Objective:
     The model runs in inference mode: no dropout, moving statistics in batch normalisation
     (unless `batch_statistics`). Sums over chunks are kept in float64 and divided once by the
     number of examples, so that loss and gradient are of the same mean. Penalties that the
-    model's layers add (`model.losses`) are part of f.
+    model's layers add (`model.losses`) are part of f. Flat vectors of weights are float64 of shape
+    (size,), and rounded to float32 where they are set.
 
     Args:
         chunk: Examples per forward pass; by the examples' size where None.
@@ -171,7 +170,7 @@ class Objective:
             switch_off_dropout(model)
         shape = examples.images.shape[1:]
         self._chunk = chunk or chunk_size(shape, examples.images.dtype)
-        self.place(examples)
+        self._place(examples)
         # One trace for all chunks, the last and smaller one too.
         chunks = [
             tf.TensorSpec([None, *shape], self._chunks[0][0].dtype),
@@ -184,12 +183,10 @@ class Objective:
         self._hessian_times = _graph(self._hessian_times_in_graph, *chunks, vector)
         self._assign = _graph(self._assign_in_graph, vector)
 
-    def place(self, examples: Examples) -> None:
-        """Puts examples of the same shape, dtype and scale on the device, once for all calls."""
+    def _place(self, examples: Examples) -> None:
+        """Puts examples on the device, once for all calls."""
         images, labels = examples.images, examples.labels
-        self.examples = len(images)
-        self.predictions = np.size(labels)
-        self.evaluations = 0  # of loss and gradient
+        self.examples, self.predictions = len(images), np.size(labels)
         self._chunks = [
             (
                 tf.constant(images[start : start + self._chunk]),
@@ -201,7 +198,7 @@ class Objective:
     def over(self, examples: Examples) -> Objective:
         """Returns the same function over other examples, by the same graphs: nothing is traced."""
         other = copy.copy(self)
-        other.place(examples)
+        other._place(examples)
         return other
 
     # What becomes a graph: operations on one chunk, or on a vector of all weights.
@@ -241,13 +238,8 @@ class Objective:
                 inner.watch(values)
                 losses, _, penalties = self._parts(images, labels)
                 summed = tf.reduce_sum(losses) + penalties
-            slopes = [
-                tf.reduce_sum(gradient * part)
-                for gradient, part in zip(
-                    _gradients(inner, summed, values), self._split(direction), strict=True
-                )
-            ]
-            slope = tf.add_n(slopes)
+            pairs = zip(_gradients(inner, summed, values), self._split(direction), strict=True)
+            slope = tf.add_n([tf.reduce_sum(gradient * part) for gradient, part in pairs])
         return _flat(_gradients(outer, slope, values))
 
     def _assign_in_graph(self, flat: tf.Tensor) -> None:
@@ -255,19 +247,18 @@ class Objective:
             variable.assign(part)
 
     def _split(self, flat: tf.Tensor) -> list[tf.Tensor]:
-        """Returns a float64 vector as float32 tensors of the variables' shapes."""
         parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
         return [tf.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     # What is asked from outside.
 
     def weights(self) -> np.ndarray:
-        """Returns the trainable weights as one float64 vector, shape (size,)."""
+        """Returns the trainable weights as one flat vector."""
         parts = [variable.numpy().reshape(-1) for variable in self.variables]
         return np.concatenate(parts).astype(np.float64)
 
     def set_weights(self, flat: np.ndarray) -> None:
-        """Sets the trainable weights from one vector, shape (size,), rounded to float32."""
+        """Sets the trainable weights from one flat vector."""
         self._assign(tf.constant(flat, tf.float64))
 
     def loss_and_accuracy(self) -> tuple[float, float]:
@@ -277,7 +268,7 @@ class Objective:
         hits = sum(int(hits) for _, hits in sums)
         return loss, hits / self.predictions
 
-    def totals(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    def totals(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns summed loss, float64, and hits, int64, of each chunk; for graphs of others."""
         sums: list[tf.Tensor] = []
         hits: list[tf.Tensor] = []
@@ -287,14 +278,7 @@ class Objective:
                 loss, hit = self._sums(images, labels)
             sums.append(loss)
             hits.append(hit)
-        return sums, hits
-
-    def chunk_sums(self) -> tf.Tensor:
-        """Returns the summed loss of each chunk, float64 of shape (chunks,); for graphs of others.
-
-        Added up in this order, over the number of examples, they are `loss_and_accuracy`'s loss.
-        """
-        return tf.stack(self.totals()[0])
+        return tf.stack(sums), tf.stack(hits)
 
     def loss(self, flat: np.ndarray) -> float:
         """Returns the mean loss at the given weights, which stay set."""
@@ -302,8 +286,7 @@ class Objective:
         return self.loss_and_accuracy()[0]
 
     def loss_and_gradient(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns mean loss and its gradient, float64 (size,), at weights, which stay set."""
-        self.evaluations += 1
+        """Returns mean loss and its gradient, both float64, at weights, which stay set."""
         self.set_weights(flat)
         loss, gradient = 0.0, np.zeros(self.size)
         for images, labels in self._chunks:
@@ -313,20 +296,16 @@ class Objective:
         return loss / self.examples, gradient / self.examples
 
     def chunk_gradient(self, index: int) -> np.ndarray:
-        """Returns the gradient of one chunk's mean loss at the current weights, float32 (size,).
-
-        With `chunk=1`, that of example `index`. Penalties are part of it, as of the mean over all.
-        """
+        """Returns the gradient of one chunk's mean loss at the current weights, float32."""
         images, labels = self._chunks[index]
         gradient = self._sum_and_gradient(images, labels)[1].numpy()
         return gradient if len(labels) == 1 else gradient / np.float32(len(labels))
 
     def hessian_times(self, direction: np.ndarray) -> np.ndarray:
-        """Returns H v, H the Hessian of the mean loss at the current weights.
+        """Returns H v, float64, H the Hessian of the mean loss at the current weights.
 
         By differentiating twice in reverse (Pearlmutter 1994). Where the loss has a kink
-        (ReLU, a maximum), H is that of the smooth piece that the weights lie on. Both vectors are
-        float64 of shape (size,), v rounded to float32.
+        (ReLU, a maximum), H is that of the smooth piece that the weights lie on.
 
         Raises:
             LookupError: If an operation of the model has no second derivative in TensorFlow.
@@ -353,8 +332,7 @@ def together(objectives: Sequence[Objective]) -> Callable[[], list[tuple[float, 
         found: list[tuple[tf.Tensor, tf.Tensor]] = []
         for objective in objectives:
             with tf.control_dependencies([sums for sums, _ in found[-1:]]):
-                sums, hits = objective.totals()
-            found.append((tf.stack(sums), tf.stack(hits)))
+                found.append(objective.totals())
         return found
 
     graph = _graph(compute).get_concrete_function()  # a call need not look for its trace

@@ -7,15 +7,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import keras
-import numpy as np
 
-from batchscope.catalogue import run_names, weight_counts
+from batchscope.catalogue import run_names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.training import user_models
 from batchscope.training.networks import BUILDERS
-
-Arrays = dict[str, np.ndarray]
+from batchscope.training.weights import Arrays
 
 
 def build(
@@ -37,8 +35,7 @@ def build(
         look: What its examples look like.
         model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
-        precision: Keras's policy for layers that state none: `float32`, or `mixed_bfloat16` or
-            `mixed_float16`, whose weights are float32 all the same.
+        precision: Keras's policy for layers that state none; weights are float32 in any.
 
     Raises:
         UserError: If the network is unknown or does not fit the data, or the file is not the
@@ -73,30 +70,11 @@ def _policy(precision: str) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def layers(model: keras.Model) -> list[weight_counts.Summary]:
-    """Returns a model's layers in order, as a summary has them."""
-    return [
-        weight_counts.Summary(
-            f"{layer.name} ({type(layer).__name__})", _output_shape(layer), layer.count_params()
-        )
-        for layer in model.layers
-        if not isinstance(layer, keras.layers.InputLayer)
-    ]
-
-
-def _output_shape(layer: keras.layers.Layer) -> tuple[int | None, ...] | None:
-    """Returns the shape of what a layer gives for an example; None where it has no such one."""
-    try:
-        return tuple(layer.output.shape[1:])
-    except (AttributeError, ValueError):  # several outputs, or a layer of a subclassed model
-        return None
-
-
 def weights(model: keras.Model) -> tuple[Arrays, Arrays]:
-    """Returns a model's trainable weights and its state, by their variables' paths.
+    """Returns a model's trainable weights and its state, by their variables' paths, in order.
 
     State is every weight that is not trained: moving statistics, frozen layers. The
-    generators behind dropout are no weights. Both are in the model's order.
+    generators behind dropout are no weights.
 
     Raises:
         UserError: If two variables share a path.

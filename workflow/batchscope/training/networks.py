@@ -1,7 +1,8 @@
 """The built-in networks, each a function (input_shape, classes) -> keras.Model.
 
 Every layer has a name of its own, so that the paths of variables never depend on what else a
-process built. What a document leaves open is chosen in the docstring of its network.
+process built. Each docstring names the source, and what is chosen where a document leaves it open;
+all layers not named there are Keras's own defaults.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
     return keras.Model(inputs, outputs, name=name)
 
 
+def _softmax(classes: int) -> layers.Layer:
+    return layers.Dense(classes, activation="softmax", name="output")
+
+
 def _sigmoid_or_softmax(classes: int) -> layers.Layer:
     """Returns an output layer: one sigmoid unit for two classes, else a softmax."""
     if classes == 2:
         return layers.Dense(1, activation="sigmoid", name="output")
-    return layers.Dense(classes, activation="softmax", name="output")
+    return _softmax(classes)
 
 
 def small_cnn(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns the default study's network: two small convolutions and a dense layer.
+    """Returns the default study's network: 6,058 parameters at 8x8x1 with 10 classes.
 
-    Two of [convolution 3x3 same, stride 2, ReLU] with 8 and 16 filters, dense 64 ReLU,
-    softmax; Keras's own initialisation. Strides in place of pooling make it a third faster on a
-    CPU. 6,058 parameters at 8x8x1 with 10 classes. Made for this project; no document
-    describes it.
+    Made for this project. Strides in place of pooling make it a third faster on a CPU.
     """
     return _chain(
         "small_cnn",
@@ -44,21 +46,16 @@ def small_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Conv2D(16, 3, 2, padding="same", activation="relu", name="conv_2"),
         layers.Flatten(name="flatten"),
         layers.Dense(64, activation="relu", name="dense_1"),
-        layers.Dense(classes, activation="softmax", name="output"),
+        _softmax(classes),
     )
 
 
 def campbell_cnn(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns the network of Campbell's figure 2, for MNIST's 28x28 digits.
+    """Returns the network of Campbell's figure 2: 270,006 parameters at 28x28x1 with 10 classes.
 
-    Two of [convolution 4x4, 2x2 max pool], flatten, dropout, dense 500, dropout, dense
-    softmax; ReLU everywhere else; every kernel and every bias from RandomNormal with Keras's
-    defaults (mean 0, standard deviation 0.05).
-
-    Left open by the document and chosen here: 16 and 32 filters, no padding, dropout rates
-    0.25 (before the dense layer) and 0.5 (before the output). 270,006 parameters at 28x28x1
-    with 10 classes. The document sets all random seeds to 1000; that seed is the factor
-    `seed` here, so a study of the document has `seeds: [1000]`.
+    Every kernel and bias is drawn from RandomNormal with Keras's defaults. Left open and chosen
+    here: 16 and 32 filters, no padding, dropout rates 0.25 and 0.5. The document sets all random
+    seeds to 1000; that seed is the factor `seed` here: `seeds: [1000]`.
 
     Source: D. Campbell, "Impact of Batch Size on Performance of TensorFlow Based
     Convolutional Neural Networks", section III.
@@ -83,14 +80,10 @@ def campbell_cnn(input_shape: Shape, classes: int) -> keras.Model:
 
 
 def chang_vgg(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns the VGG-like network of Chang and Pathak, for cats and dogs.
+    """Returns Chang and Pathak's network: 353,161 parameters at 128x128x3 with two classes.
 
-    Five of [convolution 3x3 same, ReLU, 2x2 max pool] with 4, 8, 16, 32 and 64 filters, two
-    dense layers of 256 ReLU units, one sigmoid unit (a softmax for more than two classes);
-    Glorot initialisation, zero biases. 353,161 parameters at 128x128x3 with two classes.
-    Takes images from 32x32 on.
-
-    Source: D. Chang and A. Pathak, "Effect of Batch Size on Neural Net Training", figure 4.
+    Source: D. Chang and A. Pathak, "Effect of Batch Size on Neural Net Training", figure 4. More
+    than two classes get a softmax.
     """
     parts: list[layers.Layer] = []
     for index, filters in enumerate((4, 8, 16, 32, 64), 1):
@@ -108,14 +101,10 @@ def chang_vgg(input_shape: Shape, classes: int) -> keras.Model:
 
 
 def lheureux_cnn(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns the one-convolution network of Lheureux's cats-and-dogs listing.
-
-    Convolution 3x3 same with 32 filters, 2x2 max pool, dense 128, ReLU and He-uniform kernels
-    in both; one sigmoid unit (a softmax for more than two classes). 40,961,153 parameters at
-    the document's 200x200x3.
+    """Returns Lheureux's network: 40,961,153 parameters at 200x200x3 with two classes.
 
     Source: A. Lheureux, listing `get_accuracy_for_batch_size` in the article on how to
-    maximise GPU utilisation by the batch size.
+    maximise GPU utilisation by the batch size. More than two classes get a softmax.
     """
     he = {"activation": "relu", "kernel_initializer": "he_uniform"}
     return _chain(
@@ -130,15 +119,10 @@ def lheureux_cnn(input_shape: Shape, classes: int) -> keras.Model:
 
 
 def benchmark_cnn(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns the network of the "Batch Size Benchmarking" post, for 256x256x3 patches.
+    """Returns the network of a post: 2,131,538 trainable parameters at 256x256x3, 10 classes.
 
-    One convolution, four of [convolution, batch normalisation, tanh, 2x2 max pool], three
-    dense layers.
-
-    Left open by the document and chosen here: 3x3 same convolutions, the first with 8 filters
-    and no activation (none is named), then 8, 16, 32 and 64; dense layers of 128 and 64 tanh
-    units and a softmax. 2,131,538 trainable parameters at 256x256x3 with 10 classes (and 240
-    moving statistics). Takes images from 16x16 on.
+    Left open and chosen here: 3x3 same convolutions, the first with 8 filters and no activation
+    (none is named), then 8, 16, 32 and 64; dense layers of 128 and 64 tanh units and a softmax.
 
     Source: the blog post "Batch Size Benchmarking" of 2019-03-11, which names no author.
     """
@@ -154,16 +138,13 @@ def benchmark_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Flatten(name="flatten"),
         layers.Dense(128, activation="tanh", name="dense_1"),
         layers.Dense(64, activation="tanh", name="dense_2"),
-        layers.Dense(classes, activation="softmax", name="output"),
+        _softmax(classes),
     ]
     return _chain("benchmark_cnn", input_shape, *parts)
 
 
 def keskar_f1(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns network F1 of Keskar et al.: five dense layers with batch normalisation.
-
-    The image as one vector, five of [dense 512, batch normalisation, ReLU], softmax.
-    1,462,794 trainable parameters at 28x28x1 with 10 classes (and 5,120 moving statistics).
+    """Returns network F1: 1,462,794 trainable parameters at 28x28x1 with 10 classes.
 
     Source: N. S. Keskar et al., "On Large-Batch Training for Deep Learning: Generalization
     Gap and Sharp Minima", arXiv 1609.04836.
@@ -172,10 +153,10 @@ def keskar_f1(input_shape: Shape, classes: int) -> keras.Model:
 
 
 def keskar_f1_plain(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns network F1 of Keskar et al. without its batch normalisation.
+    """Returns F1 without batch normalisation: 1,457,674 parameters at 28x28x1 with 10 classes.
 
-    The clean case of sharpness: nothing here depends on which statistics normalise.
-    1,457,674 parameters at 28x28x1 with 10 classes. Not in the paper.
+    The clean case of sharpness: nothing here depends on which statistics normalise. Not in the
+    paper.
     """
     return _f1("keskar_f1_plain", input_shape, classes, normalised=False)
 
@@ -187,16 +168,11 @@ def _f1(name: str, input_shape: Shape, classes: int, normalised: bool) -> keras.
         if normalised:
             parts.append(layers.BatchNormalization(name=f"norm_{index}"))
         parts.append(layers.Activation("relu", name=f"relu_{index}"))
-    parts.append(layers.Dense(classes, activation="softmax", name="output"))
-    return _chain(name, input_shape, *parts)
+    return _chain(name, input_shape, *parts, _softmax(classes))
 
 
 def tutorial_cnn(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns the network of the listings in an answer about slow mini-batches, for digits.
-
-    Convolution 3x3 with 32 filters, ReLU, no padding; 2x2 max pool; dense softmax; Keras's own
-    initialisation. 54,410 parameters at the document's 28x28x1 with 10 classes. Nothing is left
-    open.
+    """Returns the network of two listings: 54,410 parameters at 28x28x1 with 10 classes.
 
     Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025),
     examples 1 and 2.
@@ -207,15 +183,12 @@ def tutorial_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Conv2D(32, 3, activation="relu", name="conv_1"),
         layers.MaxPooling2D(2, name="pool_1"),
         layers.Flatten(name="flatten"),
-        layers.Dense(classes, activation="softmax", name="output"),
+        _softmax(classes),
     )
 
 
 def mlp(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns the network for rows of numbers: two dense layers.
-
-    Two of dense 128 ReLU, softmax; Keras's own initialisation; an image is one vector. 20,738
-    parameters at 30 features with two classes.
+    """Returns the network for rows of numbers: 20,738 parameters at 30 features with two classes.
 
     Y. Gorishniy et al. 2021 ("Revisiting Deep Learning Models for Tabular Data", arXiv 2106.11959)
     have a plain network of such layers as their baseline, and tune depth, width and dropout to
@@ -227,7 +200,7 @@ def mlp(input_shape: Shape, classes: int) -> keras.Model:
         layers.Flatten(name="flatten"),
         layers.Dense(128, activation="relu", name="dense_1"),
         layers.Dense(128, activation="relu", name="dense_2"),
-        layers.Dense(classes, activation="softmax", name="output"),
+        _softmax(classes),
     )
 
 
@@ -246,19 +219,13 @@ class AddPositions(layers.Layer):
 
 
 def tiny_transformer(input_shape: Shape, classes: int) -> keras.Model:
-    """Returns the network for sequences of tokens: a small causal transformer.
-
-    Embedding of 96 and a trained vector per position; two of [layer normalisation, causal
-    attention of 4 heads of 24, sum; layer normalisation, dense 384 GELU, dense 96, sum]; layer
-    normalisation, and at each position a softmax over the tokens; no dropout; Keras's own
-    initialisation. 244,700 parameters at a length of 32 with 92 tokens.
+    """Returns the network for tokens: 244,700 parameters at a length of 32 with 92 tokens.
 
     The decoder of A. Vaswani et al. 2017 ("Attention Is All You Need", arXiv 1706.03762), causal
-    alone, with the dense layers four times as wide as the embedding as there, and in the order of
-    GPT-2 (A. Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"), which
-    normalises before each part and once more in the end. Chosen here: two layers of width 96,
-    which a CPU trains in seconds, and neither dropout nor weights shared between the embedding and
-    the output.
+    alone, in the order of GPT-2 (A. Radford et al. 2019, "Language Models are Unsupervised
+    Multitask Learners"), which normalises before each part and once more in the end. Chosen here:
+    two layers of width 96, which a CPU trains in seconds, 4 heads, and neither dropout nor weights
+    shared between the embedding and the output.
     """
     width, heads = 96, 4
     inputs = keras.Input(input_shape, name="tokens", dtype="int32")
@@ -273,8 +240,7 @@ def tiny_transformer(input_shape: Shape, classes: int) -> keras.Model:
         y = layers.Dense(width, name=f"contract_{block}")(y)
         x = layers.Add(name=f"dense_sum_{block}")([x, y])
     x = layers.LayerNormalization(name="output_norm")(x)
-    outputs = layers.Dense(classes, activation="softmax", name="output")(x)
-    return keras.Model(inputs, outputs, name="tiny_transformer")
+    return keras.Model(inputs, _softmax(classes)(x), name="tiny_transformer")
 
 
 # A new network is one function above and one line here.

@@ -92,6 +92,19 @@ def make_optimizer(
     return keras.optimizers.LossScaleOptimizer(made) if scaled else made
 
 
+def _constants(factors: dict[str, Any]) -> dict[str, float]:
+    """Returns the constants that Keras is given: those that are not what it has anyway."""
+    ruled = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
+    if factors["weight_decay_scaling"] != "none":
+        ruled.add("weight_decay")
+    wanted = ruled | {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
+    effective = optimizer_constants.effective(factors)
+    constants = {name: effective[name] for name in optimizer_constants.NAMES if name in wanted}
+    if constants.get("weight_decay") == 0 and factors["optimizer"] != "adamw":
+        del constants["weight_decay"]  # a decay of nothing would be computed at every step
+    return constants
+
+
 def _lean(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
     """Returns an optimizer's class whose update is fewer operations.
 
@@ -151,17 +164,3 @@ def scaled_loss(optimizer: keras.optimizers.Optimizer, loss: Any) -> Any:
     """
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     return optimizer.scale_loss(loss) if scales else loss
-
-
-def _constants(factors: dict[str, Any]) -> dict[str, float]:
-    """Returns the constants that Keras is given: those that are not what it has anyway."""
-    ruled = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
-    if factors["weight_decay_scaling"] != "none":
-        ruled.add("weight_decay")
-    given = {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
-    effective = optimizer_constants.effective(factors)
-    wanted = given | ruled
-    constants = {name: effective[name] for name in optimizer_constants.NAMES if name in wanted}
-    if constants.get("weight_decay") == 0 and factors["optimizer"] != "adamw":
-        del constants["weight_decay"]  # a decay of nothing would be computed at every step
-    return constants

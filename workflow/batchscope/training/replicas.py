@@ -5,14 +5,12 @@ GPUs or on k logical CPU devices. Logical devices share one CPU: they prove that
 is a batch, and say nothing of speed, so records mark them.
 
 A step divides the batch of B examples into k shards whose sizes differ by at most one. Each
-replica takes the gradient of the sum of its examples' losses over B, so that the sum of the
-gradients over the replicas, which is what the optimizer applies, is the gradient of the batch's
-mean loss, as on one device, however uneven the shards are. A shard without examples (a last batch
-smaller than k) adds zeros: its replica computes on the batch's last example, which another
-replica has alone, and multiplies all that comes of it by zero. What the model adds to its loss is
-weighted by the shards' shares of the batch, which sum to one: a penalty on weights counts once, a
-mean over the examples is the batch's mean, and a sum over examples becomes the mean of the
-shards' sums.
+replica takes the gradient of the sum of its examples' losses over B: the sum over the replicas,
+which the optimizer applies, is the gradient of the batch's mean loss, however uneven the shards
+are. A shard without examples (a last batch smaller than k) computes on the batch's last example
+and multiplies all that comes of it by zero. What the model adds to its loss is weighted by the
+shards' shares of the batch, which sum to one: a penalty on weights counts once, a mean over the
+examples is the batch's mean, a sum over examples becomes the mean of the shards' sums.
 
 What differs from one device:
 
@@ -63,11 +61,7 @@ def _devices(device: str, replicas: int) -> list[tf.config.LogicalDevice]:
 
 
 def describe(factors: dict[str, Any]) -> dict[str, Any]:
-    """Returns the devices of a training, as they stand in its record.
-
-    `replica_devices` are their names in TensorFlow; `logical` is true where they are parts of
-    one CPU, whose times say nothing of data parallelism.
-    """
+    """Returns a training's devices for its record, and whether they are parts of one CPU."""
     devices = _devices(factors["device"], factors["replicas"])
     return {
         "replica_devices": [one.name for one in devices],
@@ -101,93 +95,28 @@ def _assignable(create: Callable, **options: Any) -> tf.Variable:
     return create(**options)
 
 
-def shard(examples: tf.Tensor, replicas: int, replica: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns where a replica's part of a batch starts, and its size.
-
-    The first `examples % replicas` shards have one example more than the others.
-    """
-    least, extra = examples // replicas, examples % replicas
-    start = replica * least + tf.minimum(replica, extra)
-    return start, least + tf.cast(replica < extra, tf.int32)
-
-
-class _Part(NamedTuple):
-    """What one replica makes of its shard of a batch of B examples."""
-
-    loss: tf.Tensor  # its part of the batch's mean loss with penalties, float64
-    hits: tf.Tensor  # examples that were classified right, int64
-    gradients: list[tf.Tensor | None]  # of `loss`; None where it does not reach a variable
-    # Per other variable None where it stays; where it is a float, its move times the shard's
-    # share of the batch; otherwise its new value.
-    state: list[tf.Tensor | None]
-
-
-def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
-    """Returns a variable's value; of a generator, (seed, position), with the replica's own seed."""
-    if variable.name != "seed_generator_state":
-        return value
-    offset = tf.cast(replica * _SEED_STRIDE, variable.dtype)
-    return value + tf.stack([offset, tf.zeros((), variable.dtype)])
-
-
-def _state_move(
-    old: tf.Tensor, given: tf.Tensor, new: tf.Tensor, share: tf.Tensor
-) -> tf.Tensor | None:
-    """Returns how a replica's shard moves a variable that is not trained, as `_Part` keeps it.
-
-    From its value `old`, what the model was given for it, which is `old` with a replica's own seed,
-    and what it left in it.
-    """
-    if new is given:
-        return None
-    if old.dtype.is_floating:
-        return tf.math.multiply_no_nan(new - old, tf.cast(share, old.dtype))
-    return new if given is old else new - (given - old)
-
-
-def _compute(
+def make_loop(
+    factors: dict[str, Any],
     model: keras.Model,
-    images: tf.Tensor,
-    labels: tf.Tensor,
-    size: tf.Tensor,
-    batch: tf.Tensor,
-    replica: tf.Tensor,
-) -> _Part:
-    """Runs the model forward and back on a replica's shard of `size` examples; sets no variable.
+    optimizer: keras.optimizers.Optimizer,
+    examples: Examples,
+    batches: Batches,
+    update_norms: bool = False,
+) -> StepLoop:
+    """Returns the loop of a training: `StepLoop`, or the same divided among its replicas.
 
-    Args:
-        images: The shard's examples as the model takes them; any one example if it is empty.
+    Raises:
+        ValueError: If a batch that is divided is to be augmented, cut into micro-batches, or used
+            more than once.
     """
-    share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
-    present = tf.cast(size > 0, tf.float32)
-    weights = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
-    old = [tf.convert_to_tensor(variable.value) for variable in model.non_trainable_variables]
-    given = [
-        _own_seed(variable, value, replica)
-        for variable, value in zip(model.non_trainable_variables, old, strict=True)
-    ]
-    values = [
-        *zip(model.trainable_variables, weights, strict=True),
-        *zip(model.non_trainable_variables, given, strict=True),
-    ]
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(weights)
-        # Keras's layers cannot set a mirrored variable from within a replica.
-        with keras.StatelessScope(values, True, False) as after:
-            outputs = model(images, training=True)
-            penalties = model.losses
-        example, hits = losses.example_losses(model)(labels, outputs)
-        mean = tf.reduce_sum(example) / tf.cast(batch, example.dtype)
-        parts = [tf.math.multiply_no_nan(mean, present)]
-        parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
-        loss = tf.add_n(parts)
-    gradients = losses.dense(tape.gradient(loss, weights))
-    state = [
-        _state_move(value, was, after.get_current_value(variable), share)
-        for variable, value, was in zip(model.non_trainable_variables, old, given, strict=True)
-    ]
-    hit = tf.math.count_nonzero(hits) * tf.cast(size > 0, tf.int64)
-    return _Part(tf.cast(loss, tf.float64), hit, gradients, state)
+    divided = factors["replicas"] > 1
+    if divided and (batches.method.name != "plain" or batches.augment or batches.micro_batch):
+        raise ValueError(
+            "Expected method plain, no augmentation and whole batches with several replicas."
+        )
+    with scope(factors):  # the optimizer's own variables are made here
+        made = ReplicaLoop if divided else StepLoop
+        return made(model, optimizer, examples, batches, update_norms)
 
 
 class ReplicaLoop(StepLoop):
@@ -213,7 +142,7 @@ class ReplicaLoop(StepLoop):
 
         def replica(batch: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple:
             number = tf.distribute.get_replica_context().replica_id_in_sync_group
-            start, size = shard(tf.size(batch), replicas, number)
+            start, size = _shard(tf.size(batch), replicas, number)
             # An empty shard computes on the batch's last example, and counts for nothing.
             start = tf.minimum(start, tf.size(batch) - 1)
             rows = batch[start : start + tf.maximum(size, 1)]
@@ -227,7 +156,11 @@ class ReplicaLoop(StepLoop):
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
             loss, hits, state, norms = strategy.run(replica, (batch, *data))
-            _move(strategy, model.non_trainable_variables, state)
+            for variable, value in zip(model.non_trainable_variables, state, strict=True):
+                if value is not None and tf.as_dtype(variable.dtype).is_floating:
+                    variable.value.assign_add(_sum(strategy, value))
+                elif value is not None:
+                    variable.value.assign(_first(strategy, value))
             total = _sum(strategy, loss) * tf.cast(tf.size(batch), tf.float64)
             return total, _sum(strategy, hits), *(_first(strategy, norm) for norm in norms)
 
@@ -257,42 +190,77 @@ def _first(strategy: tf.distribute.Strategy, value: tf.distribute.DistributedVal
     return strategy.experimental_local_results(value)[0]
 
 
-def _move(
-    strategy: tf.distribute.Strategy,
-    variables: list[keras.Variable],
-    state: list[tf.distribute.DistributedValues | None],
-) -> None:
-    """Sets the variables that are not trained to what the replicas made of them together."""
-    for variable, value in zip(variables, state, strict=True):
-        if value is not None and tf.as_dtype(variable.dtype).is_floating:
-            variable.value.assign_add(_sum(strategy, value))
-        elif value is not None:
-            variable.value.assign(_first(strategy, value))
+def _shard(examples: tf.Tensor, replicas: int, replica: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns where a replica's part of a batch starts, and its size; the first are the larger."""
+    least, extra = examples // replicas, examples % replicas
+    start = replica * least + tf.minimum(replica, extra)
+    return start, least + tf.cast(replica < extra, tf.int32)
 
 
-def make_loop(
-    factors: dict[str, Any],
+class _Part(NamedTuple):
+    """What one replica makes of its shard of a batch of B examples."""
+
+    loss: tf.Tensor  # its part of the batch's mean loss with penalties, float64
+    hits: tf.Tensor  # examples that were classified right, int64
+    gradients: list[tf.Tensor | None]  # of `loss`; None where it does not reach a variable
+    # Per other variable None where it stays; where it is a float, its move times the shard's
+    # share of the batch; otherwise its new value.
+    state: list[tf.Tensor | None]
+
+
+def _compute(
     model: keras.Model,
-    optimizer: keras.optimizers.Optimizer,
-    examples: Examples,
-    batches: Batches,
-    update_norms: bool = False,
-) -> StepLoop:
-    """Returns the loop of a training: `StepLoop`, or the same divided among its replicas.
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    size: tf.Tensor,
+    batch: tf.Tensor,
+    replica: tf.Tensor,
+) -> _Part:
+    """Runs the model forward and back on a replica's shard of `size` examples; sets no variable."""
+    share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
+    present = tf.cast(size > 0, tf.float32)
+    weights = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
+    others = model.non_trainable_variables
+    old = [tf.convert_to_tensor(variable.value) for variable in others]
+    given = [_own_seed(*pair, replica) for pair in zip(others, old, strict=True)]
+    values = zip([*model.trainable_variables, *others], [*weights, *given], strict=True)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(weights)
+        # Keras's layers cannot set a mirrored variable from within a replica.
+        with keras.StatelessScope(list(values), True, False) as after:
+            outputs = model(images, training=True)
+            penalties = model.losses
+        example, hits = losses.example_losses(model)(labels, outputs)
+        mean = tf.reduce_sum(example) / tf.cast(batch, example.dtype)
+        parts = [tf.math.multiply_no_nan(mean, present)]
+        parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
+        loss = tf.add_n(parts)
+    gradients = losses.dense(tape.gradient(loss, weights))
+    new = [after.get_current_value(variable) for variable in others]
+    state = [_state_move(*three, share) for three in zip(old, given, new, strict=True)]
+    hit = tf.math.count_nonzero(hits) * tf.cast(size > 0, tf.int64)
+    return _Part(tf.cast(loss, tf.float64), hit, gradients, state)
+
+
+def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
+    """Returns a variable's value; of a generator, (seed, position), with the replica's own seed."""
+    if variable.name != "seed_generator_state":
+        return value
+    offset = tf.cast(replica * _SEED_STRIDE, variable.dtype)
+    return value + tf.stack([offset, tf.zeros((), variable.dtype)])
+
+
+def _state_move(
+    old: tf.Tensor, given: tf.Tensor, new: tf.Tensor, share: tf.Tensor
+) -> tf.Tensor | None:
+    """Returns how a shard moves a variable that is not trained, as `_Part` keeps it.
 
     Args:
-        factors: Factors of a run or a timing; `replicas` and `device` are read.
-        model: Made inside `scope(factors)`, like the optimizer.
-
-    Raises:
-        ValueError: If a batch that is divided is to be augmented, cut into pieces, or used more
-            than once.
+        given: What the model had as its value `old`: of a generator, with the replica's own seed.
+        new: What the model left in it.
     """
-    divided = factors["replicas"] > 1
-    if divided and (batches.method.name != "plain" or batches.augment or batches.piece):
-        raise ValueError(
-            "Expected method plain, no augmentation and whole batches with several replicas."
-        )
-    with scope(factors):  # the optimizer's own variables are made here
-        made = ReplicaLoop if divided else StepLoop
-        return made(model, optimizer, examples, batches, update_norms)
+    if new is given:
+        return None
+    if old.dtype.is_floating:
+        return tf.math.multiply_no_nan(new - old, tf.cast(share, old.dtype))
+    return new if given is old else new - (given - old)

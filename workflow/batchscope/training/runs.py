@@ -47,7 +47,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Run(Setup):
-    """A training run, by its name in paths."""
+    """A run, by its name in paths."""
 
     results: Path | str
     name: str

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -32,9 +32,7 @@ class Batches:
     # Changes a batch of scaled images, (b, height, width, channels), before the model sees them.
     augment: keras.layers.Layer | None = None
     method: Method = Method()  # how an update uses its batch
-    # Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches. A batch
-    # smaller than a piece is one piece.
-    piece: int = 0
+    micro_batch: int = 0  # examples of a part whose gradients are accumulated; 0 for whole batches
 
 
 class Totals(NamedTuple):
@@ -45,17 +43,13 @@ class Totals(NamedTuple):
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
-    """Returns the order of the training examples in an epoch, int32 of shape (examples,).
-
-    A function of seed and epoch alone: a resumed training needs no generator's state, and
-    every batch size sees the examples of an epoch in the same order.
-    """
+    """Returns the order of the examples in an epoch, int32: a function of seed and epoch alone."""
     generator = np.random.default_rng([seed, epoch])
     return generator.permutation(examples).astype(np.int32)
 
 
 def distance(old: list[tf.Tensor], variables: list[keras.Variable]) -> tf.Tensor:
-    """Returns the Euclidean distance of variables from their old values, a float32 scalar."""
+    """Returns the Euclidean distance of variables from their old values, float32."""
     halves = [
         tf.cast(tf.nn.l2_loss(variable.value - before), tf.float64)  # one pass: sum of squares / 2
         for before, variable in zip(old, variables, strict=True)
@@ -87,55 +81,51 @@ class StepLoop:
         update_norms: bool = False,
     ) -> None:
         self.examples = len(examples.images)
-        if batches.piece and batches.method.name != "plain":
-            raise ValueError("Expected method plain with batches in pieces.")
+        if batches.micro_batch and batches.method.name != "plain":
+            raise ValueError("Expected method plain with micro-batches.")
         self.batches = batches
+        self._norms = update_norms
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
-        update = self._make_update(model, optimizer, examples, update_norms)
+        self._run = self._make_run(self._make_update(model, optimizer, examples, update_norms))
 
-        @tf.function(
-            autograph=False,  # nothing here to convert, and looking for it doubles the tracing
-            input_signature=[
-                tf.TensorSpec([self.examples], tf.int32),
-                tf.TensorSpec([], tf.int32),
-                tf.TensorSpec([], tf.int32),
-                tf.TensorSpec([], tf.float64),
-                tf.TensorSpec([], tf.int64),
-            ],
-        )
+    def _make_run(self, update: Update) -> Callable[..., tuple[tf.Tensor, ...]]:
+        """Returns the graph of the steps from one to another of an epoch."""
+        batches, examples = self.batches, self.examples
+
         def run(
             order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             start = step
             size = tf.convert_to_tensor(batches.size)  # read once, where it is a variable
             rest = 0 if batches.whole else size - 1
-            steps = tf.maximum(1, (self.examples + rest) // size)
+            steps = tf.maximum(1, (examples + rest) // size)
 
             def body(
                 step: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor, *norms: tf.TensorArray
             ) -> tuple:
                 first = step % steps * size
-                batch = order[first : tf.minimum(first + size, self.examples)]
+                batch = order[first : tf.minimum(first + size, examples)]
                 batch_loss, batch_hits, *norm = update(batch)
                 norms = [array.write(step - start, norm[0]) for array in norms]
                 return step + 1, loss + batch_loss, hits + batch_hits, *norms
 
-            def go_on(
-                step: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor, *norms: tf.TensorArray
-            ) -> tf.Tensor:
+            def go_on(step: tf.Tensor, loss: tf.Tensor, *_: Any) -> tf.Tensor:
                 return tf.logical_and(step < stop, tf.math.is_finite(loss))
 
-            arrays = (
-                [tf.TensorArray(tf.float32, stop - start, element_shape=[])] if update_norms else []
-            )
+            arrays = []
+            if self._norms:
+                arrays.append(tf.TensorArray(tf.float32, stop - start, element_shape=[]))
             # One step at a time: the next one needs this one's weights.
             step, loss, hits, *arrays = tf.while_loop(
                 go_on, body, (step, loss, hits, *arrays), parallel_iterations=1
             )
             return step, loss, hits, *(array.stack()[: step - start] for array in arrays)
 
-        self._run = run
+        types = [tf.int32, tf.int32, tf.float64, tf.int64]
+        signature = [tf.TensorSpec([examples], tf.int32), *(tf.TensorSpec([], of) for of in types)]
+        # Autograph has nothing to convert here, and looking for it doubles the tracing.
+        return tf.function(run, autograph=False, input_signature=signature)
 
     def _make_update(
         self,
@@ -171,8 +161,9 @@ class StepLoop:
             return evaluate
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            if self.batches.piece:
-                evaluate = accumulation.in_pieces(evaluation, batch, self.batches.piece, variables)
+            if self.batches.micro_batch:
+                given = batch, self.batches.micro_batch, variables
+                evaluate = accumulation.accumulated(evaluation, *given)
             else:
                 evaluate = evaluation(batch)
             # Reading costs nothing; the update then copies what is still held here.
@@ -197,13 +188,13 @@ class StepLoop:
         Args:
             order: The epoch's order of examples, int32 of shape (n,).
             stop: Step after the last. Steps beyond the epoch's last begin it anew.
-            totals: Sums over the epoch's steps before `start`. They are carried on step by
-                step, so that where an epoch is cut does not change a bit.
+            totals: Sums over the epoch's steps before `start`, carried on step by step, so that
+                where an epoch is cut does not change a bit.
 
         Returns:
             Steps of the epoch done so far, the totals, the seconds that the call took, and the
-            Euclidean norm ||w_{k+1} - w_k|| over all trainable weights of each of its updates:
-            float32 of shape (steps,), or (0,) where norms are not asked for.
+            norm ||w_{k+1} - w_k|| over all trainable weights of each update, float32 of shape
+            (steps,), or (0,) where norms are not asked for.
         """
         begun = time.perf_counter()
         step, loss, hits, *norms = self._run(

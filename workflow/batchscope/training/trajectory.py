@@ -18,11 +18,7 @@ def evaluation_steps(every: int, epoch: int, examples: int, batch_size: int) -> 
 
     They are the first updates by which at least k * `every` examples were used since the training
     began, k = 1, 2, ...: the same grid of examples for every batch size, each evaluation late by
-    less than a batch.
-
-    Args:
-        every: Examples from one evaluation to the next; 0 for none inside a training.
-        batch_size: Examples per update; the last update of an epoch may have fewer.
+    less than a batch. None where `every` is 0.
     """
     if not every:
         return []
@@ -32,10 +28,7 @@ def evaluation_steps(every: int, epoch: int, examples: int, batch_size: int) -> 
 
 
 def fixed_subset(examples: int) -> np.ndarray:
-    """Returns the sorted indices of the training examples whose loss is evaluated.
-
-    At most `MOST_EXAMPLES` of one fixed permutation: the same for all runs of a data set.
-    """
+    """Returns the sorted indices of the training examples whose loss is evaluated."""
     order = np.random.default_rng(0).permutation(examples)
     return np.sort(order[:MOST_EXAMPLES])
 

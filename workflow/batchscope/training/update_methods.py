@@ -1,21 +1,10 @@
 """How one update uses its batch: factor `method`.
 
 `plain` takes the optimizer's step along the gradient of the batch's loss f_B. The others compute
-more than one gradient of the same f_B, against what large batches are blamed for:
-
-- `conservative` minimises f_B(w) + gamma / 2 ||w - w_k||^2, w_k the weights before the update, by
-  `inner_steps` steps of the optimizer from w_k (M. Li, T. Zhang, Y. Chen, A. J. Smola, "Efficient
-  mini-batch training for stochastic optimization", KDD 2014, doi 10.1145/2623330.2623612). Of one
-  inner step nothing but the plain update is left.
-- `robust` takes the optimizer's step from w_k along the gradient at w_k + e,
-  e = rho g / ||g||, g the gradient at w_k: one step against the worst case within rho
-  (P. Foret et al., "Sharpness-aware minimization", ICLR 2021, arXiv 2010.01412, equations 2 and
-  3). The robust cost of large batches is named by N. S. Keskar et al., arXiv 1609.04836, section
-  5.
-
-Within an update f_B stays one function: every gradient sees the same dropout masks, and only the
-first moves the moving statistics of batch normalisation. A loss that is reported is that of the
-first gradient, at w_k.
+more than one gradient of the same f_B, against what large batches are blamed for. Within an update
+f_B stays one function: every gradient sees the same dropout masks, and only the first moves the
+moving statistics of batch normalisation. The loss that is reported is that of the first gradient,
+at the weights before the update.
 """
 
 from __future__ import annotations
@@ -36,17 +25,14 @@ Evaluate = Callable[[], tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]]
 class Method:
     """A method and its parameters, as the factors give them."""
 
-    name: str = "plain"  # or `conservative`, or `robust`
-    gamma: float = 1.0  # weight of the distance that `conservative` adds
-    inner_steps: int = 5  # that `conservative` takes on a batch
-    rho: float = 0.05  # length of the step against which `robust` is robust
+    name: str = "plain"
+    gamma: float = 1.0  # weight of the distance that `proximal` adds
+    inner_steps: int = 5  # that `proximal` takes on a batch
+    rho: float = 0.05  # length of the step of `sam`
 
     @classmethod
     def of(cls, factors: dict[str, Any]) -> Method:
-        """Returns the method of a run or of a timing, by its factors.
-
-        A timing has neither gamma nor rho: no step's time depends on them.
-        """
+        """Returns the method of a run, or of a timing, whose time no gamma and rho changes."""
         given = {key: factors[key] for key in ("gamma", "inner_steps", "rho") if key in factors}
         return cls(factors["method"], **given)
 
@@ -70,9 +56,15 @@ def _plain(
     return loss, hits
 
 
-def _conservative(
+def _proximal(
     method: Method, evaluate: Evaluate, optimizer: keras.optimizers.Optimizer, model: keras.Model
 ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Minimises f_B(w) + gamma / 2 ||w - w_k||^2 by `inner_steps` steps of the optimizer from w_k.
+
+    Of one inner step nothing but the plain update is left. Source: M. Li, T. Zhang, Y. Chen, A. J.
+    Smola, "Efficient mini-batch training for stochastic optimization", KDD 2014,
+    doi 10.1145/2623330.2623612, who call it conservative.
+    """
     variables = model.trainable_variables
     anchors = _copies(variables)
     with _one_function(model) as again:
@@ -91,9 +83,15 @@ def _conservative(
     return loss, hits
 
 
-def _robust(
+def _sam(
     method: Method, evaluate: Evaluate, optimizer: keras.optimizers.Optimizer, model: keras.Model
 ) -> tuple[tf.Tensor, tf.Tensor]:
+    """SAM: the optimizer's step from w_k along the gradient at w_k + rho g / ||g||, g that at w_k.
+
+    One step against the worst case within rho. Source: P. Foret et al., "Sharpness-aware
+    minimization", ICLR 2021, arXiv 2010.01412, equations 2 and 3; N. S. Keskar et al., arXiv
+    1609.04836, section 5, call this the robust cost of large batches.
+    """
     variables = model.trainable_variables
     old = _copies(variables)
     with _one_function(model) as again:
@@ -110,7 +108,7 @@ def _robust(
     return loss, hits
 
 
-_METHODS = {"plain": _plain, "conservative": _conservative, "robust": _robust}
+_METHODS = {"plain": _plain, "proximal": _proximal, "sam": _sam}
 
 
 def _copies(variables: list[keras.Variable]) -> list[tf.Tensor]:

@@ -34,9 +34,7 @@ def build(
     look: Look,
     scope: AbstractContextManager,
 ) -> keras.Model:
-    """Returns the model of a user's file; a functional one of what has no input of its own.
-
-    The arguments are those of `models.build`.
+    """Returns the model of a user's file, functional in any case; arguments as `models.build`.
 
     Raises:
         UserError: If the file is not there, is not the one that was planned with, fails, or its
@@ -77,10 +75,7 @@ class _Source(importlib.machinery.SourceFileLoader):
 
 
 class _LocalModules(importlib.abc.MetaPathFinder):
-    """Finds the modules that belong to a model file, and no others of its folder.
-
-    What the digest does not cover cannot be imported.
-    """
+    """Finds the modules that the digest of a model file covers, and no others of its folder."""
 
     def __init__(self, files: dict[str, Path]) -> None:
         self.files = files  # dotted name -> file, or folder
@@ -133,12 +128,10 @@ def _place(error: BaseException, model_file: Path | str) -> str:
     """Returns the file and line of a user's code at which an error arose, or the file alone."""
     files = (Path(model_file), *model_files.local_modules(model_file).values())
     shown = {os.path.abspath(file): str(file) for file in files}
-    frames = [
-        f"{shown[frame.filename]}:{frame.lineno}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename in shown
-    ]
-    return frames[-1] if frames else str(model_file)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in shown:
+            return f"{shown[frame.filename]}:{frame.lineno}"
+    return str(model_file)
 
 
 def error_message(error: BaseException) -> str:
@@ -150,48 +143,34 @@ def error_message(error: BaseException) -> str:
     return ": ".join([type(error).__name__, *messages[:1]])
 
 
-def _input_shape(model: keras.Model) -> object:
-    with suppress(AttributeError, ValueError):
-        return model.input_shape
-    return None  # a Sequential without Input, or a subclassed model
-
-
 def _with_input(model: object, input_shape: Shape, dtype: str) -> object:
     """Returns a functional model of one that has no input yet; this makes its weights."""
-    if not isinstance(model, keras.Model) or _input_shape(model) is not None:
-        return model
+    with suppress(AttributeError, ValueError):  # a Sequential without Input, or a subclassed model
+        if not isinstance(model, keras.Model) or model.input_shape is not None:
+            return model
     inputs = keras.Input(input_shape, name="images", dtype=dtype)
     # The same name: it is no part of the names of weights (see models.weights).
     return keras.Model(inputs, model(inputs), name=model.name)
 
 
 def _check(model: object, where: str, look: Look) -> None:
+    """Refuses what is no model, or none of such examples and classes."""
     if not isinstance(model, keras.Model):
         raise UserError(
             f"{where}: received {type(model).__name__}; build must return a keras.Model."
         )
-    input_shape, classes = look.input_shape, look.classes
-    if not _fits(model.input_shape, input_shape):
-        raise UserError(
-            f"{where}: takes input {model.input_shape}; expected one input {(None, *input_shape)}."
-        )
-    units = (classes, 1) if classes == 2 else (classes,)
-    expected = [(None, number) for number in units]
+    taken, wanted, classes = model.input_shape, (None, *look.input_shape), look.classes
+    one = isinstance(taken, tuple) and taken[0] is None
+    if not (one and tf.TensorShape(taken).is_compatible_with(wanted)):
+        raise UserError(f"{where}: takes input {taken}; expected one input {wanted}.")
+    expected = [(None, classes), *([(None, 1)] if classes == 2 else [])]
     if look.kind == dataset_definitions.TOKENS:  # one output for each position
-        expected = [(None, *input_shape, classes)]
+        expected = [(*wanted, classes)]
     if model.output_shape not in expected:
-        wanted = wording.listed(map(str, expected), "or")
-        raise UserError(f"{where}: gives output {model.output_shape}; expected {wanted}.")
+        outputs = wording.listed(map(str, expected), "or")
+        raise UserError(f"{where}: gives output {model.output_shape}; expected {outputs}.")
     if not model.trainable_variables:
         raise UserError(f"{where}: has no trainable weights; expected at least one layer of them.")
-
-
-def _fits(shape: object, input_shape: Shape) -> bool:
-    """Whether a model's input shape, with None for any size, takes `input_shape`."""
-    rank = len(input_shape) + 1
-    if not isinstance(shape, tuple) or len(shape) != rank or shape[0] is not None:
-        return False
-    return all(size in (None, wanted) for size, wanted in zip(shape[1:], input_shape, strict=True))
 
 
 def _wrong_outputs(model: keras.Model, images: tf.Tensor) -> str | None:

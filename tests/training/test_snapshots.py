@@ -1,4 +1,4 @@
-"""Weights after an epoch before the last: kept where they are read, else trained again."""
+"""Snapshots, weights after an epoch: kept where they are read, else trained again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ def snapshot(folder: Path, run: str, epoch: int | str, *arguments: str) -> tuple
     return step("snapshot", *words)
 
 
-def early(folder: Path, run: str) -> set[str]:
+def kept(folder: Path, run: str) -> set[str]:
     return {path.name for path in (folder / "runs" / run / "epochs").glob("*")}
+
+
+def bits(path: Path) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in arrays(path).items()}
 
 
 @pytest.fixture
@@ -33,26 +37,18 @@ def copied(dropout_run, tmp_path):
     return shutil.copytree(results, tmp_path / "results", symlinks=True), run, model
 
 
-def test_a_training_keeps_what_is_read(copied):
-    folder, run, _ = copied
-    assert early(folder, run) == {"1.npz", "2.npz", "middle.npz"}
-
-
-def test_a_training_that_nothing_reads_keeps_final_and_best(copied):
-    folder, _, _ = copied
-    run = run_name(epochs=2)
-    train(folder, run)
-    assert early(folder, run) == set()
-
-
-def test_what_was_kept_stays(copied):
+def test_a_training_keeps_what_is_read_and_it_stays(copied):
     folder, run, model = copied
+    assert kept(folder, run) == {"1.npz", "2.npz", "middle.npz"}
     path = job_files.snapshot_path(folder, run, 2)
     inode, before = path.stat().st_ino, path.read_bytes()
     assert snapshot(folder, run, 2, "--model-file", model) == (0, "")
     assert (path.stat().st_ino, path.read_bytes()) == (inode, before)
     # Newer than what it was made of: Snakemake does not make it again.
     assert path.stat().st_mtime_ns >= (path.parents[1] / "record.json").stat().st_mtime_ns
+    other = run_name(epochs=2)
+    train(folder, other)
+    assert kept(folder, other) == set()
 
 
 def test_weights_before_the_end_have_the_rates_of_the_whole_training(copied):
@@ -62,40 +58,36 @@ def test_weights_before_the_end_have_the_rates_of_the_whole_training(copied):
     keep(folder, run, 1)
     train(folder, run)
     path = job_files.snapshot_path(folder, run, 1)
-    kept = arrays(path)
+    before = bits(path)
     path.unlink()
     assert snapshot(folder, run, 1) == (0, "")
-    assert all(arrays(path)[name].tobytes() == kept[name].tobytes() for name in kept)
+    assert bits(path) == before
 
 
 def test_what_was_not_kept_is_trained_again_to_the_same_bits(copied):
     """Through dropout, batch normalisation, Adam and a warm-up that is longer than it."""
     folder, run, model = copied
     path = job_files.snapshot_path(folder, run, 2)
-    kept, before = arrays(path), record(folder, run)
+    before = bits(path), record(folder, run)
     path.unlink()
     code, output = snapshot(folder, run, 2, "--model-file", model)
     assert code == 0, output
-    made = arrays(path)
-    assert list(made) == list(kept)
-    assert all(made[name].tobytes() == kept[name].tobytes() for name in kept)
-    assert record(folder, run) == before
-    assert early(folder, run) == {"1.npz", "2.npz", "middle.npz"}  # no checkpoint stays
+    assert (bits(path), record(folder, run)) == before
+    assert kept(folder, run) == {"1.npz", "2.npz", "middle.npz"}  # no checkpoint stays
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_the_middle_is_that_of_the_epochs_that_were_run(copied, kept):
+@pytest.mark.parametrize("third_kept", [False, True])
+def test_the_middle_is_that_of_the_epochs_that_were_run(copied, third_kept):
     folder, run, model = copied
     middle, third = (job_files.snapshot_path(folder, run, name) for name in ("middle", 3))
-    was = arrays(middle)
+    before = bits(middle)
     middle.rename(third)  # as an older version kept it
-    if not kept:
+    if not third_kept:
         third.unlink()
     assert snapshot(folder, run, "middle", "--model-file", model)[0] == 0
-    made = arrays(middle)
-    assert all(made[name].tobytes() == was[name].tobytes() for name in was)
+    assert bits(middle) == before
     # A name of its own: what reads the weights after epoch 3 is not made again.
-    assert third.exists() == kept and middle.stat().st_nlink == 1
+    assert third.exists() == third_kept and middle.stat().st_nlink == 1
 
 
 def test_weights_of_another_machine_are_refused(copied):
@@ -108,7 +100,7 @@ def test_weights_of_another_machine_are_refused(copied):
     first = first.replace(loss, loss[:-1] + ("1" if loss[-1] != "1" else "2"))
     history.write_text("\n".join([header, first, *rest, ""]))
     code, output = snapshot(folder, run, 2, "--model-file", model)
-    assert code == 1 and "received another history of 2 epochs" in output
+    assert code == 1 and f"{history}: received another history of 2" in output
     assert "Traceback" not in output and not path.exists()
 
 

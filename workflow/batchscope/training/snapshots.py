@@ -1,6 +1,8 @@
-"""A finished run's weights after an epoch before its last: as kept, or by training to it again.
+"""A snapshot: a finished run's weights after an epoch before its last, in its folder `epochs`.
 
-It is trained with its own horizon, on which its rate may depend, and stopped there.
+A training keeps those that a measure of the study reads (`fit.Training.keep_wanted`, by the rule
+of `catalogue.kept_epochs`). Any other is trained again, with the run's own horizon, on which its
+rate may depend, and stopped there.
 """
 
 from __future__ import annotations
@@ -18,11 +20,9 @@ from batchscope.training.runs import Run
 
 
 def write(run: Run, epoch: int | str) -> None:
-    """Writes the weights of a run after an epoch, for what declares them as its input.
+    """Writes a snapshot, for what declares it as its input; the epoch may be `middle`.
 
-    What the training kept stays as it is; what it did not keep is trained again, to that epoch.
-    Of a run that did not finish, or was over by then, the file holds no weights. The epoch may be
-    `middle`.
+    Of a run that did not finish, or was over by then, the file holds no weights.
 
     Raises:
         UserError: If the run's record or data are missing, or it trains otherwise here.
@@ -42,16 +42,16 @@ def write(run: Run, epoch: int | str) -> None:
 
 
 def _train_again(run: Run, epoch: int, path: Path) -> None:
-    # Started and imported here: most weights are there, and need no TensorFlow.
+    # Imported here: most snapshots are there, and need no TensorFlow.
     from batchscope.host import tensorflow_start
 
     factors = run.factors
     tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
-    from batchscope.training import models, trainer
+    from batchscope.training import fit, models
 
     plain = run_names.run_name({**factors, "evaluate_every": 0})
     scratch = path.with_suffix(".training")  # with its checkpoint
-    again = trainer.Training(replace(run, name=plain), folder=scratch)
+    again = fit.Training(replace(run, name=plain), folder=scratch)
     again.stop_on_signals()
     again.fit(epoch)
     _check_same(run, epoch, again.progress.history)

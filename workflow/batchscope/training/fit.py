@@ -1,0 +1,290 @@
+"""One training, epoch by epoch: graphs, progress, and what ends it; `trainer` has its files."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import math
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+from batchscope.catalogue import incompatible_factors, kept_epochs
+from batchscope.catalogue.versions import VERSIONS
+from batchscope.errors import Interrupted
+from batchscope.store import job_files, records
+from batchscope.store.progress import Reporter
+from batchscope.training import (
+    augmentations,
+    checkpoint,
+    losses,
+    models,
+    optimizers,
+    replicas,
+    trajectory,
+    weights,
+)
+from batchscope.training.checkpoint import Progress
+from batchscope.training.runs import Run
+from batchscope.training.step_loop import Batches, Totals, epoch_order, steps_per_epoch
+from batchscope.training.update_methods import Method
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How a training is cut into calls; none of it changes a number."""
+
+    chunk_seconds: float = 5.0  # of a call into the graph; only between two is a signal handled
+    chunk_steps: int | None = None  # the most in one call; None for no such limit
+    checkpoint_seconds: float = 30.0  # between two checkpoints
+
+
+@dataclass(frozen=True)
+class End:
+    """How a training ended."""
+
+    status: str
+    reason: str
+    message: str  # for people
+
+
+class Training:
+    """A run's model, optimizer, data and progress.
+
+    Args:
+        folder: Where its files lie, where that is not the run's own folder.
+
+    Raises:
+        UserError: If the data are missing, or are fewer than a batch.
+    """
+
+    def __init__(self, run: Run, limits: Limits = Limits(), folder: Path | None = None) -> None:
+        self.run, self.limits = run, limits
+        self.folder = folder or run.folder
+        self.read = () if folder else job_files.noted_epochs(run.results, run.name)
+        factors = self.factors = run.factors
+        self.model = run.network()
+        self.initial = models.weights(self.model)
+        train = run.data.examples("train")
+        self.training_set = augmentations.extended(factors["augmentation"], train)
+        self.examples = len(self.training_set.labels)
+        incompatible_factors.check_batch_size(factors, factors["batch_size"], self.examples)
+        self.steps = steps_per_epoch(self.examples, factors["batch_size"])
+        self.progress = Progress()
+        self.reporter = Reporter(self.folder, factors["epochs"], self.steps)
+        self.stopping = False
+        self._validated = (-1, (math.nan, math.nan))  # updates, and loss and accuracy after them
+        self._chunk = 1  # steps per call, until it is known how long they take
+        self.checkpoint = self.folder / "checkpoint.npz"
+        self.snapshots = self.folder / "epochs"  # weights after epochs before the last
+        self._key = f"{VERSIONS['train']} {run.name}"
+        self._checkpointed = time.monotonic()
+
+    def _place(self) -> None:
+        """Puts the data on the device and builds the graphs: here memory may be refused."""
+        factors, data = self.factors, self.run.data
+        self.schedule = optimizers.schedule(factors, self.steps)
+        with replicas.scope(factors):
+            self.optimizer = optimizers.make_optimizer(factors, self.schedule)
+        augment = augmentations.layer(factors["augmentation"], factors["seed"])
+        method, micro_batch = Method.of(factors), factors["micro_batch_size"]
+        batches = Batches(
+            factors["batch_size"], augment=augment, method=method, micro_batch=micro_batch
+        )
+        given = self.model, self.optimizer, self.training_set, batches, factors["update_norms"]
+        self.loop = replicas.make_loop(factors, *given)
+        evaluated = bool(factors["evaluate_every"])
+        validation = data.examples("validation")
+        self.validation = losses.Objective(self.model, validation, whole=evaluated)
+        self.evaluator = trajectory.Evaluator(self.validation, data) if evaluated else None
+        # `model.variables` has the generators of dropout, which `model.weights` leaves out.
+        self.variables = [*self.model.variables, *self.optimizer.variables]
+        self.variables += augment.variables if augment else []
+        self.loop.compile()
+
+    def stop_on_signals(self) -> None:
+        """Lets SIGTERM and SIGINT stop the training at its next checkpoint."""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self.stop)
+
+    def stop(self, signum: int, frame: FrameType | None) -> None:
+        """Signal handler: stops the training after the current call into the graph."""
+        self.stopping = True
+
+    def fit(self, epochs: int | None = None) -> End:
+        """Trains to the end, or so many epochs, from the last checkpoint where there is one.
+
+        Raises:
+            Interrupted: If a signal stopped it; the checkpoint is written.
+        """
+        self._place()
+        self._resume()
+        end = self._train_epochs(epochs or self.factors["epochs"])
+        if end.status == records.FINISHED:
+            self._evaluate()
+        return end
+
+    def _train_epochs(self, epochs: int) -> End:
+        while self.progress.epoch < epochs:
+            if not self._train_epoch() or not self._end_epoch():
+                where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
+                message = f"The loss was no longer finite at {where}."
+                return End(records.DIVERGED, "diverged", message)
+            if (loss := self._target_loss()) is not None:
+                return End(records.FINISHED, "train_loss", f"The training loss is {loss:.6g}.")
+            waited = self.progress.epoch - self.progress.best_epoch
+            if 0 < self.factors["patience"] <= waited:
+                message = f"No better {self.factors['monitor']} for {waited} epochs."
+                return End(records.FINISHED, "patience", message)
+            self._pause()
+        return End(records.FINISHED, "epochs", "All epochs were trained.")
+
+    def _target_loss(self) -> float | None:
+        """Returns the training loss, dropout off, where it is at its target; else None.
+
+        The epoch's mean over its updates must be there as well as the weights at its end: an
+        update may have thrown these far from the mean.
+        """
+        target = self.factors["target_train_loss"]
+        if not target or self.progress.history[-1]["train_loss"] > target:
+            return None
+        loss = self._training_loss.loss_and_accuracy()[0]
+        return loss if loss <= target else None
+
+    @functools.cached_property
+    def _training_loss(self) -> losses.Objective:
+        """The loss over the training set as it is; built where a target asks for it."""
+        return losses.Objective(self.model, self.run.data.examples("train"))
+
+    def _resume(self) -> None:
+        loaded = checkpoint.load(self.checkpoint, self._key, self.variables)
+        if loaded is None:  # what an older version left is not this training's
+            shutil.rmtree(self.snapshots, ignore_errors=True)
+        else:
+            self.progress = loaded
+            loaded.resumed += 1
+        if not self.progress.epoch_start:
+            now = self.initial if self.progress.step else models.weights(self.model)
+            self.progress.epoch_start = now[0]
+
+    def resume_progress(self) -> None:
+        """Takes up how far the last checkpoint came, without its weights."""
+        self.progress = checkpoint.load(self.checkpoint, self._key, []) or self.progress
+
+    def _train_epoch(self) -> bool:
+        """Runs the rest of an epoch; returns whether every loss was finite."""
+        progress = self.progress
+        order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
+        every, size = self.factors["evaluate_every"], self.factors["batch_size"]
+        due = trajectory.evaluation_steps(every, progress.epoch, self.examples, size)
+        while progress.step < self.steps:
+            start = progress.step
+            coming = due[bisect.bisect_right(due, start) :][:1]
+            stop = min(start + self._chunk, self.steps, *coming)
+            totals = Totals(progress.loss, progress.hits)
+            progress.step, totals, seconds, norms = self.loop.run(order, start, stop, totals)
+            progress.loss, progress.hits = totals
+            progress.norms.append(norms)
+            progress.epoch_seconds += seconds
+            progress.contended_seconds += seconds
+            if not math.isfinite(progress.loss):
+                return False
+            if [progress.step] == coming:
+                self._evaluate()
+            # Half of the limit: steps take longer when other jobs join.
+            fitting = int((stop - start) / seconds * self.limits.chunk_seconds / 2)
+            self._chunk = max(1, min(fitting, self.limits.chunk_steps or fitting))
+            if progress.step < self.steps:
+                self._pause()
+        return True
+
+    def _end_epoch(self) -> bool:
+        """Records a completed epoch; returns whether weights and losses are finite."""
+        progress = self.progress
+        trainable, state = models.weights(self.model)
+        loss, accuracy = self._validate()
+        if not all(np.isfinite(value).all() for value in (loss, *trainable.values())):
+            return False
+        steps = (progress.epoch + 1) * self.steps
+        row = {
+            "epoch": progress.epoch + 1,
+            "step": steps,
+            "learning_rate": self._learning_rate(steps - 1),
+            "train_loss": progress.loss / self.examples,
+            "train_accuracy": progress.hits / self.training_set.labels.size,
+            "validation_loss": loss,
+            "validation_accuracy": accuracy,
+            "seconds": progress.epoch_seconds,
+            "epoch_distance": weights.distance(progress.epoch_start, trainable),
+            "weight_distance": weights.distance(self.initial[0], trainable),
+        }
+        progress.epoch_start = trainable
+        progress.history.append(row)
+        progress.epoch += 1
+        progress.step, progress.loss, progress.hits, progress.epoch_seconds = 0, 0.0, 0, 0.0
+        monitor = self.factors["monitor"]
+        if _better(row[monitor], progress.best_value, monitor):
+            progress.best_value, progress.best_epoch = row[monitor], progress.epoch
+            progress.best = records.weight_members(trainable, state)
+        if progress.epoch in self.keep_wanted(over=False):
+            path = self.snapshots / f"{progress.epoch}.npz"
+            records.write_weights(path, trainable, state)
+        return True
+
+    def keep_wanted(self, over: bool) -> set[int]:
+        """Deletes the snapshots that nothing reads; returns the epochs that are read."""
+        wanted = kept_epochs.wanted(self.read, self.progress.epoch, over)
+        for path in self.snapshots.glob("*.npz"):
+            if path.stem.isdigit() and int(path.stem) not in wanted:
+                path.unlink()
+        return wanted
+
+    @property
+    def _updates(self) -> int:
+        return self.progress.epoch * self.steps + self.progress.step
+
+    def _validate(self) -> tuple[float, float]:
+        """Returns loss and accuracy on the validation data, computed once after an update."""
+        if self._validated[0] != self._updates:
+            self._validated = (self._updates, self.validation.loss_and_accuracy())
+        return self._validated[1]
+
+    def _evaluate(self) -> None:
+        """Appends a row to the trajectory, where one is asked for and this update has none."""
+        progress = self.progress
+        rows = progress.trajectory
+        if self.evaluator is None or (rows and rows[-1]["updates"] == self._updates):
+            return
+        used = min(progress.step * self.factors["batch_size"], self.examples)
+        examples = progress.epoch * self.examples + used
+        found = self.evaluator.evaluate()
+        # The history's row of this update, where it ends an epoch.
+        self._validated = self._updates, (found["validation_loss"], found["validation_accuracy"])
+        place = {"updates": self._updates, "epoch": examples / self.examples}
+        rows.append({"examples": examples, **place, **found})
+
+    def _learning_rate(self, update: int) -> float:
+        """Returns the rate that an update was made with."""
+        rate = self.schedule(update) if self.schedule else self.optimizer.learning_rate
+        return float(rate.numpy())
+
+    def _pause(self) -> None:
+        """Says how far it is, writes a checkpoint if one is due; a signal raises `Interrupted`."""
+        self.reporter.report(self.progress.epoch, self.progress.step, self.progress.history)
+        due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
+        if due or self.stopping:
+            checkpoint.save(self.checkpoint, self._key, self.progress, self.variables)
+            self._checkpointed = time.monotonic()
+        if self.stopping:
+            raise Interrupted
+
+
+def _better(value: float, best: float, monitor: str) -> bool:
+    if math.isnan(best):
+        return True
+    return value > best if monitor.endswith("accuracy") else value < best

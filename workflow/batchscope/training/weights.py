@@ -1,0 +1,63 @@
+"""Weights as arrays: the layers of a file of them, and how far they moved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from batchscope import damage
+from batchscope.catalogue import npz_header
+from batchscope.catalogue.npz_header import Shape
+from batchscope.store import records
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer that has weights, trained or not."""
+
+    name: str
+    arrays: dict[str, Shape]  # such as `kernel` -> its shape
+
+    @property
+    def weights(self) -> int:
+        """How many it has."""
+        return sum(math.prod(shape) for shape in self.arrays.values())
+
+
+def layers(path: Path) -> list[Layer]:
+    """Returns the layers of a file of weights, in the model's order; no array is read."""
+    with damage.reading(path, "an npz of weights"):
+        headers = npz_header.headers(path)
+    found: dict[str, dict[str, Shape]] = {}
+    for member, (shape, _) in headers.items():
+        variable = member.partition(":")[2]
+        name = records.layer_of(variable)
+        found.setdefault(name, {})[variable.removeprefix(f"{name}/")] = shape
+    return [Layer(name, arrays) for name, arrays in found.items()]
+
+
+def squared_norms(arrays: Arrays) -> dict[str, float]:
+    """Returns the sum of squares of each array, in float64."""
+    norms = {}
+    for key, array in arrays.items():
+        flat = array.reshape(-1).astype(np.float64)
+        norms[key] = float(np.dot(flat, flat))
+    return norms
+
+
+def squared_moves(initial: Arrays, trained: Arrays) -> dict[str, float]:
+    """Returns ||w - w_0||^2 of each variable; `ValueError` if they are not of one model."""
+    shapes = {key: array.shape for key, array in initial.items()}
+    if shapes != {key: array.shape for key, array in trained.items()}:
+        raise ValueError("Expected initial and trained weights of one model.")
+    return squared_norms({key: trained[key].astype(np.float64) - initial[key] for key in initial})
+
+
+def distance(initial: Arrays, trained: Arrays) -> float:
+    """Returns ||w - w_0|| over all weights; raises as `squared_moves` does."""
+    return math.sqrt(math.fsum(squared_moves(initial, trained).values()))
