@@ -71,15 +71,6 @@ def test_an_array_that_does_not_fit_the_record_is_refused(change, received, digi
     assert str(caught.value).startswith(place) and f"elete {digits} " in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["scale", "classes", "input_shape", "counts", "sha256"])
-def test_a_record_without_a_key_is_refused(key, digits):
-    record = json.loads((digits / "record.json").read_text())
-    del record[key]
-    (digits / "record.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=f"record.json: received a damaged file .without {key}"):
-        load(digits)
-
-
 def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
     hashed = []
     real = disk.file_sha256
