@@ -202,7 +202,11 @@ def test_faults_of_labels_name_the_row(given, message, tmp_path):
 
 @pytest.mark.parametrize(
     ("tested", "message"),
-    [(["no", "maybe"], "y_test: received 'maybe' in row 1;"), ([0, 1], "y_test: received int64")],
+    [
+        (["no", "maybe"], "y_test: received 'maybe' in row 1;"),
+        (["zero", "no"], "y_test: received 'zero' in row 0;"),
+        ([0, 1], "y_test: received int64"),
+    ],
 )
 def test_labels_of_another_part_are_those_that_are_trained_on(tested, message, tmp_path):
     values = {"x_train": ROWS, "y_train": WORDS[LABELS], "x_test": ROWS[:2], "y_test": tested}
