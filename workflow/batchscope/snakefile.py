@@ -111,7 +111,7 @@ class Jobs:
             text = "not checked before their first job: TensorFlow is in the jobs' environment only"
             print(f"models: {text}.", file=sys.stderr)
             return
-        step = [str(project_files.DOOR), "check_models", "--config", self.config_path]
+        step = [str(project_files.CLI), "check_models", "--config", self.config_path]
         if subprocess.run([sys.executable, *step, "--scale", self.scale]).returncode:
             sys.exit(1)
 

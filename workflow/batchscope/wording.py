@@ -149,11 +149,6 @@ def percent(share: float, decimals: int = 1) -> str:
     return f"{fixed(100 * share, max(0, min(decimals, 2 - int(power or 0))))} %"
 
 
-def p_value(p: float, equals: str = "") -> str:
-    """Returns a p-value with what stands before its number: `= 0.012`, or `< 0.001`."""
-    return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
-
-
 def points(difference: float) -> str:
     """Returns a difference of shares in percentage points: `1.2 points`."""
     return f"{fixed(100 * difference, 1)} points"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope import damage, disk
+from batchscope import disk, errors
 from batchscope.datasets import download
 from batchscope.datasets.raw import OnDisk, Raw, Request, reading
 from batchscope.errors import UserError
@@ -55,9 +55,9 @@ def cats_vs_dogs(request: Request) -> Raw:
             f"{request.where}.path: {path} is a folder; the zip file is expected (or source "
             "image_folder)."
         )
-    errors = zipfile.BadZipFile, NotImplementedError
+    unread = zipfile.BadZipFile, NotImplementedError
     with (
-        reading(f"{request.where}: {path}", "a zip file", *errors),
+        reading(f"{request.where}: {path}", "a zip file", *unread),
         zipfile.ZipFile(path) as archive,
     ):
         files = {name: list(_members(archive, name)) for name in CATS_CLASSES}
@@ -139,7 +139,7 @@ def _read(
                 except MemoryError:
                     raise
                 except Exception as error:  # Pillow's readers raise nearly anything
-                    if isinstance(error, OSError) and not damage.of_content(error):
+                    if isinstance(error, OSError) and not errors.of_content(error):
                         what = f"cannot be read ({error.strerror})"
                         raise UserError(f"{request.where}: {name}: {what}.") from None
                     skipped.append({"file": name, "reason": _reason(error)})

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from batchscope import damage, disk
+from batchscope import disk, errors
 
 
 def save(
@@ -51,7 +51,7 @@ def load(
     try:
         members = disk.read_arrays(path, "progress")
         progress = json.loads(str(members["progress"]))
-    except (damage.Damaged, ValueError):
+    except (errors.Damaged, ValueError):
         return _passed_over(path, "damaged")
     if progress.pop("key", None) != key:
         return _passed_over(path, "of another version")
