@@ -12,8 +12,10 @@ import io
 import json
 import math
 import os
+import shlex
 import shutil
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -215,3 +217,16 @@ def copy(source: Path | str, target: Path | str) -> None:
     """Copies a file atomically."""
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
+
+
+def remedy_for_future_dates(roots: list[str]) -> str:
+    """Returns what mends files dated in the future, at or below some paths; or nothing."""
+    paths = [path for root in map(Path, roots) for path in (root, *sorted(root.rglob("*")))]
+    latest = time.time() + 1
+    found = [path for path in paths if path.is_file() and path.stat().st_mtime > latest]
+    if not found:
+        return ""
+    touch = f"find {shlex.join(roots)} -type f -newermt now -exec touch {{}} +"
+    return (
+        f"{found[0]}: received a date in the future; set the clock, or date all such files: {touch}"
+    )

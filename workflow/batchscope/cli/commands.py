@@ -3,70 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import coercion, parameters
 from batchscope.cli import options
 from batchscope.host import absence
-
-PAUSE = parameters.Parameter.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
 
 
 def add(commands: Any) -> None:
     """Adds the commands to a parser's, in the order of its help."""
 
-    def added(name: str, call: Callable[[Namespace], None]) -> ArgumentParser:
-        parser = commands.add_parser(name, help=call.__doc__, description=call.__doc__)
+    def added(call: Callable[[Namespace], None]) -> ArgumentParser:
+        parser = commands.add_parser(call.__name__, help=call.__doc__, description=call.__doc__)
         parser.set_defaults(call=call)
         return parser
 
-    parser = added("plan", plan)
-    options.add_study(parser)
-    parser.add_argument("--gpus", action="store_true", help="jobs go to GPUs: to a cluster")
-    parser.add_argument("--verify", action="store_true", help="check every recorded SHA-256")
-
-    parser = added("watch", watch)
-    options.add_results(parser)
-    parser.add_argument("--once", action="store_true", help="print it once, as for a pipe")
-    seconds = functools.partial(coercion.coerce, PAUSE)
-    read = functools.partial(options.converted, "--seconds", seconds, PAUSE.expected)
-    parser.add_argument("--seconds", type=read, default=PAUSE.birth, help="between two looks")
-
-    parser = added("advice", advice)
-    options.add_study(parser)
-    parser.add_argument("--seeds", action="store_true", help="and what more seeds would resolve")
-
-    parser = added("explain", explain)
-    parser.add_argument("name", nargs="?", help="such as batch_size; all if left out")
-
-    parser = added("critical_batch_size", critical_batch_size)
-    parser.add_argument("file", type=Path, metavar="FILE.csv", help="a row per evaluation")
-    target = "such as validation_loss=0.2; may be given again; three of each series if left out"
-    parser.add_argument(
-        "--target", action="append", default=[], metavar="COLUMN=VALUE", help=target
-    )
-    parser.add_argument("--step-seconds", metavar="A,B", help="a step takes A + B * batch size")
-    parser.add_argument("--base", type=int, metavar="B", help="base batch size of B_20; 256 if not")
-    parser.add_argument("--output", type=Path, help="the folder of a table and a figure")
-
-    parser = added("results", results)
-    options.add_results(parser)
-    parser.add_argument("--output", type=Path, required=True, help="the index, a Markdown page")
-    parser.add_argument("--figures", nargs="*", default=[], help="study/experiment/figure each")
-
-    parser = added("ledger", ledger)
-    options.add_results(parser)
-    parser.add_argument("--output", type=Path, help="the page; results/ledger.html if left out")
-
-    added("schema", schema)
+    options.add(added(plan), "--results", "--scale", "config", "--gpus", "--verify")
+    options.add(added(watch), "--results", "--once", "--seconds")
+    options.add(added(advice), "--results", "--scale", "config", "--seeds")
+    options.add(added(explain), "name")
+    fitted = ("file", "--target", "--step-seconds", "--base", "--output")
+    options.add(added(critical_batch_size), *fitted, required=False)
+    options.add(added(results), "--results", "--figures", "--output")
+    options.add(added(ledger), "--results", "--output", required=False)
+    added(schema)
 
 
 def plan(arguments: Namespace) -> None:

@@ -10,7 +10,7 @@ from batchscope.catalogue import measure_settings, run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.cli import commands, steps
-from batchscope.errors import Interrupted, UserError
+from batchscope.errors import Interrupted, UserError, check_folder
 from batchscope.host import job, warm_process
 
 INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote its checkpoint
@@ -30,6 +30,8 @@ def main(words: list[str]) -> None:
     started = time.monotonic()
     try:
         arguments = parser().parse_args(words or ["--help"])
+        if "results" in arguments:
+            check_folder(arguments.results)
         arguments.call(arguments)
     except UserError as error:
         sys.exit(str(error))

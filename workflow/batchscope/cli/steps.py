@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import (
-    framework_names,
-    kept_epochs,
-    measure_settings,
-    run_names,
-    sweep_names,
-)
-from batchscope.catalogue.entries import Timing
+from batchscope.catalogue import framework_names, measure_settings, run_names, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.cli import options
 from batchscope.errors import UserError
 from batchscope.host import absence, framework_environments
-
-RUN = (run_names.parse_run, "the name of a run in paths")
-SWEEP = (sweep_names.parse, "the name of a sweep in paths")
-TIMING = (run_names.configuration, "the name of a timing configuration in paths")
-DATASET = (run_names.split_token, "the name of a data set in paths")
 
 
 def add(commands: Any) -> None:
@@ -39,90 +24,37 @@ def add(commands: Any) -> None:
         parser.set_defaults(call=call)
         return parser
 
-    _add_preparation(added)
-    _add_training(added)
+    study = ("--results", "--scale", "--config")
+    for call, names in {
+        prepare_data: ("--results", "--dataset", "--definition"),
+        check_models: study,
+        install_framework: ("--framework", "--output"),
+        train: ("--results", "--run", "--model-file", "--checkpoint-seconds", "--killed-at-mb")
+        + ("--chunk-seconds", "--chunk-steps"),
+        snapshot: ("--results", "--run", "--epoch", "--model-file"),
+        try_batch: ("--results", "--sweep", "--batch-size", "--memory-mb", "--model-file"),
+        tabulate: (*study, "--experiment", "--output"),
+        figures: (*study, "--experiment", "--output", "--tables", "--processes"),
+        claims: (*study, "--output"),
+        report: (*study, "--output", "--partial"),
+    }.items():
+        options.add(added(call.__name__, call), *names)
     for name, entry in measure_settings.ENTRIES.items():
-        timed = isinstance(entry, Timing)
-        _add_entry(added(name, timing if timed else measure, entry.doc), name)
-    _add_reporting(added)
-
-
-def _add_preparation(added: Callable[..., ArgumentParser]) -> None:
-    parser = added("prepare_data", prepare_data)
-    options.add_results(parser)
-    options.add_word(parser, "--dataset", *DATASET)
-    options.add_word(parser, "--definition", _definition, "its definition as JSON")
-
-    options.add_study(added("check_models", check_models), named=True)
-
-    parser = added("install_framework", install_framework)
-    parser.add_argument("--framework", required=True, choices=tuple(framework_names.FRAMEWORKS))
-    parser.add_argument("--output", type=Path, required=True, help="its record")
-
-
-def _add_training(added: Callable[..., ArgumentParser]) -> None:
-    parser = added("train", train)
-    options.add_word(parser, "--run", *RUN)
-    parser.add_argument("--chunk-seconds", type=float, default=5.0, help="most in one call")
-    parser.add_argument("--chunk-steps", type=int, help="most steps in one call")
-    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
-    parser.add_argument("--killed-at-mb", type=float, help="the kernel killed it at this limit")
-    _add_model(parser)
-
-    parser = added("snapshot", snapshot)
-    options.add_word(parser, "--run", *RUN)
-    epoch = f"a number of epochs or {kept_epochs.MIDDLE}"
-    options.add_word(parser, "--epoch", _epoch, epoch)
-    _add_model(parser)
-
-    parser = added("try_batch", try_batch)
-    options.add_word(parser, "--sweep", *SWEEP)
-    parser.add_argument("--batch-size", type=int, required=True)
-    parser.add_argument("--memory-mb", type=float, help="the limit")
-    _add_model(parser)
-
-
-def _add_entry(parser: ArgumentParser, name: str) -> None:
-    entry = measure_settings.ENTRIES[name]
-    if not isinstance(entry, Timing):
-        options.add_word(parser, "--run", *RUN)
-        if entry.pairs:
-            options.add_word(parser, "--other", *RUN)
-    else:
-        parser.add_argument("--machine", default="local")
-        options.add_word(parser, *(("--timing", *TIMING) if entry.trains else ("--sweep", *SWEEP)))
-    read = functools.partial(measure_settings.parse_settings, name)
-    settings = "the name of its settings in paths"
-    options.add_word(parser, "--settings", read, settings, default="default")
-    parser.add_argument("--output", type=Path, required=True)
-    _add_model(parser)
-
-
-def _add_model(parser: ArgumentParser) -> None:
-    options.add_results(parser)
-    # The workflow writes the option without a value for a built-in model.
-    parser.add_argument("--model-file", nargs="?", help="the user's model file")
-
-
-def _add_reporting(added: Callable[..., ArgumentParser]) -> None:
-    parsers = {call.__name__: added(call.__name__, call) for call in (tabulate, figures, claims)}
-    parsers["report"] = added("report", report)
-    for name, parser in parsers.items():
-        options.add_study(parser, named=True)
-        parser.add_argument("--output", type=Path, required=True)
-        if name in ("tabulate", "figures"):
-            parser.add_argument("--experiment", required=True)
-    parsers["figures"].add_argument("--tables", type=Path, required=True)
-    parsers["figures"].add_argument("--processes", type=int, default=1)
-    parsers["report"].add_argument("--partial", action="store_true", help="from whatever exists")
+        parser = added(name, timing if name in TIMINGS else measure, entry.doc)
+        if name in TIMINGS:
+            options.add(parser, "--machine", "--timing" if entry.trains else "--sweep")
+        else:
+            options.add(parser, "--run", *(["--other"] if entry.pairs else []))
+        options.add_settings(parser, name)
+        options.add(parser, "--results", "--output", "--model-file")
 
 
 def prepare_data(arguments: Namespace) -> None:
     """Prepare a data set."""
     from batchscope import datasets
 
-    definition = json.loads(arguments.definition)
-    for warning in datasets.prepare(arguments.dataset, definition, arguments.results):
+    made = datasets.prepare(arguments.dataset, arguments.definition, arguments.results)
+    for warning in made:
         print(f"Warning: {warning}")
 
 
@@ -168,7 +100,7 @@ def snapshot(arguments: Namespace) -> None:
     from batchscope.training import early_weights, runs
 
     run = runs.Run(arguments.results, arguments.run, arguments.model_file)
-    early_weights.write(run, _epoch(arguments.epoch))
+    early_weights.write(run, arguments.epoch)
 
 
 def measure(arguments: Namespace) -> None:
@@ -191,11 +123,10 @@ def measure(arguments: Namespace) -> None:
 def timing(arguments: Namespace) -> None:
     """Time a sweep, or a training's configuration."""
     entry = TIMINGS[arguments.step]
-    subject: Any = (
-        run_names.configuration(arguments.timing)
-        if entry.trains
-        else sweep_names.parse(arguments.sweep)
-    )
+    if entry.trains:
+        subject: Any = run_names.configuration(arguments.timing)
+    else:
+        subject = sweep_names.parse(arguments.sweep)
     factors = subject.factors
     absence.check_threads(factors["threads"])
     if factors.get("framework", framework_names.OWN) != framework_names.OWN:
@@ -257,16 +188,6 @@ def start(factors: dict[str, Any]) -> None:
 
     absence.check_threads(factors["threads"])
     tensorflow_start.start(factors["threads"], factors["device"], factors.get("replicas", 1))
-
-
-def _epoch(word: str) -> int | str:
-    return word if word == kept_epochs.MIDDLE else int(word)
-
-
-def _definition(word: str) -> dict[str, Any]:
-    if not isinstance(found := json.loads(word), dict):
-        raise ValueError
-    return found
 
 
 def _hand_over(framework: str) -> None:

@@ -24,7 +24,7 @@ from batchscope.catalogue.entries import Entry, Measure
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import ConfigError, UserError, check_regular
 from batchscope.problems import (
     Place,
     Problem,
@@ -79,6 +79,7 @@ def read(path: Path | str) -> dict[str, Any]:
 
 def _read_text(path: Path | str) -> str:
     try:
+        check_regular(path, _FILE)
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
