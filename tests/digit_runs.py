@@ -39,11 +39,11 @@ def run_name(**factors) -> str:
 @functools.cache
 def _warm() -> dict[str, str]:
     """One process with TensorFlow imported, which what these tests train forks from."""
-    from batchscope.host import warm_process
+    from batchscope.host import job, warm_process
 
     warm_process.launch(ROOT / "workflow")
     # Not in this process's environment: Snakemake, started by other tests, has its own.
-    return {warm_process.VARIABLE: os.environ.pop(warm_process.VARIABLE)}
+    return {job.VARIABLE: os.environ.pop(job.VARIABLE)}
 
 
 def door(*arguments: str, warm: bool = True, **options) -> subprocess.Popen:

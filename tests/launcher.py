@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 
@@ -15,12 +14,11 @@ from project import ROOT
 class Launcher:
     """A process that starts the warm process, as Snakemake does, and that can be killed."""
 
-    def __init__(self, idle: float = 0.2) -> None:
+    def __init__(self) -> None:
         code = (
-            "import os, sys; from pathlib import Path;"
-            "from batchscope.host import warm_process as warm;"
-            f"warm.launch(Path({str(ROOT / 'workflow')!r}), {idle});"
-            "print(os.environ[warm.VARIABLE], flush=True); sys.stdin.read()"
+            "import sys; from pathlib import Path; from batchscope.host import warm_process;"
+            f"warm_process.launch(Path({str(ROOT / 'workflow')!r}));"
+            "print(flush=True); sys.stdin.read()"
         )
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
         self.process = subprocess.Popen(
@@ -30,7 +28,8 @@ class Launcher:
             text=True,
             env=environment,
         )
-        self.folder = Path(self.process.stdout.readline().strip())
+        self.process.stdout.readline()
+        self.environment = {"BATCHSCOPE_WARM": str(self.process.pid)}  # of its jobs
         self.warm = psutil.Process(self.process.pid).children()[0]
 
     def kill(self) -> None:

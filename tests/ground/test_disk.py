@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
+import os
 import resource
 
 import numpy as np
 import pytest
 
-import run
 from batchscope import disk
-from batchscope.report import ledger_page
+from batchscope.errors import UserError
 
 
 @contextlib.contextmanager
@@ -55,16 +56,44 @@ def test_an_error_that_is_none_of_the_systems_names_no_file(tmp_path):
     assert raised.value.filename is None
 
 
-def test_the_door_says_it_in_one_line(tmp_path, monkeypatch):
-    path = tmp_path / "ledger.html"
-    monkeypatch.setattr(ledger_page, "write", lambda *_: disk.write_text(path, "a" * 2000))
-    with pytest.raises(SystemExit) as ended, full():
-        run.main(["ledger"])
-    assert ended.value.code == f"{path}: File too large."
+def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "folder"
+    with disk.atomic_folder(path) as new:
+        (new / "a").touch()
+    with pytest.raises(ValueError), disk.atomic_folder(path) as new:
+        (new / "b").touch()
+        raise ValueError
+    assert [each.name for each in path.iterdir()] == ["a"]
+    with disk.atomic_folder(path) as new:
+        (new / "b").touch()
+    assert [each.name for each in tmp_path.rglob("*")] == ["folder", "b"]
 
-    def fails(*_):
-        raise OSError(errno.EBADF, "Bad file descriptor")
 
-    monkeypatch.setattr(ledger_page, "write", fails)
-    with pytest.raises(OSError, match="Bad file descriptor"):  # a traceback: nobody can mend it
-        run.main(["ledger"])
+def test_records_and_arrays_are_read_as_they_were_written(tmp_path):
+    numbers = {"a": np.float32(0.1), "b": [math.nan, -math.inf, np.int64(3)], "c": None}
+    disk.write_json(tmp_path / "a.json", numbers)
+    expected = {"a": float(np.float32(0.1)), "b": [None, None, 3], "c": None}
+    assert disk.read_json(tmp_path / "a.json", "a") == expected
+    with pytest.raises(UserError, match="without d, e"):
+        disk.read_json(tmp_path / "a.json", "a", "d", "e")
+    disk.write_rows(tmp_path / "a.csv", ("x", "y"), [{"x": 0.1, "y": None}])
+    assert (tmp_path / "a.csv").read_text() == "x,y\n0.1,\n"
+    assert disk.read_rows(tmp_path / "a.csv", "x") == [{"x": "0.1", "y": ""}]
+    np.save(tmp_path / "a.npy", np.arange(6).reshape(2, 3))
+    assert disk.map_array(tmp_path / "a.npy", (2, 3)).sum() == 15
+    with pytest.raises(UserError, match=r"of shape \(2, 3\)\); an array of shape \(3, 2\)"):
+        disk.map_array(tmp_path / "a.npy", (3, 2))
+    disk.check_sha256(tmp_path / "a.csv", disk.file_sha256(tmp_path / "a.csv"))
+    with pytest.raises(UserError, match="received SHA-256 [0-9a-f]{64}; 00 is expected"):
+        disk.check_sha256(tmp_path / "a.csv", "00")
+
+
+def test_a_link_is_a_copy_where_links_are_not_to_be_had(tmp_path, monkeypatch):
+    source = tmp_path / "a"
+    source.write_text("text")
+    disk.link(source, tmp_path / "b")
+    assert (tmp_path / "b").samefile(source)
+    monkeypatch.setattr(os, "link", lambda *_: os.stat(tmp_path / "none"))
+    disk.link(source, tmp_path / "c")
+    assert (tmp_path / "c").read_text() == "text" and not (tmp_path / "c").samefile(source)
+    assert (tmp_path / "c").stat().st_mode & 0o777 == source.stat().st_mode & 0o777

@@ -5,12 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from scipy import optimize
 
 import batchscope
@@ -26,8 +23,6 @@ LIBRARY = Path(batchscope.__file__).parent
 # Public in spite of their names: of named tuples, and of `os`.
 PUBLIC = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 PRIVATE_MODULE = re.compile(r"\._|^tensorflow\.(python|tsl|core|compiler)\b|^keras\.src\b")
-# What a module without any use of them never has.
-LIKELY = re.compile(r"(?<!\bself)(?<!\bcls)\._\w|\btensorflow\.|\bkeras\.src\b|\b(get|has)attr\(")
 
 
 def test_lbfgsb_ends_where_scipys_own_search_ends():
@@ -143,41 +138,10 @@ def test_the_rules_use_what_is_listed_of_snakemake():
     assert used <= {*dir(Workflow), *made}
 
 
-TWELVE_JOBS = """
-rule all:
-    input: expand("{{i}}", i=range(12))
-
-rule one:
-    output: "{{i}}"
-    shell: "touch {{output}}"
-
-onstart:
-    {start}
-
-onsuccess:
-    import threading
-    print("timers:", sum(isinstance(each, threading.Timer) for each in threading.enumerate()))
-"""
-
-
-@pytest.mark.slow
-def test_without_its_limit_of_jobs_per_second_snakemake_does_not_look_again(tmp_path):
-    root = Path(private_interfaces.__file__).parents[2]
-    rules = (root / "workflow" / "rules" / "common.smk").read_text(encoding="utf-8")
-    (line,) = [line.strip() for line in rules.splitlines() if "job_rate_limiter" in line]
-    (tmp_path / "Snakefile").write_text(TWELVE_JOBS.format(start=line), encoding="utf-8")
-    command = [sys.executable, "-m", "snakemake", "--cores", "1"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert "timers: 0" in done.stdout + done.stderr
-
-
 def uses(path: Path) -> list[str]:
     """Returns the private names of others that a module uses, each with its line."""
-    text = path.read_text(encoding="utf-8")
-    if not LIKELY.search(text):
-        return []
-    tree = ast.parse(text)
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)} | PUBLIC
     found = []
     for node in ast.walk(tree):
         names = []
@@ -187,10 +151,7 @@ def uses(path: Path) -> list[str]:
             names = [node.module]
         elif isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
             mine = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-            names = [] if mine or node.attr in own | PUBLIC else [node.attr]
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "hasattr"):
-            name = getattr(node.args[1], "value", "")
-            names = [name] if isinstance(name, str) and re.match("_[a-z]", name) else []
+            names = [] if mine or node.attr in own else [node.attr]
         found += [f"{path.name}:{node.lineno}: {name}" for name in names]
     return found
 

@@ -45,11 +45,8 @@ def holder(path):
 def test_a_second_process_learns_who_holds_it(holder, path):
     with pytest.raises(UserError) as caught, locks.held(path, "do this", 0):
         pass
-    assert str(caught.value) == (
-        f"{path.parent}: received a second process that would do this; one at a time is "
-        f"expected. Wait until process {holder.pid} on {socket.gethostname()} has ended, or end "
-        "it, and run again."
-    )
+    assert str(caught.value).startswith(f"{path.parent}: received ")
+    assert f"process {holder.pid} on {socket.gethostname()}" in str(caught.value)
     assert locks.take(path) is None
 
 
@@ -60,7 +57,7 @@ def test_who_is_killed_holds_nothing(holder, path):
     assert not path.exists()
 
 
-def test_a_file_that_was_removed_by_its_holder_is_made_again(holder, path):
+def test_a_file_that_was_removed_by_its_holder_is_made_again(holder, path, monkeypatch):
     opened = []
 
     def lock(descriptor: int, operation: int) -> None:
@@ -68,27 +65,20 @@ def test_a_file_that_was_removed_by_its_holder_is_made_again(holder, path):
             holder.communicate()
         opened.append(descriptor)
 
-    descriptor = locks.take(path, lock)
+    monkeypatch.setattr(locks.fcntl, "lockf", lock)
+    descriptor = locks.take(path)
     assert len(opened) == 2
     assert os.path.samestat(os.fstat(descriptor), os.stat(path))
     os.close(descriptor)
 
 
-def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("place", "name"), [(locks.fcntl, "lockf"), (locks.os, "write")])
+def test_a_file_system_without_locks_or_space_is_no_error(path, monkeypatch, capsys, place, name):
     def refuse(*arguments):
-        raise OSError(errno.ENOLCK, "No locks available")
+        raise OSError(errno.ENOLCK, "Refused")
 
-    monkeypatch.setattr(locks, "take", refuse)
-    with locks.held(tmp_path / "file", "train this run"):
-        pass
-    assert "No locks available" in capsys.readouterr().err
-
-
-def test_a_full_disk_locks_as_well(path, monkeypatch):
-    def refuse(descriptor, content):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(locks.os, "write", refuse)
-    with locks.held(path, "do this"):
+    monkeypatch.setattr(place, name, refuse)
+    with locks.held(path, "train this run"):
         assert path.exists()
-    assert not path.exists()
+    assert ("Refused" in capsys.readouterr().err) is (name == "lockf")
+    assert path.exists() is (name == "lockf")

@@ -113,10 +113,7 @@ there = tf.config.list_physical_devices
 tf.config.list_physical_devices = lambda kind=None: ["a GPU"] if kind == "GPU" else there(kind)
 print_refusal(device="gpu", replicas=2)
 """)
-    assert process.stdout == (
-        "replicas: received 2, but TensorFlow finds 1 GPU here; at most that many are expected "
-        "with device: gpu.\n"
-    )
+    assert process.stdout.startswith("replicas: received 2, but TensorFlow finds 1 GPU here; ")
 
 
 def test_neither_the_environment_nor_a_file_of_the_users_changes_what_is_trained(

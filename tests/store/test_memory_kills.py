@@ -91,7 +91,7 @@ def test_without_control_groups_the_machine_counts(tmp_path, monkeypatch):
     groups.vmstat.write_text("oom_kill 5\n")
     assert control_groups.limit_met(before) is not None
     groups.vmstat.unlink()  # not Linux
-    assert control_groups.count() == (None, {})
+    assert control_groups.count() == control_groups.Counts(None, {})
     assert control_groups.limit_met(before) is None
 
 
@@ -120,13 +120,13 @@ def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import run
-from batchscope.host import control_groups
+from batchscope.cli import entry, steps
+from batchscope.host import control_groups, job
 
 folder, counted, *words = sys.argv[1:]
 folder = Path(folder)
 control_groups.OWN, control_groups.ROOT = folder / "own", folder / "root"
-start = run._start
+start = steps.start
 
 def start_to_die(factors):
     start(factors)
@@ -147,8 +147,8 @@ def start_to_die(factors):
 
     whole, training.Training._pause = training.Training._pause, die
 
-run._start = start_to_die
-sys.exit(run._job(words))
+steps.start = start_to_die
+sys.exit(job.run(words, entry.main))
 """
 
 
@@ -251,7 +251,7 @@ def test_the_kernels_own_kill_is_recorded(results, real_group, warm):
             stack.callback(launcher.warm.wait, 60)
             stack.callback(launcher.kill)
             enter(launcher.warm.pid)
-            environment["BATCHSCOPE_WARM"] = str(launcher.folder)
+            environment |= launcher.environment
         done = subprocess.run(
             [sys.executable, "workflow/run.py", "train", *words],
             cwd=ROOT,

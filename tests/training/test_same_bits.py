@@ -69,10 +69,10 @@ def test_killed_at_several_points_ends_with_the_same_bits(dropout_run, again, ki
 # Runs a step that dies, as by `kill -9`, when a function is called for the given time.
 DYING = """
 import os, signal, sys
-import run
+from batchscope.cli import entry, steps
 
 owner, name, calls, *words = sys.argv[1:]
-left, start = int(calls), run._start
+left, start = int(calls), steps.start
 
 def start_to_die(factors):
     start(factors)
@@ -91,8 +91,8 @@ def start_to_die(factors):
 
     setattr(place, name, dying)
 
-run._start = start_to_die
-run.main(words)
+steps.start = start_to_die
+entry.main(words)
 """
 PAUSE_IN_THE_FIRST_EPOCH = ("Training", "_pause", "4")  # every 1 or 2 steps; an epoch has 11
 WRITING_THE_HISTORY = ("disk", "write_rows", "1")  # after the weights, before the record

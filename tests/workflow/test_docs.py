@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from batchscope import ROOMS
+from batchscope import PACKAGES
 from batchscope.study import config, editor_schema
 from project import ROOT
 
@@ -138,7 +138,7 @@ def test_every_room_has_its_place_in_the_table():
     named = [
         name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])
     ]
-    assert named == [*ROOMS]
+    assert named == [*PACKAGES]
 
 
 def test_the_hooks_of_a_commit_are_the_formatters_of_the_tests():

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchscope import ROOMS, project_files
+from batchscope import PACKAGES, project_files
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from project import locked
@@ -66,12 +66,12 @@ def type_checking_only(path: Path) -> set[str]:
 def test_every_module_is_in_a_room():
     found = {path.stem for path in LIBRARY.glob("*.py")} - {"__init__"}
     found |= {path.parent.name for path in LIBRARY.glob("*/__init__.py")}
-    assert found == {*ROOMS}
+    assert found == {*PACKAGES}
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", PACKAGES)
 def test_imports_point_downward(room):
-    order = list(ROOMS)
+    order = list(PACKAGES)
     allowed = {*order[: order.index(room) + 1]}
     for path in modules(room):
         for name in imported(path):
@@ -80,14 +80,14 @@ def test_imports_point_downward(room):
             assert not name.startswith("snakemake"), f"{path.name} imports {name}"
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", PACKAGES)
 def test_outside_imports(room):
     for path in modules(room):
         used = {name.split(".")[0] for name in imported(path) - type_checking_only(path)}
-        assert used & HEAVY <= {*ROOMS[room]}, path.name
+        assert used & HEAVY <= {*PACKAGES[room]}, path.name
 
 
-@pytest.mark.parametrize("package", [room for room in ROOMS if (LIBRARY / room).is_dir()])
+@pytest.mark.parametrize("package", [room for room in PACKAGES if (LIBRARY / room).is_dir()])
 def test_every_package_says_what_lives_there_and_tests_mirror_it(package):
     text = ast.get_docstring(ast.parse((LIBRARY / package / "__init__.py").read_text()))
     assert len(re.findall(r"[.:](?=\s|$)", text)) >= 2, package

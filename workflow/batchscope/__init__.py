@@ -1,15 +1,14 @@
-"""Batchscope's library: rooms, ground first; each module imports from its own room and those above.
+"""Batchscope's library: packages, ground first; each imports from itself and those above.
 
 The docstring of each package says what it holds and what it does not.
 """
 
-# Room -> what it may import from outside, of the libraries that are slow to import.
-ROOMS = {
+# Package -> what it may import from outside, of the libraries that are slow to import.
+PACKAGES = {
     "errors": (),
     "wording": (),
     "problems": (),
     "project_files": (),
-    "damage": (),
     "disk": ("numpy",),
     "private_interfaces": ("scipy", "tensorflow"),
     "catalogue": ("numpy",),
@@ -26,4 +25,5 @@ ROOMS = {
     "figures": ("numpy", "pandas", "matplotlib"),
     "report": ("jinja2", "pandas"),
     "snakefile": (),
+    "cli": (),
 }

@@ -12,8 +12,10 @@ import io
 import json
 import math
 import os
+import shlex
 import shutil
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import damage
+from batchscope import errors
 
 
 @contextlib.contextmanager
@@ -113,7 +115,7 @@ def _as_json(value: Any) -> Any:
 
 def read_json(path: Path | str, *keys: str) -> dict[str, Any]:
     """Reads a record; raises `UserError` if it is missing, is no JSON object or lacks a key."""
-    with damage.reading(path, "a JSON record"):
+    with errors.reading(path, "a JSON record"):
         record = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise ValueError(f"a {type(record).__name__}")
@@ -138,7 +140,7 @@ def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, 
 
 def read_csv(path: Path | str, *columns: str, delete: Path | str | None = None) -> str:
     """Reads a table as text; raises `UserError` if it is missing, lacks a column, or was cut."""
-    with damage.reading(path, "a CSV table", delete):
+    with errors.reading(path, "a CSV table", delete):
         text = Path(path).read_text(encoding="utf-8")
         _check_names(next(csv.reader(io.StringIO(text))), columns)
         if not text.endswith("\n"):
@@ -151,7 +153,7 @@ def read_rows(
 ) -> list[dict[str, str]]:
     """Reads the rows of a table, by column; raises as `read_csv` does."""
     text = read_csv(path, *columns, delete=delete)
-    with damage.reading(path, "a CSV table", delete):
+    with errors.reading(path, "a CSV table", delete):
         header, *rows = csv.reader(io.StringIO(text), strict=True)
         return [dict(zip(header, row, strict=True)) for row in rows]
 
@@ -164,10 +166,10 @@ def file_sha256(path: Path | str) -> str:
 
 def check_sha256(path: Path | str, expected: str, delete: Path | str | None = None) -> None:
     """Raises `UserError` where a file is missing, or not that of a SHA-256, in hexadecimal."""
-    with damage.reading(path, "a file", delete):
+    with errors.reading(path, "a file", delete):
         received = file_sha256(path)
     if received != expected:
-        raise damage.fault(path, f"SHA-256 {received}", expected, delete)
+        raise errors.fault(path, f"SHA-256 {received}", expected, delete)
 
 
 def write_arrays(path: Path | str, members: dict[str, np.ndarray]) -> None:
@@ -180,7 +182,7 @@ def read_arrays(
     path: Path | str, *members: str, delete: Path | str | None = None
 ) -> dict[str, np.ndarray]:
     """Reads an npz, unpickling nothing; raises `UserError` if it is missing or damaged."""
-    with damage.reading(path, "an npz of plain arrays", delete):
+    with errors.reading(path, "an npz of plain arrays", delete):
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):  # NumPy would take it for a pickle
                 raise ValueError("no whole zip archive")
@@ -194,7 +196,7 @@ def map_array(
     path: Path | str, shape: tuple[int, ...], delete: Path | str | None = None
 ) -> np.ndarray:
     """Maps an npy read-only; raises `UserError` if it is missing, damaged or of another shape."""
-    with damage.reading(path, f"an array of shape {shape}", delete):
+    with errors.reading(path, f"an array of shape {shape}", delete):
         array = np.lib.format.open_memmap(path, mode="r")
         if array.shape != shape:
             raise ValueError(f"an array of shape {array.shape}")
@@ -215,3 +217,16 @@ def copy(source: Path | str, target: Path | str) -> None:
     """Copies a file atomically."""
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
+
+
+def remedy_for_future_dates(roots: list[str]) -> str:
+    """Returns what mends files dated in the future, at or below some paths; or nothing."""
+    paths = [path for root in map(Path, roots) for path in (root, *sorted(root.rglob("*")))]
+    latest = time.time() + 1
+    found = [path for path in paths if path.is_file() and path.stat().st_mtime > latest]
+    if not found:
+        return ""
+    touch = f"find {shlex.join(roots)} -type f -newermt now -exec touch {{}} +"
+    return (
+        f"{found[0]}: received a date in the future; set the clock, or date all such files: {touch}"
+    )

@@ -1,8 +1,19 @@
-"""Errors that are meant for the user: their message is all that is shown."""
+"""Errors that are meant for the user: their message is all that is shown.
+
+One sentence, of one place, tells of every kind of file below results/ that is missing or damaged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import stat
+from collections.abc import Iterator
+from pathlib import Path
 
 
 class UserError(Exception):
-    """Something the user can mend; the door prints the message and no traceback."""
+    """Something the user can mend; the CLI prints the message and no traceback."""
 
 
 class ConfigError(UserError):
@@ -15,3 +26,67 @@ class ConfigError(UserError):
 
 class Interrupted(Exception):
     """A signal asked the training to stop; its checkpoint is written."""
+
+
+class Damaged(UserError):
+    """A file that is not what was written there."""
+
+
+def of_content(error: OSError) -> bool:
+    """Whether an error tells of a damaged file: a library's, or a place that an archive leads to.
+
+    The system's others say nothing about the file, which is then not to be deleted.
+    """
+    return error.errno in (None, errno.EINVAL)
+
+
+def fault(
+    path: Path | str, received: str, expected: str, delete: Path | str | None = None
+) -> Damaged:
+    """Returns the error of a file that is not what was written there, such as `an empty file`.
+
+    Args:
+        delete: What to delete so that Snakemake makes it again, where it is not the file itself.
+    """
+    return Damaged(
+        f"{path}: received {received}; {expected} is expected. Delete {delete or 'it'} and run "
+        "snakemake again."
+    )
+
+
+@contextlib.contextmanager
+def reading(path: Path | str, expected: str, delete: Path | str | None = None) -> Iterator[None]:
+    """Turns any error of reading a file into one `UserError`; `delete` as in `fault`."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except FileNotFoundError:
+        whole = delete and Path(delete).exists()
+        mend = f"delete {delete} and run snakemake again" if whole else "run snakemake to make it"
+        raise UserError(f"{path}: missing; {mend}.") from None
+    except Exception as error:  # zipfile, NumPy, json and csv raise nearly anything
+        if isinstance(error, OSError) and not of_content(error):
+            raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+        empty = Path(path).is_file() and not Path(path).stat().st_size
+        reason = " ".join(str(error).split()) or type(error).__name__
+        received = "an empty file" if empty else f"a damaged file ({reason})"
+        raise fault(path, received, expected, delete) from None
+
+
+def check_regular(path: Path | str, expected: str) -> None:
+    """Refuses a pipe or a device in place of a user's file: reading it might never end.
+
+    Raises:
+        OSError: If nobody may look, or nothing is there.
+        UserError: If it is one.
+    """
+    mode = Path(path).stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the system refuses to read a folder
+        raise UserError(f"{path}: received a pipe or a device; {expected} is expected.")
+
+
+def check_folder(path: Path | str) -> None:
+    """Raises `UserError` where a file stands in place of a folder of results."""
+    if Path(path).exists() and not Path(path).is_dir():
+        raise UserError(f"{path}: received a file; a folder, or nothing, is expected.")

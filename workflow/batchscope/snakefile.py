@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import figures, project_files
+from batchscope import disk, figures, project_files
 from batchscope.catalogue import (
     kept_epochs,
     measure_settings,
@@ -26,7 +26,7 @@ from batchscope.catalogue import (
     tables,
 )
 from batchscope.catalogue.entries import REPEATS, Measure, Timing
-from batchscope.errors import UserError
+from batchscope.errors import UserError, check_folder
 from batchscope.host import absence, warm_process
 from batchscope.store import job_files, owners, records, status
 from batchscope.study import command_line, plan
@@ -86,6 +86,7 @@ class Jobs:
             given: What Snakemake made of them and of `--config`.
         """
         try:
+            check_folder(RESULTS)
             files = list(map(str, configfiles)) or [project_files.DEFAULT_CONFIG]
             path = command_line.one_file(files)
             raw = configuration.read(path)
@@ -111,7 +112,7 @@ class Jobs:
             text = "not checked before their first job: TensorFlow is in the jobs' environment only"
             print(f"models: {text}.", file=sys.stderr)
             return
-        step = [str(project_files.DOOR), "check_models", "--config", self.config_path]
+        step = [str(project_files.CLI), "check_models", "--config", self.config_path]
         if subprocess.run([sys.executable, *step, "--scale", self.scale]).returncode:
             sys.exit(1)
 
@@ -139,6 +140,13 @@ class Jobs:
         if not headline.exists() or headline.stat().st_mtime < since:
             return ""
         return f"{self.report}: {headline.read_text(encoding='utf-8').strip()}"
+
+    def remedy(self) -> str:
+        """Returns what mends files dated in the future: Snakemake stops the jobs that read them."""
+        own = [each.own.path for each in self.study.experiments.values()]
+        given = {self.config_path, *filter(None, (*self.study.models.values(), *own))}
+        roots = [RESULTS, os.path.relpath(project_files.WORKFLOW), *sorted(given)]
+        return disk.remedy_for_future_dates(roots)
 
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""

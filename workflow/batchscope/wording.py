@@ -1,11 +1,9 @@
 """Words for people: numbers, percentages, counts, lists, sizes, durations, first letters.
 
-One rule for a number with an interval: two significant digits of the interval's half width, and
-as many decimals for the value and both ends (`estimate`). A number without one has three
-significant digits (`number`), a share in per cent no more than these (`percent`); rows of runs,
-which are looked up, have four (`cell`). Counts, batch sizes and limits that somebody set are given
-whole. A minus is a minus sign, and what rounds to zero has none.
-Texts that names and paths are made of are `batchscope.catalogue.parameters`' own.
+A number with an interval has two significant digits of the interval's half width, and the value
+and both ends have as many decimals (`estimate`). A number without one has three significant digits
+(`number`), a share in per cent no more (`percent`); rows of runs have four (`cell`). Counts, batch
+sizes and limits that somebody set are given whole. A number that rounds to zero has no minus sign.
 """
 
 from __future__ import annotations
@@ -43,13 +41,13 @@ class Unit:
     times: float = 1.0
 
 
-PLAIN, PERCENT, POINTS = Unit(), Unit(" %", 100.0), Unit(" points", 100.0)
+PLAIN, POINTS = Unit(), Unit(" points", 100.0)
 
 
 def shortest(value: float) -> str:
     """Returns the shortest text of a finite number that reads back as it: 0.1, 256, 1e-5."""
     text = repr(value if isinstance(value, int) else float(value))
-    return short_exponent(text).removesuffix(".0")
+    return _short_exponent(text).removesuffix(".0")
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -65,7 +63,7 @@ def cell(value: float, digits: int = 4) -> str:
         return _minus(str(int(value)))
     if 10**digits <= abs(value) < 1e9:
         return fixed(value, 0)
-    return _minus(short_exponent(f"{_something(value):.{digits}g}"))
+    return _minus(_short_exponent(f"{_something(value):.{digits}g}"))
 
 
 def fixed(value: float, decimals: int) -> str:
@@ -78,14 +76,13 @@ def estimate(
 ) -> Estimate:
     """Returns a value and its interval, rounded by the interval.
 
-    All three have the decimals that show two significant digits of its half width; of an interval
-    that is not symmetric, of the narrower half, or of a tenth of the width where a median lies
-    next to a quartile. An end above zero is not rounded to zero: where
-    that would be, each number has two significant digits. Without an interval the value has three.
+    All have the decimals that show two significant digits of its half width: of the narrower half,
+    or of a tenth of the width where a median lies next to a quartile. Where an end above zero would
+    become zero, each number has two significant digits. A value without an interval has three.
 
     Args:
         value: A finite number; the ends `low` and `high` are None or NaN where there are none.
-        unit: What all are multiplied by; its suffix is not written.
+        unit: All are multiplied by it; its suffix is not written.
     """
     ends = [math.nan if end is None else end for end in (low, high)]
     numbers = [_something(unit.times * one) for one in (value, *ends)]
@@ -102,7 +99,7 @@ def estimate(
         return Estimate(*(number(one, 2) for one in numbers))
     if decimals > _MOST_DECIMALS or largest >= 1e6:
         digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
-        return Estimate(*(_minus(short_exponent(f"{one:.{digits}g}")) for one in numbers))
+        return Estimate(*(_minus(_short_exponent(f"{one:.{digits}g}")) for one in numbers))
     return Estimate(*(fixed(one, max(decimals, 0)) for one in numbers))
 
 
@@ -128,8 +125,8 @@ def batch_size(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else number(value)
 
 
-def short_exponent(text: str) -> str:
-    """Returns the text of a number without sign and zeros that its exponent does not need."""
+def _short_exponent(text: str) -> str:
+    # Without the sign and the zeros that the exponent does not need.
     mantissa, e, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent)}" if e else text
 
@@ -152,11 +149,6 @@ def percent(share: float, decimals: int = 1) -> str:
 def p_value(p: float, equals: str = "") -> str:
     """Returns a p-value with what stands before its number: `= 0.012`, or `< 0.001`."""
     return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
-
-
-def points(difference: float) -> str:
-    """Returns a difference of shares in percentage points: `1.2 points`."""
-    return f"{fixed(100 * difference, 1)} points"
 
 
 def plural(noun: str) -> str:

@@ -65,6 +65,11 @@ onsuccess:
         logger.info(news)
 
 
+onerror:
+    if remedy := STUDY.remedy():
+        logger.error(remedy)
+
+
 wildcard_constraints:
     dataset=r"[a-z0-9_-]+",
     run=r"[a-z0-9_.=+-]+",

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope import damage
+from batchscope import errors
 from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading, refused
 from batchscope.errors import UserError
 
@@ -129,7 +129,7 @@ def _decoded(where: str, read: Callable[[], bytes], size: int, channels: int) ->
     except MemoryError:
         raise
     except Exception as error:  # Pillow's readers raise nearly anything
-        if isinstance(error, OSError) and not damage.of_content(error):
+        if isinstance(error, OSError) and not errors.of_content(error):
             raise UserError(f"{where}: cannot be read ({error.strerror}).") from None
         text = re.sub(r" ?<_io\.BytesIO object at 0x[0-9a-f]+>", "", str(error))
         raise _Damaged(text or type(error).__name__) from None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope import damage, disk
+from batchscope import disk, errors
 from batchscope.errors import UserError
 from batchscope.store import records
 from batchscope.study import plan
@@ -50,7 +50,7 @@ def _states(folder: Path, sha256: dict[str, str]) -> dict[str, list[Any]]:
     """Returns file -> SHA-256, bytes, and when its content and its inode changed, in ns."""
     states = {}
     for file, expected in sha256.items():
-        with damage.reading(folder / file, "a prepared array", delete=folder):
+        with errors.reading(folder / file, "a prepared array", delete=folder):
             found = (folder / file).stat()
         states[file] = [expected, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
     return states

@@ -1,4 +1,4 @@
-"""This machine: what it is, what it lacks, and what is started on it.
+"""The machine: what it is and lacks, its memory limits, locks, and how a step gets its process.
 
-What a study asks of it is planned elsewhere.
+How TensorFlow starts stands here too. No package here knows a run's files.
 """

@@ -1,7 +1,7 @@
 """What this machine lacks for a training or a timing: a framework's environment, a GPU, or cores.
 
-It is found when planning and shown with what would mend it. What waits for it is left out in place
-of failing, and no record is stored, so that the same command makes it once it is there.
+It is found when planning and shown with its remedy. What waits for it is left out in place of
+failing, and no record is stored, so that the same command makes it once it is there.
 """
 
 from __future__ import annotations
@@ -53,30 +53,29 @@ GPU = Absence(
     "run it on a machine that has one, with its driver and tensorflow[and-cuda], or with --profile "
     "slurm; or set device: cpu",
 )
-CORES = Absence(
-    NO_CORES,
-    "Fewer cores than threads",
-    "run it on a machine that has as many, or with --profile slurm; or set fewer threads",
-)
 
 
 def of(factors: dict[str, Any]) -> Absence | None:
     """Returns what a training or a timing lacks here, by its factors; None if nothing."""
-    framework = factors.get("framework", framework_names.OWN)
+    framework, threads = factors.get("framework", framework_names.OWN), factors["threads"]
     if not framework_environments.installed(framework):
         command = framework_environments.command(framework)
         title = f"Not installed: {framework_names.TITLES[framework]}"
         return Absence(NOT_INSTALLED, title, f"{command} installs it", command)
     if factors["device"] == "gpu" and not gpu_within_reach():
         return GPU
-    if factors["threads"] > cores() and not _sent():
-        return CORES
+    if threads > cores() and not _sent():
+        title = (
+            f"threads: received {threads}, more than the cores that may be used here ({cores()})"
+        )
+        mend = "run it on a machine that has as many, or with --profile slurm; or set fewer threads"
+        return Absence(NO_CORES, title, mend)
     return None
 
 
 def cores() -> int:
     """Returns the logical cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def check_threads(threads: int) -> None:

@@ -1,9 +1,9 @@
-"""The memory control groups that this process is in: their limits, and whom they cost its life.
+"""The memory control groups that this process is in: their limits, and kills for memory.
 
 The kernel counts the processes that it kills for memory: of a control group, and of the whole
 machine. A process that ended by SIGKILL while its control group's count rose is taken to be one
-of them. Jobs that run in one control group at a time share its count and its limit: a kill from
-elsewhere that falls together with a neighbour's for memory cannot be distinguished from it.
+of them. Jobs in one control group share its count and its limit: another kill at the same moment
+cannot be distinguished.
 
 Sources: the kernel's documentation, admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
 """
@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 OWN = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
@@ -31,18 +30,18 @@ class Group:
 
     def limit(self) -> int | None:
         """Returns the bytes that its processes may have together; None for no limit."""
-        limit = self._number("memory.max", "memory.limit_in_bytes")
+        limit = self._number("memory.max" if self.version == 2 else "memory.limit_in_bytes")
         # Version 1 has the largest number of pages for no limit.
         return None if limit is None or limit >= 1 << 60 else limit
 
     def left(self) -> int | None:
         """Returns the bytes that they may still have, with the cache that is given up first."""
-        limit, used = self.limit(), self._number("memory.current", "memory.usage_in_bytes")
+        used = self._number("memory.current" if self.version == 2 else "memory.usage_in_bytes")
+        limit = self.limit()
         if limit is None or used is None:
             return None
-        stat = _numbers(self.folder / "memory.stat")
-        cache = stat.get("inactive_file" if self.version == 2 else "total_inactive_file", 0)
-        return max(0, limit - max(0, used - cache))
+        cache = "inactive_file" if self.version == 2 else "total_inactive_file"
+        return max(0, limit - max(0, used - self._count("memory.stat", cache)))
 
     def kills(self) -> int | None:
         """Returns how many of its processes the kernel has killed for memory; None if unknown."""
@@ -51,26 +50,47 @@ class Group:
 
     def refusals(self) -> int:
         """Returns how often its own limit was met."""
-        if self.version == 2:
-            # Before Linux 5.2 there was one file, without the groups below.
-            local = _numbers(self.folder / "memory.events.local")
-            return (local or _numbers(self.folder / "memory.events")).get("oom", 0)
-        return self._number("", "memory.failcnt") or 0
+        if self.version == 1:
+            return self._number("memory.failcnt") or 0
+        # Before Linux 5.2 there was one file, without the groups below.
+        has_local = (self.folder / "memory.events.local").exists()
+        return self._count("memory.events.local" if has_local else "memory.events", "oom")
 
-    def _number(self, *names: str) -> int | None:
+    def _number(self, name: str) -> int | None:
         with contextlib.suppress(OSError, ValueError):
-            return int((self.folder / names[2 - self.version]).read_text())
+            return int((self.folder / name).read_text())
         return None
+
+    def _count(self, file: str, name: str) -> int:
+        return _numbers(self.folder / file).get(name, 0)
 
 
 def own() -> list[Group]:
     """Returns the groups of this process, its own first, then those above it."""
     with contextlib.suppress(OSError):
-        return list(_groups(OWN.read_text(encoding="utf-8"), ROOT))
+        return list(_groups(OWN.read_text(encoding="utf-8")))
     return []
 
 
-class Counts(NamedTuple):
+def _groups(text: str) -> Iterator[Group]:
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            top, version = ROOT, 2
+        elif "memory" in controllers.split(","):
+            top, version = ROOT / "memory", 1
+        else:
+            continue
+        # A container sees its own group as the root, whatever its path says.
+        own = top / path.strip("/")
+        above = [own, *own.parents]
+        for folder in above[: above.index(top) + 1]:
+            if folder.is_dir():
+                yield Group(folder, version)
+
+
+@dataclass(frozen=True)
+class Counts:
     """What the kernel has counted so far."""
 
     kills: int | None  # for memory; None where it does not say
@@ -93,8 +113,9 @@ def limit_met(before: Counts) -> float | None:
     now = count()
     if before.kills is None or now.kills is None or now.kills <= before.kills:
         return None
-    met = [group for group, times in now.refusals.items() if times > before.refusals.get(group, 0)]
-    return limit_mb(met)
+    return limit_mb(
+        [of for of, times in now.refusals.items() if times > before.refusals.get(of, 0)]
+    )
 
 
 def limit_mb(groups: list[Group] | None = None) -> float:
@@ -106,23 +127,6 @@ def limit_mb(groups: list[Group] | None = None) -> float:
     limits = [group.limit() for group in (own() if groups is None else groups)]
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([total, *(limit for limit in limits if limit is not None)]) / 10**6
-
-
-def _groups(text: str, root: Path) -> Iterator[Group]:
-    for line in text.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            top, version = root, 2
-        elif "memory" in controllers.split(","):
-            top, version = root / "memory", 1
-        else:
-            continue
-        # A container sees its own group as the root, whatever its path says.
-        own = top / path.strip("/")
-        above = [own, *own.parents]
-        for folder in above[: above.index(top) + 1]:
-            if folder.is_dir():
-                yield Group(folder, version)
 
 
 def _numbers(path: Path) -> dict[str, int]:

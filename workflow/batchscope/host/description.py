@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 
+from batchscope.host import absence
+
 PACKAGES = (
     *("tensorflow", "keras", "numpy", "scipy", "snakemake"),
     *("torch", "mxnet", "jax", "jaxlib"),
@@ -29,12 +31,15 @@ def versions() -> dict[str, str]:
 
 def describe() -> dict[str, Any]:
     """Returns what this machine is: CPU, cores, memory in GiB, GPUs, clocks in MHz, system."""
+    frequency = psutil.cpu_freq()
+    # A virtual machine may report no highest clock.
+    highest = {"cpu_max_mhz": frequency.max} if frequency and frequency.max else {}
     return {
         "cpu": _cpu(),
-        **_cpu_max_mhz(),
+        **highest,
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(logical=True),
-        "usable_cores": len(os.sched_getaffinity(0)),
+        "usable_cores": absence.cores(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         **_gpus(),
         "platform": platform.platform(),
@@ -54,12 +59,6 @@ def _cpu() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _cpu_max_mhz() -> dict[str, float]:
-    """Returns the highest clock, where the system reports one: virtual machines may not."""
-    frequency = psutil.cpu_freq()
-    return {"cpu_max_mhz": frequency.max} if frequency and frequency.max else {}
 
 
 def _gpus() -> dict[str, list]:

@@ -1,127 +1,84 @@
-"""What a job does first: it lets a copy of the warm process run its step, and imports no more.
+"""A job runs its step in a copy of the warm process, where Snakemake started one, or by itself.
 
-Most jobs of a small study are shorter than the imports that a step needs. So this module, and
-what it imports, is all that a job loads before it asks; see batchscope.host.warm_process for the
-other side.
+Most jobs of a small study are shorter than the imports of their step. So a job loads this module
+alone before it asks; `batchscope.host.warm_process` is the other side. Where that does not answer,
+the job imports for itself: the numbers are the same.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import struct
 import sys
+from collections.abc import Callable
 
-from batchscope.host import lifetime, passing
+from batchscope.host import forked_step
 
-VARIABLE = "BATCHSCOPE_WARM"
-SOCKET = "socket"
-READY = "ready"  # a file beside the socket, once jobs are answered
-# Steps that import no TensorFlow. They do not wait for a process that still does.
-OF_TABLES = frozenset({"tabulate", "claims", "figures", "report"})
-STARTED, SIGNAL = b"s", struct.Struct("!B")
-ANY, NEW = b"a", b"n"  # what a job asks for first: any copy, or one in which nothing has run
-END = struct.Struct("!h")  # the exit status of a copy; -n where signal n ended it
-
-
-def follow() -> None:
-    """Ends this process with the Snakemake whose job it is; nothing where it is none's."""
-    if folder := os.environ.get(VARIABLE):
-        lifetime.follow(folder)
+VARIABLE = "BATCHSCOPE_WARM"  # the process id of the Snakemake that the job belongs to
+TRAINING, TABLES = "training", "tables"  # what a copy has imported
+# Steps that need no TensorFlow. They do not wait for its import.
+TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "report"})
+STARTED = b"s"
+END = struct.Struct("!h")  # the exit status of a step; -n where signal n ended it
 
 
-def collect_rarely() -> None:
-    """Runs the garbage collector less often: imports, graphs and tables leave hardly any garbage.
-
-    That saves about a tenth of the CPU time of tables and figures.
-    """
-    import gc
-
-    gc.set_threshold(50_000, 20, 50)
-
-
-def collect_as_usual() -> None:
-    """Runs the garbage collector as Python does of itself: what is timed is a user's own."""
-    import gc
-
-    gc.set_threshold(700, 10, 10)
-
-
-def in_a_copy(words: list[str]) -> tuple[int | None, list[str]]:
-    """Lets a copy of the warm process run a step, where there is one and it takes it.
-
-    A training that the kernel killed for memory is started once more, to record that.
-
-    Returns:
-        The exit status, or None where the step is to be run here, and its words then.
-    """
-    folder = os.environ.get(VARIABLE)
-    if not folder:
-        return None, words
-    tables = not OF_TABLES.isdisjoint(words[:1]) and os.path.exists(os.path.join(folder, READY))
-    if not tables and not {"--run", "--timing"} & {*words}:
-        return None, words
-    if words[0] != "train":
-        # What is timed is not to depend on what ran before.
-        status = ask(words, NEW if "--timing" in words else ANY)
-    else:
-        from batchscope.host import control_groups
-
-        before = control_groups.count()
+def run(words: list[str], main: Callable[[list[str]], object]) -> object:
+    """Runs a step, and ends with the Snakemake whose job it is; returns the exit status."""
+    status = None
+    if snakemake := os.environ.get(VARIABLE):
+        forked_step.follow(int(snakemake))
         status = ask(words)
-        if status == -signal.SIGKILL and (limit := control_groups.limit_met(before)):
-            words = [*words, "--killed-at-mb", str(limit)]
-            status = ask(words)
-    return (None if status is None else exit_status(status)), words
+    if status is None and words[:1] == ["train"]:
+        # The job outlives a training that the kernel kills for memory, and records that.
+        here, control = socket.socketpair()
+        with forked_step.signals_sent(here):
+            status = forked_step.run(main, words, control)
+    return main(words) if status is None else _exit_status(status)
 
 
-def ask(words: list[str], copy: bytes = ANY) -> int | None:
-    """Lets a copy of the warm process run a step; returns its exit status.
-
-    Args:
-        copy: `ANY`, or `NEW` for one in which nothing has run.
+def ask(words: list[str]) -> int | None:
+    """Lets a copy of the warm process run a step.
 
     Returns:
-        -n where signal n ended the copy; None where there is no such process, or the step is none
-        that it takes: run the step here.
+        The exit status, or -n where signal n ended the step; None where the step is to be run here.
     """
-    folder = os.environ.get(VARIABLE)
-    if not folder:
+    is_table = words[:1] and words[0] in TABLE_STEPS
+    if not is_table and not {"--run", "--timing"} & {*words}:
         return None
     import json
 
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    with socket.socket(socket.AF_UNIX) as connection:
         try:
-            connection.connect(os.path.join(folder, SOCKET))
-            connection.sendall(copy)
+            connection.connect(address(os.environ[VARIABLE], TABLES if is_table else TRAINING))
+            if not same_user(connection):
+                return None
             here = {"folder": os.getcwd(), "environment": dict(os.environ), "python": sys.prefix}
-            request = json.dumps({"arguments": words, **here}).encode()
-            size = struct.pack("!I", len(request))
-            socket.send_fds(connection, [size], [sys.stdout.fileno(), sys.stderr.fileno()])
-            connection.sendall(request)
+            socket.send_fds(connection, [b"-"], [sys.stdout.fileno(), sys.stderr.fileno()])
+            connection.sendall(json.dumps({"words": words, **here}).encode() + b"\n")
             if connection.recv(1) != STARTED:
                 return None
         except OSError:
             return None
-        with passing.passing_on(lambda signum: connection.sendall(SIGNAL.pack(signum))):
-            answer = receive(connection, END.size)
-    # Without an answer the warm process was killed too.
+        with forked_step.signals_sent(connection):
+            answer = forked_step.received(connection, END.size)
     return END.unpack(answer)[0] if len(answer) == END.size else -signal.SIGKILL
 
 
-def receive(connection: socket.socket, size: int) -> bytes:
-    """Returns so many bytes of a connection, or fewer where it ends before."""
-    parts = b""
-    with contextlib.suppress(ConnectionError):
-        while len(parts) < size and (part := connection.recv(size - len(parts))):
-            parts += part
-    return parts
+def address(snakemake: int | str, imported: str) -> str:
+    """Returns where the warm process of a Snakemake listens: a name without a file (Linux)."""
+    return f"\0batchscope-{snakemake}-{imported}"
 
 
-def exit_status(status: int) -> int:
-    """Returns an exit status in place of the signal that ended a step, and reports the signal."""
+def same_user(connection: socket.socket) -> bool:
+    """Whether the other end of a connection is a process of this user: names are open to all."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", peer)[1] == os.getuid()
+
+
+def _exit_status(status: int) -> int:
+    """Returns the exit status of a job, and reports the signal that ended its step."""
     if status >= 0:
         return status
     how = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"

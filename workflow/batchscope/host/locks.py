@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from batchscope.errors import UserError
@@ -16,30 +16,26 @@ from batchscope.errors import UserError
 SECONDS = 10.0  # a process that was killed may take a moment to end
 
 
-def take(path: Path | str, lock: Callable[[int, int], object] = fcntl.lockf) -> int | None:
+def take(path: Path | str) -> int | None:
     """Locks a file, made where there is none; returns its descriptor, or None where it is held.
-
-    Args:
-        lock: `fcntl.lockf`, which most shared file systems pass between nodes, or `fcntl.flock`.
 
     Raises:
         OSError: If the file cannot be made, or its file system has no locks.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, descriptor)
+            try:
+                # Most shared file systems pass it between nodes, other than `flock`.
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                return None
             # Whoever held it before may have removed it in the meantime.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                    stack.pop_all()
                     return descriptor
-        except (BlockingIOError, PermissionError):
-            os.close(descriptor)
-            return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

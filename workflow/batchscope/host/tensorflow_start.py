@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
-import logging
 import os
 import sys
 import tempfile
@@ -21,22 +19,10 @@ from batchscope.host import absence
 OPTIONAL = ("sklearn", "matplotlib", "pandas")
 # Variables of the environment by which the same operations round otherwise, or are others.
 ARITHMETIC = (
-    *("TF_ENABLE_ONEDNN_OPTS", "TF_SET_ONEDNN_FPMATH_MODE"),
-    *("NVIDIA_TF32_OVERRIDE", "TF_XLA_FLAGS"),
+    *("TF_ENABLE_ONEDNN_OPTS", "TF_SET_ONEDNN_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA"),
+    *("NVIDIA_TF32_OVERRIDE", "TF_XLA_FLAGS", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"),
 )
-
-
-@contextlib.contextmanager
-def without(*packages: str) -> Iterator[None]:
-    """Makes imports of packages fail inside the block; those already imported stay."""
-    blocked = [name for name in packages if name not in sys.modules]
-    for name in blocked:
-        sys.modules[name] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        for name in blocked:
-            del sys.modules[name]
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def quiet() -> None:
@@ -49,8 +35,7 @@ def quiet() -> None:
 def hushed() -> Iterator[None]:
     """Keeps what native code writes to stderr inside the block, unless the block raises.
 
-    TensorFlow's libraries report on themselves while they load, before any setting of theirs
-    can silence them.
+    TensorFlow's libraries report on themselves before any setting can silence them.
     """
     with tempfile.TemporaryFile() as kept:
         sys.stderr.flush()
@@ -68,38 +53,20 @@ def hushed() -> Iterator[None]:
             os.close(stderr)
 
 
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Leaves the garbage collector out of a large import, and the import out of it for good.
-
-    Modules are never garbage: searching them takes a sixth of the import, and again and again
-    later.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-        gc.freeze()
-
-
 def threads_of(threads: int) -> int:
     """Returns the number of threads behind a factor's value: 0 is every core of this process."""
     return threads or absence.cores()
 
 
-def limit(threads: int, device: str) -> None:
-    """Leaves a library so many threads, and a GPU where that is the device; before its import.
+def limit(threads: int = 1, device: str = "cpu") -> None:
+    """Sets the threads and the device of libraries; to be called before they are imported.
 
-    It computes as it does by itself, whatever the user's environment says: the names of results
-    do not hold that.
+    They compute as they do by themselves, whatever the user's environment says: the names of
+    results do not hold that.
     """
     for variable in ARITHMETIC:
         os.environ.pop(variable, None)
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = str(threads)
+    os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     if device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
@@ -107,25 +74,25 @@ def limit(threads: int, device: str) -> None:
 def load(threads: int = 1, device: str = "cpu") -> None:
     """Imports TensorFlow and Keras; nothing of them runs yet, no thread is started.
 
-    What `~/.keras/keras.json` of a user sets is set back: the names of results do not hold it.
+    Settings of the user's `~/.keras/keras.json` are set back: the names of results do not hold
+    them.
     """
     quiet()
     limit(threads, device)
     if "keras" not in sys.modules:
-        with without(*OPTIONAL), hushed(), _uncollected():
-            importlib.import_module("keras")
+        left_out = [name for name in OPTIONAL if name not in sys.modules]
+        sys.modules.update(dict.fromkeys(left_out))  # type: ignore[arg-type]  # not to be had
+        try:
+            with hushed():
+                importlib.import_module("keras")
+        finally:
+            for name in left_out:
+                del sys.modules[name]
     import keras
 
     keras.config.set_image_data_format("channels_last")
     keras.config.set_floatx("float32")
     keras.config.set_epsilon(1e-7)
-
-
-def expect_many_models() -> None:
-    """Silences the warning of many graphs in one process: each is of another run's model."""
-    logging.getLogger("tensorflow").addFilter(
-        lambda record: "triggered tf.function retracing" not in record.getMessage()
-    )
 
 
 def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
@@ -151,31 +118,30 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
         # A thread per GPU, so that none waits until another's work is handed over.
         side_by_side = replicas if device == "gpu" and replicas > 1 else 1
         tf.config.threading.set_inter_op_parallelism_threads(max(min(threads, 2), side_by_side))
-        _use(tf, device, replicas)
+        _use_gpus(tf, replicas) if device == "gpu" else _use_cpu(tf, replicas)
     except RuntimeError as error:
         raise UserError(f"TensorFlow: runs already; start a new process ({error}).") from None
 
 
-def _use(tf: ModuleType, device: str, replicas: int) -> None:
+def _use_cpu(tf: ModuleType, replicas: int) -> None:
+    tf.config.set_visible_devices([], "GPU")
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if len(tf.config.get_logical_device_configuration(cpu) or [None]) < replicas:
+        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+        tf.config.set_logical_device_configuration(cpu, parts)
+
+
+def _use_gpus(tf: ModuleType, replicas: int) -> None:
     gpus = tf.config.list_physical_devices("GPU")
-    if device == "cpu":
-        tf.config.set_visible_devices([], "GPU")
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        there = tf.config.get_logical_device_configuration(cpu) or [None]
-        if len(there) < replicas:
-            parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
-            tf.config.set_logical_device_configuration(cpu, parts)
-        return
     if not gpus:
         raise UserError(
             "device: received 'gpu', but TensorFlow finds no GPU here; install "
             "tensorflow[and-cuda] on a machine with an NVIDIA GPU, or use device: cpu."
         )
     if len(gpus) < replicas:
-        found = wording.count(len(gpus), "GPU")
         raise UserError(
-            f"replicas: received {replicas}, but TensorFlow finds {found} here; at most that many "
-            "are expected with device: gpu."
+            f"replicas: received {replicas}, but TensorFlow finds {wording.count(len(gpus), 'GPU')}"
+            " here; at most that many are expected with device: gpu."
         )
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope import damage, disk
+from batchscope import disk, errors
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples
 from batchscope.errors import UserError
@@ -222,19 +222,19 @@ def read_figures(folder: Path, partial: bool) -> list[Figure]:
     """Reads the figures that a folder lists."""
     if partial and not (folder / LISTING).exists():
         return []
-    with damage.reading(folder / LISTING, "a list of figures", folder):
+    with errors.reading(folder / LISTING, "a list of figures", folder):
         return [_figure(folder, entry) for entry in listed(folder)]
 
 
 def listed(folder: Path) -> list[dict[str, Any]]:
     """Reads what a folder lists of its figures."""
-    with damage.reading(folder / LISTING, "a list of figures", folder):
+    with errors.reading(folder / LISTING, "a list of figures", folder):
         return json.loads((folder / LISTING).read_text(encoding="utf-8"))
 
 
 def _figure(folder: Path, entry: dict[str, Any]) -> Figure:
     path = folder / f"{entry['name']}.svg"
-    with damage.reading(path, "an SVG image", folder):
+    with errors.reading(path, "an SVG image", folder):
         svg = path.read_bytes()
         if not svg.rstrip().endswith(b"</svg>"):
             raise ValueError("it has no end")

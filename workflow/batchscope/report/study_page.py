@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from batchscope import damage, wording
+from batchscope import errors, wording
 from batchscope.catalogue import own_columns, run_names
 from batchscope.catalogue.figures import PRIMARY
 from batchscope.host import absence
@@ -132,7 +132,7 @@ def _figure(
     own = [row for row in trends if row["column"] in figure.columns and row["budget"] == "end"]
     if alone := len({row["series"] for row in own}) == 1:
         trends.remove(own[0])
-    with damage.reading(figure.path, "an SVG image", figure.path.parent):
+    with errors.reading(figure.path, "an SVG image", figure.path.parent):
         svg = inline_svg.read(figure.svg, "-".join(of)) if figure.svg else None
     return {
         "file": figure,

@@ -249,9 +249,15 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
         *([*made, ""] if made else []),
     ]
     if found.complete:
-        all_of_it = "All that can be made here exists"
-        what = all_of_it if found.absent else "Data, runs and measures all exist"
-        lines.append(f"{f'{what}: only' if count else 'Only'} tables, figures and report may run.")
+        all_of_it = "Data, runs and measures all exist"
+        left_out = sum(total.statuses.get(word, 0) for word in absence.WORDS)
+        if found.absent:
+            all_of_it = "All that can be made here exists"
+        if found.absent and left_out == total.runs and not total.missing_measures:
+            all_of_it = "Nothing can be made here"
+        lines.append(
+            f"{f'{all_of_it}: only' if count else 'Only'} tables, figures and report may run."
+        )
     else:
         if found.missing_data:
             lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import ConfigError, UserError, check_regular
 from batchscope.problems import Problem, missing_blank, received, show, unknown
 from batchscope.study import plan, planner, yaml_text
 
@@ -43,6 +43,7 @@ def read(path: Path | str) -> dict[str, Any]:
 
 def _read_text(path: Path | str) -> str:
     try:
+        check_regular(path, _FILE)
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:

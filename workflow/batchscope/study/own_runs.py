@@ -16,7 +16,7 @@ from typing import Any
 
 from batchscope import problems, wording
 from batchscope.catalogue.own_columns import ACCURACIES, AXES, LEAST_SIZES, LOSSES
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import ConfigError, UserError, check_regular
 
 _MOST_SHOWN = 20  # problems of one file
 _RUN = ("batch_size", "seed")
@@ -175,6 +175,7 @@ def read(path: Path | str) -> Table:
         UserError: If the file is missing or cannot be read.
     """
     try:
+        check_regular(path, "a CSV file")
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

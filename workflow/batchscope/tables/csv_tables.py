@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import pandas
 
-from batchscope import damage, disk
+from batchscope import disk, errors
 from batchscope.catalogue import run_factors, sweep_names
 
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.
@@ -29,7 +29,7 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
         how: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
         return pandas.read_csv(path, dtype=dict.fromkeys(TEXT_COLUMNS, str), **how)
     text = disk.read_csv(path)
-    with damage.reading(path, "a table of an experiment"):
+    with errors.reading(path, "a table of an experiment"):
         frame = read(io.StringIO(text))
         if _KNOWN.isdisjoint(frame.columns):
             raise ValueError("none of its columns is known")

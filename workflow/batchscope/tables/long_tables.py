@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope import damage, disk
+from batchscope import disk, errors
 from batchscope.analysis import run_series
 from batchscope.catalogue import measure_settings, run_factors, run_names
 from batchscope.catalogue.measures import MEASURES
@@ -68,7 +68,7 @@ def history(results: Path | str, run: str) -> list[dict[str, float]]:
     path, record = folder / "history.csv", records.run_record(folder)
     rows = disk.read_rows(path, "epoch", "train_loss", delete=record)
     epochs = disk.read_json(record, "epochs_run")["epochs_run"]
-    with damage.reading(path, f"a row for each of the {epochs} epochs in its record", record):
+    with errors.reading(path, f"a row for each of the {epochs} epochs in its record", record):
         if len(rows) != epochs:
             raise ValueError(f"{len(rows)} rows")
         return _numbers(rows)
@@ -166,7 +166,7 @@ def _evaluations(folder: Path) -> list[Row]:
     path, record = folder / "trajectory.csv", records.run_record(folder)
     rows = disk.read_rows(path, *records.TRAJECTORY_COLUMNS, delete=record)
     saved = disk.read_json(record, "status", "steps_run")
-    with damage.reading(path, f"rows up to the {saved['steps_run']} updates in its record", record):
+    with errors.reading(path, f"rows up to the {saved['steps_run']} updates in its record", record):
         found = _numbers(rows)
         # A training that did not finish has no row at its end.
         if saved["status"] == records.FINISHED and found[-1]["updates"] != saved["steps_run"]:

@@ -26,7 +26,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     limits = memory_limits.now(device, settings["limit_mb"])
     cores = tensorflow_start.threads_of(factors["threads"])
 
-    command = [sys.executable, str(project_files.DOOR), "try_batch", "--results", str(job.results)]
+    command = [sys.executable, str(project_files.CLI), "try_batch", "--results", str(job.results)]
     command += ["--sweep", job.subject.name]
     if limits.memory_mb is not None:
         command += ["--memory-mb", json.dumps(limits.memory_mb)]

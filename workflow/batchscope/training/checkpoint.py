@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from batchscope import damage, disk
+from batchscope import disk, errors
 
 Arrays = dict[str, np.ndarray]
 
@@ -79,7 +79,7 @@ def load(path: Path, key: str, variables: list[keras.Variable]) -> Progress | No
     try:
         members = disk.read_arrays(path, "progress")
         numbers = json.loads(str(members.pop("progress")))
-    except (damage.Damaged, ValueError):
+    except (errors.Damaged, ValueError):
         return _passed_over(path, "damaged")
     if numbers.pop("key", None) != key:
         return _passed_over(path, "of another version")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope import damage
+from batchscope import errors
 from batchscope.catalogue import npz_header
 from batchscope.catalogue.npz_header import Shape
 from batchscope.store import records
@@ -31,7 +31,7 @@ class Layer:
 
 def layers(path: Path) -> list[Layer]:
     """Returns the layers of a file of weights, in the model's order; no array is read."""
-    with damage.reading(path, "an npz of weights"):
+    with errors.reading(path, "an npz of weights"):
         headers = npz_header.headers(path)
     found: dict[str, dict[str, Shape]] = {}
     for member, (shape, _) in headers.items():

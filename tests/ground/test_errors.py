@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
+import errno
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import synthetic
-from batchscope import datasets, disk
+from batchscope import datasets, disk, errors
 from batchscope.catalogue import dataset_definitions, run_names
 from batchscope.errors import UserError
 from batchscope.measures import displacement
@@ -20,7 +20,6 @@ from batchscope.store import records
 from batchscope.tables import csv_tables, long_tables, run_table
 from synthetic import DATASET
 
-LIBRARY = Path(__file__).resolve().parents[2] / "workflow" / "batchscope"
 GARBAGE = bytes(range(256)) * 8
 
 
@@ -180,15 +179,6 @@ def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
         assert f"{path}: received a damaged file {reason}" in str(caught.value)
 
 
-def test_a_trained_run_without_its_history_is_reported(whole):
-    results, study, run = whole
-    path = records.run_folder(results, run) / "history.csv"
-    missing = pytest.raises(UserError, match=r"csv: missing; delete .*record\.json and run")
-    with changed(path), missing:
-        path.unlink()
-        table("history")(results, study, run)
-
-
 def test_a_bit_that_flipped_in_weights_is_found(whole):
     results, study, run = whole
     path = records.run_folder(results, run) / "final.npz"
@@ -203,12 +193,9 @@ def test_a_trajectory_with_a_flipped_bit_or_cut_anywhere_is_read_or_named(whole)
     results, study, run = whole
     path = results / TRAJECTORY
     kept = path.read_bytes()
-    flipped = [
-        kept[:at] + bytes([kept[at] ^ 1 << bit]) + kept[at + 1 :]
-        for at in range(len(kept))
-        for bit in (0, 6, 7)
-    ]
-    cut = [kept[:at] for at in range(len(kept))]
+    places = range(0, len(kept), 3)
+    flipped = [kept[:at] + bytes([kept[at] ^ 1 << at % 8]) + kept[at + 1 :] for at in places]
+    cut = [kept[:at] for at in places]
     named = 0
     with changed(path):
         for content_ in (*flipped, *cut):
@@ -220,7 +207,13 @@ def test_a_trajectory_with_a_flipped_bit_or_cut_anywhere_is_read_or_named(whole)
                 named += 1
                 assert str(error).startswith(f"{path}: received ") and "\n" not in str(error)
                 assert "Delete" in str(error) and "record.json" in str(error)
-    assert named > len(cut) + len(flipped) / 3
+    assert named > len(cut) + len(flipped) / 4
+
+
+def test_a_missing_file_is_made_or_named_with_what_to_delete(tmp_path):
+    for delete, mend in ((None, "to make it"), (tmp_path, f"delete {tmp_path}")):
+        with pytest.raises(UserError, match=rf"a\.json: missing; .*{mend}"):
+            disk.read_csv(tmp_path / "a.json", delete=delete)
 
 
 def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch):
@@ -232,21 +225,10 @@ def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch)
         disk.read_json(tmp_path / "a.json")
 
 
-# Modules that read files, or texts, that are not below results/: a user's, a socket's, an
-# environment's, the report's own; and two that read what `damage.reading` guards.
-OTHERS = {
-    *("framework_environments.py", "own_runs.py", "arrays.py", "csv_file.py"),
-    *("warm_process.py", "attempts.py", "checkpoint.py", "claim_rows.py"),
-}
-GUARDED = {"disk.py", "csv_tables.py", "content.py"}
-READERS = {"np.load", "json.load", "json.loads", "csv.DictReader", "csv.reader", "pandas.read_csv"}
-
-
-def test_results_are_read_nowhere_else():
-    found = {}
-    for path in LIBRARY.rglob("*.py"):
-        text = path.read_text()
-        for node in ast.walk(ast.parse(text)) if any(name in text for name in READERS) else ():
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in READERS:
-                found.setdefault(path.name, set()).add(ast.unparse(node.func))
-    assert set(found) == OTHERS | GUARDED
+@pytest.mark.parametrize("error", [OSError(errno.EINVAL, "Invalid"), OSError("truncated")])
+def test_an_error_that_a_damaged_archive_leads_to_is_of_its_content(error):
+    assert errors.of_content(error) and not errors.of_content(PermissionError(13, "Denied"))
+    with pytest.raises(errors.Damaged, match="a damaged file"), errors.reading("a.npz", "an npz"):
+        raise error
+    with pytest.raises(MemoryError), errors.reading("a.npz", "an npz"):
+        raise MemoryError

@@ -1,0 +1,139 @@
+"""The command line: its help, words that options do not take, and hostile files."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from batchscope import disk
+from batchscope.cli import entry, steps
+from batchscope.report import ledger_page
+from project import forked
+from small_study import config
+
+RUN = "digits-1f0a93c2+small_cnn+bs=8+lr=0.1+opt=sgd+ep=1+seed=0"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text(yaml.safe_dump(config()))
+
+
+def refused(*words: str) -> str:
+    with pytest.raises(SystemExit) as raised:
+        entry.main([*words])
+    return str(raised.value)
+
+
+def test_help_lists_the_commands_of_users_alone(capsys):
+    assert refused() == refused("--help") == "0"
+    text = capsys.readouterr().out
+    listed = [word for word in ("plan", "watch", "advice", "explain", "results") if word in text]
+    assert len(listed) == 5 and not {"tabulate", "train", "sharpness"} & {*text.split()}
+    assert refused("train", "--help") == "0"
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("train --run nosuch", "--run: received 'nosuch'; "),
+        (f"line --run {RUN} --other {RUN}+x --settings default --output o", "--other: received "),
+        (f"evaluate --run {RUN} --settings x=1 --output o", "--settings: received 'x=1'; "),
+        (f"snapshot --run {RUN} --epoch last", "--epoch: received 'last'; "),
+        ("time_epoch --timing a+b --output o", "--timing: received 'a+b'; "),
+        ("try_batch --sweep x --batch-size 8", "--sweep: received 'x'; "),
+        ("prepare_data --dataset d --definition [1]", "--definition: received '[1]'; "),
+        ("prepare_data --dataset D+x --definition {}", "--dataset: received 'D+x'; "),
+        ("watch --seconds nan", "--seconds: received 'nan'; "),
+        ("tabulate --config c.yaml --experiment b --output s/b", "--experiment: received 'b'; "),
+    ],
+)
+def test_a_word_that_an_option_does_not_take(words, place):
+    line = refused(*words.split())
+    assert line.startswith(place) and line.endswith(" expected.")
+    assert os.listdir() == ["c.yaml"]
+
+
+@pytest.mark.parametrize("words", [("plan",), ("critical_batch_size",)])
+@pytest.mark.parametrize("file", ["pipe", "/dev/zero"])
+def test_what_may_never_end_is_not_read(words, file):
+    os.mkfifo("pipe")
+    assert refused(*words, file).startswith(f"{file}: received a pipe or a device; ")
+
+
+def test_a_file_in_place_of_the_results():
+    Path("results").touch()
+    for command in (("plan", "c.yaml"), ("watch", "--once"), ("ledger",)):
+        assert refused(*command).startswith("results: received a file; ")
+
+
+def test_an_error_of_the_systems_is_told_where_it_names_a_file(monkeypatch):
+    def fails(*names):
+        raise OSError(errno.EBADF, "Bad file descriptor", *names)
+
+    monkeypatch.setattr(ledger_page, "write", lambda *_: fails("a.html"))
+    assert refused("ledger") == "a.html: Bad file descriptor."
+    monkeypatch.setattr(ledger_page, "write", lambda *_: fails())
+    with pytest.raises(OSError, match="Bad file descriptor"):  # a traceback: nobody can mend it
+        entry.main(["ledger"])
+
+
+def test_files_dated_in_the_future_are_named_with_what_dates_them_now():
+    assert disk.remedy_for_future_dates(["."]) == ""
+    Path("a b").mkdir()
+    Path("a b", "late").touch()
+    os.utime("a b/late", (4e9, 4e9))
+    text = disk.remedy_for_future_dates(["a b", "c.yaml"])
+    assert text.startswith("a b/late: received a date in the future; ")
+    assert os.system(text.rpartition(": ")[2]) == 0
+    assert disk.remedy_for_future_dates(["a b"]) == ""
+
+
+def test_a_measure_without_data_has_one_thread_and_the_usual_arithmetic(monkeypatch):
+    from batchscope import measures
+
+    found = {}
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr(measures, "FinishedRun", lambda *_: None)
+    monkeypatch.setattr(measures, "write", lambda *_: found.update(os.environ))
+    arguments = ["weight_distance", "--run", RUN, "--output", "o"]
+    steps.measure(entry.parser().parse_args(arguments))
+    assert "OPENBLAS_CORETYPE" not in found and found["OPENBLAS_NUM_THREADS"] == "1"
+
+
+MODELS = {
+    "exits": "import os\ndef build(shape, classes):\n    os._exit(0)\n",
+    "fails": "def build(shape, classes):\n    raise ValueError('no')\n",
+    "moves": "import os\nos.chdir('/')\n",
+}
+GOOD = """
+import keras
+def build(shape, classes):
+    layers = [keras.Input(shape), keras.layers.Flatten(), keras.layers.Dense(classes)]
+    return keras.Sequential(layers)
+"""
+
+
+@pytest.mark.slow
+def test_every_model_is_built_apart_whatever_it_does():
+    for name, text in (*MODELS.items(), ("last", "")):
+        Path(f"{name}.py").write_text(text + (GOOD if name in ("moves", "last") else ""))
+    study = config(
+        models={name: f"{name}.py" for name in (*MODELS, "last")},
+        experiment={"vary": {"batch_size": [8], "model": [*MODELS, "last"]}},
+    )
+    Path("c.yaml").write_text(yaml.safe_dump(study))
+    program = (
+        "import os, sys; from batchscope.cli import entry; os.chdir(sys.argv[1]);"
+        "entry.main(['check_models', '--config', 'c.yaml'])"
+    )
+    done = forked(program, os.getcwd())
+    assert done.returncode == 1
+    lines = [line.split(": ")[:2] for line in done.stderr.splitlines()]
+    assert [place.partition(":")[0] for place, _ in lines] == ["exits.py", "fails.py", "moves.py"]
+    assert [what.split()[0] for _, what in lines] == ["ended", "cannot", "changes"]

@@ -1,0 +1,128 @@
+"""The commands that users type."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from typing import Any
+
+from batchscope.cli import options
+from batchscope.host import absence
+
+
+def add(commands: Any) -> None:
+    """Adds the commands to a parser's, in the order of its help."""
+
+    def added(call: Callable[[Namespace], None]) -> ArgumentParser:
+        parser = commands.add_parser(call.__name__, help=call.__doc__, description=call.__doc__)
+        parser.set_defaults(call=call)
+        return parser
+
+    options.add(added(plan), "--results", "--scale", "config", "--gpus", "--verify")
+    options.add(added(watch), "--results", "--once", "--seconds")
+    options.add(added(advice), "--results", "--scale", "config", "--seeds")
+    options.add(added(explain), "name")
+    fitted = ("file", "--target", "--step-seconds", "--base", "--output")
+    options.add(added(critical_batch_size), *fitted, required=False)
+    options.add(added(results), "--results", "--figures", "--output")
+    options.add(added(ledger), "--results", "--output", required=False)
+    added(schema)
+
+
+def plan(arguments: Namespace) -> None:
+    """Show what a study would run, what exists, time and disk."""
+    from batchscope.store import status
+
+    _end_with_the_reader()
+    if arguments.gpus:
+        os.environ[absence.VARIABLE] = "true"
+    print(status.main(arguments.config, arguments.scale, arguments.results))
+    if arguments.verify:
+        from batchscope.datasets import verification
+
+        print(verification.verify(options.study(arguments), arguments.results))
+
+
+def watch(arguments: Namespace) -> None:
+    """Show how far the running trainings are; ends with Ctrl-C."""
+    from batchscope.store import progress
+
+    _end_with_the_reader()
+    clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            print(f"{clear}{progress.overview(arguments.results)}", flush=True)
+            if arguments.once:
+                return
+            time.sleep(arguments.seconds)
+
+
+def advice(arguments: Namespace) -> None:
+    """Say which batch sizes to use, from a study's tables."""
+    from batchscope.report import decision
+
+    _end_with_the_reader()
+    study = options.study(arguments)
+    print(decision.text(study, arguments.results, arguments.config, arguments.seeds))
+
+
+def explain(arguments: Namespace) -> None:
+    """Print what a factor, measure, column or figure is."""
+    from batchscope.catalogue import reference
+
+    text = reference.one(arguments.name) if arguments.name else reference.whole()
+    print(text, end="")
+
+
+def critical_batch_size(arguments: Namespace) -> None:
+    """Fit the critical batch size to a table of external runs; see docs/own_runs.md."""
+    from batchscope.analysis import updates_to_target
+    from batchscope.report import own_runs as words
+    from batchscope.tables import own_runs
+
+    _end_with_the_reader()
+    runs = own_runs.read(arguments.file)
+    targets = [own_runs.target(text, runs) for text in arguments.target]
+    if not targets:
+        own_runs.check_default_targets(runs)
+    step = own_runs.step_seconds(arguments.step_seconds) if arguments.step_seconds else None
+    found = updates_to_target.scalings(runs.frame, runs.factors, targets, step)
+    print(words.text(found, arguments.base))
+    if arguments.output:
+        written = words.write(found, arguments.output)
+        print(f"\nWritten: {', '.join(map(str, written))}")
+
+
+def results(arguments: Namespace) -> None:
+    """Write some figures and verdicts, a page per study, to read."""
+    from batchscope.report import results_page
+
+    figures = [results_page.Chosen.of(text) for text in arguments.figures]
+    results_page.write(arguments.results, arguments.output, figures)
+    print(f"Written: {arguments.output}")
+
+
+def ledger(arguments: Namespace) -> None:
+    """Write the verdicts on every study's documents: one page."""
+    from batchscope.report import ledger_page
+
+    output = arguments.output or arguments.results / "ledger.html"
+    ledger_page.write(arguments.results, output)
+    print(f"Written: {output}")
+
+
+def schema(arguments: Namespace) -> None:
+    """Print the JSON schema of a study, for editors."""
+    from batchscope.study import editor_schema
+
+    print(editor_schema.text(), end="")
+
+
+def _end_with_the_reader() -> None:
+    """Lets what only prints end quietly where `head` has read enough."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -1,0 +1,81 @@
+"""The parser of all commands, the end of a command in one line, and the steps of local jobs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import TIMINGS
+from batchscope.cli import commands, steps
+from batchscope.errors import Interrupted, UserError, check_folder
+from batchscope.host import job, warm_process
+
+INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote its checkpoint
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser: its help lists the commands of users, without the workflow's steps."""
+    made = argparse.ArgumentParser("python workflow/run.py", description="Batchscope's commands.")
+    added = made.add_subparsers(dest="step", metavar="COMMAND", title="commands")
+    commands.add(added)
+    steps.add(added)
+    return made
+
+
+def main(words: list[str]) -> None:
+    """Runs one command; a problem that the user can mend ends in its message alone."""
+    started = time.monotonic()
+    try:
+        arguments = parser().parse_args(words or ["--help"])
+        if "results" in arguments:
+            check_folder(arguments.results)
+        arguments.call(arguments)
+    except UserError as error:
+        sys.exit(str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(f"{error.filename}: {error.strerror}.")
+    except Interrupted:
+        print("Stopped by a signal; goes on from its checkpoint when started again.")
+        sys.exit(INTERRUPTED)
+    if arguments.step in measure_settings.ENTRIES:
+        from batchscope.store import estimates
+
+        given = vars(arguments)
+        (name,) = (given[of] for of in ("run", "timing", "sweep") if of in given)
+        seconds = time.monotonic() - started
+        estimates.note(arguments.results, arguments.step, name, arguments.output, seconds)
+
+
+def forked() -> warm_process.Steps:
+    """Returns the steps as the process that local jobs fork from is given them."""
+    return warm_process.Steps(
+        main,
+        modules=("datasets", "measures", "timing.time_epoch", "training.trainer"),
+        table_modules=("report", "figures.drawing.canvas"),
+        shared=shared,
+    )
+
+
+def shared(words: list[str]) -> bool:
+    """Whether a step may run in a copy of the warm process, which has one thread and no GPU."""
+    step = words[0]
+    if step in job.TABLE_STEPS:
+        return True
+    if step in TIMINGS:
+        timed = run_names.configuration(_after("--timing", words)) if TIMINGS[step].forked else None
+        return timed is not None and timed.factors["device"] == "cpu"
+    try:
+        factors = run_names.parse_run(_after("--run", words))
+    except ValueError:
+        return False
+    replicas = 1 if step in MEASURES else factors["replicas"]
+    return (factors["threads"], factors["device"], replicas) == (1, "cpu", 1)
+
+
+def _after(option: str, words: list[str]) -> str:
+    return words[words.index(option) + 1] if option in words[:-1] else ""

@@ -1,0 +1,72 @@
+"""The check of a study's own models before their data: each is built, apart from this process.
+
+A user's file may end the process or change its folder. So the models are built in a copy of this
+process, which reports on each in a line; a line that is missing tells of a file that ended it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from batchscope.cli import steps
+from batchscope.errors import ConfigError, UserError
+from batchscope.host import forked_step
+from batchscope.store import job_files
+
+
+def check(study: Any, results: Path) -> None:
+    """Builds the models of a study that are files.
+
+    Raises:
+        ConfigError: With a line for each file that fails.
+    """
+    waiting = sorted(job_files.own_models(study, results))
+    problems: list[str] = []
+    while waiting:
+        found = _reports(study, results, waiting)
+        problems += filter(None, found)
+        waiting = waiting[len(found) :]
+        if waiting:
+            file = study.models[waiting.pop(0)[1]]
+            problems.append(f"{file}: ended the process; a file that returns a model is expected.")
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+
+
+def _reports(study: Any, results: Path, models: list[tuple[str, str]]) -> list[str]:
+    """Returns a text for each model, empty of one that is well, until a file ends the process."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        build = functools.partial(_build, study, results, models)
+        os._exit(forked_step.outcome(build, writer))
+    os.close(writer)
+    with open(reader, encoding="utf-8") as lines:
+        found = [json.loads(line) for line in lines]
+    os.waitpid(pid, 0)
+    return found
+
+
+def _build(study: Any, results: Path, models: list[tuple[str, str]], writer: int) -> None:
+    steps.start({"threads": 1, "device": "cpu"})
+    from batchscope import datasets
+    from batchscope.training import models as training_models
+
+    folder = os.getcwd()
+    for dataset, model in models:
+        problem, file = "", study.models[model]
+        try:
+            look = datasets.look(results, dataset, study.datasets[dataset])
+            if look is not None:
+                training_models.build(model, look, 0, file)
+        except UserError as error:
+            problem = str(error)
+        if os.getcwd() != folder:
+            os.chdir(folder)
+            problem = f"{file}: changes the working directory; a file that keeps it is expected."
+        os.write(writer, f"{json.dumps(problem)}\n".encode())

@@ -1,0 +1,132 @@
+"""Every option of the command line: it means the same in each command that has it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from batchscope import project_files
+from batchscope.catalogue import (
+    framework_names,
+    kept_epochs,
+    measure_settings,
+    parameters,
+    run_names,
+    sweep_names,
+)
+from batchscope.errors import UserError
+from batchscope.problems import received
+
+_PAUSE = parameters.Parameter.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
+_TIMING = "the name of a timing configuration in paths"
+_EPOCH = f"a number of epochs or {kept_epochs.MIDDLE}"
+
+
+def converted(option: str, parse: Callable[[str], Any], expected: str, word: str) -> Any:
+    """Returns what `parse` makes of a word; raises UserError where it raises."""
+    try:
+        return parse(word)
+    except (KeyError, ValueError):
+        raise UserError(received((option,), word, expected).line) from None
+
+
+def _word(option: str, parse: Callable[[str], Any], expected: str, **given: Any) -> dict[str, Any]:
+    """Returns the keywords of an option whose value `parse` takes; required without a default."""
+    read = functools.partial(converted, option, parse, expected)
+    return {"type": read, "required": "default" not in given, "help": expected, **given}
+
+
+def _name(option: str, parse: Callable[[str], Any], expected: str) -> dict[str, Any]:
+    """Returns the keywords of an option for a name, which stays the text that paths have."""
+    return _word(option, lambda word: (parse(word), word)[1], expected)
+
+
+def _epoch(word: str) -> int | str:
+    return word if word == kept_epochs.MIDDLE else int(word)
+
+
+def _map(word: str) -> dict[str, Any]:
+    if not isinstance(found := json.loads(word), dict):
+        raise ValueError
+    return found
+
+
+# What argparse's `add_argument` is given.
+_FLAG = {"action": "store_true"}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "config": {"nargs": "?", "default": project_files.DEFAULT_CONFIG, "help": "the study's file"},
+    "name": {"nargs": "?", "help": "such as batch_size; all if left out"},
+    "file": {"type": Path, "metavar": "FILE.csv", "help": "a row per evaluation"},
+    "--config": {"required": True, "help": "the study's file"},
+    "--scale": {"choices": ("full", "reduced"), "default": "full"},
+    "--results": {"type": Path, "default": Path("results"), "help": "the results"},
+    "--output": {"type": Path, "required": True, "help": "the file or folder to write"},
+    "--experiment": {"required": True},
+    "--gpus": {**_FLAG, "help": "jobs go to GPUs: to a cluster"},
+    "--verify": {**_FLAG, "help": "check every recorded SHA-256"},
+    "--once": {**_FLAG, "help": "print it once, as for a pipe"},
+    "--seeds": {**_FLAG, "help": "and what more seeds would resolve"},
+    "--partial": {**_FLAG, "help": "from whatever exists"},
+    "--seconds": _word(
+        "--seconds",
+        _PAUSE.read,
+        _PAUSE.expected,
+        default=_PAUSE.birth,
+    ),
+    "--target": {
+        **{"action": "append", "default": [], "metavar": "COLUMN=VALUE"},
+        "help": "such as validation_loss=0.2; may be given again; three of each series if left out",
+    },
+    "--step-seconds": {"metavar": "A,B", "help": "a step takes A + B * batch size seconds"},
+    "--base": {"type": int, "metavar": "B", "help": "base batch size of B_20; 256 if left out"},
+    "--figures": {"nargs": "*", "default": [], "help": "study/experiment/figure each"},
+    "--dataset": _name("--dataset", run_names.split_token, "the name of a data set in paths"),
+    "--definition": _word("--definition", _map, "its definition as JSON"),
+    "--framework": {"required": True, "choices": tuple(framework_names.FRAMEWORKS)},
+    "--run": _name("--run", run_names.parse_run, "the name of a run in paths"),
+    "--other": _name("--other", run_names.parse_run, "the name of a run in paths"),
+    "--sweep": _name("--sweep", sweep_names.parse, "the name of a sweep in paths"),
+    "--timing": _name("--timing", run_names.configuration, _TIMING),
+    "--machine": {"default": "local"},
+    "--epoch": _word("--epoch", _epoch, _EPOCH),
+    # The workflow writes the option without a value for a built-in model.
+    "--model-file": {"nargs": "?", "help": "the user's model file"},
+    "--chunk-seconds": {"type": float, "default": 5.0, "help": "most in one call"},
+    "--chunk-steps": {"type": int, "help": "most steps in one call"},
+    "--checkpoint-seconds": {"type": float, "default": 30.0, "help": "between two"},
+    "--killed-at-mb": {"type": float, "help": "the kernel killed it at this limit"},
+    "--batch-size": {"type": int, "required": True},
+    "--memory-mb": {"type": float, "help": "the limit"},
+    "--tables": {"type": Path, "required": True},
+    "--processes": {"type": int, "default": 1},
+}
+
+
+def add(parser: ArgumentParser, *names: str, **changed: Any) -> None:
+    """Adds options by their names; `changed` are keywords of the last."""
+    for name in names[:-1]:
+        parser.add_argument(name, **_OPTIONS[name])
+    parser.add_argument(names[-1], **{**_OPTIONS[names[-1]], **changed})
+
+
+def add_settings(parser: ArgumentParser, step: str) -> None:
+    """Adds the settings of a measure or a timing, by their name in paths."""
+    parse = functools.partial(measure_settings.parse_settings, step)
+    given = _name("--settings", parse, "the name of its settings in paths")
+    parser.add_argument("--settings", **{**given, "required": False, "default": "default"})
+
+
+def study(arguments: Namespace) -> Any:
+    """Returns the study, which has the experiment that is asked for."""
+    from batchscope.study import config
+
+    found = config.study(arguments.config, arguments.scale)
+    if "experiment" in arguments:
+        known = found.experiments
+        expected = f"one of {', '.join(known)}"
+        converted("--experiment", known.__getitem__, expected, arguments.experiment)
+    return found
