@@ -1,7 +1,7 @@
 """The built-in networks, one entry each.
 
 The builder of the same name stands in batchscope.training.networks, and where `frameworks` says so
-its layers for the others in batchscope.frameworks.layers.
+in each module of batchscope.frameworks too.
 
 Layers are `conv` filters, side of the kernel, stride and padding; `pool`; `drop` a share of a
 vector; `norm`, whose moving statistics are stored too; `dense`; `output`, one unit for two classes
