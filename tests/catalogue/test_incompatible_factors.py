@@ -1,6 +1,10 @@
 """Incompatible factors, and where a study reports them."""
 
+import ast
+import ast
 import pkgutil
+from pathlib import Path
+from pathlib import Path
 
 import pytest
 
@@ -214,7 +218,13 @@ def test_what_the_plan_says_of_frameworks_is_what_there_is():
     from batchscope import frameworks
 
     modules = {module.name for module in pkgutil.iter_modules(frameworks.__path__)}
-    assert {*framework_names.FRAMEWORKS} <= modules
+    assert modules == {*framework_names.FRAMEWORKS}
+    # Their own environments alone can import them.
+    for path in Path(frameworks.__file__).parent.glob("[!_]*.py"):
+        functions = {
+            each.name for each in ast.parse(path.read_text()).body if hasattr(each, "name")
+        }
+        assert {*incompatible_factors.FRAMEWORK_MODELS} <= functions
 
 
 def test_of_examples():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import threading
@@ -20,66 +19,50 @@ import keras
 import tensorflow as tf
 
 from batchscope.datasets import Examples, looks
-from batchscope.timing.largest.fates import NotFinite
-from batchscope.timing.steps import lead_in, loops, pipelines
+from batchscope.frameworks import LEAD_IN_STEPS, NotFinite
+from batchscope.timing.steps import loops, pipelines
 from batchscope.training import models, step_loop
 
 SCALE = 1 / 16
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
+FACTORS = {name: each.birth for name, each in run_factors.FACTORS.items() if each.birth is not None}
+FACTORS |= {"optimizer": "sgd", "device": "cpu", "replicas": 1}
 
 
-def digits(count: int, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+def digits(count: int, classes: int = 3) -> Examples:
     random = np.random.default_rng(5)
     images = random.integers(0, 17, (count, 8, 8, 1), np.uint8)
-    return images, random.integers(0, classes, count)
+    return Examples(images, random.integers(0, classes, count), SCALE)
 
 
-def small_cnn(classes: int = 3):
-    return models.build("small_cnn", looks.Look((8, 8, 1), classes), 0)
-
-
-def linear(classes: int):
+def linear(classes: int = 3, *penalties, activation: str = "softmax"):
     """A network of one layer, cheap to trace."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1))
     flat = keras.layers.Flatten()(inputs)
-    return keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(flat))
+    layer = keras.layers.Dense(classes, activation, True, *penalties)
+    return keras.Model(inputs, layer(flat))
+
+
+def runner_of(name, model, data, monkeypatch, **source):
+    """A loop's runner, at a rate that moves the weights."""
+    if name == "graph":
+        monkeypatch.setattr(loops, "LEARNING_RATE", 0.1)
+        return loops.GraphRunner(FACTORS, model, data)
+    return loops.over_pipeline(name, model, sgd(), data, loops.Source(**source))
 
 
 def sgd(rate: float = 0.1):
     return keras.optimizers.SGD(rate)
 
 
-def made_loop(
-    name, model, optimizer, images, labels, batch_size: int, scale=SCALE, whole=False, **source
-):
-    """A loop's runner over arrays."""
-    examples, batches = Examples(images, labels, scale), step_loop.Batches(batch_size, whole)
-    return loops.make(name, model, optimizer, examples, batches, loops.Source(**source))
-
-
-def by_step_loop(model, optimizer, images, labels, batch_size: int, steps: int) -> None:
-    """The training's own loop, one call per epoch."""
-    order = np.arange(len(images), dtype=np.int32)
-    examples, batches = Examples(images, labels, SCALE), step_loop.Batches(batch_size)
-    reference = step_loop.StepLoop(model, optimizer, examples, batches)
-    per_epoch = step_loop.steps_per_epoch(len(images), batch_size)
-    while steps:
-        stop = min(steps, per_epoch)
-        reference.run(order, 0, stop, step_loop.Totals())
-        steps -= stop
-
-
-def endless(images, labels, batch_size: int):
-    """What every pipeline has to yield, by slicing."""
-    while True:
-        for start in range(0, len(images), batch_size):
-            part = slice(start, start + batch_size)
-            yield (
-                tf.constant(images[part].astype(np.float32) * np.float32(SCALE)),
-                tf.constant(labels[part].astype(np.int32)),
-            )
+def trained(model, data, batch_size: int, steps: int) -> np.ndarray:
+    """The weights after steps of whole batches by the training's own loop."""
+    batches = step_loop.Batches(batch_size, whole=True)
+    loop = step_loop.StepLoop(model, sgd(), data, batches)
+    loop.run(np.arange(len(data.labels), dtype=np.int32), 0, steps, step_loop.Totals())
+    return weights(model)
 
 
 def weights(model) -> np.ndarray:
@@ -89,71 +72,43 @@ def weights(model) -> np.ndarray:
 def test_the_loops_and_pipelines_are_those_that_names_know():
     factors = run_factors.TIMING_ONLY_FACTORS
     assert factors["loop"].choices == loops.LOOPS == LOOPS
+    assert factors["input_pipeline"].choices == (loops.PLAIN, *PIPELINES[1:])
     assert pipelines.PIPELINES == PIPELINES
-    assert factors["input_pipeline"].choices[1:] == pipelines.PIPELINES[1:]
-
-
-@functools.cache
-def reached(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights before and after steps of 16 of 50 examples by the training's own loop."""
-    model = small_cnn()
-    before = weights(model)
-    by_step_loop(model, sgd(), *digits(50), 16, steps)
-    return before, weights(model)
+    # A lead-in takes all batches that a pipeline keeps ready.
+    assert LEAD_IN_STEPS > pipelines.PREFETCH_BATCHES
 
 
 @pytest.mark.parametrize("name", first(LOOPS))
-def test_every_loop_reaches_the_weights_of_the_trainings_loop(name):
-    """Steps of 16 of 50 examples: every epoch has a last batch of two."""
+def test_every_loop_reaches_the_weights_of_the_trainings_loop(name, monkeypatch):
+    """Three batches of 16 of 50 examples are an epoch; 64 are all of them."""
+    model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
+    expected = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
+    before = weights(model)
+    runner = runner_of(name, model, digits(50), monkeypatch)
+    monkeypatch.setattr(runner, "lead_in_seconds", 0.0)
     # Cut within epochs, and within the steps of a call where a call has 32.
-    parts = (1, 34, 9) if name == "fit_steps" else (1, 6, 4)
-    before, expected = reached(sum(parts))
-    model, optimizer = small_cnn(), sgd()
-    runner = made_loop(name, model, optimizer, *digits(50), 16)
-    assert all(runner.run(steps) > 0 for steps in parts)
-    assert int(optimizer.iterations.numpy()) == sum(parts)
-    assert np.abs(expected - before).max() > 0.01
-    np.testing.assert_allclose(weights(model), expected, rtol=1e-4, atol=1e-6)
+    for size, parts in ((16, (1, 34, 9) if name == "fit_steps" else (1, 6, 4)), (64, (3,))):
+        assert all(runner.run(size, steps) > 0 for steps in parts)
+        after = trained(expected, digits(50), size, sum(parts))
+    assert np.abs(after - before).max() > 0.01
+    np.testing.assert_allclose(weights(model), after, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["function", "fit", "fit_steps"])
-def test_one_sigmoid_unit_and_penalties_are_trained_alike(name):
-    def made():
-        inputs = keras.Input((8, 8, 1))
-        penalty = keras.regularizers.L2(0.1)
-        hidden = keras.layers.Dense(6, kernel_regularizer=penalty)(keras.layers.Flatten()(inputs))
-        return keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(hidden))
-
-    images, labels = digits(20, 2)
-    expected, model = made(), made()
-    model.set_weights(expected.get_weights())
-    by_step_loop(expected, sgd(), images, labels, 8, 40)
-    made_loop(name, model, sgd(), images, labels, 8).run(40)
-    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
-
-
-def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
-    images, labels = digits(50)
-    order = step_loop.epoch_order(0, 0, 50)
-    found = []
-    for parts in (((0, 9),), ((0, 4), (0, 4), (0, 1))):
-        model = small_cnn()
-        examples, batches = Examples(images, labels, SCALE), step_loop.Batches(16)
-        steps = step_loop.StepLoop(model, sgd(), examples, batches)
-        totals = step_loop.Totals()
-        for part in parts:
-            done, totals, *_ = steps.run(order, *part, totals)
-            assert done == part[1]
-        found.append((weights(model).tobytes(), totals))
-    assert found[0] == found[1]
+def test_one_sigmoid_unit_and_penalties_are_trained_alike(name, monkeypatch):
+    penalty = (None, None, keras.regularizers.L2(0.1))
+    given = linear(1, *penalty, activation="sigmoid"), digits(20, 2)
+    monkeypatch.setattr(loops.Runner, "lead_in_seconds", 0.0)
+    runner_of(name, *given, monkeypatch).run(8, 40)
+    expected = trained(linear(1, *penalty, activation="sigmoid"), digits(20, 2), 8, 40)
+    np.testing.assert_allclose(weights(given[0]), expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", first(["graph", "function", "fit"]))
 def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypatch):
-    images, labels = digits(50)
-    traced = 0
-    expected, model = linear(3), linear(3)
+    """Each size goes on where it stopped; a lead-in precedes a block of another size."""
+    model, reference, traced = linear(), linear(), 0
     call = type(model).call
 
     def counted(self, *arguments, **options):
@@ -162,78 +117,29 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypat
         return call(self, *arguments, **options)
 
     monkeypatch.setattr(type(model), "call", counted)
-    runner = made_loop(name, model, sgd(), images, labels, 16)
+    runner = runner_of(name, model, digits(50), monkeypatch)
     runner.lead_in_seconds = math.inf  # however slow the machine is
-    runner.run(1)
-    once = traced
-    assert once > 0
-    # Each size goes on where it stopped; a lead-in precedes a block of another size.
-    blocks = ((16, 2, 0), (30, 2, lead_in.STEPS), (16, 3, lead_in.STEPS), (64, 1, lead_in.STEPS))
-    for size, steps, _ in blocks:
+    assert runner.at(16)(1) > 0
+    once, done = traced, {16: 4}
+    by_steps = loops.over_pipeline("eager", reference, sgd(), digits(50))
+    by_steps.lead_in_seconds = 0.0
+    by_steps.run(16, 4)
+    for size, steps in ((30, 2), (16, 3), (64, 1)):
         assert runner.at(size)(steps) > 0
-    assert traced == once
-    batches = {size: endless(images, labels, size) for size, _, _ in blocks}
-    training = made_loop("eager", expected, sgd(), images, labels, 1)
-    for size, steps, untimed in ((16, 1, 0), *blocks):
-        for batch in itertools.islice(batches[size], untimed + steps):
-            training._step(*batch)
-    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
-
-
-def test_a_lead_in_is_of_whole_calls_into_the_graph():
-    """Single steps would trace a function of their own, and leave the timed one cold."""
-
-    class Recorded(loops.Runner):
-        steps_per_call = loops.STEPS_PER_EXECUTION
-        asked: list[int] = []
-
-        def _switch(self) -> None:
-            pass
-
-        def _run(self, steps: int) -> tuple[float, float]:
-            self.asked.append(steps)
-            return 0.0, 1.0
-
-    runner = Recorded(1000, 16, whole_batches=True)
-    runner.at(32)(64)
-    assert runner.asked == [32, 64]
+        by_steps.run(size, LEAD_IN_STEPS + steps)
+        done[size] = done.get(size, 0) + LEAD_IN_STEPS + steps
+    assert traced == once > 0
+    assert runner._positions == {size: n % runner.per_epoch(size) for size, n in done.items()}
+    np.testing.assert_allclose(weights(model), weights(reference), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "delay", "whole"),
-    [("dataset", 0.0, False), ("prefetch", 0.0, True), ("dataset", 0.5, True)],
+    ("source", "whole"),
+    [({}, False), ({"pipeline": "prefetch"}, True), ({"delay_seconds": 0.5}, True)],
 )
-def test_what_needs_every_step_of_a_lead_in(pipeline, delay, whole):
-    source = {"pipeline": pipeline, "delay_seconds": delay}
-    made = made_loop("function", linear(3), sgd(), *digits(8), 4, **source)
+def test_what_needs_every_step_of_a_lead_in(source, whole, monkeypatch):
+    made = runner_of("eager", linear(), digits(8), monkeypatch, **source)
     assert math.isinf(made.lead_in_seconds) == whole
-
-
-def test_an_epoch_begins_anew_after_its_last_smaller_batch():
-    runner = made_loop("graph", linear(3), sgd(), *digits(50), 16)
-    for start, steps in ((0, 3), (3, 1), (4, 2), (6, 11), (17, 4)):
-        assert runner.position == start % 4
-        runner.run(steps)
-    runner.set_batch_size(80)
-    assert runner.steps_per_epoch == 1
-
-
-@pytest.mark.parametrize("name", first(["graph", "function"]))
-def test_whole_batches_leave_an_epochs_rest_out(name):
-    images, labels = digits(50)
-    expected, model = linear(3), linear(3)
-    # Of 50 examples, three batches of 16 make an epoch: those of the first 48.
-    by_step_loop(expected, sgd(), images[:48], labels[:48], 16, 7)
-    runner = made_loop(name, model, sgd(), images, labels, 16, whole=True)
-    assert runner.steps_per_epoch == 3
-    runner.run(7)
-    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
-    # None is whole: all examples are one batch.
-    runner.set_batch_size(64)
-    by_step_loop(expected, sgd(), images, labels, 64, 3)
-    assert runner.steps_per_epoch == 1
-    runner.run(3)
-    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
 
 
 class Clock:
@@ -251,47 +157,29 @@ class Clock:
         self.threads.add(threading.get_ident())
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "epochs", "sleeps"),
-    [
-        ("eager", 8, 5, 15),
-        ("function", 8, 7, 21),
-        ("function", 20, 7, 7),
-        ("function", 64, 7, 7),
-        pytest.param("fit", 8, 7, 21, marks=pytest.mark.slow),
-        # Of 69 steps, two calls have 32.
-        pytest.param("fit_steps", 8, 23, 2 + 5, marks=pytest.mark.slow),
-    ],
-)
-def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, sleeps, monkeypatch):
-    runner = made_loop(name, linear(3), sgd(), *digits(20), size, delay_seconds=0.25)
-    monkeypatch.setattr(loops, "time", clock := Clock())
-    taken = runner.run(epochs * runner.steps_per_epoch)
-    assert taken == epochs * math.ceil(20 / size) * 0.25
-    assert len(clock.slept) == sleeps
-    assert clock.threads == {threading.get_ident()}
-
-
 @pytest.mark.parametrize("name", first(["function", "eager", "fit", "fit_steps"]))
-def test_turns_without_the_delay_sleep_nothing(name, monkeypatch):
-    runner = made_loop(name, linear(3), sgd(), *digits(20), 8, delay_seconds=0.25)
+def test_a_delay_adds_itself_to_every_step_and_can_be_left_out(name, monkeypatch):
+    runner = runner_of(name, linear(), digits(20), monkeypatch, delay_seconds=0.25)
     monkeypatch.setattr(loops, "time", clock := Clock())
-    with_delay = runner.at(8)(runner.steps_per_call)
-    without = runner.at(8, delayed=False)(runner.steps_per_call)
+    runner.run(8, runner.unit)
     clock.slept.clear()
-    again = runner.at(8)(runner.steps_per_call)
-    assert (with_delay, without, again) == (0.25 * runner.steps_per_call, 0.0, with_delay)
+    assert runner.run(8, 69) == 69 * 0.25
+    # Of 69 steps, two calls have 32.
+    assert len(clock.slept) == (2 + 5 if name == "fit_steps" else 69)
+    assert clock.threads == {threading.get_ident()}
+    clock.slept.clear()
+    assert runner.at(8, delayed=False)(runner.unit) == 0.0 and not clock.slept
     # The lead-in has the delay of what follows it.
-    lead_in_calls = math.ceil(lead_in.STEPS / runner.steps_per_call)
-    assert sum(clock.slept) == (lead_in_calls + 1) * with_delay
+    assert runner.at(8)(runner.unit) == 0.25 * runner.unit
+    calls = math.ceil(LEAD_IN_STEPS / runner.unit) + 1
+    assert sum(clock.slept) == calls * 0.25 * runner.unit
 
 
 @pytest.mark.slow
-def test_an_injected_delay_comes_back_as_the_fixed_cost_of_a_step():
+def test_an_injected_delay_comes_back_as_the_fixed_cost_of_a_step(monkeypatch):
     """With t = a + b B, a delay of d per batch adds d to a, and nothing to b."""
     delay, sizes = 0.02, (4, 16, 32, 48, 96)
-    made = linear(3), sgd(1e-6), *digits(96), sizes[0]
-    runner = made_loop("function", *made, delay_seconds=delay)
+    runner = runner_of("function", linear(), digits(96), monkeypatch, delay_seconds=delay)
     turns = list(itertools.product(sizes, (False, True)))
     for turn in turns:
         runner.at(*turn)(2)  # traces and starts
@@ -305,48 +193,84 @@ def test_an_injected_delay_comes_back_as_the_fixed_cost_of_a_step():
     assert (slope[1] - slope[0]) * max(sizes) == pytest.approx(0, abs=0.2 * delay)
 
 
-@pytest.mark.slow
-def test_the_documents_first_example_runs():
-    """One pass over its 1,000 images in eager steps, at the batch sizes 16 and 128."""
-    random = np.random.default_rng(0)
-    images = random.standard_normal((1000, 28, 28, 1)).astype(np.float32)
-    labels = random.integers(0, 10, 1000)
-    layers = keras.layers
-    parts = [keras.Input((28, 28, 1)), layers.Conv2D(32, (3, 3), activation="relu")]
-    parts += [layers.MaxPooling2D((2, 2)), layers.Flatten(), layers.Dense(10, activation="softmax")]
-    model, optimizer = keras.Sequential(parts), keras.optimizers.Adam()
-    runner = made_loop("eager", model, optimizer, images, labels, 16, 1.0)
-    for size, steps in ((16, 63), (128, 8)):
-        runner.set_batch_size(size)
-        assert runner.steps_per_epoch == steps
-        assert runner.run(steps) > 0
-        assert runner.position == 0
-    assert int(optimizer.iterations.numpy()) == 71
-
-
 @pytest.mark.parametrize("name", first(["graph", "function", "fit"]))
-def test_a_loss_that_is_not_finite_is_not_timed(name):
-    images, labels = np.full((20, 8, 8, 1), np.nan, np.float32), np.zeros(20, int)
-    runner = made_loop(name, linear(3), sgd(), images, labels, 8, 1.0)
-    with pytest.raises(NotFinite, match="within 3 steps"):
-        runner.run(3)
+def test_a_loss_that_is_not_finite_is_not_timed(name, monkeypatch):
+    huge = Examples(np.full((20, 8, 8, 1), np.nan, np.float32), np.zeros(20, int), 1.0)
+    runner = runner_of(name, linear(), huge, monkeypatch)
+    with pytest.raises(NotFinite):
+        runner.run(8, 3)
+
+
+def test_pipelines_are_of_the_same_whole_batches(tmp_path):
+    """Here since it takes TensorFlow; `jpeg` keeps smooth images alone."""
+    count, size = 300, 128  # enough for parallel maps to overtake each other
+    ramp = np.add.outer(np.arange(8), np.arange(8))[None, :, :, None]
+    images = ((ramp + np.arange(count)[:, None, None, None] // 10) % 17).clip(0, 16)
+    images = np.sort(images, axis=2).astype(np.uint8)
+    labels = np.arange(count) % 10
+    for pipeline in PIPELINES:
+        given = Examples(images, labels, SCALE), tmp_path / "jpeg"
+        batches = pipelines.batches(pipeline, pipelines.examples(pipeline, *given), size)
+        assert batches.element_spec[0].shape.as_list() == [None, 8, 8, 1]
+        for at, (found, of) in zip(range(5), batches, strict=False):
+            rows = slice(at % 2 * size, (at % 2 + 1) * size)
+            expected = images[rows].astype(np.float32) * np.float32(SCALE)
+            tolerance = 0.08 if pipeline == "jpeg" else 0
+            np.testing.assert_allclose(found, expected, atol=tolerance)
+            assert of.numpy().tolist() == labels[rows].tolist()
+        (whole, _), *_ = pipelines.batches(pipeline, pipelines.examples("map", given[0]), 400).take(
+            1
+        )
+        assert len(whole) == count
+
+
+def read_ahead(pipeline: str, monkeypatch, wanted: int = 0) -> tuple[int, int, int]:
+    """Images mapped before the first batch of 8 of 64, a while after it, and after 3 epochs."""
+    mapped = [0]
+    scaled = pipelines.losses.scaled
+
+    def counted(images: tf.Tensor, scale: float) -> tf.Tensor:
+        def count(value: np.ndarray) -> np.ndarray:
+            mapped[0] += 1
+            return value
+
+        found = tf.numpy_function(count, [scaled(images, scale)], tf.float32, stateful=False)
+        return tf.ensure_shape(found, images.shape)
+
+    monkeypatch.setattr(pipelines.losses, "scaled", counted)
+    batches = iter(pipelines.batches(pipeline, pipelines.examples(pipeline, digits(64)), 8))
+    before = mapped[0]
+    next(batches)
+    waiting = threading.Event()
+    for _ in range(3000 if wanted else 3):
+        waiting.wait(0.1)
+        if wanted and mapped[0] >= wanted:
+            break
+    after_one = mapped[0]
+    for _ in range(23):
+        next(batches)
+    return before, after_one, mapped[0]
+
+
+@pytest.mark.slow
+def test_what_pipelines_map_ahead(monkeypatch):
+    assert read_ahead("dataset", monkeypatch) == (0, 8, 192)
+    # The batch taken, two that are ready, and what a parallel map has under way.
+    before, after_one, _ = read_ahead("prefetch", monkeypatch, wanted=24)
+    assert before == 0 and 24 <= after_one < 64
+    # A cache is full at once, and maps nothing twice.
+    assert read_ahead("cache", monkeypatch) == (64, 64, 64)
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    "images",
     [
-        ({"name": "while"}, "loop: received 'while'; one of graph, eager"),
-        ({"pipeline": "map"}, "input_pipeline: received 'map' with loop graph; memory is"),
-        ({"name": "fit", "pipeline": "memory"}, "'memory' with loop fit; one of dataset, map"),
-        ({"name": "eager", "pipeline": "files"}, "input_pipeline: received 'files'; one of"),
-        ({"name": "eager", "pipeline": "jpeg"}, "folder: received None"),
-        ({"delay_seconds": 0.1}, "delay_seconds: received 0.1 with loop graph; 0 is expected"),
-        ({"name": "fit", "delay_seconds": -1.0}, "received -1.0 with loop fit; 0 or more"),
-        ({"batch_size": 0}, "batch_size: received 0; at least 1"),
+        np.zeros((2, 8, 8, 2), np.uint8),
+        np.full((2, 8, 8, 1), 18, np.uint8),
+        np.full((2, 8, 8, 1), np.nan, np.float32),
     ],
 )
-def test_what_does_not_go_together_is_refused(changed, message):
-    images, labels = digits(20)
-    given = {"name": "graph", "images": images, "labels": labels, "batch_size": 8}
-    with pytest.raises(ValueError, match=message):
-        made_loop(**given | changed, model=linear(3), optimizer=sgd())
+def test_images_that_are_no_jpeg_files_are_refused(images, tmp_path):
+    with pytest.raises(pipelines.UserError, match="^input_pipeline jpeg: received "):
+        pipelines.encode(images, SCALE, tmp_path / "jpeg")
+    assert not list(tmp_path.iterdir())

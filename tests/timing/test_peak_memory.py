@@ -57,25 +57,17 @@ def test_the_peak_without_proc_and_without_reset(monkeypatch, tmp_path):
 
 
 def test_the_peak_of_tensorflows_tensors_on_the_cpu():
-    if not peak_memory.reset_tensorflow_peak_memory("cpu"):
-        assert peak_memory.tensorflow_peak_memory("cpu") is None
-        return
-    before = peak_memory.tensorflow_peak_memory("cpu") or 0.0
+    if not peak_memory.reset_tensorflow_peak("cpu"):
+        pytest.skip("this TensorFlow keeps no count on the CPU")
+    before = peak_memory.tensorflow_peak("cpu") or 0
+    block = tf.ones(60_000, tf.float32)  # 240,000 bytes are not counted
+    assert (peak_memory.tensorflow_peak("cpu") or 0) == before
     block = tf.ones(10_000_000, tf.float32)
     del block
     # A block may be twice as large.
-    assert 39 < peak_memory.tensorflow_peak_memory("cpu") - before < 82
-    peak_memory.reset_tensorflow_peak_memory("cpu")
-    assert (peak_memory.tensorflow_peak_memory("cpu") or 0.0) - before == pytest.approx(0, abs=4)
-
-
-def test_small_tensors_are_not_counted_on_the_cpu():
-    if not peak_memory.reset_tensorflow_peak_memory("cpu"):
-        pytest.skip("this TensorFlow keeps no count on the CPU")
-    before = peak_memory.tensorflow_peak_memory("cpu")
-    block = tf.ones(60_000, tf.float32)  # 240,000 bytes
-    assert peak_memory.tensorflow_peak_memory("cpu") == before
-    del block
+    assert 39e6 < peak_memory.tensorflow_peak("cpu") - before < 82e6
+    peak_memory.reset_tensorflow_peak("cpu")
+    assert (peak_memory.tensorflow_peak("cpu") or 0) - before == pytest.approx(0, abs=4e6)
 
 
 def test_where_tensorflow_keeps_no_count_there_is_no_peak(monkeypatch):
@@ -89,8 +81,8 @@ def test_where_tensorflow_keeps_no_count_there_is_no_peak(monkeypatch):
     experimental = types.SimpleNamespace(get_memory_info=info, reset_memory_stats=info)
     config = types.SimpleNamespace(experimental=experimental)
     monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(config=config))
-    assert peak_memory.tensorflow_peak_memory("gpu") == 3.0
-    assert peak_memory.tensorflow_peak_memory("gpu:1") is None
-    assert peak_memory.tensorflow_peak_memory("cpu") is None
-    assert peak_memory.reset_tensorflow_peak_memory("gpu") is True
-    assert peak_memory.reset_tensorflow_peak_memory("cpu") is False
+    assert peak_memory.tensorflow_peak("gpu") == 3_000_000
+    assert peak_memory.tensorflow_peak("gpu:1") is None
+    assert peak_memory.tensorflow_peak("cpu") is None
+    assert peak_memory.reset_tensorflow_peak("gpu") is True
+    assert peak_memory.reset_tensorflow_peak("cpu") is False

@@ -1,22 +1,56 @@
-"""One row over the timing jobs of a configuration, from a row for each of them.
+"""Timings over the timing jobs of a configuration, from a row for each of them.
 
 A timing job is a process of its own: what differs between processes and between moments is seen
-over jobs, and hardly at all within one.
+over jobs, and hardly at all within one. What follows from other columns, or from fits over batch
+sizes, is made here for the rows of a job as for those over all jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pandas
 from pandas.api import types
 
+from batchscope.analysis import intervals, step_cost
+from batchscope.catalogue.shared_columns import REPEAT
+from batchscope.catalogue.timing_columns import COLUMNS, FIRST, QUARTILES
+from batchscope.host import absence
+
 _QUARTILES = {"q1": 0.25, "q3": 0.75}
+# What memory per example is read from, best first: what a process holds, its allocators keep.
+_PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
+_MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
+
+
+def over_jobs(table: str, read: Callable[[str], pandas.DataFrame]) -> pandas.DataFrame:
+    """Returns the rows of a table over all timing jobs of each configuration.
+
+    Args:
+        table: Name of the table; one without the column `repeat` stays as it is.
+        read: Name of a table -> its rows.
+    """
+    rows = read(table)
+    if REPEAT not in rows:
+        return rows
+    if table == "training_times":
+        return training_times(over_jobs("throughput", read), rows["at_epoch"].unique())
+    # A summary of all batch sizes has none.
+    keys = [name for name in (*FIRST, "batch_size") if name in rows]
+    counted = [name for name, column in COLUMNS[f"{table}.csv"].items() if column.adds_up]
+    found = combined(rows.drop(columns=REPEAT), keys, counted)
+    if len(found) == len(rows):  # each has a single job
+        return found
+    if table == "throughput":
+        return with_rates(found)
+    if table == "sweeps":
+        return with_ceiling(_with_fits(found, read("throughput")))
+    return with_memory(found) if table == "utilisation" else found
 
 
 def combined(
-    rows: pandas.DataFrame, keys: Iterable[str], counted: Iterable[str] = ()
+    rows: pandas.DataFrame, keys: Iterable[str], counted: Collection[str] = ()
 ) -> pandas.DataFrame:
     """Returns one row per configuration; rows of a single job stay as they are.
 
@@ -24,21 +58,20 @@ def combined(
     numbers one that was seen, and of words the most frequent. Counts add up. The ends of the
     interval of a fit to one job are none over several.
     """
-
-    def over(jobs: pandas.DataFrame) -> dict[str, Any]:
-        return {name: _over(rows[name], name, jobs, counted) for name in rows.columns.drop(keys)}
-
     keys = list(keys)
     if not rows.duplicated(keys).any():
         return rows
-    found = [
-        jobs.iloc[0].to_dict() | (over(jobs) if len(jobs) > 1 else {})
-        for _, jobs in rows.groupby(keys, sort=False, dropna=False)
-    ]
+    others = rows.columns.drop(keys)
+    found = []
+    for _, jobs in rows.groupby(keys, sort=False, dropna=False):
+        row = jobs.iloc[0].to_dict()
+        if len(jobs) > 1:
+            row |= {name: _over(rows[name], name, jobs, counted) for name in others}
+        found.append(row)
     return pandas.DataFrame(found, columns=rows.columns)
 
 
-def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Iterable[str]) -> Any:
+def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Collection[str]) -> Any:
     """Returns a column over several jobs, of the kind that `every` value of it is."""
     base, _, end = name.rpartition("_")
     if name in counted:
@@ -50,4 +83,81 @@ def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Iter
     known = every.dropna()
     if types.is_bool_dtype(known) or not types.is_numeric_dtype(known):
         return next(iter(jobs[name].mode()), None)
-    return jobs[name].quantile(interpolation="lower" if types.is_integer_dtype(known) else "linear")
+    return jobs[name].quantile(interpolation="lower" if _whole(name, known) else "linear")
+
+
+def _whole(name: str, known: pandas.Series) -> bool:
+    """Returns whether a column has whole numbers, also where a file had gaps among them."""
+    columns = (table.get(name) for table in COLUMNS.values())
+    return types.is_integer_dtype(known) or any(each and each.kind == "int" for each in columns)
+
+
+def with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows of throughput with the rates by the times of steps; quartiles change places."""
+    sizes, rates = rows["batch_size"].astype(float), {}
+    for quartile, inverse in zip(QUARTILES, ("", "_q3", "_q1"), strict=True):
+        seconds = rows[f"seconds_per_step{inverse}"].astype(float)
+        rates[f"iterations_per_second{quartile}"] = 1 / seconds
+        rates[f"images_per_second{quartile}"] = sizes / seconds
+    length = rows["tokens_per_update"].astype(float) / sizes
+    rates["tokens_per_second"] = length * rates["images_per_second"]
+    rates["seconds_per_epoch"] = rows["train_examples"].astype(float) / rates["images_per_second"]
+    return rows.assign(**rates)
+
+
+def training_times(speeds: pandas.DataFrame, epochs: Iterable[int]) -> pandas.DataFrame:
+    """Returns a row for each number of epochs and row of throughput that was timed."""
+    timed = speeds[~speeds["status"].isin(absence.WORDS)]
+    steps = timed["train_examples"].astype(float) / timed["batch_size"].astype(float)
+    times = {f"seconds_per_epoch{q}": steps * timed[f"seconds_per_step{q}"] for q in QUARTILES}
+    rows = timed.assign(**times).merge(pandas.DataFrame({"at_epoch": [*epochs]}), how="cross")
+    rows["train_seconds"] = rows["at_epoch"] * rows["seconds_per_epoch"]
+    return rows[[name for name in (*FIRST, *COLUMNS["training_times.csv"]) if name in rows]]
+
+
+def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns summaries over jobs with the fits to the medians of all of them.
+
+    Of two jobs or more; a size that not every one of them timed is in no line.
+    """
+    medians = speeds.pivot(
+        index=["machine", "sweep", "batch_size"], columns=REPEAT, values="seconds_per_step"
+    )
+    rows = sweeps.to_dict("records")
+    for row in rows:
+        if (which := (row["machine"], row["sweep"])) in medians.index.droplevel(2):
+            table = medians.loc[which].dropna(axis=1, thresh=2).dropna()
+            if min(table.shape) > 1:
+                row |= step_cost.summary(table.index.to_numpy(), table.to_numpy(float), True)
+    return pandas.DataFrame(rows, columns=sweeps.columns)
+
+
+def with_ceiling(sweeps: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns summaries with the examples per second that the peak allows, over the operations.
+
+    A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
+    2204.02311, appendix B), against a measured peak, which is of one GPU.
+    """
+    peak, flops, noise, highest = (
+        sweeps[name].astype(float)
+        for name in (
+            *("matmul_flops_per_second", "flops_per_image", "noise_floor"),
+            "highest_images_per_second",
+        )
+    )
+    ceiling = (peak / flops).mask(noise > step_cost.MOST_NOISE)
+    share = (highest / ceiling).mask(sweeps["device"].eq("gpu") & (sweeps["replicas"] > 1))
+    return sweeps.assign(ceiling_images_per_second=ceiling, share_of_ceiling=share)
+
+
+def with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows of utilisation with memory per example, by the best count that resolves it."""
+    rows = rows.assign(**dict.fromkeys(_MEMORY))
+    keys = [name for name in ("machine", "sweep", REPEAT) if name in rows]
+    for _, sweep in rows.groupby(keys):
+        for column in _PEAKS:
+            _, slope = step_cost.memory_per_image(sweep["batch_size"], sweep[column])
+            if slope.low > 0:
+                rows.loc[sweep.index, list(_MEMORY)] = [*slope, column]
+                break
+    return rows

@@ -80,8 +80,6 @@ class Table:
             results, study and name of the experiment, and with the tables of `reads` by name.
         columns: Its columns beside those that say what a row is of.
         reads: Tables that it is made from, which stand before it.
-        beside: Of a timing that has one by job: other tables whose rows by job the rows over all
-            jobs are made from too.
         keys: Columns that distinguish its rows beside the factors, the seed and the machine; None
             of a table that no claim may be of.
         measures: Measures or timings that fill it, one of them; where empty the entry that has it,
@@ -92,7 +90,6 @@ class Table:
     rows: str
     columns: dict[str, Column] = field(default_factory=dict)
     reads: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
     keys: tuple[str, ...] | None = None
     measures: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
@@ -346,8 +343,6 @@ class Timing(Entry):
         frameworks: Whether it takes frameworks beside TensorFlow.
         forked: Whether a new copy of the process that local jobs fork from may take it, since
             neither an import nor the memory that it leaves behind is part of its numbers.
-        by_job: Tables of which there is one more, `NAME_by_job`, with the rows of every single
-            timing job; the table itself has them over all jobs of a configuration.
     """
 
     trains: bool = False
@@ -355,7 +350,6 @@ class Timing(Entry):
     seconds: bool = False
     frameworks: bool = False
     forked: bool = False
-    by_job: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Adds the setting that all timings have."""

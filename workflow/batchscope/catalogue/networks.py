@@ -1,7 +1,7 @@
 """The built-in networks, one entry each: what each takes.
 
 The builder of the same name stands in batchscope.training.networks, and where `frameworks` says so
-its layers for the others in batchscope.frameworks.layers.
+in each module of batchscope.frameworks too.
 """
 
 from __future__ import annotations

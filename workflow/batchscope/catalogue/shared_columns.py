@@ -2,6 +2,8 @@
 
 from batchscope.catalogue.entries import Column, Integer, Text
 
+REPEAT = "repeat"  # the column that numbers the timing jobs of a configuration
+WHICH = Integer("Which of the timing jobs of its configuration, from 1 on.")
 STATUS = Text(
     "finished, diverged, out_of_memory; or not_installed where the framework has no environment "
     "here, no_gpu where no GPU is within reach, or no_cores where it asks for more threads than "

@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 
 from batchscope.catalogue import columns, decision_columns
-from batchscope.catalogue.entries import Column, Integer, Table
+from batchscope.catalogue.entries import Column, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
-OVER_JOBS = "timing_tables.over_jobs"  # what makes the table over the jobs of a configuration
-REPEAT = "repeat"  # the column that numbers the timing jobs of a configuration
-_WHICH = Integer("Which of the timing jobs of its configuration, from 1 on.")
-
-
-def by_job(name: str) -> str:
-    """Returns the name of the table that has the rows of a table of timings for every job."""
-    return f"{name}_by_job"
-
-
-def _of_timings() -> Iterator[tuple[str, Table]]:
-    """Yields the tables of timings, each after the one by job that it is made of."""
-    for entry in TIMINGS.values():
-        for name, table in entry.tables.items():
-            if name not in entry.by_job:
-                yield name, table
-                continue
-            found = {REPEAT: _WHICH, **table.columns}
-            reads = tuple(map(by_job, table.reads))
-            yield by_job(name), replace(table, columns=found, reads=reads, keys=None)
-            # What follows from another table follows from it over all jobs too.
-            over = {"rows": OVER_JOBS, "reads": tuple(map(by_job, (name, *table.beside)))}
-            yield name, table if reads else replace(table, **over)
-
-
-OF_TIMINGS = dict(_of_timings())
+OF_TIMINGS = dict(chain.from_iterable(entry.tables.items() for entry in TIMINGS.values()))
 # Of a trajectory, whose rows lie at each run's own evaluations: a budget, of which the last row not
 # beyond it is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")

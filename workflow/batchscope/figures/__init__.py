@@ -76,16 +76,23 @@ class Tables:
         vars(self).update(given, _folder=folder)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
-        """Reads a table, once."""
+        """Reads a table, once; one of timings over all timing jobs of a configuration."""
         import pandas
 
+        from batchscope.analysis import timing_repeats
         from batchscope.tables import csv_tables
 
         if name not in table_entries.TABLES:
             raise AttributeError(name)
-        path = self._folder and self._folder / f"{name}.csv"
-        vars(self)[name] = csv_tables.read(path) if path else pandas.DataFrame()
-        return vars(self)[name]
+        if self._folder is None:
+            found = pandas.DataFrame()
+        else:
+            folder = self._folder
+            found = timing_repeats.over_jobs(
+                name, lambda each: csv_tables.read(folder / f"{each}.csv")
+            )
+        vars(self)[name] = found
+        return found
 
 
 FIGURES: dict[str, Figure] = {name: Figure(entry) for name, entry in figure_entries.FIGURES.items()}

@@ -1,137 +1,201 @@
-"""The same trainings in frameworks other than TensorFlow, each written as its users write it.
+"""What runs and times training steps: one interface, and the frameworks other than TensorFlow.
 
-Nothing is timed here, and none is installed: batchscope.timing and batchscope.host do.
-
-What is the same in all of them: the network, its initial weights, the images in memory, the
-order in which they are read, the loss (from the logits, a mean over the batch), the updates, and
-dropout where the Keras model has it. What differs is what each framework makes of a step:
+TensorFlow's loops implement the same interface in batchscope.timing.steps. Nothing is installed
+here; batchscope.host does that. Every framework trains the same two networks, each written as its
+users write it. Also the same are the images in memory, the order of reading, the loss (from the
+logits, a mean over the batch), the updates and the dropout. A step differs:
 
 `pytorch`  an eager module, autograd, `torch.optim`: one operation after the other from Python
 `mxnet`    a hybridized Gluon block, autograd, `Trainer`: operations queued for an engine
 `jax`      one jitted function per batch size that takes the weights' buffers over
 
-Each runs in its own environment (batchscope.host.framework_environments), so that this package
-is imported there: nothing here may import TensorFlow, or another framework than the one that is
-asked for.
+Each framework runs in its own environment (batchscope.host.framework_environments), which imports
+this package. Nothing here may import TensorFlow, or a framework that is not asked for.
 """
 
 from __future__ import annotations
 
 import abc
-import contextlib
+import functools
 import importlib
+import math
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from batchscope.datasets import Examples
 from batchscope.errors import UserError
-from batchscope.frameworks.layers import Arrays, Network
 from batchscope.host import tensorflow_start
 
+# No model diverges within a timing at this rate, and a step's time does not depend on it.
+LEARNING_RATE = 1e-6
 # Keras's constants of Adam; each framework has an epsilon of its own otherwise.
 ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
-SEED = 0  # of dropout
-# Whose own switches leave more threads busy than asked for: XLA takes one for each core of the
-# process, and MXNet's engine computes while Python queues what comes next.
+SEED = 0  # of weights and dropout
+# Steps after a change of batch size that are not timed: more than a pipeline keeps ready.
+LEAD_IN_STEPS = 3
+# A longer step has filled its memory and found its functions by itself.
+LEAD_IN_SECONDS = 0.25
+# The switches of these frameworks leave more threads busy than asked for: XLA takes a thread for
+# each core of the process, and MXNet's engine computes while Python queues what comes next.
 CONFINED = ("mxnet", "jax")
 
 
-class Training(abc.ABC):
-    """A network in training; one copy of its images serves all batch sizes.
+class NotFinite(ArithmeticError):
+    """The loss is not finite, so the steps cannot be timed."""
 
-    Args:
-        optimizer: `sgd` or `adam`.
+
+class Runner(abc.ABC):
+    """Runs and times consecutive updates on whole batches, at any batch size of a sweep.
+
+    All batch sizes share weights and images, and each keeps its own place in its epoch. The last,
+    smaller batch of an epoch is left out, so that a time belongs to its batch size.
+
+    Attributes:
+        examples: Training examples of an epoch.
+        threads: Threads that it may use.
+        unit: Updates of one call: only multiples of it are to be timed.
+        lead_in_seconds: A lead-in ends after this time.
     """
 
-    # The framework's error, and what its text says where an allocator refused memory.
-    memory_error: type[Exception]
-    memory_words: tuple[str, ...]
+    threads = 1
+    unit = 1
+    lead_in_seconds = LEAD_IN_SECONDS
 
-    def __init__(
-        self,
-        network: Network,
-        weights: Arrays,
-        optimizer: str,
-        learning_rate: float,
-        examples: Examples,
-        device: str,
-    ) -> None:
-        self.network, self.initial = network, weights
-        self.optimizer, self.learning_rate = optimizer, learning_rate
-        self.scale, self.device = examples.scale, device
-        self.examples = len(examples.labels)
-        with self._memory():
-            self._load(examples.images, examples.labels)
-        self.restart()
+    def __init__(self, examples: int) -> None:
+        self.examples = examples
+        self._positions: dict[int, int] = {}
+        self._current: tuple[int, bool] | None = None
 
-    def run(self, starts: Sequence[int], batch_size: int) -> float:
-        """Makes one update per entry of `starts`, and waits for the device.
+    def per_epoch(self, batch_size: int) -> int:
+        """Returns the updates of an epoch; a batch above all examples is one update."""
+        return max(1, self.examples // batch_size)
+
+    def at(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
+        """Returns `run` at a batch size, as a function of the number of steps."""
+        return functools.partial(self.run, batch_size, delayed=delayed)
+
+    def run(self, batch_size: int, steps: int, delayed: bool = True) -> float:
+        """Runs the next updates, waits for the device, and returns the seconds that they took.
+
+        After a change of batch size or delay, a lead-in runs untimed.
 
         Args:
-            starts: First example of each batch, in the order that the images are read in.
-
-        Returns:
-            The loss of the last batch, before its update. It is finite only if all were: what
-            is not finite stays in the weights.
+            delayed: Whether the sweep's delay, where it has one, comes before every step.
 
         Raises:
-            MemoryError: If an allocator refused. Training then begins anew, since what the
-                refused step had in its hands may be lost.
+            NotFinite: If the loss is not finite.
         """
         try:
-            with self._memory():
-                return self._run(starts, batch_size)
+            if (batch_size, delayed) != self._current:
+                self._current = (batch_size, delayed)
+                self._switch(batch_size, delayed)
+                done, spent = 0, 0.0
+                while done < LEAD_IN_STEPS and spent < self.lead_in_seconds:
+                    spent += self._next(batch_size, self.unit)
+                    done += self.unit
+            return self._next(batch_size, steps)
         except Exception:
             self.restart()
             raise
 
-    @contextlib.contextmanager
-    def _memory(self) -> Iterator[None]:
-        try:
-            yield
-        except self.memory_error as error:
-            if any(word in str(error) for word in self.memory_words):
-                raise MemoryError(str(error)) from error
-            raise
+    def _next(self, batch_size: int, steps: int) -> float:
+        start = self._positions.get(batch_size, 0)
+        seconds, loss = self._run(batch_size, start, steps)
+        if not math.isfinite(loss):
+            raise NotFinite(f"The loss is not finite within {steps} steps.")
+        self._positions[batch_size] = (start + steps) % self.per_epoch(batch_size)
+        return seconds
 
     @abc.abstractmethod
+    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
+        """Returns the seconds of updates from a place in the epoch, and the last or mean loss.
+
+        The loss is finite only if all losses were.
+        """
+
+    def _switch(self, batch_size: int, delayed: bool) -> None:
+        """Prepares the updates of another batch size or delay."""
+        return
+
     def restart(self) -> None:
-        """Begins anew from the initial weights."""
+        """Begins anew after an error: the other batch sizes share the weights."""
+        return
 
-    @abc.abstractmethod
-    def weights(self) -> Arrays:
-        """Returns the weights as they are, in Keras's layout."""
+    def ceiling(self) -> dict[str, Any] | None:
+        """Measures the peak of a matrix product, in TensorFlow; None in other frameworks."""
+        return None
 
-    @abc.abstractmethod
-    def _load(self, images: np.ndarray, labels: np.ndarray) -> None:
-        """Puts the data on the device."""
-
-    @abc.abstractmethod
-    def _run(self, starts: Sequence[int], batch_size: int) -> float:
-        """Does what `run` says."""
+    def flops(self) -> dict[str, Any] | None:
+        """Returns the operations per example of Keras's layers; None in other frameworks."""
+        return None
 
     def reset_peak(self) -> bool:
         """Lets `peak_bytes` count from now on; returns whether the allocator keeps count."""
         return False
 
     def peak_bytes(self) -> int | None:
-        """Returns the most that the allocator gave out at once since; None where unknown."""
+        """Returns the most bytes that the allocator gave out at once since; None if unknown."""
         return None
 
 
-def start(framework: str, threads: int, device: str) -> Any:
-    """Sets a framework up and returns its module, before anything else imports it.
+class FrameworkRunner(Runner):
+    """Updates in a framework beside TensorFlow, on images in the memory of its device.
 
     Args:
-        threads: Threads that it may use; 0 for as many as this process has cores.
+        model: `campbell_cnn` or `lheureux_cnn`.
+        optimizer: `sgd` or `adam`.
+        learning_rate: Rate of its updates.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        classes: int,
+        optimizer: str,
+        examples: Examples,
+        device: str,
+        learning_rate: float = LEARNING_RATE,
+    ) -> None:
+        super().__init__(len(examples.labels))
+        self.model, self.optimizer, self.device = model, optimizer, device
+        self.scale, self.learning_rate = examples.scale, learning_rate
+        # The one output is the logit of the second of two classes.
+        self.binary = model == "lheureux_cnn" and classes == 2
+        self.outputs = 1 if self.binary else classes
+        self.shape = examples.images.shape[1:]
+        self._load(examples.images, examples.labels)
+        self.restart()
+
+    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
+        whole = self.per_epoch(batch_size)
+        starts = [(start + step) % whole * batch_size for step in range(steps)]
+        begun = time.perf_counter()
+        loss = self._update(starts, batch_size)
+        return time.perf_counter() - begun, loss
+
+    @abc.abstractmethod
+    def _load(self, images: np.ndarray, labels: np.ndarray) -> None:
+        """Puts the data on the device."""
+
+    @abc.abstractmethod
+    def _update(self, starts: Sequence[int], batch_size: int) -> float:
+        """Makes one update per first example of a batch, and waits; returns the last loss.
+
+        Whatever is not finite stays in the weights, and so in the last loss.
+        """
+
+
+def start(framework: str, threads: int, device: str) -> ModuleType:
+    """Sets a framework up and returns its module, before anything else imports it.
 
     Raises:
         UserError: If it finds no GPU, where one is asked for.
     """
-    threads = tensorflow_start.threads_of(threads)
     tensorflow_start.limit(threads, device)
     if framework == "mxnet":
         # Threads of the engine run operations side by side, each with OpenMP's threads besides.
@@ -149,9 +213,9 @@ def start(framework: str, threads: int, device: str) -> Any:
     return module
 
 
-def no_gpu(title: str) -> UserError:
+def no_gpu(title: str, wheel: str = "") -> UserError:
     """Returns the error of a framework that finds no GPU, where one is asked for."""
     return UserError(
         f"device: received 'gpu', but {title} finds no GPU here; an NVIDIA GPU, and {title} "
-        "installed on the machine that has it, are expected; or use device: cpu."
+        f"installed on the machine that has it{wheel}, are expected; or use device: cpu."
     )

@@ -1,31 +1,20 @@
-"""Trainings in JAX: one jitted function for a step, which takes the weights' buffers over."""
+"""Updates in JAX: one jitted function for a step, which takes the weights' buffers over."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
+from jax.example_libraries import optimizers
 
 from batchscope import frameworks
-from batchscope.frameworks import layers
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
-
-
-Weights = dict[str, jax.Array]  # variable's path -> values
-
-
-class State(NamedTuple):
-    """What a step takes over and gives back; the means are Adam's, and empty for sgd."""
-
-    weights: Weights
-    first: Weights  # mean of the gradients
-    second: Weights  # mean of their squares
-    step: jax.Array  # updates so far, int32
+Weights = list[tuple[jax.Array, jax.Array]]  # kernel and bias of each layer that has them
 
 
 def start(threads: int, device: str) -> None:
@@ -37,128 +26,117 @@ def start(threads: int, device: str) -> None:
             raise frameworks.no_gpu("JAX") from None
 
 
-def logits(
-    network: layers.Network, weights: Weights, images: jax.Array, key: jax.Array
-) -> jax.Array:
-    """Returns the logits of NHWC images, with dropout by a random key."""
-    values = images
-    for index, layer in enumerate(network.layers):
-        if layer.kind == "conv":
-            padding = "SAME" if layer.same else "VALID"
-            kernel = weights[f"{layer.name}/kernel"]
-            values = lax.conv_general_dilated(
-                values, kernel, (1, 1), padding, dimension_numbers=_LAYOUT
-            )
-            values = values + weights[f"{layer.name}/bias"]
-        elif layer.kind == "max_pool":
-            window = (1, layer.size, layer.size, 1)
-            values = lax.reduce_window(values, -jnp.inf, lax.max, window, window, "VALID")
-        elif layer.kind == "flatten":
-            values = values.reshape(len(values), -1)
-        elif layer.kind == "dropout":
-            share = 1 - layer.rate
-            keep = jax.random.bernoulli(jax.random.fold_in(key, index), share, values.shape)
-            values = jnp.where(keep, values / share, 0.0)
-        else:
-            values = values @ weights[f"{layer.name}/kernel"] + weights[f"{layer.name}/bias"]
-        if layer.relu:
-            values = jax.nn.relu(values)
-    return values
+def _convolved(images: jax.Array, layer: tuple[jax.Array, jax.Array], padding: str) -> jax.Array:
+    """Returns the convolution of images with ReLU, pooled by twos."""
+    kernel, bias = layer
+    values = lax.conv_general_dilated(images, kernel, (1, 1), padding, dimension_numbers=_LAYOUT)
+    window = (1, 2, 2, 1)
+    return lax.reduce_window(jax.nn.relu(values + bias), -jnp.inf, lax.max, window, window, "VALID")
 
 
-def mean_loss(network: layers.Network, outputs: jax.Array, labels: jax.Array) -> jax.Array:
-    """Returns the mean cross-entropy of a batch, from its logits."""
-    if network.binary:
-        numbers = outputs[:, 0]
-        return jnp.mean(jax.nn.softplus(numbers) - numbers * labels)
-    log_probabilities = jax.nn.log_softmax(outputs)
-    return -jnp.mean(jnp.take_along_axis(log_probabilities, labels[:, None], axis=1))
+def _dropped(values: jax.Array, rate: float, key: jax.Array) -> jax.Array:
+    keep = jax.random.bernoulli(key, 1 - rate, values.shape)
+    return jnp.where(keep, values / (1 - rate), 0.0)
 
 
-class Training(frameworks.Training):
-    """A training in JAX; see `frameworks.Training`."""
+def _dense(values: jax.Array, layer: tuple[jax.Array, jax.Array]) -> jax.Array:
+    kernel, bias = layer
+    return values @ kernel + bias
 
-    memory_error = jax.errors.JaxRuntimeError
-    memory_words = ("RESOURCE_EXHAUSTED",)
+
+def campbell_cnn(weights: Weights, images: jax.Array, key: jax.Array) -> jax.Array:
+    """Returns the logits of `batchscope.training.networks.campbell_cnn`, with dropout."""
+    first, second = jax.random.split(key)
+    values = _convolved(_convolved(images, weights[0], "VALID"), weights[1], "VALID")
+    values = _dropped(values.reshape(len(values), -1), RATES[0], first)
+    values = jax.nn.relu(_dense(values, weights[2]))
+    return _dense(_dropped(values, RATES[1], second), weights[3])
+
+
+def lheureux_cnn(weights: Weights, images: jax.Array, key: jax.Array) -> jax.Array:
+    """Returns the logits of `batchscope.training.networks.lheureux_cnn`, which has no dropout."""
+    values = _convolved(images, weights[0], "SAME")
+    values = jax.nn.relu(_dense(values.reshape(len(values), -1), weights[1]))
+    return _dense(values, weights[2])
+
+
+RATES = (0.25, 0.5)  # of the dropout of campbell_cnn
+NETWORKS = {"campbell_cnn": campbell_cnn, "lheureux_cnn": lheureux_cnn}
+
+
+def kernels(model: str, shape: tuple[int, ...], outputs: int) -> list[tuple[int, ...]]:
+    """Returns the shapes of a network's kernels, for images of (height, width, channels)."""
+    height, width, channels = shape
+    if model == "lheureux_cnn":
+        flat = 32 * (height // 2) * (width // 2)
+        return [(3, 3, channels, 32), (flat, 128), (128, outputs)]
+    height, width = (((side - 3) // 2 - 3) // 2 for side in (height, width))
+    flat = 32 * height * width
+    return [(4, 4, channels, 16), (4, 4, 16, 32), (flat, 500), (500, outputs)]
+
+
+class Runner(frameworks.FrameworkRunner):
+    """Updates in JAX; see `frameworks.FrameworkRunner`."""
 
     def _load(self, images: np.ndarray, labels: np.ndarray) -> None:
-        self._images = jnp.asarray(images)
-        self._labels = jnp.asarray(labels, jnp.float32 if self.network.binary else jnp.int32)
-        self._order = jnp.arange(self.examples, dtype=jnp.int32)
+        kind = jnp.float32 if self.binary else jnp.int32
+        order = jnp.arange(self.examples, dtype=jnp.int32)
+        self._data = jnp.asarray(images), jnp.asarray(labels, kind), order
+        if self.optimizer == "adam":
+            self._rule = optimizers.adam(self.learning_rate, *frameworks.ADAM.values())
+        else:
+            self._rule = optimizers.sgd(self.learning_rate)
         # The state's buffers are written over; a batch's size is a constant of the function.
-        self._step = jax.jit(self._update, static_argnames="batch_size", donate_argnums=0)
+        self._step = jax.jit(self._stepped, static_argnames="batch_size", donate_argnums=1)
 
     def restart(self) -> None:
         """Begins anew from the initial weights."""
-        weights = {path: jnp.array(values) for path, values in self.initial.items()}
+        draw, key = jax.nn.initializers.glorot_uniform(), jax.random.key(frameworks.SEED)
+        shapes = kernels(self.model, self.shape, self.outputs)
+        self.begin([(draw(key, shape), jnp.zeros(shape[-1])) for shape in shapes])
 
-        def zeros() -> Weights:
-            return jax.tree.map(jnp.zeros_like, weights) if self.optimizer == "adam" else {}
+    def begin(self, weights: Weights) -> None:
+        """Begins anew from given weights."""
+        self._state, self._steps = self._rule.init_fn(weights), 0
 
-        self._state = State(weights, zeros(), zeros(), jnp.zeros((), jnp.int32))
+    @property
+    def weights(self) -> Weights:
+        """The weights as they are."""
+        return self._rule.params_fn(self._state)
 
-    def weights(self) -> layers.Arrays:
-        """Returns the weights as they are, in Keras's layout."""
-        return {path: np.array(values) for path, values in self._state.weights.items()}
-
-    def _run(self, starts: Sequence[int], batch_size: int) -> float:
-        state, loss = self._state, None
-        data = (self._images, self._labels, self._order)
+    def _update(self, starts: Sequence[int], batch_size: int) -> float:
         for first in starts:
-            state, loss = self._step(state, *data, np.int32(first), batch_size=batch_size)
-            self._state = state  # the old one is gone
-        jax.block_until_ready(state)
+            count = np.int32(self._steps)
+            self._state, loss = self._step(
+                count, self._state, *self._data, np.int32(first), batch_size=batch_size
+            )
+            self._steps += 1
+        jax.block_until_ready(self._state)
         return float(loss)
 
-    def _update(
+    def _stepped(
         self,
-        state: State,
+        count: jax.Array,
+        state: Any,
         images: jax.Array,
         labels: jax.Array,
         order: jax.Array,
         first: jax.Array,
         batch_size: int,
-    ) -> tuple[State, jax.Array]:
-        """Returns the state after an update, and the loss of its batch before."""
+    ) -> tuple[Any, jax.Array]:
+        """Returns the optimizer's state after an update, and the loss of its batch before."""
         batch = lax.dynamic_slice(order, (first,), (batch_size,))
         batch_images = jnp.take(images, batch, axis=0).astype(jnp.float32) * self.scale
         batch_labels = jnp.take(labels, batch)
-        key = jax.random.fold_in(jax.random.key(frameworks.SEED), state.step)
+        key = jax.random.fold_in(jax.random.key(frameworks.SEED), count)
 
         def loss_of(weights: Weights) -> jax.Array:
-            outputs = logits(self.network, weights, batch_images, key)
-            return mean_loss(self.network, outputs, batch_labels)
+            outputs = NETWORKS[self.model](weights, batch_images, key)
+            if self.binary:
+                numbers = outputs[:, 0]
+                return jnp.mean(jax.nn.softplus(numbers) - numbers * batch_labels)
+            logs = jax.nn.log_softmax(outputs)
+            return -jnp.mean(jnp.take_along_axis(logs, batch_labels[:, None], axis=1))
 
-        loss, gradients = jax.value_and_grad(loss_of)(state.weights)
-        rule = self._adam if self.optimizer == "adam" else self._sgd
-        return rule(state, gradients), loss
-
-    def _sgd(self, state: State, gradients: Weights) -> State:
-        moved = jax.tree.map(
-            lambda weight, slope: weight - self.learning_rate * slope, state.weights, gradients
-        )
-        return state._replace(weights=moved, step=state.step + 1)
-
-    def _adam(self, state: State, gradients: Weights) -> State:
-        """Returns the state after an update of Adam, as Keras writes it.
-
-        Kingma and Ba 2015 (arXiv 1412.6980), the form before their section 2.1: the bias is
-        taken out of the rate, and epsilon added to the uncorrected root.
-        """
-        beta_1, beta_2, epsilon = frameworks.ADAM.values()
-        step = state.step + 1
-        rate = self.learning_rate * jnp.sqrt(1 - beta_2**step) / (1 - beta_1**step)
-        mix = jax.tree.map
-        first = mix(
-            lambda mean, slope: mean + (slope - mean) * (1 - beta_1), state.first, gradients
-        )
-        second = mix(
-            lambda mean, slope: mean + (slope**2 - mean) * (1 - beta_2), state.second, gradients
-        )
-        moved = mix(
-            lambda weight, m, v: weight - rate * m / (jnp.sqrt(v) + epsilon),
-            state.weights,
-            first,
-            second,
-        )
-        return State(moved, first, second, step)
+        loss, gradients = jax.value_and_grad(loss_of)(self._rule.params_fn(state))
+        return self._rule.update_fn(count, gradients, state), loss

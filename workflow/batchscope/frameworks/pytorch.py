@@ -1,16 +1,17 @@
-"""Trainings in PyTorch: an eager module, autograd and torch.optim."""
+"""Updates in PyTorch: an eager module, autograd and torch.optim."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 
 from batchscope import frameworks
-from batchscope.frameworks import layers
+
+Shape = tuple[int, ...]  # channels, height, width
 
 
 def start(threads: int, device: str) -> None:
@@ -21,70 +22,62 @@ def start(threads: int, device: str) -> None:
         raise frameworks.no_gpu("PyTorch")
 
 
-def build(network: layers.Network) -> torch.nn.Sequential:
-    """Returns the network as a module that gives logits, for NCHW images."""
-    parts: dict[str, torch.nn.Module] = {}
-    for layer, shape in network.inputs():
-        if layer.kind == "conv":
-            padding = "same" if layer.same else "valid"
-            parts[layer.name] = torch.nn.Conv2d(shape[-1], layer.units, layer.size, padding=padding)
-        elif layer.kind == "max_pool":
-            parts[layer.name] = torch.nn.MaxPool2d(layer.size)
-        elif layer.kind == "flatten":
-            parts[layer.name] = torch.nn.Flatten()
-        elif layer.kind == "dropout":
-            parts[layer.name] = torch.nn.Dropout(layer.rate)
-        else:
-            parts[layer.name] = torch.nn.Linear(shape[-1], layer.units)
-        if layer.relu:
-            parts[f"{layer.name}_relu"] = torch.nn.ReLU()
-    return torch.nn.Sequential(OrderedDict(parts))
+def campbell_cnn(shape: Shape, outputs: int) -> nn.Sequential:
+    """Returns the network of `batchscope.training.networks.campbell_cnn`, up to its logits."""
+    features = nn.Sequential(
+        *(nn.Conv2d(shape[0], 16, 4), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 32, 4), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Dropout(0.25)),
+    )
+    dense = nn.Linear(_width(features, shape), 500)
+    return nn.Sequential(features, dense, nn.ReLU(), nn.Dropout(0.5), nn.Linear(500, outputs))
 
 
-class Training(frameworks.Training):
-    """A training in PyTorch; see `frameworks.Training`."""
+def lheureux_cnn(shape: Shape, outputs: int) -> nn.Sequential:
+    """Returns the network of `batchscope.training.networks.lheureux_cnn`, up to its logits."""
+    convolution = nn.Conv2d(shape[0], 32, 3, padding="same")
+    features = nn.Sequential(convolution, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+    dense = nn.Linear(_width(features, shape), 128)
+    return nn.Sequential(features, dense, nn.ReLU(), nn.Linear(128, outputs))
 
-    memory_error = RuntimeError  # CUDA's OutOfMemoryError is one
-    memory_words = ("can't allocate memory", "out of memory")
+
+def _width(features: nn.Module, shape: Shape) -> int:
+    """Returns how many numbers the features of an image are."""
+    with torch.no_grad():
+        return features(torch.zeros(1, *shape)).shape[1]
+
+
+NETWORKS = {"campbell_cnn": campbell_cnn, "lheureux_cnn": lheureux_cnn}
+
+
+class Runner(frameworks.FrameworkRunner):
+    """Updates in PyTorch; see `frameworks.FrameworkRunner`."""
 
     def _load(self, images: np.ndarray, labels: np.ndarray) -> None:
         self._device = torch.device("cuda" if self.device == "gpu" else "cpu")
         first = np.array(images.transpose(0, 3, 1, 2), order="C")
         self._images = torch.from_numpy(first).to(self._device)
-        kind = torch.float32 if self.network.binary else torch.int64
+        kind = torch.float32 if self.binary else torch.int64
         self._labels = torch.from_numpy(np.array(labels)).to(self._device, kind)
         self._order = torch.arange(self.examples, device=self._device)
 
     def restart(self) -> None:
         """Begins anew from the initial weights."""
         torch.manual_seed(frameworks.SEED)
-        self._model = build(self.network)
-        weights = layers.channels_first(self.network, self.initial)
-        with torch.no_grad():
-            for name, parameter in self._model.named_parameters():
-                parameter.copy_(torch.from_numpy(weights[_path(name)]))
-        self._model.to(self._device).train()
-        given = self._model.parameters(), self.learning_rate
+        network = NETWORKS[self.model](self._images.shape[1:], self.outputs)
+        self.network = network.to(self._device).train()
+        given = self.network.parameters(), self.learning_rate
         if self.optimizer == "adam":
             beta_1, beta_2, epsilon = frameworks.ADAM.values()
             self._optimizer = torch.optim.Adam(*given, (beta_1, beta_2), epsilon)
         else:
             self._optimizer = torch.optim.SGD(*given)
 
-    def weights(self) -> layers.Arrays:
-        """Returns the weights as they are, in Keras's layout."""
-        found = {
-            _path(name): parameter.detach().cpu().numpy().copy()
-            for name, parameter in self._model.named_parameters()
-        }
-        return layers.channels_last(self.network, found)
-
-    def _run(self, starts: Sequence[int], batch_size: int) -> float:
-        loss = None
+    def _update(self, starts: Sequence[int], batch_size: int) -> float:
         for first in starts:
             batch = self._order[first : first + batch_size]
             images = self._images[batch].to(torch.float32) * self.scale
-            loss = self._loss(self._model(images), self._labels[batch])
+            loss = self._loss(self.network(images), self._labels[batch])
             self._optimizer.zero_grad()
             loss.backward()
             self._optimizer.step()
@@ -94,7 +87,7 @@ class Training(frameworks.Training):
         return value
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        if self.network.binary:
+        if self.binary:
             return functional.binary_cross_entropy_with_logits(logits[:, 0], labels)
         return functional.cross_entropy(logits, labels)
 
@@ -108,9 +101,3 @@ class Training(frameworks.Training):
     def peak_bytes(self) -> int | None:
         """Returns the most that the allocator gave out at once since; None on the CPU."""
         return torch.cuda.max_memory_allocated() if self._device.type == "cuda" else None
-
-
-def _path(name: str) -> str:
-    """Returns Keras's path of a parameter: conv_1/kernel of conv_1.weight."""
-    layer, _, what = name.partition(".")
-    return f"{layer}/{'kernel' if what == 'weight' else 'bias'}"

@@ -70,7 +70,7 @@ class Test:
     @property
     def file(self) -> str:
         """Name of the table that has a row for each of its replicates."""
-        return tables.by_job(self.table) if self.timed else self.table
+        return self.table
 
     @property
     def asked(self) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
+from batchscope.analysis import timing_repeats
 from batchscope.catalogue import columns, factor_words, measure_settings, sweep_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
@@ -112,6 +113,7 @@ def published(
 ) -> pandas.DataFrame:
     """Returns one row per number of a document, with ours of the tables of the experiment."""
     chosen = study.experiments[experiment]
+    tables = {name: timing_repeats.over_jobs(name, tables.__getitem__) for name in tables}
     rows = []
     for figure, found in chosen.numbers.items():
         document = " ".join(chosen.published[figure]["figure"].split())

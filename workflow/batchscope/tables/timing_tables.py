@@ -1,8 +1,8 @@
 """Records of timings on disk -> tidy tables of a timing experiment.
 
-Each row names the machine that it was measured on: what another machine's results hold of the
-same sweep stands below it. A table by job has a row for every single timing job, and `over_jobs`
-makes of it the one that has a row for all those of a configuration.
+Each row names the machine that it was measured on, and the timing job of its configuration:
+batchscope.analysis.timing_repeats makes one row of all jobs. What another machine's results hold
+of the same sweep stands below it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import intervals, run_series, step_cost, timing_repeats
+from batchscope.analysis import run_series, step_cost, timing_repeats
 from batchscope.catalogue import run_factors, sweep_names
-from batchscope.catalogue.tables import REPEAT
+from batchscope.catalogue.shared_columns import REPEAT
 from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
 from batchscope.host import absence
 from batchscope.store import job_files, records
@@ -33,9 +33,6 @@ _LARGEST = {
     "max_batch_size_bound": "bound",
     "memory_limit_mb": "limit_mb",
 }
-# What memory per example is read from, best first: what a process holds, its allocators keep.
-_PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
-_MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
 # What the peak of a matrix product is of, in a record.
 _PEAK_OF = ("device", "threads", "dtype", "tensor_float_32")
 _DRIVEN = {"sweep", *run_factors.TIMING_ONLY_FACTORS}  # what drives the steps
@@ -77,23 +74,6 @@ def _absent(sweep: sweep_names.Sweep) -> Row | None:
     return record | dict.fromkeys(_LARGEST.values())
 
 
-def over_jobs(
-    results: Path | str, study: Study, experiment: str, **by_job: pandas.DataFrame
-) -> pandas.DataFrame:
-    """Returns the rows of the first table by job, each over all timing jobs of its configuration.
-
-    What follows from other columns, or from fits over batch sizes, is made anew.
-    """
-    (table, rows), *beside = by_job.items()
-    # A summary of all batch sizes has none.
-    keys = [name for name in (*FIRST, "batch_size") if name in rows]
-    counted = [name for name, column in COLUMNS[f"{table}.csv"].items() if column.adds_up]
-    found = timing_repeats.combined(rows.drop(columns=REPEAT), keys, counted)
-    if table in _ANEW:
-        found = _ANEW[table](found, *dict(beside).values())
-    return _frame(table.removesuffix("_by_job"), found)
-
-
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job and batch size: medians and quartiles of its blocks."""
     rows = []
@@ -108,7 +88,7 @@ def throughput(results: Path | str, study: Study, experiment: str) -> pandas.Dat
             if blocks is not None:  # of what is not here there are none
                 row |= _counts(blocks)
             rows.append(timing.first | row)
-    return _with_rates(_frame("throughput_by_job", rows))
+    return timing_repeats.with_rates(_frame("throughput", rows))
 
 
 def _times(blocks: list[Row]) -> Row:
@@ -120,19 +100,6 @@ def _times(blocks: list[Row]) -> Row:
 def _counts(blocks: list[Row]) -> Row:
     disturbed = sum(block["disturbed"] for block in blocks)
     return {"blocks": len(blocks), "disturbed_blocks": disturbed}
-
-
-def _with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows with the rates that follow from the times of steps; quartiles change places."""
-    sizes, rates = rows["batch_size"].astype(float), {}
-    for quartile, inverse in zip(QUARTILES, ("", "_q3", "_q1"), strict=True):
-        seconds = rows[f"seconds_per_step{inverse}"].astype(float)
-        rates[f"iterations_per_second{quartile}"] = 1 / seconds
-        rates[f"images_per_second{quartile}"] = sizes / seconds
-    length = rows["tokens_per_update"].astype(float) / sizes
-    rates["tokens_per_second"] = length * rates["images_per_second"]
-    rates["seconds_per_epoch"] = rows["train_examples"].astype(float) / rates["images_per_second"]
-    return rows.assign(**rates)
 
 
 def _with_samples(entry: Row) -> Row:
@@ -165,8 +132,8 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
         memory |= {column: timing.record[key] for column, key in _LARGEST.items()}
         for row in same:
             row.update(memory)
-    found = pandas.DataFrame(rows, columns=[*FIRST, *COLUMNS["sweeps_by_job.csv"], "peak_of"])
-    return _frame("sweeps_by_job", _with_ceiling(_with_peaks(found)))
+    found = pandas.DataFrame(rows, columns=[*FIRST, *COLUMNS["sweeps.csv"], "peak_of"])
+    return _frame("sweeps", timing_repeats.with_ceiling(_with_peaks(found)))
 
 
 def _step_time(timing: Timing) -> Row:
@@ -208,44 +175,17 @@ def _with_peaks(sweeps: pandas.DataFrame) -> pandas.DataFrame:
     return sweeps.assign(matmul_flops_per_second=highest, matmul_flops_per_second_lowest=lowest)
 
 
-def _with_ceiling(sweeps: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns summaries with the examples per second that the peak allows, over the operations.
-
-    A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
-    2204.02311, appendix B), against a measured peak, which is of one GPU.
-    """
-    ceiling = sweeps["matmul_flops_per_second"] / sweeps["flops_per_image"].astype(float)
-    ceiling = ceiling.mask(sweeps["noise_floor"] > step_cost.MOST_NOISE)
-    share = sweeps["highest_images_per_second"] / ceiling
-    share = share.mask(sweeps["device"].eq("gpu") & (sweeps["replicas"] > 1))
-    return sweeps.assign(ceiling_images_per_second=ceiling, share_of_ceiling=share)
-
-
-def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns summaries over jobs with the fits to the medians of all of them.
-
-    Of two jobs or more; a size that not every one of them timed is in no line.
-    """
-    medians = speeds.pivot(
-        index=["machine", "sweep", "batch_size"], columns=REPEAT, values="seconds_per_step"
-    )
-    rows = sweeps.to_dict("records")
-    for row in rows:
-        if (which := (row["machine"], row["sweep"])) in medians.index.droplevel(2):
-            table = medians.loc[which].dropna(axis=1, thresh=2).dropna()
-            if min(table.shape) > 1:
-                row |= step_cost.summary(table.index.to_numpy(), table.to_numpy(float), True)
-    return _with_ceiling(pandas.DataFrame(rows, columns=sweeps.columns))
-
-
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
-    found = [
-        over_jobs(*at, sweeps_by_job=summaries(*at), throughput_by_job=throughput(*at))
-        for name in study.experiments[experiment].trainings.beside
-        for at in [(results, study, name)]
-    ]
-    return pandas.concat(found, ignore_index=True) if found else _frame("sweeps", [])
+    found = [_frame("sweeps", []).drop(columns=REPEAT)]
+    for name in study.experiments[experiment].trainings.beside:
+        made = {
+            "sweeps": summaries(results, study, name),
+            "throughput": throughput(results, study, name),
+        }
+        found.append(timing_repeats.over_jobs("sweeps", made.__getitem__))
+    rows = pandas.concat(found[1:] or found, ignore_index=True)
+    return run_series.typed(rows, COLUMNS["sweeps.csv"])
 
 
 def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -257,28 +197,7 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
             if (others := row.get("foreign_cores")) is not None:  # older records have no flag
                 row.setdefault("disturbed", others > DISTURBED_CORES)
             rows.append(row)
-    return _with_memory(_frame("utilisation_by_job", rows))
-
-
-def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows of utilisation with memory per example, by the best count that resolves it."""
-    rows = rows.assign(**dict.fromkeys(_MEMORY))
-    keys = [name for name in ("machine", "sweep", REPEAT) if name in rows]
-    for _, sweep in rows.groupby(keys):
-        for column in _PEAKS:
-            _, slope = step_cost.memory_per_image(sweep["batch_size"], sweep[column])
-            if slope.low > 0:
-                rows.loc[sweep.index, list(_MEMORY)] = [*slope, column]
-                break
-    return rows
-
-
-# Table by job -> what adds to its rows over jobs what is not combined from theirs.
-_ANEW = {
-    "throughput_by_job": _with_rates,
-    "sweeps_by_job": _with_fits,
-    "utilisation_by_job": _with_memory,
-}
+    return timing_repeats.with_memory(_frame("utilisation", rows))
 
 
 def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -312,21 +231,15 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
         row = {shares.get(name, name): each for name, each in timing.record.items()}
         row["batch_size"] = timing.sweep.batch_sizes[0]
         rows.append(_with_samples(row) | timing.first)
-    return _frame("profiles_by_job", rows)
+    return _frame("profiles", rows)
 
 
 def training_times(
-    results: Path | str, study: Study, experiment: str, **throughput: pandas.DataFrame
+    results: Path | str, study: Study, experiment: str, throughput: pandas.DataFrame
 ) -> pandas.DataFrame:
-    """Returns one row per row of a table of throughput and number of epochs that is asked for."""
-    [(name, speeds)] = throughput.items()
-    speeds = speeds[~speeds["status"].isin(absence.WORDS)]
-    steps = speeds["train_examples"].astype(float) / speeds["batch_size"].astype(float)
-    times = {f"seconds_per_epoch{q}": steps * speeds[f"seconds_per_step{q}"] for q in QUARTILES}
-    epochs = pandas.DataFrame({"at_epoch": study.experiments[experiment].at_epochs})
-    rows = speeds.assign(**times).merge(epochs, how="cross")
-    rows["train_seconds"] = rows["at_epoch"] * rows["seconds_per_epoch"]
-    return _frame(name.replace("throughput", "training_times"), rows)
+    """Returns one row per row of throughput and number of epochs that is asked for."""
+    epochs = study.experiments[experiment].at_epochs
+    return _frame("training_times", timing_repeats.training_times(throughput, epochs))
 
 
 def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:

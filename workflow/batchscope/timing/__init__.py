@@ -2,13 +2,9 @@
 
 Nothing is trained to its end here, and nothing is fitted over jobs: batchscope.analysis does.
 
-What a timing is called, takes and fills stands in its entry in batchscope.catalogue.timings. Its
-module, of the same name, has the function::
-
-    measure(job: TimingJob, settings: dict) -> Timed
-
-It gets every setting by full name, and writes no record: `write` does. What else it writes lies
-beside `job.output`, the record's file.
+The entry of a timing stands in batchscope.catalogue.timings. Its module, of the same name, has the
+function `measure(job, settings) -> Timed`, which gets every setting by full name. `write` writes
+the record; other files lie beside `job.output`.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from batchscope import disk
@@ -47,6 +42,11 @@ class TimingJob(Setup):
         """Every factor, by full name; of a sweep all but the batch size."""
         return self.subject.factors
 
+    @property
+    def gpu(self) -> int | None:
+        """Index of the GPU to sample; None where none is used."""
+        return 0 if self.factors["device"] == "gpu" else None
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -58,17 +58,6 @@ class Timed:
     values: dict[str, float | None] = field(default_factory=dict)
 
 
-def module(timing: str) -> ModuleType:
-    """Imports and returns the module of a timing: a search leaves TensorFlow to its children.
-
-    Raises:
-        ValueError: If there is no such timing.
-    """
-    if timing not in TIMINGS:
-        raise ValueError(f"Expected one of {', '.join(TIMINGS)}. Received: {timing!r}")
-    return importlib.import_module(f"{__name__}.{timing}")
-
-
 def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
     """Times what a job is of, and writes the record.
 
@@ -78,7 +67,8 @@ def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None
     parsed = measure_settings.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
     before, described = description.load(), description.describe()
-    found = module(timing).measure(job, parsed)
+    # Imported here: a search leaves TensorFlow to its children.
+    found: Timed = importlib.import_module(f"{__name__}.{timing}").measure(job, parsed)
     record = records.measure_record(
         timing,
         job.subject.name,

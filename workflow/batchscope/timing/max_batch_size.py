@@ -1,10 +1,11 @@
-"""The largest batch size that fits into memory, every try sampled: the search as a timing."""
+"""The largest batch size that fits into memory: each size is tried by a process of its own."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from batchscope import project_files
@@ -12,7 +13,61 @@ from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob
-from batchscope.timing.largest import attempts, memory_limits, search
+from batchscope.timing.largest import attempts
+from batchscope.timing.largest.attempts import FAILED, FITS, Try
+
+# Why a search ended; or FAILED.
+RESOLVED = "resolved"
+MOST_FITS = "most_fits"  # the largest that may be tried
+NOTHING_FITS = "nothing_fits"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a search found; where it failed, the message of the last try says why."""
+
+    largest: int  # that was seen to fit; 0 if none was
+    refused: int | None  # the smallest that was seen not to fit; None if none was
+    stopped: str
+    tries: tuple[Try, ...]
+
+
+def search(
+    fits: Callable[[int], Try], most: int, step: int = 1, resolution: float = 1 / 32
+) -> Result:
+    """Finds the largest batch size that fits: doubling until one does not, then bisection.
+
+    Every try halves what is left or doubles what is known, so that the search ends whatever the
+    answers are. Where they are not monotone, the result is a size that fits beside one that does
+    not, and perhaps not the only such pair.
+
+    Args:
+        fits: Tries a size.
+        most: Largest size that may be tried, at least a step.
+        step: Sizes are its multiples.
+        resolution: The bisection ends where the smallest size that does not fit is no further
+            from the largest that does than this share of it, or than one step; 0 for exact.
+    """
+    tries: list[Try] = []
+    low, high, size = 0, None, step
+    while True:
+        tries.append(fits(size))
+        if tries[-1].outcome == FAILED:
+            return Result(low, high, FAILED, tuple(tries))
+        if tries[-1].outcome == FITS:
+            low = size
+        else:
+            high = size
+        if high is None:
+            size = min(2 * low, most) // step * step
+            if size <= low:
+                return Result(low, None, MOST_FITS, tuple(tries))
+        elif not low:
+            return Result(0, high, NOTHING_FITS, tuple(tries))
+        elif high - low <= max(step, low * resolution):
+            return Result(low, high, RESOLVED, tuple(tries))
+        else:
+            size = low + (high - low) // step // 2 * step
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
@@ -22,8 +77,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         UserError: If a try failed for another reason than memory.
     """
     factors = job.factors
-    device, replicas = factors["device"], factors["replicas"]
-    limits = memory_limits.now(device, settings["limit_mb"])
+    limits = attempts.limits_now(factors["device"], settings["limit_mb"])
     cores = tensorflow_start.threads_of(factors["threads"])
 
     command = [sys.executable, str(project_files.CLI), "try_batch", "--results", str(job.results)]
@@ -33,15 +87,15 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     if job.model_file:
         command += ["--model-file", str(job.model_file)]
 
-    def fits(size: int) -> search.Try:
+    def fits(size: int) -> Try:
         return attempts.attempt([*command, "--batch-size", str(size)], size, limits, cores)
 
-    found = search.search(fits, replicas, settings["most"], replicas, settings["resolution"])
-    if found.stopped == search.FAILED:
+    found = search(fits, settings["most"], factors["replicas"], settings["resolution"])
+    if found.stopped == FAILED:
         last = found.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
     details = {
-        "device": device,
+        "device": factors["device"],
         "threads": factors["threads"],
         "largest": found.largest,
         "refused": found.refused,

@@ -2,87 +2,94 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from batchscope.catalogue import incompatible_factors
+from batchscope.frameworks import NotFinite
 from batchscope.store import records
-from batchscope.timing import Timed, TimingJob
+from batchscope.timing import Timed, TimingJob, fates
+from batchscope.timing.blocks import Block, Turn, calibrate, time_blocks
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.sampler import Sampler, as_lists
-from batchscope.timing.largest import fates
 
 if TYPE_CHECKING:
     import keras
 
     from batchscope.datasets import Examples
 
-# Long enough for memory pools, caches and the processor's frequency to settle.
-WARM_UP_SECONDS = 0.5
-# Small enough that no model diverges within a timing: a step's time does not depend on it.
-LEARNING_RATE = 1e-6
-
-RunSteps = Callable[[int, int], float]  # the steps [start, stop) -> the seconds they took
+RunSteps = Callable[[int, int], float]  # the steps [start, stop) of an epoch -> their seconds
 
 
-def examples_in(pieces: list[tuple[int, int]], batch_size: int, examples: int) -> int:
-    """Returns the examples that the steps of a block train on; an epoch's last is smaller."""
-    return sum(min(stop * batch_size, examples) - start * batch_size for start, stop in pieces)
+class Piece(NamedTuple):
+    """Consecutive steps of an epoch, and how often their time counts in that of an epoch."""
+
+    start: int
+    stop: int
+    weight: float
 
 
-def time_blocks(
-    run_steps: RunSteps, examples: int, batch_size: int, blocks: int, block_seconds: float
-) -> list[dict[str, float]]:
-    """Times blocks of at least `block_seconds`, each of which gives the time of an epoch.
+class Epoch(NamedTuple):
+    """The steps of an epoch, whose last batch may be smaller than the others."""
 
-    A step has a fixed cost, so that no time per example gives what the last, smaller batch of an
-    epoch takes. A block is whole epochs where these are short; of a longer epoch it is steps of
-    whole batches and the last step, timed apart and added up with the numbers that an epoch has.
+    examples: int  # at least the batch size
+    batch_size: int
 
-    Args:
-        examples: Examples in an epoch, at least `batch_size`.
+    @property
+    def steps(self) -> int:
+        """All steps, a last, smaller batch among them."""
+        return math.ceil(self.examples / self.batch_size)
 
-    Returns:
-        Per block: steps, examples, seconds and seconds_per_epoch.
-    """
-    steps, whole = math.ceil(examples / batch_size), examples // batch_size
-    count, epochs = 1, 1  # a call has a cost of its own: a single step says little about many
-    spent = sum(run_steps(*piece) for piece in 2 * [(0, 1), (steps - 1, steps)])
-    while True:  # all that is run on the way to a block is warm-up too
-        stop = steps if count == whole else count
-        taken = sum(run_steps(0, stop) for _ in range(epochs))
-        spent += taken
-        growth = min(2.0, 1.1 * block_seconds / taken)
-        if taken < block_seconds and count < whole:
-            count = min(math.ceil(growth * count), whole)
-        elif taken < block_seconds:
-            epochs = math.ceil(growth * epochs)
-        elif spent >= WARM_UP_SECONDS:
-            break
-    if count == whole:
-        pieces, weights = [(0, steps)] * epochs, [1 / epochs] * epochs
-    else:
-        pieces, weights = [(0, count)], [whole / count]
-        if whole < steps:
-            pieces, weights = [*pieces, (whole, steps)], [*weights, 1.0]
-    timed = []
-    for _ in range(blocks):
-        seconds = [run_steps(*piece) for piece in pieces]
-        timed.append(
-            {
-                "steps": sum(stop - start for start, stop in pieces),
-                "examples": examples_in(pieces, batch_size, examples),
-                "seconds": sum(seconds),
-                "seconds_per_epoch": float(np.dot(weights, seconds)),
-            }
-        )
-    return timed
+    def pieces(self, count: int) -> list[Piece]:
+        """Divides a block of about `count` steps.
+
+        A step has a fixed cost, so that no time per example gives what the last, smaller batch
+        takes. A block is whole epochs where these are short; of a longer epoch it is steps of
+        whole batches, and the last step, timed apart and added up with the numbers that an epoch
+        has.
+        """
+        whole = self.examples // self.batch_size
+        if count >= whole:
+            epochs = math.ceil(count / self.steps)
+            return [Piece(0, self.steps, 1 / epochs)] * epochs
+        last = [Piece(whole, self.steps, 1.0)] if whole < self.steps else []
+        return [Piece(0, count, whole / count), *last]
+
+    def seen(self, pieces: list[Piece]) -> int:
+        """Returns the examples that pieces train on."""
+        ends = (min(each.stop * self.batch_size, self.examples) for each in pieces)
+        return sum(ends) - sum(each.start * self.batch_size for each in pieces)
 
 
-def summary(blocks: list[dict[str, float]], examples: int) -> dict[str, float]:
+def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[Piece]:
+    """Warms up; returns the pieces of a block that takes at least `block_seconds`."""
+
+    def run(count: int) -> float:
+        epochs, rest = divmod(count, epoch.steps)
+        stops = [epoch.steps] * epochs + [rest] * (rest > 0)
+        return sum(run_steps(0, stop) for stop in stops)
+
+    for _ in range(2):
+        run_steps(epoch.steps - 1, epoch.steps)  # calibration may not come to the last batch
+    return epoch.pieces(calibrate(run, block_seconds))
+
+
+def block(run_steps: RunSteps, epoch: Epoch, pieces: list[Piece]) -> Block:
+    """Returns the times of a block, and the time of an epoch by it."""
+    seconds = [run_steps(each.start, each.stop) for each in pieces]
+    return {
+        "steps": sum(each.stop - each.start for each in pieces),
+        "examples": epoch.seen(pieces),
+        "seconds": sum(seconds),
+        "seconds_per_epoch": float(np.dot([each.weight for each in pieces], seconds)),
+    }
+
+
+def summary(blocks: list[Block], examples: int) -> dict[str, float]:
     """Returns the median and the quartiles of the blocks, and examples per second."""
     seconds = [block["seconds_per_epoch"] for block in blocks]
     low, median, high = np.percentile(seconds, [25, 50, 75])
@@ -95,32 +102,31 @@ def summary(blocks: list[dict[str, float]], examples: int) -> dict[str, float]:
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Times a configuration's epochs.
-
-    Validation, checkpoints and tracing are no part of it. The details name the devices that
-    the batches are divided among, and say where they are parts of one CPU.
+    """Times a configuration's epochs; validation, checkpoints and tracing are no part of it.
 
     Raises:
         UserError: If the data are missing, or are fewer than a batch.
     """
     from batchscope.training import augmentations, replicas
 
-    factors = job.factors
-    model = job.network()
+    factors, model = job.factors, job.network()
     given = augmentations.extended(factors["augmentation"], job.data.examples("train"))
-    examples = len(given.labels)
-    incompatible_factors.check_batch_size(factors, factors["batch_size"], examples)
-    blocks, values, status = [], {}, records.FINISHED
-    gpu = 0 if factors["device"] == "gpu" else None
-    sampler = Sampler(cores=factors["threads"], gpu=gpu)
-    try:
-        with sampler, sampler.phase("batch_size", factors["batch_size"]):
-            blocks = _blocks(factors, settings, given, model)
-        values = summary(blocks, examples)
-    except tuple(kinds := fates.known()) as error:
-        status = fates.word(error, kinds)
+    epoch = Epoch(len(given.labels), factors["batch_size"])
+    incompatible_factors.check_batch_size(factors, epoch.batch_size, epoch.examples)
+    status, found = records.FINISHED, {}
+    turn = Turn(epoch.batch_size)
+    with Sampler(cores=factors["threads"], gpu=job.gpu) as sampler:
+        try:
+            run_steps = _runner(factors, model, given, epoch)
+            pieces = calibrated(run_steps, epoch, settings["block_seconds"])
+            timed = {turn: functools.partial(block, run_steps, epoch, pieces)}
+            found, ended = time_blocks(timed, settings["blocks"], sampler)
+            status = ended.get(turn, status)
+        except Exception as error:
+            status = fates.status(error)
+    blocks = found.get(turn, [])
     details = {
-        "steps_per_epoch": math.ceil(examples / factors["batch_size"]),
+        "steps_per_epoch": epoch.steps,
         "blocks": blocks,
         "utilisation": samples.summary(sampler.series(), 0),
         "samples": as_lists(sampler),
@@ -129,29 +135,22 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         "device": factors["device"],
         **replicas.describe(factors),
     }
-    return Timed(status, details, values)
+    return Timed(status, details, summary(blocks, epoch.examples) if blocks else {})
 
 
-def _blocks(
-    factors: dict[str, Any],
-    settings: dict[str, Any],
-    data: Examples,
-    model: keras.Model,
-) -> list[dict[str, float]]:
-    from batchscope.timing.steps import parts
-    from batchscope.training import replicas, step_loop
+def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: Epoch) -> RunSteps:
+    """Returns what runs steps of an epoch as a training does: in the graph, on all replicas."""
+    from batchscope.timing.steps import loops
+    from batchscope.training import step_loop
 
-    optimizer = parts.make_optimizer(factors)
-    batches = parts.make_batches(factors, factors["batch_size"])
-    steps = replicas.make_loop(factors, model, optimizer, data, batches)
-    steps.compile()
-    order = step_loop.epoch_order(0, 0, steps.examples)
+    loop = loops.make_loop(factors, model, data, epoch.batch_size)
+    loop.compile()
+    order = step_loop.epoch_order(0, 0, epoch.examples)
 
     def run_steps(start: int, stop: int) -> float:
-        done, totals, seconds, _ = steps.run(order, start, stop, step_loop.Totals())
+        done, totals, seconds, _ = loop.run(order, start, stop, step_loop.Totals())
         if not math.isfinite(totals.loss):
-            raise fates.NotFinite(f"The loss is not finite after step {done}.")
+            raise NotFinite(f"The loss is not finite after step {done}.")
         return seconds
 
-    blocks = settings["blocks"], settings["block_seconds"]
-    return time_blocks(run_steps, steps.examples, factors["batch_size"], *blocks)
+    return run_steps

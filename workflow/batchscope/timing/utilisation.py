@@ -6,14 +6,13 @@ import time
 from typing import Any
 
 from batchscope.catalogue.timing_columns import DISTURBED_CORES
+from batchscope.frameworks import Runner
 from batchscope.store import records
-from batchscope.timing import Timed, TimingJob
-from batchscope.timing.instruments.peak_memory import peak_memory, reset_peak_memory
+from batchscope.timing import Timed, TimingJob, fates, steps
+from batchscope.timing.blocks import MOST_REPEATS, calibrate
+from batchscope.timing.instruments.peak_memory import MEGABYTE, peak_memory, reset_peak_memory
 from batchscope.timing.instruments.sampler import Sampler, as_lists
 from batchscope.timing.instruments.samples import summary
-from batchscope.timing.largest import fates
-from batchscope.timing.steps.subjects import Subject, open_subject
-from batchscope.timing.throughput import MOST_REPEATS, calibrate
 
 # What the samples of a training that counts are called, and those of what surrounds it.
 TRAINING, LEAD_IN, REPEATED = "batch_size", "lead_in", "repeated"
@@ -24,14 +23,14 @@ CALL_SECONDS = 0.5
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Trains at every batch size in ascending order, with a rest before each.
 
-    A training during which other processes took a part of the machine is repeated, and flagged
-    where that helps not.
+    A training is repeated if other processes took a part of the machine meanwhile, and flagged if
+    that does not help.
     """
-    with open_subject(job) as subject:
-        prepared = _prepare(subject)
-        with subject.sampler(settings["interval"]) as sampler:
+    with steps.open_runner(job) as runner:
+        prepared = {size: _prepared(runner, size) for size in sorted(job.subject.batch_sizes)}
+        with Sampler(settings["interval"], runner.threads, job.gpu) as sampler:
             trained = {
-                size: _train(subject, sampler, size, found["steps_per_call"], settings)
+                size: train(runner, sampler, size, found["steps_per_call"], settings)
                 for size, found in prepared.items()
                 if found["status"] == records.FINISHED
             }
@@ -44,12 +43,12 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         entry = {"batch_size": size, "utilisation": used, **found, **trained.get(size, {})}
         if used and used["gpu_energy_joules"] is not None:
             joules, images = used["gpu_energy_joules"], entry["steps"] * size
-            entry["joules_per_epoch"] = joules_per_epoch(joules, images, subject.examples)
+            entry["joules_per_epoch"] = joules_per_epoch(joules, images, runner.examples)
         sizes.append(entry)
     details = {
         "device": job.factors["device"],
-        "threads": subject.threads,
-        "train_examples": subject.examples,
+        "threads": runner.threads,
+        "train_examples": runner.examples,
         "sizes": sizes,
         "samples": as_lists(sampler, TRAINING),
         "gpu_device": sampler.gpu_device,
@@ -62,42 +61,38 @@ def joules_per_epoch(joules: float, images: int, examples: int) -> float:
     return joules * examples / images
 
 
-def _prepare(subject: Subject) -> dict[int, dict[str, Any]]:
-    """Warms every batch size up, in ascending order; returns steps of a call, status and peaks.
+def _prepared(runner: Runner, size: int) -> dict[str, Any]:
+    """Warms a batch size up; returns status, steps of a call and peaks.
 
     Allocators keep what they once had, so that the peak of a batch size is its own only while no
     larger one has run.
     """
-    found: dict[int, dict[str, Any]] = {}
-    for size in sorted(subject.sweep.batch_sizes):
-        resident, counted = reset_peak_memory(), subject.reset_peak()
-        try:
-            steps = calibrate(subject.runner(size), CALL_SECONDS, subject.unit)
-        except tuple(subject.fates) as error:
-            found[size] = {"status": fates.word(error, subject.fates)}
-            continue
-        found[size] = {
-            "status": records.FINISHED,
-            "steps_per_call": steps,
-            "memory_peak_mb": peak_memory() if resident else None,
-            "tensorflow_peak_mb": subject.peak_mb() if counted else None,
-        }
-    return found
+    resident, counted = reset_peak_memory(), runner.reset_peak()
+    try:
+        count = calibrate(runner.at(size), CALL_SECONDS, runner.unit)
+    except Exception as error:
+        return {"status": fates.status(error)}
+    peak = runner.peak_bytes() if counted else None
+    return {
+        "status": records.FINISHED,
+        "steps_per_call": count,
+        "memory_peak_mb": peak_memory() if resident else None,
+        "tensorflow_peak_mb": None if peak is None else peak / MEGABYTE,
+    }
 
 
-def _train(
-    subject: Subject, sampler: Sampler, batch_size: int, steps: int, settings: dict[str, Any]
+def train(
+    runner: Runner, sampler: Sampler, batch_size: int, steps: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Rests, then trains for some seconds, again where others disturbed; returns what was done."""
     with sampler.phase(LEAD_IN, batch_size):  # the change of batch size, neither training nor rest
-        run_steps = subject.runner(batch_size)
-        run_steps(subject.unit)
+        runner.run(batch_size, runner.unit)
     for repeats in range(MOST_REPEATS + 1):
         time.sleep(settings["pause_seconds"])
         spent, done = 0.0, 0
         with sampler.phase(TRAINING, batch_size) as phase:
             while spent < settings["seconds"]:
-                spent += run_steps(steps)
+                spent += runner.run(batch_size, steps)
                 done += steps
         others = summary(sampler.series(), phase)["foreign_cores"]
         disturbed = others is not None and others > DISTURBED_CORES

@@ -5,6 +5,7 @@ from batchscope.catalogue.entries import Column, Figure, Integer, Table, Timing
 from batchscope.catalogue.parameters import Parameter
 
 _PROFILES = {
+    shared_columns.REPEAT: shared_columns.WHICH,
     "batch_size": Integer("Examples per step."),
     "status": shared_columns.STATUS,
     "compute": Column("Share of the time in which an operation computes."),
@@ -42,7 +43,6 @@ ENTRY = Timing(
     settings=(Parameter("steps", "st", "int", 20, "Profiled steps.", "steps", minimum=1),),
     batch_sizes="each",
     also_writes=("",),
-    by_job=("profiles",),
     tables={"profiles": Table("timing_tables.profiles", _PROFILES, keys=())},
     figures=(
         Figure(

@@ -15,6 +15,7 @@ from batchscope.catalogue.entries import (
 from batchscope.catalogue.parameters import Parameter
 
 _THROUGHPUT = {
+    shared_columns.REPEAT: shared_columns.WHICH,
     "batch_size": Integer("Examples per step."),
     "status": shared_columns.STATUS,
     "steps": Integer("Steps of a block."),
@@ -49,6 +50,7 @@ _THROUGHPUT = {
     **shared_columns.GPU,
 }
 _SWEEPS = {
+    shared_columns.REPEAT: shared_columns.WHICH,
     "status": shared_columns.STATUS,
     "used_threads": Column("Threads that the framework used: what `all` (0) stood for."),
     "train_examples": Integer("Examples of an epoch."),
@@ -114,6 +116,7 @@ _SWEEPS = {
     "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
 }
 _TRAINING_TIMES = {
+    shared_columns.REPEAT: shared_columns.WHICH,
     "batch_size": Integer("Examples per step."),
     "status": Text("finished, diverged or out_of_memory."),
     "at_epoch": Integer("Number of epochs, as the experiment asks for."),
@@ -146,12 +149,10 @@ ENTRY = Timing(
     seconds=True,
     frameworks=True,
     at_epochs=True,
-    by_job=("throughput", "sweeps", "training_times"),
     tables={
         "throughput": Table("timing_tables.throughput", _THROUGHPUT, keys=()),
         "sweeps": Table(
             "timing_tables.summaries",
-            beside=("throughput",),
             columns=_SWEEPS,
             keys=(),
             measures=("throughput", "max_batch_size"),

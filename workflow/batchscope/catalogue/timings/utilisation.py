@@ -15,6 +15,7 @@ from batchscope.catalogue.entries import (
 from batchscope.catalogue.parameters import Parameter
 
 _UTILISATION = {
+    shared_columns.REPEAT: shared_columns.WHICH,
     "batch_size": Integer("Examples per step."),
     "status": shared_columns.STATUS,
     "steps": Integer("Steps of the training."),
@@ -111,7 +112,6 @@ ENTRY = Timing(
         Parameter.seconds("interval", "int", 0.1, "Between two samples.", above=0),
     ),
     frameworks=True,
-    by_job=("utilisation",),
     tables={
         "utilisation": Table(
             "timing_tables.utilisation",

@@ -1,4 +1,1 @@
-"""What a timing reads from: clocks, samplers, counters, traces, peaks.
-
-What is timed lives in batchscope.timing.steps.
-"""
+"""What a timing reads from: clocks, samplers, counters, traces, peaks."""

@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from batchscope.timing.instruments.processes import MEGABYTE
 from batchscope.timing.instruments.samples import GPU_COLUMNS
-from batchscope.timing.instruments.units import MEGABYTE
 
 
 def physical_gpu(visible: str | None, gpu: int, uuids: list[str]) -> int | str | None:

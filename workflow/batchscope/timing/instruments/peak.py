@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+import tensorflow as tf
 
 SIZES = (512, 1024, 2048)
 GPU_SIZES = (*SIZES, 4096, 8192)  # the smaller ones are over before a GPU's units are filled
@@ -29,9 +27,8 @@ def matmul_peak(seconds: float = 1.0, sizes: Sequence[int] | None = None) -> dic
     """Measures the peak of square matrix products on this process's threads and device.
 
     Args:
-        seconds: About how long the timed blocks of all sizes may take together. A size of
-            which three products would not fit is left out, unless it is the first, so that the
-            whole takes at most about twice as long on any but the slowest machines.
+        seconds: About how long the timed blocks of all sizes may take together. A size is left
+            out if three products would not fit, unless it is the first.
         sizes: Rows of the matrices, ascending; `SIZES` where None, or `GPU_SIZES` on a GPU.
 
     Returns:
@@ -43,24 +40,15 @@ def matmul_peak(seconds: float = 1.0, sizes: Sequence[int] | None = None) -> dic
         do by default, and so faster by far than with full ones.
 
     Raises:
-        ValueError: If no time or no size is given.
         ArithmeticError: If what the products gave is not finite.
     """
-    import tensorflow as tf
-
     on_gpu = bool(tf.config.get_visible_devices("GPU"))
-    sizes = tuple(sizes) if sizes is not None else GPU_SIZES if on_gpu else SIZES
-    if not seconds > 0:
-        raise ValueError(f"seconds: received {seconds}; a positive number is expected.")
-    if not sizes or min(sizes) < 2:
-        raise ValueError(f"sizes: received {sizes}; one or more numbers from 2 on are expected.")
+    sizes = sizes or (GPU_SIZES if on_gpu else SIZES)
     tried: list[dict[str, Any]] = []
-    run = _make_chain(DTYPE)
     for size in sizes:
         best = max((each["flops_per_second"] for each in tried), default=math.inf)
-        if FEWEST * product_flops(size) / best > seconds:
-            continue
-        tried.append(_time_size(run, size, seconds / len(sizes)))
+        if FEWEST * product_flops(size) / best <= seconds:
+            tried.append(_time_size(size, seconds / len(sizes)))
     highest = max(tried, key=lambda each: each["flops_per_second"])
     return {
         **{name: value for name, value in highest.items() if name not in ("products", "seconds")},
@@ -87,32 +75,20 @@ def involution(size: int) -> np.ndarray:
     return math.sqrt(2 / size) * np.cos(np.pi / size * np.outer(places, places))
 
 
-Chain = Callable[["tf.Tensor", "tf.Tensor", "tf.Tensor"], "tf.Tensor"]
+@tf.function(autograph=False, reduce_retracing=True)
+def chain(matrix: tf.Tensor, start: tf.Tensor, products: tf.Tensor) -> tf.Tensor:
+    """Returns matrix^products start, as one graph."""
+    # Each product needs the last one's, so none can be left out, moved or run beside it.
+    _, last = tf.while_loop(
+        lambda done, _: done < products,
+        lambda done, last: (done + 1, tf.matmul(matrix, last)),
+        (tf.constant(0), start),
+        parallel_iterations=1,
+    )
+    return last
 
 
-def _make_chain(dtype: str) -> Chain:
-    """Returns a function (matrix, start, products) -> matrix^products start, as one graph."""
-    import tensorflow as tf
-
-    square = tf.TensorSpec([None, None], dtype)
-
-    @tf.function(autograph=False, input_signature=[square, square, tf.TensorSpec([], tf.int32)])
-    def chain(matrix: tf.Tensor, start: tf.Tensor, products: tf.Tensor) -> tf.Tensor:
-        # Each product needs the last one's, so none can be left out, moved or run beside it.
-        _, last = tf.while_loop(
-            lambda done, _: done < products,
-            lambda done, last: (done + 1, tf.matmul(matrix, last)),
-            (tf.constant(0), start),
-            parallel_iterations=1,
-        )
-        return last
-
-    return chain
-
-
-def _time_size(run: Chain, size: int, seconds: float) -> dict[str, Any]:
-    import tensorflow as tf
-
+def _time_size(size: int, seconds: float) -> dict[str, Any]:
     matrix = tf.constant(involution(size), DTYPE)
     start = tf.constant(np.random.default_rng(0).standard_normal((size, size)), DTYPE)
 
@@ -120,7 +96,7 @@ def _time_size(run: Chain, size: int, seconds: float) -> dict[str, Any]:
         count = tf.constant(products)
         begun = time.perf_counter()
         # The read waits for the device, and the sum of one row stays out of the way.
-        value = float(tf.reduce_sum(run(matrix, start, count)[0]))
+        value = float(tf.reduce_sum(chain(matrix, start, count)[0]))
         taken = time.perf_counter() - begun
         if not math.isfinite(value):
             raise ArithmeticError(f"The products of size {size} gave {value}.")
@@ -135,8 +111,9 @@ def _time_size(run: Chain, size: int, seconds: float) -> dict[str, Any]:
     times: list[float] = []
     while len(times) < FEWEST or (len(times) < MOST and sum(times) < seconds):
         times.append(block(products))
-    rates = [products * product_flops(size) / each for each in times]
-    low, median, high = np.percentile(rates, [25, 50, 75])
+    low, median, high = np.percentile(
+        products * product_flops(size) / np.array(times), [25, 50, 75]
+    )
     return {
         "size": size,
         "flops_per_second": float(median),

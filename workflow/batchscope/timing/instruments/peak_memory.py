@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from batchscope.timing.instruments.units import KIBIBYTE, MEGABYTE
+from batchscope.timing.instruments.processes import KIBIBYTE, MEGABYTE
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -27,8 +27,7 @@ def reset_peak_memory() -> bool:
 def peak_memory() -> float:
     """Returns the peak resident memory since the last reset, 10^6 bytes, as the kernel kept it.
 
-    A peak between two samples is part of it. From /proc/self/status on Linux; elsewhere from
-    getrusage, which knows no reset.
+    From /proc/self/status on Linux; elsewhere from getrusage, which knows no reset.
     """
     try:
         return status_mb("VmHWM")
@@ -40,19 +39,15 @@ def peak_memory() -> float:
 
 
 def status_mb(key: str) -> float:
-    """Returns an entry of /proc/self/status in 10^6 bytes; there it is in kB.
-
-    Raises:
-        OSError: If there is none.
-    """
+    """Returns an entry of /proc/self/status, which is in kB, in 10^6 bytes; raises `OSError`."""
     for line in _STATUS.read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * KIBIBYTE / MEGABYTE
     raise OSError(f"{_STATUS}: received no {key}; a Linux kernel is expected.")
 
 
-def reset_tensorflow_peak_memory(device: str) -> bool:
-    """Lets `tensorflow_peak_memory` count from now on; returns whether TensorFlow keeps count."""
+def reset_tensorflow_peak(device: str) -> bool:
+    """Lets `tensorflow_peak` count from now on; returns whether TensorFlow keeps count."""
     import tensorflow as tf
 
     try:
@@ -62,8 +57,8 @@ def reset_tensorflow_peak_memory(device: str) -> bool:
     return True
 
 
-def tensorflow_peak_memory(device: str) -> float | None:
-    """Returns the most that TensorFlow's tensors held at once on a device, since the last reset.
+def tensorflow_peak(device: str) -> int | None:
+    """Returns the most bytes that TensorFlow's tensors held at once since the last reset, or None.
 
     It is what TensorFlow's allocator gave out, in blocks of up to twice a tensor's size, not what
     the allocator has taken from the system. TensorFlow's documentation promises it for GPUs and
@@ -71,9 +66,6 @@ def tensorflow_peak_memory(device: str) -> float | None:
 
     Args:
         device: `cpu`, `gpu`, or one of several, such as `GPU:1`.
-
-    Returns:
-        10^6 bytes; None where TensorFlow does not report it.
     """
     import tensorflow as tf
 
@@ -81,8 +73,7 @@ def tensorflow_peak_memory(device: str) -> float | None:
         peak = tf.config.experimental.get_memory_info(_tensorflow_name(device))["peak"]
     except ValueError:
         return None
-    # An allocator that keeps no count says 0.
-    return peak / MEGABYTE if peak else None
+    return peak or None  # an allocator that keeps no count says 0
 
 
 def _tensorflow_name(device: str) -> str:

@@ -1,21 +1,56 @@
-"""CPU time and resident memory of another process, with its descendants."""
+"""How much of the machine processes use: this one, others, and another one with its descendants."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import time
 from typing import NamedTuple
 
 import psutil
 
-from batchscope.timing.instruments.units import MEGABYTE
+MEGABYTE = 10**6
+KIBIBYTE = 2**10
+_NOT_BUSY = {"idle", "iowait", "guest", "guest_nice"}  # user and nice contain the guests' time
+
+
+class Clock(NamedTuple):
+    """Time that has passed, and core-seconds that were used so far, at one moment."""
+
+    seconds: float
+    process: float  # of this one without its children, or a watched one with its descendants
+    machine: float  # what a hypervisor took included
+
+
+def cpu_times() -> Clock:
+    """Returns the clocks of this process and the machine now, in some 50 microseconds.
+
+    The machine's clock may advance in ticks of 10 ms per core, so that a block of a quarter of a
+    second has others' cores to within a few hundredths.
+    """
+    times = psutil.cpu_times()._asdict()
+    machine = sum(value for name, value in times.items() if name not in _NOT_BUSY)
+    return Clock(time.monotonic(), time.process_time(), machine)
+
+
+def foreign_cores(before: Clock, after: Clock) -> float:
+    """Returns how many cores others kept busy, on average, between two readings; at least 0.
+
+    Others are all processes but this one, its children among them, and, on a virtual machine,
+    the machine's other guests as far as they held up this one.
+    """
+    seconds = after.seconds - before.seconds
+    if seconds <= 0:
+        return 0.0
+    foreign = (after.machine - before.machine) - (after.process - before.process)
+    return max(0.0, foreign / seconds)
 
 
 class Usage(NamedTuple):
-    """What processes have used so far, and what they hold."""
+    """What processes have used so far, and what they hold; NaN where unknown."""
 
-    cpu_seconds: float
-    memory_mb: float  # resident, 10^6 bytes; NaN where it is unknown
+    cpu_seconds: float = math.nan
+    memory_mb: float = math.nan  # resident, 10^6 bytes
 
 
 class Family:
@@ -35,21 +70,20 @@ class Family:
         except psutil.Error:
             return []
 
-    def usage(self) -> Usage | None:
-        """Returns the CPU time and the memory of all of them; None where there is none.
+    def usage(self) -> Usage:
+        """Returns the CPU time and the memory of all of them.
 
-        The CPU time of descendants that have ended and were waited for is part of it; it advances
-        in ticks, mostly of 10 ms. What has ended holds no memory: that is NaN where all have.
-        Memory that forked processes share is counted once, by their proportional shares.
+        Descendants that have ended and were waited for count too; the CPU time advances in ticks,
+        mostly of 10 ms. What has ended holds no memory. Memory that forked processes share is
+        counted once, by their proportional shares.
         """
         members = self.members()
-        seconds, known = 0.0, False
+        seconds: list[float] = []
         sizes: dict[int, tuple[int, int]] = {}  # of the address space, and the share of memory
         for member in members:
             with contextlib.suppress(psutil.Error):
                 times = member.cpu_times()
-                seconds += times.user + times.system + times.children_user + times.children_system
-                known = True
+                seconds += [times.user, times.system, times.children_user, times.children_system]
                 alone = len(members) == 1  # shares take the kernel longer to find out
                 info = member.memory_info() if alone else member.memory_full_info()
                 if info.vms:  # a process that has ended has no more
@@ -58,8 +92,8 @@ class Family:
             with contextlib.suppress(psutil.Error):
                 if member.pid in sizes and _is_starting(member, sizes):
                     del sizes[member.pid]
-        held = sum(share for _, share in sizes.values()) / MEGABYTE if sizes else math.nan
-        return Usage(seconds, held) if known else None
+        held = sum(share for _, share in sizes.values()) / MEGABYTE
+        return Usage(sum(seconds) if seconds else math.nan, held if sizes else math.nan)
 
     def end(self) -> None:
         """Ends all of them at once."""

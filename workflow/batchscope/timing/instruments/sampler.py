@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 import psutil
 
-from batchscope.timing.instruments import clocks, processes
+from batchscope.timing.instruments import processes
 from batchscope.timing.instruments.nvml import Gpu, open_gpu
 from batchscope.timing.instruments.samples import COLUMNS, GPU_COLUMNS, OUTSIDE
-from batchscope.timing.instruments.units import MEGABYTE
 
 
 class Sampler:
@@ -42,8 +41,7 @@ class Sampler:
     Args:
         interval: Seconds between samples; None where whoever times takes them, by `sample`.
         cores: Cores that the process was given: all of them busy is 100 %.
-        gpu: Index among the GPUs that the process sees, which CUDA_VISIBLE_DEVICES decides; None
-            where none is used.
+        gpu: Index among the GPUs that the process sees; None where none is used.
         watched: The process that is sampled, with its descendants; None for this one alone.
 
     Attributes:
@@ -51,9 +49,6 @@ class Sampler:
         gpu_device: `name` and `uuid` of the GPU, or the `problem` why it cannot be sampled; None
             where none is asked for.
         own_seconds: CPU time of the sampling itself.
-
-    Raises:
-        ValueError: If the interval or the cores are not positive, or the index is negative.
     """
 
     def __init__(
@@ -63,32 +58,23 @@ class Sampler:
         gpu: int | None = None,
         watched: processes.Family | None = None,
     ) -> None:
-        if interval is not None and interval <= 0:
-            raise ValueError(f"interval: received {interval}; a positive number is expected.")
-        if cores <= 0:
-            raise ValueError(f"cores: received {cores}; a positive number is expected.")
-        if gpu is not None and gpu < 0:
-            raise ValueError(f"gpu: received {gpu}; None or an index from 0 is expected.")
         self._interval, self._cores, self._gpu_index = interval, cores, gpu
         self._machine_cores = psutil.cpu_count(logical=True) or 1
         self._process, self._watched = psutil.Process(), watched
         self._lock = threading.Lock()
+        self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._gpu: Gpu | None = None
         self.gpu_device: dict[str, str] | None = None
-        self._clear()
-
-    def _clear(self) -> None:
         # One flat array of doubles: an hour at 0.1 s is under 4 MB.
         self._rows = array.array("d")
         self._phase = OUTSIDE
         self.phases: list[tuple[str, Any]] = []
         self.own_seconds = self._own_before = 0.0
-        self._before: clocks.Clock | None = None
+        self._before: processes.Clock | None = None
 
     def __enter__(self) -> Sampler:
-        """Starts sampling."""
-        self._clear()
+        """Starts sampling, once."""
         if self._gpu_index is not None:
             self._gpu, self.gpu_device = open_gpu(self._gpu_index)
         try:
@@ -97,7 +83,6 @@ class Sampler:
             self._close()
             raise
         if self._interval is not None:
-            self._stop = threading.Event()
             run = functools.partial(self._run, self._interval)
             self._thread = threading.Thread(target=run, name="sampler", daemon=True)
             self._thread.start()
@@ -108,7 +93,6 @@ class Sampler:
         if self._thread is not None:
             self._stop.set()
             self._thread.join()
-            self._thread = None
         try:
             self.sample()
         finally:
@@ -117,7 +101,6 @@ class Sampler:
     def _close(self) -> None:
         if self._gpu is not None:
             self._gpu.close()
-            self._gpu = None
 
     def _run(self, interval: float) -> None:
         begun = time.monotonic()
@@ -170,38 +153,27 @@ class Sampler:
         # What this sample itself uses falls into the next one's time.
         self._own_before, self._before = self.own_seconds, now
         gpu = self._gpu.read() if self._gpu is not None else [math.nan] * len(GPU_COLUMNS)
-        sample = (
-            now.seconds,
-            self._phase,
-            100 * process / self._cores,
-            process,
-            100 * machine / self._machine_cores,
-            foreign,
-            memory,
-            *gpu,
-        )
+        percent = 100 * process / self._cores, process, 100 * machine / self._machine_cores
+        sample = (now.seconds, self._phase, *percent, foreign, memory, *gpu)
         self._rows.extend(sample)
         self.own_seconds += time.thread_time() - begun
         return sample
 
-    def _read(self) -> tuple[clocks.Clock, float]:
+    def _read(self) -> tuple[processes.Clock, float]:
         """Returns the clocks, with the CPU time of what is sampled, and its memory in MB."""
-        now = clocks.cpu_times()
+        now = processes.cpu_times()
         if self._watched is None:
-            return now, self._process.memory_info().rss / MEGABYTE
-        used = self._watched.usage() or processes.Usage(math.nan, math.nan)
+            return now, self._process.memory_info().rss / processes.MEGABYTE
+        used = self._watched.usage()
         return now._replace(process=used.cpu_seconds), used.memory_mb
 
     def series(self) -> dict[str, np.ndarray]:
-        """Returns the samples so far.
+        """Returns the samples so far: column -> values of shape (samples,), NaN where unknown.
 
-        Returns:
-            Column -> values of shape (samples,), float64, NaN where unknown: seconds since the
-            start; phase, int64, -1 outside of all; process_percent of the cores given;
-            process_cores; machine_percent of all logical cores; foreign_cores, which ticks of
-            the machine's clock can make negative; resident memory_mb (10^6 bytes); gpu_percent,
-            gpu_bandwidth_percent, gpu_memory_mb (of all processes), gpu_power_watts,
-            gpu_energy_joules since the start.
+        Seconds are since the start, and so are gpu_energy_joules; phase is -1 outside of all;
+        process_percent is of the cores given, machine_percent of all logical cores. Ticks of the
+        machine's clock can make foreign_cores negative. Memory is in 10^6 bytes, on the GPU that
+        of all processes.
         """
         with self._lock:
             rows = np.array(self._rows).reshape(-1, len(COLUMNS))
@@ -212,29 +184,25 @@ class Sampler:
         return {**columns, "phase": columns["phase"].astype(np.int64)}
 
 
-def as_lists(sampler: Sampler, column: str | None = None) -> dict[str, list[Any]]:
-    """Returns a sampler's series for a record: lists, each sample with its phase's value.
+def as_lists(sampler: Sampler, column: str = "batch_size") -> dict[str, list[Any]]:
+    """Returns a sampler's series for a record: lists, each sample with its phase.
 
-    Columns that are unknown throughout are left out, and so is that of the phases where there are
-    none; four digits are kept, of the seconds three decimals.
-
-    Args:
-        column: Name of the phases whose values are kept, in a column of that name that is None
-            outside of them; None for the first phase's. Where there are phases of other names,
-            the column `phase` has the names of all; `phase` for nothing but these.
+    Columns that are unknown throughout are left out. Four digits are kept, of seconds three
+    decimals. The values of phases of the name `column` stand in a column of that name; where
+    there are phases of other names, the column `phase` has the names of all.
     """
     series = sampler.series()
-    column = column or (sampler.phases[0][0] if sampler.phases else None)
     labels = [
         sampler.phases[index] if index != OUTSIDE else (None, None) for index in series.pop("phase")
     ]
+    names = {name for name, _ in sampler.phases}
     found: dict[str, list[Any]] = {}
-    if column is not None:
+    if column in names:
         found[column] = [value if name == column else None for name, value in labels]
     found["seconds"] = [round(float(value), 3) for value in series.pop("seconds")]
-    if any(name != column for name, _ in sampler.phases):
+    if names - {column}:
         found["phase"] = [name for name, _ in labels]
-    for column, samples in series.items():
-        if np.isfinite(samples).any():
-            found[column] = [float(f"{value:.4g}") for value in samples]
+    for name, values in series.items():
+        if np.isfinite(values).any():
+            found[name] = [float(f"{value:.4g}") for value in values]
     return found

@@ -1,11 +1,9 @@
 """Samples of utilisation and memory, and what they say together.
 
 Every sample stands for the time since the one before it: utilisations are averages over that
-time, and means and quartiles weigh each sample by it.
-
-What NVML calls utilisation is the percentage of time, over a window of its own of 1/6 s to 1 s,
-in which a kernel ran on the GPU (`gpu`) or its memory was read or written (`memory`); it says
-nothing of how much of the GPU a kernel fills.
+time, and means and quartiles weigh each sample by it. NVML's utilisation is the percentage of
+time, over a window of its own of 1/6 s to 1 s, in which a kernel ran on the GPU (`gpu`) or its
+memory was read or written (`memory`); it says nothing of how much of the GPU a kernel fills.
 
 Source: NVML API Reference Guide, nvmlUtilization_t, nvmlDeviceGetPowerUsage and
 nvmlDeviceGetTotalEnergyConsumption.
@@ -13,7 +11,7 @@ nvmlDeviceGetTotalEnergyConsumption.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,16 +23,6 @@ GPU_COLUMNS = (
     "gpu_power_watts",
     "gpu_energy_joules",
 )
-COLUMNS = (
-    "seconds",
-    "phase",
-    "process_percent",
-    "process_cores",
-    "machine_percent",
-    "foreign_cores",
-    "memory_mb",
-    *GPU_COLUMNS,
-)
 UTILISATIONS = (
     "process_percent",
     "process_cores",
@@ -42,8 +30,8 @@ UTILISATIONS = (
     "gpu_percent",
     "gpu_bandwidth_percent",
 )
+COLUMNS = ("seconds", "phase", *UTILISATIONS[:3], "foreign_cores", "memory_mb", *GPU_COLUMNS)
 OUTSIDE = -1
-
 # Less than 1 % of a core is no work of the process; NVML's whole percentages draw the same line.
 IDLE_CORES = 0.01
 IDLE_PERCENT = 1.0
@@ -51,21 +39,21 @@ IDLE_PERCENT = 1.0
 # in part that of what came before.
 SETTLE_SECONDS = 1.0
 
+Series = Mapping[str, np.ndarray]  # column -> values of shape (samples,), NaN where unknown
 
-def intervals(series: Mapping[str, np.ndarray]) -> np.ndarray:
+
+def intervals(series: Series) -> np.ndarray:
     """Returns the seconds that each sample stands for, shape (samples,); the first for none."""
     seconds = series["seconds"]
     return np.diff(seconds, prepend=seconds[:1])
 
 
-def in_phase(series: Mapping[str, np.ndarray], phase: int | None) -> np.ndarray:
+def in_phase(series: Series, phase: int | None) -> np.ndarray:
     """Returns which samples belong to a phase, or to any where it is None; bool (samples,)."""
-    if phase is None:
-        return np.ones(len(series["phase"]), bool)
-    return series["phase"] == phase
+    return np.full(len(series["phase"]), phase is None) | (series["phase"] == phase)
 
 
-def seconds_into_phase(series: Mapping[str, np.ndarray]) -> np.ndarray:
+def seconds_into_phase(series: Series) -> np.ndarray:
     """Returns for each sample the seconds since its phase was last entered, shape (samples,)."""
     seconds, phase = series["seconds"], series["phase"]
     starts = np.flatnonzero(np.diff(phase, prepend=phase[:1]))
@@ -75,12 +63,7 @@ def seconds_into_phase(series: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def share_at_zero(values: np.ndarray, weights: np.ndarray, threshold: float) -> float | None:
-    """Returns the share of the time with known values below a threshold; None where none is known.
-
-    Args:
-        values: Shape (samples,), NaN where unknown.
-        weights: Seconds that each stands for, shape (samples,).
-    """
+    """Returns the share of the known time with values below a threshold; None without one."""
     known = np.isfinite(values) & (weights > 0)
     if not known.any():
         return None
@@ -88,55 +71,34 @@ def share_at_zero(values: np.ndarray, weights: np.ndarray, threshold: float) -> 
 
 
 def spread(values: np.ndarray, weights: np.ndarray) -> dict[str, float | None]:
-    """Returns the weighted median, quartiles and mean of the known values.
+    """Returns the weighted `median`, `q1`, `q3` and `mean` of known values; None without one.
 
-    Args:
-        values: Shape (samples,), NaN where unknown.
-        weights: Seconds that each stands for, shape (samples,).
-
-    Returns:
-        `median`, `q1`, `q3`, `mean`; None where no value is known. A quantile is the least value
-        that so large a share of the time does not exceed.
+    A quantile is the least value that so large a share of the time does not exceed.
     """
     known = np.isfinite(values) & (weights > 0)
     if not known.any():
         return dict.fromkeys(("median", "q1", "q3", "mean"))
-    low, median, high = _quantiles(values[known], weights[known], (0.25, 0.5, 0.75))
-    mean = float(np.average(values[known], weights=weights[known]))
-    return {"median": median, "q1": low, "q3": high, "mean": mean}
-
-
-def _quantiles(
-    values: np.ndarray, weights: np.ndarray, shares: tuple[float, ...]
-) -> Iterator[float]:
-    """Yields weighted quantiles, as NumPy's `inverted_cdf` does, for NumPy before 2 too."""
+    values, weights = values[known], weights[known]
     order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    for share in shares:
-        yield float(values[order][np.searchsorted(reached / reached[-1], share)])
+    reached = np.cumsum(weights[order])  # np.quantile has no weights before NumPy 2
+    places = np.searchsorted(reached / reached[-1], (0.5, 0.25, 0.75))
+    quantiles = dict(zip(("median", "q1", "q3"), values[order][places].tolist(), strict=True))
+    return {**quantiles, "mean": float(np.average(values, weights=weights))}
 
 
 def bridged(seconds: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Returns values with the unknown ones between two known filled in on a straight line.
-
-    Before the first known one and after the last they stay NaN.
-    """
+    """Returns values with the unknown ones between two known filled in on a straight line."""
     known = np.isfinite(values)
     if not known.any():
         return values
     return np.interp(seconds, seconds[known], values[known], left=np.nan, right=np.nan)
 
 
-def energy(
-    series: Mapping[str, np.ndarray], phase: int | None
-) -> tuple[float | None, float, str | None]:
-    """Returns the energy that the GPU used during a phase.
+def energy(series: Series, phase: int | None) -> tuple[float | None, float, str | None]:
+    """Returns the energy that the GPU used during a phase, or in all samples where it is None.
 
     From NVML's counter where there is one, otherwise the integral of the power by the trapezoid
     rule; where a reading failed, on a straight line between its neighbours.
-
-    Args:
-        phase: Index of the phase; None for all of the samples.
 
     Returns:
         Joules, the seconds of the phase that they were used in, and `counter` or `power`; None,
@@ -156,22 +118,17 @@ def energy(
     return None, 0.0, None
 
 
-def summary(series: Mapping[str, np.ndarray], phase: int | None = None) -> dict[str, Any]:
-    """Summarises the samples of a phase.
-
-    Args:
-        series: Column -> values, as `Sampler.series` gives it.
-        phase: Index of the phase, -1 for what is in none; None for all of the samples.
+def summary(series: Series, phase: int | None = None) -> dict[str, Any]:
+    """Summarises the samples of a phase: -1 for those in none, None for all samples.
 
     Returns:
         samples, seconds; for each utilisation X the weighted median `X`, the quartiles `X_q1` and
-        `X_q3` and `X_mean`; process_zero_share and gpu_zero_share, the share of the time at zero
-        (below 1 % of a core, and below 1 %); foreign_cores, the cores that others kept busy on
-        average; memory_peak_mb and gpu_memory_peak_mb, the largest sampled; gpu_energy_joules,
-        gpu_energy_source and the mean gpu_power_watts. None where unknown.
-        gpu_settled is whether the GPU's utilisation leaves out the first second of the phase,
-        in which NVML still averages over what came before; False where the phase is too short
-        for that, None where no utilisation is known.
+        `X_q3` and `X_mean`; process_zero_share and gpu_zero_share, the share of the time at zero;
+        foreign_cores, the cores that others kept busy on average; memory_peak_mb and
+        gpu_memory_peak_mb, the largest sampled; gpu_energy_joules, gpu_energy_source and the mean
+        gpu_power_watts. None where unknown. gpu_settled is whether the GPU's utilisation leaves
+        out the first second of the phase, in which NVML still averages over what came before;
+        False where the phase is too short for that, None where no utilisation is known.
     """
     chosen = in_phase(series, phase)
     weights = np.where(chosen, intervals(series), 0.0)
@@ -180,7 +137,6 @@ def summary(series: Mapping[str, np.ndarray], phase: int | None = None) -> dict[
     settled = bool((late & gpu_known).any()) if gpu_known.any() else None
     gpu_weights = np.where(late, weights, 0.0) if settled else weights
 
-    joules, seconds, source = energy(series, phase)
     found: dict[str, Any] = {"samples": int(chosen.sum()), "seconds": float(weights.sum())}
     for column in UTILISATIONS:
         used = gpu_weights if column in GPU_COLUMNS else weights
@@ -188,6 +144,7 @@ def summary(series: Mapping[str, np.ndarray], phase: int | None = None) -> dict[
         found[column] = values.pop("median")
         found.update({f"{column}_{name}": value for name, value in values.items()})
     foreign = spread(series["foreign_cores"], weights)["mean"]
+    joules, seconds, source = energy(series, phase)
     return found | {
         "process_zero_share": share_at_zero(series["process_cores"], weights, IDLE_CORES),
         "gpu_zero_share": share_at_zero(series["gpu_percent"], gpu_weights, IDLE_PERCENT),

@@ -6,30 +6,24 @@ The wall time is divided into three parts that add up to it::
     input      no compute op runs, and training waits for the next batch of a tf.data pipeline
     host       neither: Python, dispatch, copies between devices, idle
 
-The events of a CPU are on the threads of the plane "/host:CPU". Their names decide:
+The names of the events on the threads of the plane "/host:CPU" decide:
 
 - Compute is an op of a graph, "name:OpType", and the kernel's run of an eager op
-  ("KernelAndDeviceFunc::Run" within "EagerLocalExecute: OpType"). What only calls, steers, waits
-  or hands on (`NOT_COMPUTE`: While, StatefulPartitionedCall, EagerPyFunc, Identity, Reshape, ...)
-  is not, and no event is that names no op type (EagerExecute, FunctionRun,
-  ExecutorState::Process, ...). What runs within a compute op is part of it.
-- Input is the wait of training itself (`INPUT_OPS`). The stages and the functions of the pipeline
-  that run meanwhile are neither input nor compute: a pipeline that is ahead of training costs
-  it nothing. Their time is in `pipeline_seconds`.
-- With a GPU in the trace, compute is the kernels on the streams of "/device:GPU:n", and the
-  host's ops only launch them; copies and memory fills are not compute.
+  ("KernelAndDeviceFunc::Run" within "EagerLocalExecute: OpType"), with all that runs within it.
+  Ops that only call, steer, wait or hand on (`NOT_COMPUTE`) are not.
+- Input is the wait of training itself (`INPUT_OPS`). The stages and functions of the pipeline are
+  neither input nor compute: a pipeline that is ahead of training costs it nothing. Their time is
+  in `pipeline_seconds`.
+- With a GPU in the trace, compute is the kernels on the streams of "/device:GPU:n"; copies and
+  memory fills are not compute.
 
-What the trace cannot show:
-
-- Within a graph, TensorFlow records the ops that its executor takes for expensive, and its 2.21
-  ignores the option that asks for the others. Those count as host, in `executor_seconds`: the
-  true share of compute lies between compute and compute + executor.
-- An eager op is run as a function of one op, and its time includes some 20 microseconds for that.
-- The threads that share one kernel's work leave no events: `compute_thread_seconds` counts the
-  threads that call kernels.
-- A loop over a data set inside a function becomes one op of the pipeline (ReduceDataset), with
-  the training in it; a loop over an iterator does not. Code that XLA compiled for a CPU names no
-  op types.
+A trace cannot show everything. Within a graph, TensorFlow records the ops that its executor takes
+for expensive; the others count as host, in `executor_seconds`: the true share of compute lies
+between compute and compute + executor. The time of an eager op includes some 20 microseconds for
+its function. The threads that share one kernel's work leave no events: `compute_thread_seconds`
+counts the threads that call kernels. A loop over a data set inside a function becomes one op of
+the pipeline (ReduceDataset), with the training in it. Code that XLA compiled for a CPU names no op
+types.
 
 The parts follow the step-time breakdown of TensorFlow's profiler (input time, device compute
 time, and the rest), https://www.tensorflow.org/guide/profiler, measured over the whole wall time.
@@ -37,6 +31,8 @@ time, and the rest), https://www.tensorflow.org/guide/profiler, measured over th
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -82,6 +78,7 @@ _OP = re.compile(r"[^:]+:(_?[A-Z][\w>]*)")
 _EAGER = re.compile(r"EagerLocalExecute: (_?[A-Z][\w>]*)")
 _KERNEL = re.compile(r"KernelAndDevice\w+::Run")
 _WAIT = re.compile(r"IteratorGetNext\w*::DoCompute")
+_HOST = "/host:CPU"
 _CAPTURED = "InstantiatedCapturedFunction::"
 _STAGE = re.compile(rf"Iterator::|MakeIterator::|{_CAPTURED}|\w+Produce$")
 _EXECUTOR = "ExecutorState::Process"
@@ -89,23 +86,19 @@ _COPY = re.compile(r"Memcpy|Memset")
 
 
 class Event(NamedTuple):
-    """Something that one thread or stream did: its name, and when, in picoseconds.
-
-    `step` is the number of the executor's run that it belongs to, `op` the op of the graph that a
-    kernel was launched by; None where the trace names none.
-    """
+    """What one thread or stream did: its name, and when, in picoseconds."""
 
     name: str
     start: int
     stop: int
-    step: int | None = None
-    op: str | None = None
+    step: int | None = None  # number of the executor's run that it belongs to
+    op: str | None = None  # op of the graph that launched a kernel
 
 
 class Line(NamedTuple):
     """The events of a thread or of a GPU's stream."""
 
-    plane: str
+    on_host: bool
     name: str
     events: list[Event]
 
@@ -146,13 +139,9 @@ def clip(spans: Spans, start: int, stop: int) -> np.ndarray:
 
 
 def parts(total: int, compute: Spans, waits: Spans, executor: Spans) -> dict[str, int]:
-    """Divides a time, within which all spans lie, into the parts that add up to it.
+    """Divides a time, within which all spans lie, into compute, input and host.
 
-    Args:
-        executor: When an executor runs a graph or an eager op.
-
-    Returns:
-        compute, input and host, which add up to the total, and executor: its part of host.
+    `executor` is the part of host in which an executor runs a graph or an eager op.
     """
     busy = np.concatenate([union(compute), union(waits)])
     busy_length, compute_length = length(busy), length(compute)
@@ -170,19 +159,19 @@ def lines(space: XSpace) -> list[Line]:
         (plane, line)
         for plane in space.planes
         for line in plane.lines
-        if plane.name == "/host:CPU"
+        if plane.name == _HOST
         # A GPU's other lines repeat its kernels by op and by scope.
         or (plane.name.startswith("/device:GPU:") and line.name.startswith("Stream"))
     ]
     # Picoseconds since 1970 overflow 64 bits.
     origin = min((line.timestamp_ns for _, line in found), default=0)
     return [
-        Line(plane.name, line.name, _events(plane, line, (line.timestamp_ns - origin) * 1000))
+        Line(plane.name == _HOST, line.name, _events(plane, line, line.timestamp_ns - origin))
         for plane, line in found
     ]
 
 
-def _events(plane: XPlane, line: XLine, origin: int) -> list[Event]:
+def _events(plane: XPlane, line: XLine, origin_ns: int) -> list[Event]:
     names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
     stats = {key: metadata.name for key, metadata in plane.stat_metadata.items()}
     events = []
@@ -194,82 +183,82 @@ def _events(plane: XPlane, line: XLine, origin: int) -> list[Event]:
                 step = getattr(stat, stat.WhichOneof("value"))
             elif name == "tf_op":
                 op = stat.str_value or stats.get(stat.ref_value)
-        start = origin + event.offset_ps
-        stop = start + event.duration_ps
-        events.append(Event(names[event.metadata_id], start, stop, step, op))
+        start = origin_ns * 1000 + event.offset_ps
+        events.append(Event(names[event.metadata_id], start, start + event.duration_ps, step, op))
     return events
 
 
 def activity(found: Iterable[Line]) -> Activity:
     """Sorts the events of a trace into compute, waits for data, the pipeline and executors."""
-    found = list(found)
-    host = [line for line in found if line.plane == "/host:CPU"]
-    streams = [line for line in found if line.plane != "/host:CPU"]
+    host, streams = [], []
+    for line in found:
+        (host if line.on_host else streams).append(line)
     result = Activity([], [], [], [])
     # Threads that training shares with the pipeline are distinguished by the executor's run.
-    runs = {
-        event.step
-        for line in host
-        for event in line.events
-        if event.name.startswith(_CAPTURED) and event.step is not None
-    }
+    events = (event for line in host for event in line.events)
+    runs = {event.step for event in events if event.name.startswith(_CAPTURED)} - {None}
     for line in host:
         _add_thread(result, line, runs)
-    if any(line.events for line in streams):
+    kernels = [event for line in streams for event in line.events]
+    if kernels:
         result.compute.clear()
-    for line in streams:
-        for event in line.events:
-            if not _COPY.match(event.name):
-                match = _OP.fullmatch(event.op or "")
-                result.compute.append((match[1] if match else event.name, event.start, event.stop))
+    for event in kernels:
+        if not _COPY.match(event.name):
+            match = _OP.fullmatch(event.op or "")
+            result.compute.append((match[1] if match else event.name, event.start, event.stop))
     return result
+
+
+class _Kind(NamedTuple):
+    """What the name of an event says it is."""
+
+    op: str | None  # type of an op of a graph
+    eager_op: str | None  # type of an eager op, which runs by a kernel within the event
+    kernel: bool
+    executor: bool
+    wait: bool
+    stage: bool  # of a pipeline
+
+
+@functools.cache
+def _kind(name: str) -> _Kind:
+    op, eager = _OP.fullmatch(name), _EAGER.fullmatch(name)
+    op_type, eager_type = op and op[1], eager and eager[1]
+    waits = bool(_WAIT.fullmatch(name)) or (op_type or eager_type) in INPUT_OPS
+    kernel, executor = bool(_KERNEL.fullmatch(name)), name == _EXECUTOR
+    return _Kind(op_type, eager_type, kernel, executor, waits, bool(_STAGE.match(name)))
 
 
 class _Open(NamedTuple):
     """An event that has not ended yet, with what holds for everything within it."""
 
-    stop: int
-    eager_op: str | None
-    pipeline: bool
-    compute: bool
+    stop: float = math.inf
+    eager_op: str | None = None
+    pipeline: bool = False
+    compute: bool = False
 
 
 def _add_thread(result: Activity, line: Line, pipeline_runs: set[int | None]) -> None:
     own = line.name.startswith("tf_data_")
-    opened: list[_Open] = []
+    opened = [_Open()]
     for event in sorted(line.events, key=lambda event: (event.start, -event.stop)):
-        while opened and opened[-1].stop <= event.start:
+        while opened[-1].stop <= event.start:
             opened.pop()
-        outer = opened[-1] if opened else _Open(0, None, False, False)
-        span = event.start, event.stop
-        op, eager = _OP.fullmatch(event.name), _EAGER.fullmatch(event.name)
-        run = event.name == _EXECUTOR
-        kernel = _KERNEL.fullmatch(event.name)
-        op_type = op[1] if op else outer.eager_op if kernel else None
-        named = op or eager
-        wait = bool(_WAIT.fullmatch(event.name) or (named and named[1] in INPUT_OPS))
-        stage = bool(_STAGE.match(event.name)) or (run and (own or event.step in pipeline_runs))
-        compute = (
-            op_type is not None
-            and op_type not in NOT_COMPUTE
-            and not (own or outer.pipeline or outer.compute)
-        )
-        if compute:
-            result.compute.append((op_type, *span))
-        if wait and not outer.pipeline:
+        kind, outer, span = _kind(event.name), opened[-1], (event.start, event.stop)
+        stage = kind.stage or (kind.executor and (own or event.step in pipeline_runs))
+        op = outer.eager_op if kind.kernel else kind.op
+        compute = op is not None and op not in NOT_COMPUTE
+        if compute and not (own or outer.pipeline or outer.compute):
+            result.compute.append((op, *span))
+        if kind.wait and not outer.pipeline:
             result.waits.append(span)
         if stage:
             result.pipeline.append(span)
-        if (run or kernel) and not (own or stage or outer.pipeline):
+        if (kind.executor or kind.kernel) and not (own or stage or outer.pipeline):
             result.executor.append(span)
-        opened.append(
-            _Open(
-                event.stop,
-                eager[1] if eager else outer.eager_op,
-                outer.pipeline or wait or stage,
-                outer.compute or compute,
-            )
-        )
+        inner = outer.pipeline or kind.wait or stage
+        eager_op = kind.eager_op or outer.eager_op
+        opened.append(_Open(event.stop, eager_op, inner, outer.compute or compute))
 
 
 def window(found: Iterable[Line]) -> tuple[int, int]:
@@ -291,17 +280,12 @@ def summarise(space: XSpace) -> dict[str, Any]:
     """Returns what the time of a trace goes to.
 
     Returns:
-        seconds: The wall time of the recorded steps.
-        compute_share, input_share, host_share: Its parts as the module defines them; they
-            add up to 1.
-        compute_seconds, input_seconds, host_seconds: The same in seconds.
-        executor_seconds: The part of host in which an executor runs, but no recorded op.
-        compute_thread_seconds: Seconds of compute, added up over threads or streams.
-        pipeline_seconds: When any stage of the pipeline runs, training waiting or not.
-        compute_on: "gpu" where kernels of a GPU were counted, "cpu" otherwise.
-        ops: The ten types of compute ops with the most seconds, each with op, count and
-            seconds (added up over threads or streams). A kernel of a GPU whose op is
-            unknown stands under its own name.
+        seconds: The wall time of the recorded steps; X_share and X_seconds of its parts X, compute,
+            input and host; executor_seconds, within host; compute_thread_seconds: compute, added
+            up over threads or streams; pipeline_seconds: any stage of the pipeline runs, training
+            waiting or not; compute_on: "gpu" where kernels of a GPU were counted, else "cpu"; ops:
+            the ten types of compute ops with the most seconds, each with op, count and seconds. A
+            kernel of a GPU whose op is unknown stands under its own name.
 
     Raises:
         UserError: If no event of the trace took any time.
@@ -321,7 +305,7 @@ def summarise(space: XSpace) -> dict[str, Any]:
             counts[op] += 1
             times[op] += ended - begun
     top = sorted(times, key=lambda op: (-times[op], op))[:TOP]
-    on_gpu = any(line.plane != "/host:CPU" and line.events for line in found)
+    on_gpu = any(line.events and not line.on_host for line in found)
     return {
         "seconds": total / 1e12,
         **{f"{name}_share": divided[name] / total for name in ("compute", "input", "host")},

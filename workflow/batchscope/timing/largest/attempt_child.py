@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.timing import TimingJob
+from batchscope.timing import TimingJob, fates
 from batchscope.timing.instruments.peak_memory import peak_memory, status_mb
-from batchscope.timing.instruments.units import MEGABYTE
-from batchscope.timing.largest import fates
-from batchscope.timing.largest.search import FITS, OUT_OF_MEMORY
+from batchscope.timing.instruments.processes import MEGABYTE
+from batchscope.timing.largest.attempts import FITS, OUT_OF_MEMORY
 
 STEPS = 2  # the second holds what the first left behind
 SLACK_MB = 1000.0  # of the fence above the limit: what is reserved is not all touched
@@ -65,8 +64,7 @@ def run(
         train(batch_size)
     except Exception as error:
         _lift_fence()  # the answer itself takes memory
-        # The text may begin with a heading; the type alone may be all that there is.
-        refused = fates.refusal(f"{error}\n{type(error).__name__}: {error}")
+        refused = fates.refusal_of(error)
         if refused is None:
             raise
         reply |= {"outcome": OUT_OF_MEMORY, "message": refused}
@@ -84,24 +82,18 @@ def _give_way() -> None:
 
 def _prepared(job: TimingJob) -> Callable[[int], None]:
     """Builds the model; returns what trains it on one batch of a size."""
-    from batchscope.timing.steps import parts
-    from batchscope.training import replicas, step_loop
+    from batchscope.timing.steps import loops
+    from batchscope.training import step_loop
 
-    factors, data, model = job.factors, job.data, job.network()
+    model, train = job.network(), job.data.examples("train")
 
     def train_on(batch_size: int) -> None:
-        optimizer = parts.make_optimizer(factors)
-        train = data.examples("train")
         order = np.arange(batch_size, dtype=np.int32)
-        steps = replicas.make_loop(
-            factors,
-            model,
-            optimizer,
-            train.rows(order % len(train.labels)),  # not kept here: the loop has its copy
-            parts.make_batches(factors, batch_size),
-        )
+        rows = train.rows(order % len(train.labels))
+        loop = loops.make_loop(job.factors, model, rows, batch_size)
+        del rows  # the loop has its copy
         for _ in range(STEPS):
-            steps.run(order, 0, 1, step_loop.Totals())
+            loop.run(order, 0, 1, step_loop.Totals())
 
     return train_on
 

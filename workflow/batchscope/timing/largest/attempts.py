@@ -1,9 +1,8 @@
 """One batch size, tried by a process of its own that is watched from outside.
 
 A process that has once run out of memory is no judge of what fits: its allocators keep what they
-had, and the next try would start from there. So each batch size is tried by a new child
-(`attempt_child`). This process samples what it uses, and ends it above the limit, before the
-machine runs out. Memory is in MB of 10^6 bytes throughout.
+had. So each batch size is tried by a new child (`attempt_child`). This process samples it, and
+ends it above the limit, before the machine runs out. Memory is in MB of 10^6 bytes throughout.
 """
 
 from __future__ import annotations
@@ -15,17 +14,92 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import IO, Any
 
+import psutil
+
+from batchscope.host import control_groups
+from batchscope.store import records
+from batchscope.timing import fates
 from batchscope.timing.instruments import samples
-from batchscope.timing.instruments.processes import Family
+from batchscope.timing.instruments.processes import MEGABYTE, Family
 from batchscope.timing.instruments.sampler import Sampler, as_lists
-from batchscope.timing.largest import fates
-from batchscope.timing.largest.memory_limits import Limits
-from batchscope.timing.largest.search import FAILED, FITS, KILLED, OUT_OF_MEMORY, OVER_LIMIT, Try
 
 POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 1800.0
+FREE_SHARE = 0.9  # of the free memory: the rest is for what else goes on
+
+# Outcomes of a try. Of all but the first and the last it is only known that the size did not fit.
+FITS = records.FITS
+OUT_OF_MEMORY = records.OUT_OF_MEMORY  # an allocator's refusal
+OVER_LIMIT = "over_limit"  # more was taken than the limit allows
+KILLED = "killed"  # by SIGKILL, as the kernel does where memory runs out
+FAILED = "failed"  # any other error: it says nothing about memory
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much memory a try may take."""
+
+    device: str  # `cpu` or `gpu`, whose memory is looked at
+    asked_mb: float  # what the configuration allows; 0 for all that is free
+    free_mb: float  # what a process may take of the main memory without harm to the machine
+
+    @property
+    def memory_mb(self) -> float | None:
+        """The limit of the device's memory; None for a GPU's own size."""
+        return self.host_mb if self.device == "cpu" else self.asked_mb or None
+
+    @property
+    def host_mb(self) -> float:
+        """The limit of resident memory, above which a child is ended."""
+        asked = self.asked_mb if self.device == "cpu" else 0.0
+        return min(asked or self.free_mb, self.free_mb)
+
+
+def limits_now(device: str, asked_mb: float) -> Limits:
+    """Returns the limits that hold on this machine now, never above 90 % of the free memory.
+
+    A limit above that would leave the decision to the kernel, which ends other processes too.
+    """
+    return Limits(device, float(asked_mb), FREE_SHARE * free_mb())
+
+
+def free_mb() -> float:
+    """Returns the memory that this process and its children can still have, in MB.
+
+    The least of what the machine has available and what every control group above this process
+    leaves, as under SLURM or in a container.
+    """
+    left = [group.left() for group in control_groups.own()]
+    free = [psutil.virtual_memory().available, *(most for most in left if most is not None)]
+    return min(free) / MEGABYTE
+
+
+@dataclass(frozen=True)
+class Try:
+    """What came of one batch size; times and samples include the start of the process.
+
+    Attributes:
+        peak_mb: Most memory taken. Of a child that was ended, the most that was seen, a lower
+            bound; None where nothing was seen.
+        baseline_mb: The same before the batch was there: the framework and the model.
+        message: Why the size did not fit.
+        utilisation: Summary of the samples, as `samples.summary` gives it.
+        samples: As `sampler.as_lists` gives them.
+        gpu_device: The GPU that was sampled, as `Sampler.gpu_device` names it, if any.
+    """
+
+    batch_size: int
+    outcome: str
+    peak_mb: float | None = None
+    baseline_mb: float | None = None
+    seconds: float = 0.0
+    message: str = ""
+    utilisation: dict[str, Any] = field(default_factory=dict)
+    samples: dict[str, list[Any]] = field(default_factory=dict)
+    gpu_device: dict[str, str] | None = None
 
 
 def attempt(
@@ -39,8 +113,10 @@ def attempt(
 
     Args:
         command: The command line; its process calls `attempt_child.run` with `limits.memory_mb`.
+        batch_size: Its batch size.
         limits: It is ended where its resident memory, with that of its own children, is above
             `host_mb`.
+        cores: Cores that it was given.
         timeout: Seconds after which it is ended as failed.
     """
     begun = time.monotonic()
@@ -54,31 +130,32 @@ def attempt(
         finally:
             process.kill()
             status = process.wait()
-        stdout, stderr = _text(out), _text(err)
-    reply = _reply(stdout)
-    outcome, message = judge(status, reply, stderr)
+        reply, stderr = _reply(_text(out)), _text(err)
     # What is seen from outside is main memory, which says nothing of a GPU's.
-    seen_mb = seen if limits.device == "cpu" else None
-    peak = reply.get("peak_mb", seen_mb) if reply else seen_mb
-    if ended:
-        outcome = ended
-        message = f"the process took {seen:.0f} MB; at most {limits.host_mb:.0f} MB may be taken."
-        if ended == FAILED:
-            message = f"the process took longer than {timeout:.0f} s."
-    elif outcome == FITS and limits.memory_mb is not None and (peak or 0) > limits.memory_mb:
-        outcome = OVER_LIMIT
-        message = f"the peak was {peak:.0f} MB; at most {limits.memory_mb:.0f} MB may be taken."
+    peak = reply.get("peak_mb", seen if limits.device == "cpu" else None)
+    if ended == OVER_LIMIT:
+        outcome, message = OVER_LIMIT, _over("the process took", seen, limits.host_mb)
+    elif ended:
+        outcome, message = ended, f"the process took longer than {timeout:.0f} s."
+    else:
+        outcome, message = judge(status, reply, stderr)
+    if outcome == FITS and limits.memory_mb is not None and (peak or 0) > limits.memory_mb:
+        outcome, message = OVER_LIMIT, _over("the peak was", peak, limits.memory_mb)
     return Try(
         batch_size,
         outcome,
         peak or None,
-        reply.get("baseline_mb") if reply else None,
+        reply.get("baseline_mb"),
         time.monotonic() - begun,
         message,
         samples.summary(sampler.series()),
         as_lists(sampler),
         sampler.gpu_device,
     )
+
+
+def _over(what: str, taken: float, most: float) -> str:
+    return f"{what} {taken:.0f} MB; at most {most:.0f} MB may be taken."
 
 
 def _watch(
@@ -110,24 +187,28 @@ def _text(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace")
 
 
-def _reply(stdout: str) -> dict[str, Any] | None:
-    """Returns the last JSON object of a child's output; libraries may have written before it."""
+def _reply(stdout: str) -> dict[str, Any]:
+    """Returns the last JSON object of a child's output, else an empty one.
+
+    Libraries may have written before it.
+    """
     for line in reversed(stdout.splitlines()):
         with contextlib.suppress(ValueError):
             found = json.loads(line)
             if isinstance(found, dict) and "outcome" in found:
                 return found
-    return None
+    return {}
 
 
-def judge(status: int, reply: dict[str, Any] | None, stderr: str) -> tuple[str, str]:
+def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
     """Returns the outcome of a child that ended by itself, and the message of one that did not fit.
 
     Args:
         status: Its exit status; -n where signal n ended it.
-        reply: What it printed; None where it did not come to that.
+        reply: What it printed; empty where it did not come to that.
+        stderr: Its messages.
     """
-    if status == 0 and reply is not None:
+    if status == 0 and reply:
         return reply["outcome"], reply.get("message", "")
     if status == -signal.SIGKILL:
         return KILLED, "ended by SIGKILL, as the kernel does where memory runs out."

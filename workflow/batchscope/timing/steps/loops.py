@@ -1,4 +1,4 @@
-"""What drives the training steps: five loops that make the same updates, to be timed.
+"""What drives the training steps in TensorFlow: five loops that make the same updates.
 
 `graph`      a while loop inside the graph over arrays in memory: one call runs many steps
 `eager`      one operation after the other from Python, under a GradientTape
@@ -6,29 +6,26 @@
 `fit`        Keras's `model.fit`: one call per batch, and all that Keras does besides
 `fit_steps`  the same with `steps_per_execution`, 32 steps per call
 
-All of them read the examples in the order 0 to n - 1, epoch after epoch; where the batch size
-does not divide n, an epoch's last batch is smaller, or left out. Loss and update are the same
-too (the model's cross-entropy of `batchscope.training.losses`, as a mean over the batch, plus the
-layers' penalties), so that the same initial weights lead to the same weights. They differ in what
-a step costs beyond its arithmetic. One update differs: of an embedding, `fit` lets an optimizer
-square the gradients of a token's occurrences one by one (see `losses.dense`).
+All loops read the examples in the order 0 to n - 1, epoch after epoch. They take the model's
+cross-entropy of `batchscope.training.losses`, as a mean over the batch, plus the layers' penalties,
+so that the same initial weights lead to the same weights. They differ in what a step costs beyond
+its arithmetic. One update differs: of an embedding, `fit` lets an optimizer square the gradients
+of a token's occurrences one by one (see `losses.dense`).
 
-Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025), whose
+Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025). Its
 examples 1 and 2 are `eager` over the pipeline `dataset`, without and with a delay before each
 step. They do not run as printed: `tf.random.categorical(logits, num_classes=10)` has no such
-argument, and would draw several labels per image. What is meant is one class per image, all ten
-equally likely, which is `tf.random.uniform((1000,), maxval=10, dtype=tf.int32)`; one-hot labels
-under categorical cross-entropy are those classes under the sparse one. Their single time around
-ten epochs also holds the first step's set-up; here the caller drops the first steps.
+argument; one class per image, all ten equally likely, is meant.
 """
 
 from __future__ import annotations
 
-import abc
+import contextlib
 import math
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,198 +33,138 @@ import keras
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.timing.largest.fates import NotFinite
-from batchscope.timing.steps import lead_in, pipelines
-from batchscope.training import losses
-from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals, steps_per_epoch
+from batchscope.catalogue import incompatible_factors, run_factors
+from batchscope.frameworks import LEARNING_RATE, Runner
+from batchscope.timing import TimingJob
+from batchscope.timing.instruments import flops, peak, peak_memory
+from batchscope.timing.steps import pipelines
+from batchscope.training import augmentations, losses, optimizers, replicas
+from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
+from batchscope.training.update_methods import Method
 
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 # Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
 STEPS_PER_EXECUTION = 32
-# No pipeline: the arrays are in the graph, which gathers its batches from them.
-MEMORY = "memory"
+PLAIN = "plain"  # the input pipeline that a loop has by itself
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where the batches of a loop come from.
+def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
+    """Returns the optimizer of what is timed, on the devices that its batches are divided among.
 
-    Attributes:
-        pipeline: `memory` for the loop in the graph, else one of `pipelines.PIPELINES`; None
-            for `memory` and `dataset`.
-        delay_seconds: What the training thread sleeps before every step, one delay per batch;
-            nothing can sleep between the steps of the loop in the graph.
+    Neither a step's time nor its memory depends on the rate, nor on what would follow from the
+    batch size.
     """
-
-    pipeline: str | None = None
-    delay_seconds: float = 0.0
-    folder: Path | str | None = None  # of the files of the pipeline `jpeg`
-
-    def of(self, loop: str) -> Source:
-        """Returns it with a loop's own pipeline; raises `ValueError` if they do not go together."""
-        pipeline = self.pipeline or (MEMORY if loop == "graph" else "dataset")
-        if (pipeline == MEMORY) != (loop == "graph"):
-            expected = MEMORY if loop == "graph" else f"one of {', '.join(pipelines.PIPELINES)}"
-            raise ValueError(
-                f"input_pipeline: received {pipeline!r} with loop {loop}; {expected} is expected."
-            )
-        delay = self.delay_seconds
-        if not 0 <= delay < math.inf or (loop == "graph" and delay):
-            expected = "0" if loop == "graph" else "0 or more"
-            raise ValueError(
-                f"delay_seconds: received {delay} with loop {loop}; {expected} is expected."
-            )
-        return replace(self, pipeline=pipeline)
+    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    given = {**births, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
+    with replicas.scope(factors):
+        return optimizers.make_optimizer(given)
 
 
-class Runner(abc.ABC):
-    """Runs and times consecutive updates, at any batch size B.
-
-    One runner serves all batch sizes of a sweep: they share its trace, its copy of the images
-    and its model, whose weights no step's time depends on. Every batch size keeps its own place
-    in its epoch. The first steps of a runner also trace, and the first of a batch size start its
-    pipeline: a timing drops them. Model and optimizer belong to one runner.
-
-    Attributes:
-        whole_batches: Whether an epoch ends with its last whole batch, where it has one, so
-            that every step is of B examples.
-        steps_per_call: Updates of one call into the graph, where that number is fixed. Other
-            numbers of steps leave a rest that is run one by one, so that only multiples of it
-            are to be timed.
-        lead_in_seconds: What is enough of a lead-in.
-        delayed: Whether its delay, where it has one, is slept.
-    """
-
-    steps_per_call = 1
-    lead_in_seconds = lead_in.ENOUGH_SECONDS
-    delayed = True
-
-    def __init__(self, examples: int, batch_size: int, whole_batches: bool) -> None:
-        self.examples, self.whole_batches = examples, whole_batches
-        self._positions: dict[int, int] = {}
-        self.set_batch_size(batch_size)
-
-    @property
-    def position(self) -> int:
-        """Updates of the batch size's current epoch that are done."""
-        return self._positions.get(self.batch_size, 0)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Updates of an epoch of n examples: ceil(n / B), or floor where only whole ones count."""
-        if self.whole_batches:
-            return max(1, self.examples // self.batch_size)
-        return steps_per_epoch(self.examples, self.batch_size)
-
-    def set_batch_size(self, batch_size: int) -> None:
-        """Goes on with the updates of a batch size; traces nothing again.
-
-        Raises:
-            ValueError: If the batch size is not positive.
-        """
-        if batch_size < 1:
-            raise ValueError(f"batch_size: received {batch_size}; at least 1 is expected.")
-        self.batch_size = int(batch_size)
-        self._switch()
-
-    def at(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
-        """Returns `run`, at a batch size, with or without the delay.
-
-        After a change of either, the lead-in comes first.
-        """
-
-        def run(steps: int) -> float:
-            if (batch_size, delayed) != (self.batch_size, self.delayed):
-                self.delayed = delayed
-                self.set_batch_size(batch_size)
-                lead_in.run(self.run, self.lead_in_seconds, self.steps_per_call)
-            return self.run(steps)
-
-        return run
-
-    def run(self, steps: int) -> float:
-        """Runs the next updates and returns the seconds that they took.
-
-        The clock stops when the device has finished, by fetching the last loss.
-
-        Raises:
-            NotFinite: If the loss is not finite.
-            ValueError: If the number of steps is not positive.
-        """
-        if steps < 1:
-            raise ValueError(f"steps: received {steps}; at least 1 is expected.")
-        seconds, loss = self._run(steps)
-        if not math.isfinite(loss):
-            raise NotFinite(f"The loss is not finite within {steps} steps.")
-        self._positions[self.batch_size] = (self.position + steps) % self.steps_per_epoch
-        return seconds
-
-    @abc.abstractmethod
-    def _switch(self) -> None:
-        """Makes the next update that of `batch_size`, at its position."""
-
-    @abc.abstractmethod
-    def _run(self, steps: int) -> tuple[float, float]:
-        """Returns the seconds of the next updates, and a loss that is finite if all were."""
+def make_loop(
+    factors: dict[str, Any],
+    model: keras.Model,
+    data: Examples,
+    size: int | tf.Variable,
+    whole: bool = False,
+) -> StepLoop:
+    """Returns the loop of a training, with an optimizer of its own; `whole` as `Batches` has it."""
+    batches = Batches(
+        size,
+        whole,
+        augmentations.layer(factors["augmentation"], 0),
+        Method.of(factors),
+        factors["micro_batch_size"],
+    )
+    return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
 
 
-class GraphRunner(Runner):
+class TensorFlowRunner(Runner):
+    """Updates in TensorFlow; model and optimizer belong to one runner."""
+
+    device = "cpu"
+
+    def __init__(self, model: keras.Model, examples: int) -> None:
+        super().__init__(examples)
+        self.model = model
+
+    def ceiling(self) -> dict[str, Any]:
+        """Measures the peak of a matrix product on this process's threads and device."""
+        return peak.matmul_peak()
+
+    def flops(self) -> dict[str, Any]:
+        """Returns the operations per example, and the layers that are not counted."""
+        return asdict(flops.per_image(self.model))
+
+    def reset_peak(self) -> bool:
+        """Lets `peak_bytes` count from now on; returns whether TensorFlow keeps count."""
+        return peak_memory.reset_tensorflow_peak(self.device)
+
+    def peak_bytes(self) -> int | None:
+        """Returns the most that TensorFlow's tensors held at once since."""
+        return peak_memory.tensorflow_peak(self.device)
+
+
+class GraphRunner(TensorFlowRunner):
     """The loop in the graph: a call runs all its steps, whatever epochs they belong to.
 
-    The batch size is a variable of the graph, so that one trace and one copy of the images
-    serve all batch sizes; a step takes as long as with a constant, to the 2 % that measuring
-    both in turns could resolve. The size of `batches` is the first of those that are run.
+    The batch size is a variable of the graph, so that one trace and one copy of the images serve
+    all batch sizes. A step takes as long as with a constant, to the 2 % that measuring both in
+    turns could resolve.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        optimizer: keras.optimizers.Optimizer,
-        examples: Examples,
-        batches: Batches,
-    ) -> None:
+    def __init__(self, factors: dict[str, Any], model: keras.Model, data: Examples) -> None:
+        super().__init__(model, len(data.labels))
         with tf.device("CPU"):  # loop counters are there whatever the device
-            self._size = tf.Variable(batches.size, trainable=False, dtype=tf.int32)
-        self._loop = StepLoop(model, optimizer, examples, replace(batches, size=self._size))
+            self._size = tf.Variable(1, trainable=False, dtype=tf.int32)
+        self._loop = make_loop(factors, model, data, self._size, whole=True)
         self._loop.compile()
-        self._order = tf.range(self._loop.examples, dtype=tf.int32)
-        super().__init__(self._loop.examples, batches.size, batches.whole)
+        self._order = tf.range(self.examples, dtype=tf.int32)
 
-    def _switch(self) -> None:
-        self._size.assign(self.batch_size)
+    def _switch(self, batch_size: int, delayed: bool) -> None:
+        self._size.assign(batch_size)
 
-    def _run(self, steps: int) -> tuple[float, float]:
-        start = self.position
+    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
         _, totals, seconds, _ = self._loop.run(self._order, start, start + steps, Totals())
         return seconds, totals.loss
 
 
-class _PipelineRunner(Runner):
+@dataclass(frozen=True)
+class Source:
+    """Where the batches of a loop over a pipeline come from.
+
+    Attributes:
+        pipeline: One of `pipelines.PIPELINES`.
+        delay_seconds: The training thread sleeps so long before every step, once per batch.
+        folder: Gets the files of the pipeline `jpeg`.
+    """
+
+    pipeline: str = "dataset"
+    delay_seconds: float = 0.0
+    folder: Path | None = None
+
+
+class PipelineRunner(TensorFlowRunner):
     """A loop over a `tf.data` pipeline, whose examples are shared by all batch sizes."""
 
-    def __init__(self, examples: tf.data.Dataset, batches: Batches, source: Source) -> None:
-        self._examples, self._source = examples, source
+    def __init__(self, model: keras.Model, data: Examples, source: Source) -> None:
+        super().__init__(model, len(data.labels))
+        self._source, self._delay = source, 0.0
+        self._mapped = pipelines.examples(source.pipeline, data, source.folder)
         self._kept: dict[int, tf.data.Dataset] = {}
         # Batches that were made ready meanwhile are all used up, and a delay is no step's work.
         if source.pipeline in pipelines.PREFETCHING or source.delay_seconds:
             self.lead_in_seconds = math.inf
-        super().__init__(int(examples.cardinality()), batches.size, batches.whole)
 
-    @property
-    def _delay(self) -> float:
-        return self._source.delay_seconds if self.delayed else 0.0
-
-    def _switch(self) -> None:
-        size = self.batch_size
+    def _switch(self, batch_size: int, delayed: bool) -> None:
+        self._delay = self._source.delay_seconds if delayed else 0.0
         # Kept, since a new iterator would have to find its degree of parallelism again.
-        if size not in self._kept:
-            given = (self._source.pipeline, self._examples, size, self.whole_batches)
-            self._kept[size] = private_interfaces.continued(pipelines.batches(*given))
-        self._batches = self._kept[size]
+        if batch_size not in self._kept:
+            endless = pipelines.batches(self._source.pipeline, self._mapped, batch_size)
+            self._kept[batch_size] = private_interfaces.continued(endless)
 
 
-class StepRunner(_PipelineRunner):
-    """A Python loop over batches, one GradientTape step each, eager or as a tf.function.
+class StepRunner(PipelineRunner):
+    """A Python loop over batches, one GradientTape step each.
 
     Args:
         compiled: Whether the step is a tf.function. It is traced once, for batches of any size.
@@ -238,11 +175,10 @@ class StepRunner(_PipelineRunner):
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         compiled: bool,
-        examples: tf.data.Dataset,
-        batches: Batches,
+        data: Examples,
         source: Source,
     ) -> None:
-        super().__init__(examples, batches, source)
+        super().__init__(model, data, source)
         optimizer.build(model.trainable_variables)
         mean_loss = _MeanLoss(model)
 
@@ -255,12 +191,12 @@ class StepRunner(_PipelineRunner):
             return loss
 
         if compiled:
-            signature = self._batches.element_spec
+            signature = pipelines.batches(source.pipeline, self._mapped, 1).element_spec
             step = tf.function(step, input_signature=signature, autograph=False)
         self._step = step
 
-    def _run(self, steps: int) -> tuple[float, float]:
-        batches, step, delay = iter(self._batches), self._step, self._delay
+    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
+        batches, step, delay = iter(self._kept[batch_size]), self._step, self._delay
         begun = time.perf_counter()
         for _ in range(steps):
             if delay:
@@ -270,53 +206,48 @@ class StepRunner(_PipelineRunner):
         return time.perf_counter() - begun, value
 
 
-class FitRunner(_PipelineRunner):
+class FitRunner(PipelineRunner):
     """Keras's `fit`, one call per `run`.
 
-    What is timed lies between Keras's `on_epoch_begin` and `on_epoch_end`: every step with what
-    Keras does around it (its loss metric, its dispatch of callbacks), and at the end the loss
-    as a number, once. What a call of `fit` does before and after (its adapters and callbacks,
-    the reset of its metrics) is left out: it is paid once per epoch in a training and once per
-    block in a timing, so that charging it to the steps would make their cost depend on how
-    many a block has. No callback runs at batches, unless there is a delay: one at their end
-    would change how Keras dispatches all.
+    The timed span lies between Keras's `on_epoch_begin` and `on_epoch_end`: every step with what
+    Keras does around it (its loss metric, its dispatch of callbacks), and at the end the loss as a
+    number, once. A call's work before and after (adapters and callbacks, the reset of metrics) is
+    left out: a training pays it once per epoch and a timing once per block, so that the steps'
+    cost would depend on how many a block has. No callback runs at batches, unless there is a
+    delay: a callback at their end would change how Keras dispatches all of them.
 
     XLA is off, which Keras would switch on for a GPU: the other loops do not use it either.
 
     Args:
-        model: A built classifier; it is compiled here.
-        steps_per_execution: Steps in one call into the graph. What is left of a number of steps
-            is run by calls of one step, and a delay is slept before the call that its steps
-            share.
+        unit: Steps in one call into the graph. Calls of one step run the rest of a number of
+            steps, and a delay is slept before the call that its steps share.
     """
 
     def __init__(
         self,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        steps_per_execution: int,
-        examples: tf.data.Dataset,
-        batches: Batches,
+        unit: int,
+        data: Examples,
         source: Source,
     ) -> None:
-        super().__init__(examples, batches, source)
-        self.steps_per_call = steps_per_execution
+        super().__init__(model, data, source)
+        self.unit = unit
         optimizer.build(model.trainable_variables)
         model.compile(optimizer, _MeanLoss(model), jit_compile=False)
-        self._model = model
         self._functions: dict[int, Any] = {}
 
-    def _run(self, steps: int) -> tuple[float, float]:
-        whole = steps - steps % self.steps_per_call
+    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
+        rest = steps % self.unit
         seconds, value = 0.0, 0.0
-        for count, per_call in ((whole, self.steps_per_call), (steps - whole, 1)):
+        for count, per_call in ((steps - rest, self.unit), (rest, 1)):
             if count:
-                clock = self._fit(count, per_call)
+                clock = self._fit(self._kept[batch_size], count, per_call)
                 seconds, value = seconds + clock.seconds, value + clock.loss
         return seconds, value
 
-    def _fit(self, steps: int, per_call: int) -> _Clock:
-        model = self._model
+    def _fit(self, batches: tf.data.Dataset, steps: int, per_call: int) -> _Clock:
+        model = self.model
         model.steps_per_execution = per_call
         # Keras keeps one function, which has the steps of a call traced into it.
         if per_call not in self._functions:
@@ -326,7 +257,7 @@ class FitRunner(_PipelineRunner):
         clock = _Clock()
         callbacks = [clock, _Delay(self._delay * per_call)] if self._delay else [clock]
         options = {"verbose": 0, "callbacks": callbacks, "shuffle": False}
-        model.fit(self._batches, steps_per_epoch=steps, epochs=1, **options)
+        model.fit(batches, steps_per_epoch=steps, epochs=1, **options)
         return clock
 
 
@@ -367,34 +298,41 @@ class _Delay(keras.callbacks.Callback):
         time.sleep(self._seconds)
 
 
-def make(
+def over_pipeline(
     loop: str,
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
-    examples: Examples,
-    batches: Batches,
+    data: Examples,
     source: Source = Source(),
-) -> Runner:
-    """Returns the runner of a loop over a pipeline.
+) -> PipelineRunner:
+    """Returns the runner of any loop but `graph`; raises as `pipelines.examples` does."""
+    if loop in ("eager", "function"):
+        return StepRunner(model, optimizer, loop == "function", data, source)
+    unit = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
+    return FitRunner(model, optimizer, unit, data, source)
 
-    Args:
-        model: A built classifier; the runner's own, as the optimizer is.
-        batches: Only the loop in the graph augments them, or uses a batch by another method than
-            `plain`.
+
+@contextlib.contextmanager
+def open_runner(job: TimingJob) -> Iterator[TensorFlowRunner]:
+    """Opens the runner of a sweep.
 
     Raises:
-        ValueError: If there is no such loop, or it does not go with the pipeline or the delay.
-        UserError: If the images cannot be JPEG files, or the folder holds other files.
+        UserError: If the data are missing, or are fewer than the largest batch.
     """
-    if loop not in LOOPS:
-        raise ValueError(f"loop: received {loop!r}; one of {', '.join(LOOPS)} is expected.")
-    source = source.of(loop)
-    if loop == "graph":
-        return GraphRunner(model, optimizer, examples, batches)
-    if batches.method.name != "plain" or batches.augment:
-        raise ValueError(f"Expected method plain and no augmentation with loop {loop}.")
-    given = pipelines.examples(source.pipeline, examples, source.folder), batches, source
-    if loop in ("eager", "function"):
-        return StepRunner(model, optimizer, loop == "function", *given)
-    steps = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
-    return FitRunner(model, optimizer, steps, *given)
+    factors, model = job.factors, job.network()
+    train = augmentations.extended(factors["augmentation"], job.data.examples("train"))
+    largest = max(job.subject.batch_sizes)
+    incompatible_factors.check_batch_size(factors, largest, len(train.labels))
+    with tempfile.TemporaryDirectory(prefix="batchscope-") as folder:
+        if factors["loop"] == "graph":
+            runner: TensorFlowRunner = GraphRunner(factors, model, train)
+        else:
+            pipeline = factors["input_pipeline"]
+            pipeline = "dataset" if pipeline == PLAIN else pipeline
+            source = Source(pipeline, factors["delay_seconds"], Path(folder) / "jpeg")
+            # One copy for every batch size; on a GPU it is in the GPU's memory.
+            placed = replace(train, images=tf.constant(train.images))
+            optimizer = make_optimizer(factors)
+            runner = over_pipeline(factors["loop"], model, optimizer, placed, source)
+        runner.device = factors["device"]
+        yield runner

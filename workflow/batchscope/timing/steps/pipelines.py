@@ -4,17 +4,15 @@
 `map`       the same, with a parallel map
 `prefetch`  the same, and two batches are made ready while a step runs
 `cache`     the same, and the mapped images are kept in memory: nothing is mapped twice
-`jpeg`      as `prefetch`, but every image is a JPEG file that is read and decoded: written just
-            before from the data set's resized image, so that it is small and in the page cache,
-            and no disk is waited for
+`jpeg`      as `prefetch`, but every image is a JPEG file that is read and decoded. The files are
+            written just before from the data set's resized images: they are small and in the page
+            cache, and no step waits for a disk
 
 The map turns one stored image into float32 numbers, times the data set's scale. Every pipeline
-yields the same batches in the same order, 0 to n - 1, epoch after epoch without end; an epoch's
-last batch is smaller where the batch size does not divide n. Nothing is shuffled.
+yields the same whole batches in the same order, epoch after epoch. Nothing is shuffled.
 
-tf.data rewrites what it is given: by default it makes a sequential map parallel, fuses it with
-the batching and puts a prefetch behind all. That is switched off here; otherwise the first two
-pipelines would be the third under other names.
+By default tf.data makes a sequential map parallel, fuses it with the batching and puts a prefetch
+behind all. That is switched off here; otherwise the first two pipelines would be the third.
 
 Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025), which
 names parallel maps, prefetching and caching as remedies; TensorFlow's guide "Better performance
@@ -27,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
-from batchscope import disk
 from batchscope.datasets import Examples
 from batchscope.errors import UserError
 from batchscope.training import losses
@@ -36,38 +34,27 @@ from batchscope.training import losses
 PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
 PREFETCHING = ("prefetch", "cache", "jpeg")
 JPEG_QUALITY = 95
-# Batches that are made ready ahead. A number, not AUTOTUNE: what stands ready when a block of
-# steps begins costs it nothing, so there must be few of them, and known.
+# Batches that are made ready ahead. A number, not AUTOTUNE: the batches that stand ready when a
+# block begins cost it nothing, so there must be few of them, and known.
 PREFETCH_BATCHES = 2
-
-_MODES = {1: "L", 3: "RGB"}
+_CHANNELS = (1, 3)  # of a JPEG file
 _ROWS = 1024  # images checked at once
 
 
 def examples(pipeline: str, given: Examples, folder: Path | str | None = None) -> tf.data.Dataset:
-    """Returns a pipeline's mapped examples, one epoch of them.
-
-    What depends on no batch size: several batch sizes can share the images, the cache (which
-    is full on return) and the JPEG files.
+    """Returns a pipeline's mapped examples, one epoch of them, for batches of any size.
 
     Args:
+        pipeline: One of `PIPELINES`.
         given: Their images may be a tensor, which is shared; an array is copied.
-        folder: Where `jpeg` keeps its files; see `encode`.
+        folder: Gets the files of `jpeg`; must not be there yet.
 
     Raises:
-        ValueError: If there is no such pipeline.
-        UserError: If the images cannot be JPEG files, or the folder holds other files.
+        UserError: If the images cannot be JPEG files.
     """
-    if pipeline not in PIPELINES:
-        raise ValueError(
-            f"input_pipeline: received {pipeline!r}; one of {', '.join(PIPELINES)} is expected."
-        )
     images, labels, scale = given.images, tf.cast(given.labels, tf.int32), given.scale
     if pipeline == "jpeg":
-        if folder is None:
-            raise ValueError("folder: received None; a folder for the JPEG files is expected.")
         channels = images.shape[-1]
-        files = encode(np.asarray(images), scale, folder)
 
         def example(source: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             pixels = tf.io.decode_jpeg(tf.io.read_file(source), channels)
@@ -75,6 +62,7 @@ def examples(pipeline: str, given: Examples, folder: Path | str | None = None) -
             pixels = tf.ensure_shape(pixels, images.shape[1:])
             return losses.scaled(pixels, 1 / 255), label
 
+        files = encode(np.asarray(images), scale, Path(folder))
         slices = tf.data.Dataset.from_tensor_slices((files, labels))
     else:
 
@@ -92,22 +80,16 @@ def examples(pipeline: str, given: Examples, folder: Path | str | None = None) -
     return cached
 
 
-def batches(
-    pipeline: str, examples: tf.data.Dataset, batch_size: int, whole_batches: bool = False
-) -> tf.data.Dataset:
-    """Returns the batches of a pipeline's `examples`, epoch after epoch without end.
-
-    Args:
-        whole_batches: Whether an epoch ends with its last whole batch, where it has one.
+def batches(pipeline: str, examples: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
+    """Returns the whole batches of a pipeline's `examples`, epoch after epoch without end.
 
     Returns:
         A data set of (images, float32 of shape (b, height, width, channels), labels, int32 of
-        shape (b,)), b the batch size or what is left of an epoch.
+        shape (b,)); a batch size above all examples gives all of them as one batch.
     """
-    if whole_batches:
-        count = int(examples.cardinality())
-        # Not by the batching, which would give every batch size a type, and a trace, of its own.
-        examples = examples.take(max(count - count % batch_size, min(count, batch_size)))
+    count = int(examples.cardinality())
+    # Not by the batching, which would give every batch size a type, and a trace, of its own.
+    examples = examples.take(max(count - count % batch_size, min(count, batch_size)))
     endless = examples.batch(batch_size).repeat()
     return endless.prefetch(PREFETCH_BATCHES) if pipeline in PREFETCHING else endless
 
@@ -122,40 +104,18 @@ def _as_written() -> tf.data.Options:
     return options
 
 
-def encode(images: np.ndarray, scale: float, folder: Path | str) -> list[str]:
-    """Returns the paths of images as JPEG files, in order; writes them where they are missing.
+def encode(images: np.ndarray, scale: float, folder: Path) -> list[str]:
+    """Writes images of shape (n, height, width, channels) as JPEG files; returns their paths.
 
-    The intensities `scale * image`, in [0, 1], are stored as bytes from 0 to 255, at quality
-    95. The folder appears with all its files or not at all, and what it holds is taken as it
-    is: it belongs to one array of images.
-
-    Args:
-        images: Shape (n, height, width, channels).
-        folder: The files' own folder; missing or empty, or made by an earlier call.
+    The intensities `scale * image`, in [0, 1], are stored as bytes from 0 to 255.
 
     Raises:
-        UserError: If the images have other than 1 or 3 channels, or intensities outside [0, 1],
-            or the folder holds another number of files.
+        UserError: If the images have other than 1 or 3 channels, or intensities outside [0, 1].
     """
-    folder = Path(folder)
-    paths = [folder / f"{index:07d}.jpg" for index in range(len(images))]
-    if not folder.is_dir() or not any(folder.iterdir()):
-        _check(images, scale)
-        _write(images, scale, folder)
-    found = sorted(folder.iterdir())
-    if found != paths:
+    if images.shape[-1] not in _CHANNELS:
         raise UserError(
-            f"{folder}: received {len(found)} files; an empty folder, or the {len(paths)} JPEG "
-            "files of these images, is expected."
-        )
-    return [str(path) for path in paths]
-
-
-def _check(images: np.ndarray, scale: float) -> None:
-    channels = images.shape[-1]
-    if channels not in _MODES:
-        raise UserError(
-            f"input_pipeline jpeg: received images of {channels} channels; 1 or 3 are expected."
+            f"input_pipeline jpeg: received images of {images.shape[-1]} channels; 1 or 3 are "
+            "expected."
         )
     for start in range(0, len(images), _ROWS):
         part = images[start : start + _ROWS] * np.float64(scale)
@@ -165,14 +125,12 @@ def _check(images: np.ndarray, scale: float) -> None:
                 f"input_pipeline jpeg: received intensities from {part.min():g} to "
                 f"{part.max():g}; numbers from 0 to 1, once scaled, are expected."
             )
-
-
-def _write(images: np.ndarray, scale: float, folder: Path) -> None:
-    from PIL import Image
-
-    mode = _MODES[images.shape[-1]]
-    with disk.atomic_folder(folder) as scratch:
-        for index, image in enumerate(images):
-            pixels = np.rint(image * np.float64(255 * scale)).clip(0, 255).astype(np.uint8)
-            plain = Image.fromarray(pixels[..., 0] if mode == "L" else pixels, mode)
-            plain.save(scratch / f"{index:07d}.jpg", quality=JPEG_QUALITY)
+    folder.mkdir()
+    paths = [str(folder / f"{index:07d}.jpg") for index in range(len(images))]
+    for path, image in zip(paths, images, strict=True):
+        pixels = np.rint(image * np.float64(255 * scale)).clip(0, 255).astype(np.uint8)
+        # A grey image has no axis of channels.
+        Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels).save(
+            path, quality=JPEG_QUALITY
+        )
+    return paths

@@ -4,38 +4,35 @@ from __future__ import annotations
 
 import re
 
+from batchscope.frameworks import NotFinite
 from batchscope.store import records
 
 SHOWN = 300  # characters of a message that are kept
-# What allocators say where memory runs out.
+# What allocators say where memory runs out, in TensorFlow and the other frameworks.
 _REFUSAL = re.compile(
     r"std::bad_alloc|MemoryError|ResourceExhausted|RESOURCE_EXHAUSTED|OOM when allocating"
     r"|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED"
-    r"|Cannot allocate memory|[Uu]nable to allocate|failed to allocate|out of memory"
+    r"|([Cc]an't|[Cc]annot) allocate memory|([Uu]nable|[Ff]ailed) to allocate"
+    r"|out of memory|Memory allocation failed"
 )
 # What TensorFlow's allocators say of what they then got in another way.
 _NO_REFUSAL = re.compile(r"not a failure")
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] |\{\{.*?\}\} ?")
 
 
-class NotFinite(ArithmeticError):
-    """The loss is not finite, so the loop stopped short: there is nothing to time."""
+def status(error: Exception) -> str:
+    """Returns the status of a batch size whose steps ended in an error; raises a failure."""
+    if isinstance(error, NotFinite):
+        return records.DIVERGED
+    if refusal_of(error) is None:
+        raise error
+    return records.OUT_OF_MEMORY
 
 
-def known() -> dict[type[BaseException], str]:
-    """Returns the errors, each with its status word."""
-    import tensorflow as tf
-
-    return {
-        tf.errors.ResourceExhaustedError: records.OUT_OF_MEMORY,
-        MemoryError: records.OUT_OF_MEMORY,
-        NotFinite: records.DIVERGED,
-    }
-
-
-def word(error: BaseException, fates: dict[type[BaseException], str]) -> str:
-    """Returns the status word of an error that is among some fates."""
-    return next(status for kind, status in fates.items() if isinstance(error, kind))
+def refusal_of(error: Exception) -> str | None:
+    """Returns the line of an error in which an allocator refuses; None where none does."""
+    # The text may begin with a heading; the type alone may be all that there is.
+    return refusal(f"{error}\n{type(error).__name__}: {error}")
 
 
 def refusal(text: str) -> str | None:
