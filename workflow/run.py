@@ -206,21 +206,14 @@ def explain(arguments: argparse.Namespace) -> None:
     _option("--output", type=Path, help="the folder of a table and a figure"),
 )
 def critical_batch_size(arguments: argparse.Namespace) -> None:
-    """Fit the critical batch size to a table of one's own trainings; docs/own_runs.md."""
-    from batchscope.analysis import updates_to_target
-    from batchscope.report import own_runs as words
-    from batchscope.tables import own_runs
+    """Fit the critical batch size to a table of external runs; docs/own_runs.md."""
+    from batchscope.report import external_runs
 
     _end_with_the_reader()
-    runs = own_runs.read(arguments.file)
-    targets = [own_runs.target(text, runs) for text in arguments.target]
-    if not targets:
-        own_runs.check_default_targets(runs)
-    step = own_runs.step_seconds(arguments.step_seconds) if arguments.step_seconds else None
-    found = updates_to_target.scalings(runs.frame, runs.factors, targets, step)
-    print(words.text(found, arguments.base))
+    found = external_runs.read(arguments.file, arguments.target, arguments.step_seconds)
+    print(external_runs.text(found, arguments.base))
     if arguments.output:
-        written = words.write(found, arguments.output)
+        written = external_runs.write(found, arguments.output)
         print(f"\nWritten: {', '.join(map(str, written))}")
 
 
@@ -383,11 +376,11 @@ def try_batch(arguments: argparse.Namespace) -> None:
 def tabulate(arguments: argparse.Namespace) -> None:
     """Write the tables of one experiment."""
     from batchscope.store import owners
-    from batchscope.tables import run_table
+    from batchscope.tables import experiment_tables
 
     study = _study(arguments)
     owners.claim(arguments.output.parent, study.name, arguments.config)
-    run_table.write(arguments.results, study, arguments.experiment, arguments.output)
+    experiment_tables.write(arguments.results, study, arguments.experiment, arguments.output)
 
 
 @_step(
@@ -406,9 +399,9 @@ def figures(arguments: argparse.Namespace) -> None:
 @_step(*OF_STUDY)
 def claims(arguments: argparse.Namespace) -> None:
     """Test what the documents of a study state, by its tables."""
-    from batchscope.tables import claim_table
+    from batchscope.tables import experiment_tables
 
-    claim_table.write(_study(arguments), arguments.output.parent, arguments.output)
+    experiment_tables.write_claims(_study(arguments), arguments.output.parent, arguments.output)
 
 
 @_step(_option("--output", type=Path, help="the page; results/ledger.html if left out"))

@@ -14,7 +14,7 @@ ROOMS = {
     "private_interfaces": ("scipy", "tensorflow"),
     "catalogue": (),
     "host": ("numpy", "tensorflow", "keras"),
-    "study": (),
+    "study": ("numpy", "pandas"),
     "store": ("numpy",),
     "datasets": ("numpy", "sklearn"),
     "training": ("numpy", "tensorflow", "keras"),

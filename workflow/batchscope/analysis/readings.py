@@ -23,9 +23,9 @@ from batchscope.analysis import (
     intervals,
     run_series,
     targets,
+    to_target_tables,
     trainings,
     trajectories,
-    updates_to_target,
 )
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
@@ -252,7 +252,7 @@ def to_target(
     for target in wanted[:1] or targets.default_targets(each)[-1:]:
         if not (target.column or own_target):
             return
-        found = updates_to_target.scaling(each, target)
+        found = to_target_tables.scaling(each, target)
         budget = Budget(TARGET, target.value, target.column, TARGET in stated)
         at_first = found.at_first.any(axis=1)
         for axis, taken in found.taken.items():

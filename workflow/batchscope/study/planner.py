@@ -33,11 +33,11 @@ from batchscope.study import (
     claims,
     experiment_keys,
     experiment_kinds,
+    external_experiment,
     grids,
     horizons,
     model_files,
     other_machines,
-    own_experiment,
     reduced_form,
     run_pairs,
 )
@@ -309,7 +309,7 @@ class _Planner:
 
     def _own_experiment(self, name: str, body: dict[str, Any], place: Place) -> Experiment | None:
         reader, every = self.reader, measure_settings.ENTRIES  # its table says what it has
-        table = own_experiment.read(self.findings, place, body, self.folder)
+        table = external_experiment.read(self.findings, place, body, self.folder)
         self.findings.report(*figure_names.problems(place, body, every, timed=True))
         numbers = experiment_keys.numbers(reader, place, body, experiment_kinds.OWN)
         margins = experiment_keys.margins(reader, place, body)
@@ -317,8 +317,8 @@ class _Planner:
         primary = experiment_keys.primary(reader, place, body)
         if table is None:
             return None
-        self.findings.report(*own_experiment.problems(place, body, margins, budgets, table))
-        vary, own = own_experiment.vary(table), own_experiment.runs(table)
+        self.findings.report(*external_experiment.problems(place, body, margins, budgets, table))
+        vary, own = external_experiment.vary(table), external_experiment.planned(table)
         asked = experiment_keys.verdicts(body)
         asked |= {"margins": margins, "budgets": budgets, "timed": "seconds" in own.columns}
         made = {"primary": primary, "trainings": Trainings(**asked), "own": own}

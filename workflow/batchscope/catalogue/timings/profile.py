@@ -43,7 +43,7 @@ ENTRY = Timing(
     batch_sizes="each",
     also_writes=("",),
     by_job=("profiles",),
-    tables={"profiles": Table("timing_tables.profiles", _PROFILES, keys=())},
+    tables={"profiles": Table(_PROFILES, keys=())},
     figures=(
         Figure(
             "profile",

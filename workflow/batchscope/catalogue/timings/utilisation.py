@@ -114,12 +114,11 @@ ENTRY = Timing(
     by_job=("utilisation",),
     tables={
         "utilisation": Table(
-            "timing_tables.utilisation",
             _UTILISATION,
             keys=(),
             figures=("utilisation", "frameworks"),
         ),
-        "samples": Table("timing_tables.samples", _SAMPLES),
+        "samples": Table(_SAMPLES),
     },
     figures=(
         Figure(
