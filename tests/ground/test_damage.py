@@ -46,7 +46,7 @@ def displaced(results, study, run):
 
 
 def table(name):
-    return lambda results, study, run: run_table.maker(name)(results, study, "gap")
+    return lambda results, study, run: synthetic.made(name, results, study, "gap")
 
 
 def weights(results, study, run):
@@ -235,7 +235,7 @@ def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch)
 # Modules that read files, or texts, that are not below results/: a user's, a socket's, an
 # environment's, the report's own; and two that read what `damage.reading` guards.
 OTHERS = {
-    *("framework_environments.py", "own_runs.py", "arrays.py", "csv_file.py"),
+    *("framework_environments.py", "external_runs.py", "arrays.py", "csv_file.py"),
     *("warm_process.py", "attempts.py", "checkpoint.py", "claim_rows.py"),
 }
 GUARDED = {"disk.py", "csv_tables.py", "content.py"}

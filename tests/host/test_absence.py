@@ -18,7 +18,7 @@ from batchscope import disk, snakefile
 from batchscope.host import absence
 from batchscope.store import job_files, records, status
 from batchscope.study import config
-from batchscope.tables import run_table, timing_tables
+from batchscope.tables import experiment_tables, run_table, timing_tables
 
 TRAINED = {
     "vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]},
@@ -212,7 +212,7 @@ def test_no_search_for_the_largest_batch_has_its_row(no_gpu):
     for table in (timing_tables.summaries, timing_tables.profiles):
         rows = table("results", found, "timed")
         assert set(rows["status"]) == {"no_gpu"} and set(rows["device"]) == {"gpu"}
-    run_table.write("results", found, "timed", Path("tables"))
+    experiment_tables.write("results", found, "timed", Path("tables"))
     figures.write(Path("tables"), ["max_batch_size", "profile"], Path("figures"))
     assert json.loads((Path("figures") / figures.LISTING).read_text()) == []
 
@@ -223,7 +223,7 @@ def test_its_rows_say_so_and_what_was_trained_is_kept(study):
     frame = run_table.collect("results", study, "trained").set_index("run")
     expected = {run: "no_gpu" if needs_gpu(run) else "missing" for run in study.runs}
     assert frame["status"].to_dict() == {**expected, kept: "finished"}
-    run_table.write("results", study, "timed", Path("tables"))
+    experiment_tables.write("results", study, "timed", Path("tables"))
     for name, columns in (("throughput.csv", ["batch_size"]), ("sweeps.csv", [])):
         rows = pandas.read_csv(Path("tables") / name)
         assert rows["status"].tolist() == ["no_gpu"] * len(rows) and len(rows) == 3 ** len(columns)

@@ -42,19 +42,19 @@ def table(experiment: Experiment, tables: Mapping[str, pandas.DataFrame]) -> pan
             for column, numbers in series.columns.items():
                 for size, value in zip(series.batch_sizes, numbers, strict=True):
                     row = {**first, **known, "batch_size": size, "column": column, "value": value}
-                    rows.append({**row, **_beside(column, size, known, tables)})
+                    rows.append({**row, **beside(column, size, known, tables)})
     # Values as they are: a column with gaps would turn whole numbers into fractions.
     return pandas.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 
-def _beside(
+def beside(
     column: str, size: int, factors: Mapping[str, Any], tables: Mapping[str, pandas.DataFrame]
 ) -> dict[str, Any]:
     """Returns our number of the same cell of a series, or why there is none."""
     name, by_device = _TIMED.get(column, ("runs", {}))
-    if tables[name].empty:
-        name, by_device = "runs", {}
-    frame = tables[name]
+    frame = tables.get(name, pandas.DataFrame())
+    if frame.empty:
+        frame, by_device = tables.get("runs", frame), {}
     for factor in factors.keys() & {*frame}:  # what a table does not have is the same in all
         frame = frame[frame[factor] == factors[factor]]
     frame = run_series.own(frame)

@@ -15,7 +15,7 @@ from PIL import Image
 import made_trainings
 import run
 from batchscope.catalogue import decision_columns
-from batchscope.report import own_runs
+from batchscope.report import external_runs
 from project import ROOT
 
 SIZES = (8, 16, 32, 64, 128, 256)
@@ -92,7 +92,7 @@ def test_the_table_and_the_figure(printed):
     assert [row["model"] for row in rows] == ["small", "small", "wide", "wide"]
     assert rows[0]["target"] == "validation_loss=0.2" and rows[0]["points"] == "6"
     root = ElementTree.parse(printed[1] / "critical_batch_size.svg").getroot()
-    assert root.find("{http://www.w3.org/2000/svg}title").text == own_runs.TITLE
+    assert root.find("{http://www.w3.org/2000/svg}title").text == external_runs.TITLE
     with Image.open(printed[1] / "critical_batch_size.png") as image:
         assert image.width > 700 and np.asarray(image.convert("L")).std() > 5
 
