@@ -97,15 +97,6 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
     assert found == set(tables.FILES)
 
 
-def test_a_run_that_missed_its_target_loss_is_compared_with_none(written):
-    for run, reached in zip(written.trainings.runs, (False, False, True), strict=False):
-        with synthetic.edited(records.run_folder(written.results, run) / "record.json") as record:
-            record["reached_target"] = reached
-    for table in ("runs", "history"):
-        found = written.made(table).drop_duplicates("run")["status"].tolist()
-        assert found[:3] == ["off_target", "diverged", "finished"]
-
-
 def test_histories(written):
     frame = written.made("history")
     assert list(frame.columns[: len(long_tables.FIRST)]) == list(long_tables.FIRST)

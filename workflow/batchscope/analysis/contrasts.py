@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -123,9 +123,7 @@ class Contrast:
 
         The interval at a level lies inside the bounds where this is below the level.
         """
-        found = [self.p_above(self.low)] if math.isfinite(self.low) else []
-        found += [self.p_below(self.high)] if math.isfinite(self.high) else []
-        return max(found)
+        return max(self._tails(self.p_above, self.p_below))
 
     @functools.cached_property
     def p_against(self) -> float:
@@ -133,9 +131,11 @@ class Contrast:
 
         The interval at a level that the bounds share lies outside where this is below the level.
         """
-        found = [self.p_below(self.low)] if math.isfinite(self.low) else []
-        found += [self.p_above(self.high)] if math.isfinite(self.high) else []
-        return min(1.0, self.bounds * min(found))
+        return min(1.0, self.bounds * min(self._tails(self.p_below, self.p_above)))
+
+    def _tails(self, *of: Callable[[float], float]) -> list[float]:
+        ends = zip(of, (self.low, self.high), strict=True)
+        return [p(bound) for p, bound in ends if math.isfinite(bound)]
 
     def replicates_to_resolve(self, level: float) -> int | None:
         """Returns how many would settle it with power .8, were all as found; None if none would."""
@@ -255,17 +255,16 @@ def family_level(p_values: Sequence[float]) -> float:
 
 
 def _judged(statement: Statement, family: float) -> Judged:
+    def weakest(group: Sequence[int], name: str) -> Contrast:
+        """Returns the contrast that decides whether all of a group hold, or none."""
+        return max((statement.contrasts[one] for one in group), key=lambda one: _of(one, name))
+
     supporting, contradicting = statement.groups
     at, against = family / len(supporting), family / len(contradicting)
-    # The weakest contrast of a group decides whether all of it hold, or none.
-    weakest = [max((statement.contrasts[one] for one in group), key=_p) for group in supporting]
-    strongest = min(weakest, key=_p)
+    group = min(supporting, key=lambda group: _of(weakest(group, "p"), "p"))
+    strongest = weakest(group, "p")
     contrary = min(
-        (
-            max((statement.contrasts[one] for one in group), key=_p_against)
-            for group in contradicting
-        ),
-        key=_p_against,
+        (weakest(one, "p_against") for one in contradicting), key=lambda one: _of(one, "p_against")
     )
     verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
     if strongest.p < at:
@@ -274,8 +273,8 @@ def _judged(statement: Statement, family: float) -> Judged:
     elif contrary.p_against < against:
         verdict, deciding, at = Verdict.CONTRADICTED, contrary, against / contrary.bounds
     else:
-        group = [statement.contrasts[one] for one in supporting[weakest.index(strongest)]]
-        deciding = max([one for one in group if not one.p_against < against] or group, key=_p)
+        open_ = [one for one in group if not statement.contrasts[one].p_against < against]
+        deciding = weakest(open_ or group, "p")
         at = min(at, against / deciding.bounds)
         more = deciding.replicates_to_resolve(at)
     if statement.n < LEAST_SEEDS:
@@ -287,13 +286,9 @@ def _judged(statement: Statement, family: float) -> Judged:
     return Judged(verdict, reason, estimate, at, deciding, *statement.p, more)
 
 
-def _p(contrast: Contrast) -> float:
-    """Orders contrasts by p: one without any is the weakest."""
-    return 2.0 if math.isnan(contrast.p) else contrast.p
-
-
-def _p_against(contrast: Contrast) -> float:
-    return 2.0 if math.isnan(contrast.p_against) else contrast.p_against
+def _of(contrast: Contrast, name: str) -> float:
+    """Returns a p by which contrasts are ordered: one without any is the weakest."""
+    return float(np.nan_to_num(getattr(contrast, name), nan=2.0))
 
 
 def exponential(value: float) -> float:
