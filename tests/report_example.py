@@ -13,7 +13,7 @@ from batchscope import figures
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.store import job_files, records
 from batchscope.study import config, plan
-from batchscope.tables import claim_table, run_table
+from batchscope.tables import csv_tables, experiment_tables
 
 QUESTION = 'Does <script>alert("question")</script> a larger batch "generalise" worse, & why?'
 TITLE = 'Batch size & <b>bold</b> "claims" on digits'
@@ -114,10 +114,10 @@ def write(
             _write_json(record, _timing(run_names.timing_name(factors), measures["time_epoch"]))
     for name, experiment in study.experiments.items():
         place = results / "studies" / study.folder_name / name
-        run_table.write(results, study, name, place)
+        experiment_tables.write(results, study, name, place)
         write_figures(place / "figures", figures.drawn(experiment))
     tables = results / "studies" / study.folder_name
-    claim_table.write(study, tables, tables / claim_table.FILE)
+    experiment_tables.write_claims(study, tables, tables / csv_tables.CLAIMS)
     return study, results, path
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 from numpy.random import Generator
 
 from batchscope import disk
@@ -20,7 +21,7 @@ from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, records
 from batchscope.study.claims import Claim
 from batchscope.study.plan import Experiment, Trainings
-from batchscope.tables import csv_tables, run_table
+from batchscope.tables import csv_tables, experiment_tables, long_tables, run_table
 
 DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
@@ -118,10 +119,23 @@ def tabulate(
 ) -> None:
     """Writes the tables of an experiment: all, or some that are made of no other."""
     if not only:
-        run_table.write(results, planned, name, folder)
+        experiment_tables.write(results, planned, name, folder)
     for table in only:
-        frame = run_table.maker(table)(results, planned, name)
-        csv_tables.write(frame, folder / f"{table}.csv")
+        csv_tables.write(made(table, results, planned, name), folder / f"{table}.csv")
+
+
+def made(table: str, results: Path, planned: Study, name: str = "gap") -> pandas.DataFrame:
+    """Returns one table of an experiment, without the others where it is made of none."""
+    alone = {
+        "runs": run_table.collect,
+        "history": long_tables.histories,
+        "trajectories": long_tables.trajectories,
+        "at_epochs": long_tables.at_epochs,
+    }
+    if table in alone:
+        return alone[table](results, planned, name)
+    found = long_tables.of_measures(results, planned, name)
+    return found[table] if table in found else experiment_tables.make(results, planned, name)[table]
 
 
 def _write_run(

@@ -1,14 +1,12 @@
 """Advice on batch sizes: what is recommended, how sure that is, what is missing."""
 
 import itertools
-import random
 
 import pandas
 import pytest
 
-from batchscope.analysis import advice
 from batchscope.study import advice_needs, plan
-from made_advice import ASKED, SIZES, advised, comparisons, one, rows, runs
+from made_advice import ASKED, advised, comparisons, one, rows, runs
 
 
 def range_of(found):
@@ -111,15 +109,6 @@ def test_a_flag_counts_unless_its_size_is_beyond_and_far_from_the_range(
     assert one(found, "check", name)["passed"] == passed
 
 
-def test_checks_and_limits_that_are_known_pass():
-    found = advised(critical=CRITICAL.assign(lack_of_fit=0.4), asked=ASKED._replace(planned=6))
-    checks = found[found["item"] == "check"]
-    assert len(checks) == 7 and (checks["passed"] == 1).all()
-    row = one(found, "limit", "critical_batch_size")
-    assert row["low"] == 30 and pandas.isna(row["high"])
-    assert range_of(found)[-1] == "solid"
-
-
 UNTIMED = runs().drop(columns="train_seconds")
 FIRST = comparisons("bwnwb")
 FIRST.loc[FIRST["verdict"] == "not_resolved", "reason"] = "at_first_evaluation"
@@ -178,13 +167,6 @@ def test_examples_decide_where_nothing_else_is_known():
     assert {"time_epoch", "evaluate"} <= {*found.loc[found["item"] == "need", "name"]}
 
 
-def test_each_size_has_one_rate_that_of_its_seconds():
-    found = advised(comparisons("bwwwf"))
-    sizes = found[found["item"] == "size"].set_index("batch_size")["learning_rate"].to_dict()
-    assert sizes == {size: size / 100 for size in SIZES}
-    assert one(found, "recommendation")["learning_rate"] == sizes[32]
-
-
 def test_trends_at_other_budgets_are_the_rows_of_their_table():
     given = {"budget": ["epochs", "updates", "end"], "outcome": "test_accuracy", "estimate": -0.01}
     found = advised(trends=pandas.DataFrame(given))
@@ -199,26 +181,6 @@ def test_series_stand_apart_and_two_sizes_get_no_advice():
     found = advised(given.reset_index(drop=True), made)
     assert found.groupby("optimizer").size().to_dict() == {"adam": 21, "sgd": 21}
     assert advised(comparisons().iloc[:0]).empty
-
-
-def test_the_grade_agrees_with_every_verdict():
-    draw = random.Random(0)
-    for _ in range(30):
-        seconds, accuracy = ("".join(draw.choices("wwbnf", k=5)) for _ in range(2))
-        if seconds == accuracy == "fffff":
-            continue
-        taken = [draw.uniform(1, 3) for _ in SIZES]
-        found = advised(comparisons(seconds, accuracy, taken=taken))
-        row = one(found, "recommendation")
-        inside = [size for size in SIZES if row["smallest"] <= size <= row["largest"]]
-        verdicts = found[found["item"] == "size"].set_index("batch_size")["verdict"]
-        assert row["batch_size"] in inside
-        if len(inside) > 1 or row["grade"] == advice.Grade.SOLID:
-            assert set(verdicts[inside]) == {"within"}
-        if row["grade"] == advice.Grade.SOLID:
-            at = [SIZES.index(size) for size in (inside[0], inside[-1])]
-            beside = SIZES[max(at[0] - 1, 0) : at[0]] + SIZES[at[1] + 1 : at[1] + 2]
-            assert set(verdicts[beside]) <= {"beyond", "not_testable"}
 
 
 def planned(sizes, rates, seeds, **more):

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from batchscope.analysis import best_of_others
-from batchscope.catalogue.outcomes import Reason, Verdict
+from batchscope.catalogue.outcomes import Verdict
 
 NOISE = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
 
@@ -41,26 +41,6 @@ def test_without_a_margin_to_speak_of_either_of_a_pair_may_be_beyond():
     assert wide.level[0, 1] == pytest.approx(0.05 / 6, rel=1e-3)
 
 
-def test_verdicts_within_beyond_and_not_resolved():
-    assert verdicts(study(1.0, 0.95, 0.7)) == [Verdict.WITHIN, Verdict.WITHIN, Verdict.BEYOND]
-    assert verdicts(study(1.0, 0.9, 0.89), 0.1)[1] == Verdict.NOT_RESOLVED
-
-
-def test_the_best_is_compared_with_the_second_best():
-    best, second, _ = best_of_others.compare(study(1.0, 0.95, 0.7), 0.1)
-    assert best.against == 1 and best.estimate.mean == pytest.approx(0.05)
-    assert second.against == 0 and second.estimate.mean == pytest.approx(-0.05)
-
-
-def test_a_size_that_failed_or_is_not_there_is_compared_with_none():
-    values = np.vstack([study(1.0, 0.7), [[-math.inf, *[1.0] * 5]], [[math.nan] * 6]])
-    *_, failed, absent = best_of_others.compare(values, 0.1)
-    assert (failed.verdict, failed.reason) == (Verdict.NOT_TESTABLE, Reason.FAILED)
-    assert (absent.verdict, absent.reason) == (Verdict.NOT_TESTABLE, Reason.NO_VALUE)
-    alone, *_ = best_of_others.compare(values[[0, 2]], 0.1)
-    assert (alone.verdict, alone.reason) == (Verdict.NOT_TESTABLE, Reason.ALONE)
-
-
 def test_seeds_that_some_size_lacks_are_left_out():
     values = study(1.0, 0.7, 0.5)
     values[1, 0] = math.nan
@@ -68,17 +48,6 @@ def test_seeds_that_some_size_lacks_are_left_out():
     assert {each.estimate.n for each in found} == {5}
     assert {each.verdict for each in found} == {Verdict.PROVISIONAL}
     assert all(each.seeds_to_resolve == 6 for each in found)
-
-
-def test_one_seed_has_an_estimate_and_no_interval():
-    first, second = best_of_others.compare(np.array([[1.0], [0.7]]), 0.1)
-    assert (first.verdict, second.verdict) == (Verdict.ONE_SEED, Verdict.ONE_SEED)
-    assert second.estimate.mean == pytest.approx(-0.3) and math.isnan(second.estimate.low)
-
-
-def test_what_may_be_better_than_it_looks_is_not_beyond_and_no_other_is_within():
-    bounded = verdicts(study(1.0, 0.95, 0.7), bounded=[False, False, True])
-    assert bounded == [Verdict.NOT_RESOLVED] * 3
 
 
 def test_seeds_read_at_different_rates_widen_the_interval():
@@ -101,18 +70,3 @@ def test_the_seeds_that_would_settle_it_follow_the_tables_of_power():
 def test_a_difference_that_is_the_margin_is_not_decided_by_rounding():
     values = np.array([[0.3] * 6, [0.1 + 0.1] * 6])  # 0.3 - 0.2 is not 0.1 in binary
     assert verdicts(values)[1] == Verdict.NOT_RESOLVED
-
-
-def test_verdict_and_interval_never_disagree():
-    rng, seen = np.random.default_rng(0), set()
-    for _ in range(300):
-        sizes, seeds = rng.integers(2, 8), rng.integers(2, 9)
-        means = rng.normal(0, 0.3, (sizes, 1))
-        values = rng.normal(means, rng.uniform(0.01, 0.3, (sizes, 1)), (sizes, seeds))
-        for each in best_of_others.compare(values, 0.2):
-            _, low, high, n = each.estimate
-            assert low <= each.estimate.mean <= high
-            read = Verdict.WITHIN if low > -0.2 else Verdict.BEYOND if high < -0.2 else None
-            assert each.verdict == (read or Verdict.NOT_RESOLVED if n >= 6 else Verdict.PROVISIONAL)
-            seen.add(each.verdict)
-    assert len(seen) == 4

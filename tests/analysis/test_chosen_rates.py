@@ -87,11 +87,6 @@ def test_runs_that_never_reach_the_target_are_read_as_such():
     assert read[4].tolist() == [3.0, 5.0, 7.0, INF] and index[4].tolist() == [0] * 4
 
 
-def test_the_only_seed_is_read_at_its_own_rate_and_one_without_a_run_nowhere():
-    read, index = chosen_rates.leave_one_out([[[3.0, NAN], [2.0, NAN]]])
-    assert read[0, 0] == 2.0 and np.isnan(read[0, 1]) and index.tolist() == [[1, -1]]
-
-
 def test_edges_of_the_rates_that_seeds_are_read_at():
     values = np.ones((2, 3, 2))
     values[1, 2] = NAN  # only two were tried

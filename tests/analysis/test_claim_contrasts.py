@@ -159,29 +159,6 @@ def test_what_a_document_states_is_one_family_with_one_level():
     assert own["seeds_to_resolve"].notna().sum() == (~told.any(axis=0)).sum() > 0
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_verdict_and_its_interval_never_disagree(seed):
-    rng = np.random.default_rng(seed)
-    frame = scattered(rng, seeds=range(int(rng.integers(2, 12))))
-    frame.loc[rng.random(len(frame)) < 0.03, "status"] = "diverged"
-    low = float(rng.uniform(1, 4))
-    moved = {"value": {"low": low, "high": low + 1}, "comparison": {"low": low / 4, "high": low}}
-    every = [
-        claim(f"{kind}{at}{len(cells)}", kind, **{**given, **moved.get(kind, {}), **cells})
-        for at, (kind, given, _, _) in enumerate(KNOWN)
-        for cells in ({}, {"cells": {}})  # one part, and several
-    ]
-    every.append(claim("best", "argmax", chosen=(32, 64)))
-    table = judged(frame, *every)
-    table = table.fillna({"low_bound": -math.inf, "high_bound": math.inf})
-    inside = (table["low_bound"] < table["low"]) & (table["high"] < table["high_bound"])
-    outside = (table["high"] < table["low_bound"]) | (table["low"] > table["high_bound"])
-    few = table["n"] < 6
-    told = [Verdict.PROVISIONAL, Verdict.SUPPORTED, Verdict.CONTRADICTED]
-    read = np.select([few, inside, outside], told, Verdict.NOT_RESOLVED)
-    assert table["verdict"].tolist() == read.tolist() and table["parts"].max() == 12
-
-
 def not_here(status, framework="mxnet"):
     frame = runs(falling)[lambda every: every["optimizer"] == "sgd"].assign(framework=framework)
     frame.loc[frame["batch_size"] == 16, "status"] = status
@@ -251,15 +228,6 @@ def test_a_trajectory_is_read_at_a_budget_that_every_training_reached():
     assert found["reason_of"] == '{"updates": 40}'
     small = {"updates": (40,), "batch_size": (16,)}  # none of which ended before
     assert row(some, "value", low=0.0, cells=small, **of)["verdict"] == Verdict.SUPPORTED
-
-
-def test_a_run_that_did_not_finish_takes_its_seed_out():
-    frame = runs(falling, seeds=range(8))
-    failed = (frame["optimizer"] == "sgd") & (frame["seed"] < 2) & (frame["batch_size"] == 16)
-    for some in (frame[~failed], frame.assign(status=np.where(failed, "diverged", "finished"))):
-        found = row(some, "trend", direction="falls", cells=ONE)
-        assert (found["n"], found["replicates"]) == (6, 8)
-        assert found["verdict"] == Verdict.SUPPORTED
 
 
 def test_keys_distinguish_series_and_what_lies_in_one_cell_is_averaged():

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from batchscope.analysis import comparisons, readings
+from batchscope.analysis.trainings import Chosen
 from batchscope.catalogue import decision_columns
 from costs import draws
 
@@ -21,15 +22,17 @@ THREE = 0.01 * np.array(POINTS)
 def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more):
     """Returns a reading of values, shape (sizes, seeds)."""
     values = np.asarray(values, float)
-    sizes, seeds = tuple(SIZES[: len(values)]), tuple(range(values.shape[1]))
+    sizes = tuple(SIZES[: len(values)])
     none = np.zeros(len(values), bool)
     names = ("on_edge", "tuned", "at_first", "falling", "ended")
     marks = {name: np.array(more.get(name, none)) for name in names}
     runs = pandas.DataFrame({"batch_size": sizes, "optimizer": "sgd", "learning_rate": 0.1})
     rates = np.full(len(values), 0.1)
     budget = readings.Budget(kind, 10.0)
-    of = (runs, budget, outcome, margin, sizes, seeds, values, ~np.isnan(values), rates)
-    return readings.Reading(*of, **marks)
+    read = np.zeros(values.shape, int)
+    chosen = Chosen(values, rates, marks.pop("on_edge"), read, marks.pop("tuned"))
+    ran = ~np.isnan(values)
+    return readings.Reading(runs, budget, outcome, margin, sizes, chosen, ran, **marks)
 
 
 def table(*args, **more):
@@ -127,7 +130,7 @@ def read_off(row):
     return "within" if better > bound else "beyond" if worse < bound else "not_resolved"
 
 
-@draws(300)
+@draws(100)
 def test_the_verdict_is_always_read_off_the_interval(draws):
     random, verdicts = np.random.default_rng(0), set()
     outcomes = [("test_accuracy", "epochs"), ("test_loss", "epochs"), ("seconds", "target")]

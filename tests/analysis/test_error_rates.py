@@ -23,9 +23,9 @@ def numbers(text):
 @pytest.mark.parametrize(
     ("group", "studies"),
     [
-        (error_rates.trends, 5000),
-        (error_rates.claims, 3000),
-        (error_rates.comparisons, 4000),
+        (error_rates.trends, 1500),
+        (error_rates.claims, 1000),
+        (error_rates.comparisons, 1000),
     ],
 )
 def test_shares_are_what_is_asked(group, studies):
@@ -39,17 +39,3 @@ def test_shares_are_what_is_asked(group, studies):
                 assert found.share >= asked - away, found
             checked += 1
     assert checked >= 4
-
-
-def test_slopes_of_their_own_keep_the_level_of_one_of_thirty_claims():
-    shares = {each.drawn: each for each in error_rates.trends(np.random.default_rng(1), 20_000)}
-    own = shares["trend, slopes of their own, at 0.17%"]
-    assert own.share <= error_rates.STRICT + _AWAY * own.error
-
-
-def test_large_effects_are_told_in_a_family_of_twenty_series():
-    shares = [*error_rates.claims(np.random.default_rng(2), 2000)]
-    power = {each.drawn: each.share for each in shares if each.asked == "power"}
-    assert len(power) == 3
-    assert min(power.values()) > 0.6
-    assert max(power.values()) - min(power.values()) < 0.1  # however many series there are

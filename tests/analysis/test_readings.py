@@ -113,30 +113,23 @@ def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget()
     found = read(frames(), {"epochs": 5}, budget="epochs")
     assert list(found) == ["test_accuracy", "test_loss"]
     loss = found["test_loss"]
-    assert (loss.batch_sizes, loss.seeds) == ((8, 16, 32), (0, 1, 2)) and loss.ran.all()
-    assert loss.rates.tolist() == [0.2] * 3 and not loss.on_edge.any() and not loss.tuned.any()
+    assert loss.batch_sizes == (8, 16, 32) and loss.ran.all()
+    assert (
+        loss.chosen.rates.tolist() == [0.2] * 3
+        and not loss.chosen.on_edge.any()
+        and not loss.chosen.tuned.any()
+    )
     expected = [[2 * loss_of(size, 0.2, seed, 5) for seed in range(3)] for size in (8, 16, 32)]
     assert loss.values == pytest.approx(np.array(expected))
     assert loss.factors == {"optimizer": "sgd", "machine": "laptop"}
 
 
-def test_equal_updates_and_seconds_read_other_evaluations():
-    found = read(frames(rates=(0.2,)), {"updates": 8, "seconds": 1.0})
-    # 8 updates are 2, 4 and 8 epochs; one second is 3.1, 5.2 and 7.8, between two evaluations.
-    epochs = {"updates": (2, 4, 8), "seconds": [1 / 32 / each for each in SECONDS.values()]}
-    for kind, steps in epochs.items():
-        values = found[kind, "test_loss"].values
-        for row, size, step in zip(values, SECONDS, steps, strict=True):
-            expected = [2 * loss_of(size, 0.2, seed, step) for seed in range(3)]
-            assert row.tolist() == pytest.approx(expected)
-
-
 def test_a_rate_on_the_edge_is_marked_and_one_that_failed_is_never_chosen():
     tables = frames(rates=(0.1, 0.2), failed={(16, 0.2), (32, 0.1), (32, 0.2)})
     accuracy, loss = read(tables, budget="epochs").values()
-    assert loss.rates[:2].tolist() == [0.2, 0.1] and math.isnan(loss.rates[2])
+    assert loss.chosen.rates[:2].tolist() == [0.2, 0.1] and math.isnan(loss.chosen.rates[2])
     # Where none is chosen the seeds are read at a rate on the edge all the same.
-    assert loss.on_edge.tolist() == [True, True, True]
+    assert loss.chosen.on_edge.tolist() == [True, True, True]
     # A size that failed at every rate is reported by its runs.
     assert (loss.values[2] == INF).tolist() == [True, False, False]
     assert (accuracy.values[2] == -INF).tolist() == [True, False, False]
@@ -148,9 +141,9 @@ def test_a_missing_run_is_none_and_excludes_its_rate():
     gone = ["16-0.2-1", "32-0.1-2", "32-0.2-0"]  # of 32 every rate lacks one
     runs.loc[runs["run"].isin(gone), "status"] = "missing"
     found = read((runs, rows[~rows["run"].isin(gone)]), budget="epochs")["test_loss"]
-    assert found.rates == pytest.approx([0.2, 0.1, NAN], nan_ok=True)
+    assert found.chosen.rates == pytest.approx([0.2, 0.1, NAN], nan_ok=True)
     assert np.isnan(found.values).tolist() == [[False] * 3, [False] * 3, [True] * 3]
-    assert found.on_edge.tolist() == [True, True, False]
+    assert found.chosen.on_edge.tolist() == [True, True, False]
 
 
 def test_a_run_that_ended_before_a_stated_budget_is_not_read_there():
@@ -174,7 +167,7 @@ def test_the_target_is_that_of_the_fit_and_is_read_at_the_rate_that_the_others_c
         epochs = [(1 + math.log(1 + 0.01 * seed)) / speed for seed in range(3)]
         assert row == pytest.approx([32 / size * epoch for epoch in epochs])
     assert examples == pytest.approx(updates * np.array([[8], [16], [32]]))
-    assert found["updates"].rates.tolist() == [0.2] * 3 and found["updates"].taken
+    assert found["updates"].chosen.rates.tolist() == [0.2] * 3 and found["updates"].taken
     mean, low, high, n = found["updates"].means()[0]
     logs = np.log(updates[0])
     half = 4.302653 * logs.std(ddof=1) / 3**0.5
@@ -182,20 +175,9 @@ def test_the_target_is_that_of_the_fit_and_is_read_at_the_rate_that_the_others_c
     assert (mean, low, high) == pytest.approx(np.exp(ends)) and n == 3
 
 
-def test_what_missed_another_target_may_have_passed_this_one():
-    runs, rows = frames(rates=(0.2,))
-    at = {"target": {"validation_loss": math.exp(-1.0)}}
-    before = read((runs, rows), at, budget="target")["updates"].values
-    for frame in (runs, rows):
-        frame.loc[frame["run"] == "8-0.2-0", "status"] = "off_target"
-        frame.loc[frame["run"] == "16-0.2-0", "status"] = "diverged"
-    after = read((runs, rows), at, budget="target")["updates"].values
-    assert after[0].tolist() == before[0].tolist() and after[1, 0] == INF
-
-
 def test_a_target_that_nobody_reaches_takes_for_ever_and_one_at_the_start_is_a_bound():
     never = read(frames(), {"target": {"validation_loss": 1e-9}}, budget="target")["updates"]
-    assert (never.values == INF).all() and np.isnan(never.rates).all()
+    assert (never.values == INF).all() and np.isnan(never.chosen.rates).all()
     at = {"target": {"validation_loss": loss_of(8, 0.2, 2, 1)}}
     found = read(frames(rates=(0.2,)), at, budget="target")["updates"]
     assert found.at_first.tolist() == [True, False, False]
@@ -227,18 +209,18 @@ def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not
     found = read((runs, rows), budget="epochs")
     assert list(found) == ["validation_accuracy", "validation_loss"]
     assert found["validation_loss"].values[0, 0] == loss_of(8, 0.2, 0, 8)
-    assert not found["validation_loss"].tuned.any()
+    assert not found["validation_loss"].chosen.tuned.any()
     # Far worse at the higher one, it sends the others away from there, and is read there alone.
     odd = (rows["seed"] == 0) & (rows["learning_rate"] == 0.2) & (rows["batch_size"] == 8)
     worse = rows.assign(validation_loss=rows["validation_loss"] + odd)
     found = read((runs, worse), budget="epochs")["validation_loss"]
-    assert found.tuned.tolist() == [True, False, False]
+    assert found.chosen.tuned.tolist() == [True, False, False]
     # At the end of a training its test data are known from `evaluate`.
     measured = runs.assign(test_loss=0.5 + 0.01 * runs["seed"], test_accuracy=0.9)
     found = read((measured, rows))
     at_end = found["convergence", "test_loss"]
     assert at_end.values.tolist() == [[0.5, 0.51, 0.52]] * 3
-    assert not at_end.tuned.any() and ("epochs", "test_loss") not in found
+    assert not at_end.chosen.tuned.any() and ("epochs", "test_loss") not in found
 
 
 def test_at_the_end_columns_of_the_runs_are_read_at_the_rate_that_validation_chooses():
@@ -248,18 +230,9 @@ def test_at_the_end_columns_of_the_runs_are_read_at_the_rate_that_validation_cho
     found = read((runs, rows[:0]), margins={"test_loss": 0.2, "test_accuracy": 0.1})
     assert list(found) == [("end", "test_loss")]
     (end,) = found.values()
-    assert end.values.tolist() == [[0.3, 1.3, 2.3]] * 2 and end.rates.tolist() == [0.2, 0.2]
-    assert end.margin == 0.2 and end.on_edge.tolist() == [True, True]
+    assert end.values.tolist() == [[0.3, 1.3, 2.3]] * 2 and end.chosen.rates.tolist() == [0.2, 0.2]
+    assert end.margin == 0.2 and end.chosen.on_edge.tolist() == [True, True]
     # Without validation losses the outcome chooses, each seed at the rate of the others.
     blind = runs.drop(columns="best_validation_loss")
     (found,) = read((blind, rows[:0]), margins={"train_loss": 0.1}).values()
-    assert found.rates.tolist() == [0.2, 0.2] and found.margin == 0.1
-
-
-def test_rates_that_follow_the_batch_size_are_no_choice_and_one_size_no_series():
-    runs, rows = frames(sizes=(8, 16))
-    follows = [frame[frame["learning_rate"] == frame["batch_size"] / 80] for frame in (runs, rows)]
-    assert read(follows, budget="epochs")["test_loss"].rates.tolist() == [0.1, 0.2]
-    at = {"target": {"validation_loss": 0.9}}
-    assert read(follows, at, budget="target")["updates"].rates.tolist() == [0.1, 0.2]
-    assert read(frames(sizes=(8,))) == {}
+    assert found.chosen.rates.tolist() == [0.2, 0.2] and found.margin == 0.1

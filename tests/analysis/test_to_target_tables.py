@@ -1,5 +1,6 @@
 """What batch sizes take to a target, as tables."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,8 +8,8 @@ import pandas
 import pytest
 
 import made_trainings
-from batchscope.analysis import to_target_tables
-from batchscope.analysis.updates_to_target import Target
+from batchscope.analysis import targets, to_target_tables, trainings
+from batchscope.analysis.targets import Target
 from batchscope.catalogue import decision_columns
 from made_trainings import EXACT, SIZES
 
@@ -99,3 +100,146 @@ def test_series_apart_and_seconds_of_none():
     assert fits["critical_batch_size"].to_numpy() == pytest.approx([40, 40])
     assert fits["fastest_batch_size"].isna().all() and fits["measured_fastest"].isna().all()
     assert len(to_target_tables.joined(fits, each)) == len(each)
+
+
+def evaluations(rate=0.1, sizes=SIZES, seeds=(0, 1), start=0, times=1.0, **factors):
+    """Runs whose loss falls by a factor of e in 10 (1 + 40 / B) updates, times a factor."""
+    rows = []
+    for size, seed in itertools.product(sizes, seeds):
+        run = {"run": f"{size}/{seed}/{rate}", "machine": "local", "status": "finished"}
+        run |= {"batch_size": size, "seed": seed, "learning_rate": rate, **factors}
+        for updates in range(start, 501, 5):
+            loss = 2 * math.exp(-updates / (10 * times * (1 + 40 / size)))
+            seconds = 0.5 + updates * (0.002 + 0.0001 * size)  # 0.5 s to start
+            used = {"updates": updates, "examples": updates * size, "seconds": seconds}
+            rows.append({**run, **used, "validation_loss": loss})
+    return pandas.DataFrame(rows)
+
+
+def series(rows):
+    (found,) = trainings.of_experiment(rows.drop_duplicates("run"), rows)
+    return found
+
+
+def scaling(rows, value=0.2, column="validation_loss", step=()):
+    (found,) = to_target_tables.of_series([series(rows)], [Target(column, value)], step)
+    return found
+
+
+def costs(found):
+    """Returns the costs of a step, fixed and per example."""
+    return found.step.fixed.value, found.step.per_image.value
+
+
+def exact(sizes=SIZES):
+    """Returns the updates that `evaluations` take to a validation loss of .2."""
+    return math.log(10) * 10 * (1 + 40 / np.array(sizes))
+
+
+def test_three_targets_from_the_first_evaluation_to_the_lowest_of_all():
+    rows = evaluations(start=5)
+    found = targets.default_targets(series(rows))
+    start = rows[rows["updates"] == 5]["validation_loss"].min()
+    end = rows.groupby(["batch_size", "seed"])["validation_loss"].min().max()
+    steps = start * (end / start) ** (np.arange(1, 4) / 3)
+    assert [each.value for each in found] == pytest.approx(steps) and found[-1].value == end
+    rows = rows.assign(train_loss=rows["validation_loss"], validation_loss=math.nan)
+    assert {each.column for each in targets.default_targets(series(rows))} == {"train_loss"}
+    rows = rows.drop(columns=["train_loss", "validation_loss"])
+    assert targets.default_targets(series(rows)) == []
+
+
+def test_the_last_target_is_what_every_seed_reached_at_one_rate_of_every_size():
+    """A rate that was tried with some seeds decides nothing."""
+    rows = evaluations(start=5)
+    rows = rows[(rows["seed"] == 0) | (rows["updates"] <= 200)]
+    known = rows.groupby(["batch_size", "seed"])["validation_loss"].min().max()
+    some = pandas.concat([rows, evaluations(0.2, seeds=[0], start=5)])
+    failed = pandas.concat([rows, evaluations(0.2, start=5, times=0.5, status="diverged")])
+    for frame in (rows, some, failed):
+        assert targets.default_targets(series(frame))[-1].value == known
+
+
+def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
+    late = evaluations(start=20)  # at 8 the loss is 1.4 by then, at 128 it is .43
+    assert scaling(late, 0.6).at_first.any(axis=1).tolist() == [False, False, False, True, True]
+    assert not scaling(evaluations(), 0.6).at_first.any()
+    found = scaling(pandas.concat([late, evaluations(0.2, times=0.9)]), 0.6)
+    assert not found.at_first.any()  # at the rate that is read
+
+
+def test_accuracies_are_read_as_errors_and_what_is_not_evaluated_is_passed_over():
+    rows = evaluations()
+    blank = pandas.concat([rows, rows.assign(updates=rows["updates"] + 2.5)])
+    blank.loc[blank["updates"] % 5 > 0, "validation_loss"] = math.nan
+    updates = np.stack([exact(), exact()], axis=1)
+    assert scaling(blank).taken["updates"].values == pytest.approx(updates)
+    rows["validation_accuracy"] = 1 - rows.pop("validation_loss") / 2
+    found = scaling(rows, 0.9, "validation_accuracy")
+    assert found.taken["updates"].values == pytest.approx(updates)
+    assert found.taken["examples"].values == pytest.approx(updates * np.array(SIZES)[:, None])
+
+
+def test_the_rate_of_a_seed_is_chosen_by_the_others():
+    """Of two seeds each prefers another rate, and so reads the other's, which is slower for it."""
+    each = itertools.product((0, 1), (0.1, 0.2))
+    parts = [
+        evaluations(rate, seeds=[seed], times=2.0 if (seed == 0) == (rate == 0.2) else 1.0)
+        for seed, rate in each
+    ]
+    found = scaling(pandas.concat(parts)).taken["updates"]
+    twice = 2 * exact()
+    assert found.values == pytest.approx(np.stack([twice, twice], axis=1))
+    assert found.tuned.all() and found.on_edge.all()
+    alone = scaling(pandas.concat(parts[:2])).taken["updates"]
+    assert alone.values[:, 0] == pytest.approx(twice / 2)
+
+
+def test_the_single_row_of_an_external_run_is_its_target():
+    updates = 100 * (1 + 40 / np.array(SIZES))
+    rows = evaluations(seeds=[0]).drop_duplicates("run").assign(updates=updates)
+    rows = rows.assign(examples=updates * np.array(SIZES), machine="elsewhere", seconds=math.nan)
+    assert targets.at_own_targets(rows) and not targets.at_own_targets(rows.assign(machine="a"))
+    (found,) = to_target_tables.of_study(rows, rows)
+    assert not found.target.column and found.fit.critical_batch_size == pytest.approx(40)
+    rows.loc[0, ["updates", "examples"]] = math.nan
+    (found,) = to_target_tables.of_study(rows, rows)
+    assert found.taken["updates"].values[0, 0] == math.inf and not found.fitted[0]
+
+
+def test_the_time_of_a_step_is_stated_or_fitted():
+    """By the examples that a step had, which are not those of a whole batch."""
+    stated = scaling(evaluations(), step=(0.004, 0.0001))
+    assert stated.fastest.batch_size == pytest.approx(math.sqrt(40 * 40))
+    without = scaling(evaluations().drop(columns="seconds"))
+    assert without.step is None and without.fastest is None
+    uneven = evaluations(seeds=(0, 1, 2))
+    share = np.where(uneven["batch_size"] > 32, 0.8, 1)
+    smaller = uneven.assign(examples=uneven["updates"] * uneven["batch_size"] * share)
+    per_step = 0.002 + 0.0001 * uneven["batch_size"] * share
+    smaller["seconds"] = smaller["updates"] * per_step
+    uneven = uneven[(uneven["batch_size"] != 8) | (uneven["seed"] > 0)]
+    for rows in (uneven, smaller):
+        assert costs(scaling(rows)) == pytest.approx((0.002, 0.0001))
+
+
+def test_a_step_that_is_no_line_or_has_no_fixed_cost_gives_no_closed_form():
+    rows = evaluations(seeds=range(6))
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.02, (6, 129)))
+    size, times = rows["batch_size"], noise[rows["seed"], rows["batch_size"]]
+    for step in ((1e-6 + 1e-4 * size) * times, 0.002 + 1e-6 * size**2, 0.02 - 1e-4 * size):
+        found = scaling(rows.assign(seconds=rows["updates"] * step))
+        assert found.step is None and found.fastest is None
+
+
+def test_words_and_numbers_of_series():
+    """Words that go together distinguish both; a number that follows from the batch size none."""
+    rows = pandas.concat(
+        evaluations().assign(run=lambda own, at=at: own["run"] + at, model=at, optimizer=at * 2)
+        for at in "ab"
+    )
+    rows["learning_rate"] = rows["batch_size"] / 80
+    found = trainings.of_experiment(rows.drop_duplicates("run"), rows)
+    factors = [{"model": at, "optimizer": at * 2} for at in "ab"]
+    assert [each.factors for each in found] == factors
+    assert found[0].along == {"learning_rate": [size / 80 for size in SIZES]}

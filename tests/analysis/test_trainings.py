@@ -3,7 +3,6 @@
 import numpy as np
 import pandas
 
-from batchscope.analysis import trainings
 from batchscope.analysis.trainings import Trainings
 
 NAN, INF = float("nan"), float("inf")
@@ -39,19 +38,3 @@ def test_a_seed_is_read_at_the_rate_of_all_or_at_that_of_the_others():
         assert found.values.tolist() == [[0.4, 0.6]]
     found = each.chosen_by(cube, -cube, False)
     assert found.values.tolist() == [[-0.1, -0.6]] and found.tuned.all()
-
-
-def test_a_table_of_evaluations_alone_is_divided_by_its_columns():
-    """By words that go together too; a number that follows from the batch size is along it."""
-    rows = [
-        {"batch_size": size, "seed": 0, "learning_rate": size / 80, "model": model, "updates": step}
-        for model in "ab"
-        for size in (8, 16)
-        for step in (2, 1)
-    ]
-    frame = pandas.DataFrame(rows).assign(kind=lambda frame: frame["model"].str.upper())
-    found = trainings.of_evaluations(frame, ["learning_rate", "model", "kind"])
-    factors = [{"model": "a", "kind": "A"}, {"model": "b", "kind": "B"}]
-    assert [each.factors for each in found] == factors
-    assert found[0].along == {"learning_rate": [0.1, 0.2]}
-    assert found[0].by_run(lambda rows: rows["updates"][0]).tolist() == [1, 1]

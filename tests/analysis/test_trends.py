@@ -9,7 +9,7 @@ import pandas
 import pytest
 from scipy import stats
 
-from batchscope.analysis import intervals, trends
+from batchscope.analysis import intervals, readings, trends
 from batchscope.analysis.readings import Budget
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
@@ -46,14 +46,15 @@ def only(values, sizes=SIZES, **columns):
 def reading(values, outcome="test_accuracy", budget="epochs", **marks):
     """Returns what was read at a budget: `values` of shape (seeds, sizes)."""
     runs = frame({outcome: values})
-    found = trends.at_end(runs, outcome)
+    found = readings.of_column(runs, outcome)
     marks = {name: np.array(where) for name, where in marks.items()}
-    values = np.asarray(values, float).T
-    return dataclasses.replace(found, budget=Budget(budget, 10.0), values=values, **marks)
+    chosen = {name: marks.pop(name) for name in ("on_edge", "tuned") if name in marks}
+    chosen = found.chosen._replace(values=np.asarray(values, float).T, **chosen)
+    return dataclasses.replace(found, budget=Budget(budget, 10.0), chosen=chosen, **marks)
 
 
-def judged(*readings):
-    return table(frame({"test_accuracy": NONE}), readings).to_dict("records")
+def judged(*given):
+    return table(frame({"test_accuracy": NONE}), given).to_dict("records")
 
 
 def test_slopes_are_the_seeds_own_and_per_doubling():
@@ -66,17 +67,6 @@ def test_slopes_are_the_seeds_own_and_per_doubling():
     assert (row["verdict"], row["n"], row["direction"]) == (Verdict.SUPPORTED, 6, "rises")
     assert (row["budget"], row["outcome"]) == ("end", "generalisation_gap")
     assert "Keskar" in row["source"] and row["learning_rate"] == 0.1
-
-
-def test_the_ends_have_the_means_of_all_their_seeds():
-    values = rising(seeds=7)
-    values[3, 2] = math.nan
-    row = only(values)
-    for name, at in (("smallest", 0), ("largest", 2)):
-        expected = intervals.t_interval(values[:, at])
-        found = [row[f"{name}_mean{end}"] for end in intervals.ENDS]
-        assert (row[name], found) == (SIZES[at], pytest.approx(list(expected[:3])))
-    assert (row["seeds"], row["n"], row["verdict"]) == (7, 6, Verdict.SUPPORTED)
 
 
 def test_all_rows_of_an_experiment_are_one_family():
@@ -173,35 +163,3 @@ def test_what_was_taken_changes_by_a_factor_per_doubling():
     values[2, 0] = 0.0
     (row,) = judged(reading(values, "updates", "target"))
     assert row["reason"] == Reason.NOT_POSITIVE
-
-
-def read_off(row):
-    """Returns the verdict that the printed interval gives."""
-    if row["n"] < 6:
-        return Verdict.ONE_SEED if row["n"] == 1 else Verdict.PROVISIONAL
-    none = float(row["budget"] == "target")
-    above, below = row["low"] > none, row["high"] < none
-    held, against = (above, below) if row["direction"] == "rises" else (below, above)
-    return "supported" if held else "contradicted" if against else "not_resolved"
-
-
-@pytest.mark.parametrize("series", [1, 8, 20])
-@pytest.mark.parametrize("effect", [0.0, 0.1, 2.0])
-def test_every_verdict_is_the_one_that_its_interval_shows(series, effect):
-    random = np.random.default_rng(series)
-    names = ("generalisation_gap", "test_accuracy", "weight_distance")
-    frames, readings = [], []
-    for index in range(series):
-        seeds = 6 if index % 4 < 3 else random.integers(1, 6)
-        slopes = random.choice([-effect, effect], len(names))[:, None, None] * np.arange(3)
-        values = slopes + random.standard_normal((len(names), seeds, 3)) * random.gamma(1, 0.3)
-        frames.append(frame(dict(zip(names, values, strict=True)), learning_rate=index))
-        marks = {name: random.random(3) < 0.2 for name in ("on_edge", "at_first", "tuned")}
-        taken = np.exp(values[0])
-        readings += [reading(values[1], **marks), reading(taken, "updates", "target", **marks)]
-    rows = table(pandas.concat(frames), readings).to_dict("records")
-    assert len(rows) == 5 * series
-    assert [row["verdict"] for row in rows] == [read_off(row) for row in rows]
-    told = [row["verdict"] in ("supported", "contradicted") for row in rows]
-    if effect == 2:  # many series do not keep a large effect from being shown
-        assert np.mean(told) > 0.5

@@ -1,9 +1,7 @@
 """Incompatible factors, and where a study reports them."""
 
 import ast
-import ast
 import pkgutil
-from pathlib import Path
 from pathlib import Path
 
 import pytest

@@ -27,7 +27,7 @@ def test_an_entry_is_printed_alone(name):
 @pytest.mark.slow
 def test_every_column_of_every_table_is_on_the_page_and_can_be_asked_for():
     page = reference.whole()
-    tables = {**TABLES, "claims": Table("", decision_columns.CLAIMS)}
+    tables = {**TABLES, "claims": Table(decision_columns.CLAIMS)}
     described = {name: table.columns for name, table in tables.items() if table.columns}
     assert set(tables) - set(described) == {"runs", "limits", "published"}
     for name, found in described.items():

@@ -9,7 +9,7 @@ import pytest
 import made_trainings
 from batchscope import figures
 from batchscope.analysis import to_target_tables
-from batchscope.analysis.updates_to_target import Target
+from batchscope.analysis.targets import Target
 from drawing import legend, reread, texts, titles
 from made_trainings import EXACT, SIZES
 

@@ -45,7 +45,7 @@ def displaced(results, study, run):
 
 
 def table(name):
-    return lambda results, study, run: run_table.maker(name)(results, study, "gap")
+    return lambda results, study, run: synthetic.made(name, results, study, "gap")
 
 
 def weights(results, study, run):

@@ -15,7 +15,7 @@ from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.store import job_files, records, status
 from batchscope.study import config
-from batchscope.tables import run_table, timing_tables
+from batchscope.tables import experiment_tables, run_table, timing_tables
 
 TRAINED = {
     "vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]},
@@ -173,7 +173,7 @@ def test_rows_say_what_is_left_out_and_what_was_trained_is_kept(study):
     assert frame["status"].to_dict() == {**expected, kept: "finished"}
     rows = timing_tables.summaries("results", study, "timed")
     assert set(rows["status"]) == {"no_gpu"} and set(rows["device"]) == {"gpu"}
-    run_table.write("results", study, "timed", Path("tables"))
+    experiment_tables.write("results", study, "timed", Path("tables"))
     figures.write(Path("tables"), ["max_batch_size"], Path("figures"))
     assert json.loads((Path("figures") / figures.LISTING).read_text()) == []
 

@@ -10,7 +10,7 @@ import pytest
 from batchscope.catalogue.outcomes import Reason
 from batchscope.report import page
 from batchscope.report import published_beside as shown
-from batchscope.tables import published_beside
+from batchscope.tables import published
 from html_page import Page
 
 RUNS = pandas.DataFrame(
@@ -30,7 +30,7 @@ TIMED = pandas.DataFrame(
 
 def of(column="test_accuracy", size=16, tables=None, **factors):
     tables = {"runs": RUNS, "utilisation": TIMED} if tables is None else tables
-    return published_beside.of({"column": column, "batch_size": size}, factors, tables)
+    return published.beside(column, size, factors, tables)
 
 
 def test_ours_is_the_mean_of_the_finished_runs_with_its_interval():

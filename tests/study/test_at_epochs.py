@@ -9,7 +9,7 @@ from batchscope import datasets, disk, figures
 from batchscope.catalogue import run_names
 from batchscope.store import job_files, records
 from batchscope.study import config
-from batchscope.tables import csv_tables, run_table
+from batchscope.tables import csv_tables, experiment_tables
 from digit_runs import step, train
 
 pytestmark = pytest.mark.slow
@@ -87,7 +87,7 @@ def test_after_an_epoch_the_validation_is_that_of_the_history(epoch, made):
 
 def test_the_table_and_its_figure_hold_what_was_evaluated(made, tmp_path):
     study, run, results = made
-    run_table.write(results, study, "epochs", tmp_path)
+    experiment_tables.write(results, study, "epochs", tmp_path)
     frame = csv_tables.read(tmp_path / "at_epochs.csv")
     assert frame["at_epoch"].tolist() == [1, 2, 4]
     expected = [values(results, run, f"at={epoch}")["test_accuracy"] for epoch in (1, 2, 4)]

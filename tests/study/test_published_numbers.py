@@ -7,7 +7,7 @@ import synthetic
 from batchscope import figures, snakefile
 from batchscope.catalogue import sweep_names
 from batchscope.study import planner, published_numbers
-from batchscope.tables import csv_tables, run_table
+from batchscope.tables import csv_tables
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 ACCURACY = (0.3255, 0.4583, 0.6306, 0.6859, 0.6897, 0.6977, 0.6482, 0.5728, 0.5102)
@@ -72,7 +72,7 @@ def test_the_table_has_a_row_per_number(tmp_path):
     planned = made([series(optimizer="adam", threads=2), series()])
     synthetic.tabulate(tmp_path, planned, tmp_path, ["published"])
     frame = csv_tables.read(tmp_path / "published.csv")
-    assert list(frame.columns) == list(run_table.PUBLISHED_COLUMNS)
+    assert list(frame.columns) == list(published.COLUMNS)
     assert frame["batch_size"].tolist() == 2 * list(SIZES)
     assert frame["value"].tolist() == 2 * list(ACCURACY)
     assert set(frame["figure"]) == {"accuracy"} and set(frame["column"]) == {"test_accuracy"}
@@ -83,9 +83,9 @@ def test_the_table_has_a_row_per_number(tmp_path):
 
 
 def test_nothing_published_is_headers(tmp_path):
-    run_table.write(tmp_path, made(), "gap", tmp_path)
+    experiment_tables.write(tmp_path, made(), "gap", tmp_path)
     text = (tmp_path / "published.csv").read_text()
-    assert text == ",".join(run_table.PUBLISHED_COLUMNS) + "\n"
+    assert text == ",".join(published.COLUMNS) + "\n"
     assert len(figures.read(tmp_path).published) == 0
 
 

@@ -11,7 +11,7 @@ from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import UserError
 from batchscope.study import claims
 from batchscope.study.claims import Claim
-from batchscope.tables import claim_table, run_table
+from batchscope.tables import experiment_tables
 
 
 def claim(kind, column, table="runs", **given) -> Claim:
@@ -37,14 +37,14 @@ def tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("claims")
     planned = synthetic.study(synthetic.grid())
     synthetic.write(folder, planned)
-    run_table.write(folder, planned, "gap", folder / "tables" / "gap")
+    experiment_tables.write(folder, planned, "gap", folder / "tables" / "gap")
     return dataclasses.replace(planned, claims=STATED), folder / "tables"
 
 
 @pytest.mark.slow
 def test_every_table_of_trainings_can_be_stated_about(tables):
     planned, folder = tables
-    found = claim_table.collect(planned, folder).set_index("id")
+    found = experiment_tables.stated(planned, folder).set_index("id")
     assert (found["n"] == 6).all(), found["reason_of"].to_dict()
     sizes = len({run.partition("+bs=")[2].partition("+")[0] for run in synthetic.grid()})
     assert found["parts"].to_dict() == {
@@ -66,8 +66,8 @@ def test_every_table_of_trainings_can_be_stated_about(tables):
 @pytest.mark.slow
 def test_it_is_written_whole_and_a_missing_table_is_named(tables, tmp_path):
     planned, folder = tables
-    claim_table.write(planned, folder, tmp_path / "claims.csv")
+    experiment_tables.write_claims(planned, folder, tmp_path / "claims.csv")
     header, *rows = (tmp_path / "claims.csv").read_text(encoding="utf-8").splitlines()
     assert header.startswith("id,document,place,sentence,") and len(rows) == len(STATED)
     with pytest.raises(UserError, match=r"gap/runs\.csv"):
-        claim_table.collect(planned, tmp_path)
+        experiment_tables.stated(planned, tmp_path)

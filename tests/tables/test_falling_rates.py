@@ -13,9 +13,10 @@ def test_what_is_decided(tmp_path, schedule):
     study = synthetic.study(synthetic.grid(schedule=schedule))
     synthetic.write(tmp_path, study)
     runs = run_table.collect(tmp_path, study, "gap")
-    given = (tmp_path, study, "gap", runs, long_tables.trajectories(tmp_path, study, "gap"))
-    compared = decisions.held_equal(*given)["comparisons"]
-    found = decisions.to_target(*given)
+    given = (runs, long_tables.trajectories(tmp_path, study, "gap"))
+    experiment = study.experiments["gap"]
+    compared = decisions.held_equal(study, "gap", *given)["comparisons"]
+    found = decisions.to_target(experiment.trainings, *given)
     if schedule == "cosine":
         assert set(compared["budget"]) == {"epochs", "convergence", "end"}
         assert set(compared.loc[compared["budget"] == "epochs", "budget_value"]) == {40}
@@ -23,8 +24,8 @@ def test_what_is_decided(tmp_path, schedule):
     else:
         assert {"updates", "target"} <= set(compared["budget"])
         assert not any(frame.empty for frame in found.values())
-    tables = {"critical_batch_size": found["critical_batch_size"], "comparisons": compared}
+    tables = {"runs": runs, "comparisons": compared, **found}
     tables |= dict.fromkeys(("limits", "trends"), pandas.DataFrame())
-    advised = advice.rows(*given[:4], **tables)
+    advised = advice.rows(tmp_path, experiment, tables)
     assert (advised["item"] == "recommendation").any()
     assert not {"target", "longer_training"} & {*advised.loc[advised["item"] == "need", "name"]}

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pandas
 import pytest
 
-import costs
 import synthetic
 from batchscope import disk, errors
 from batchscope.catalogue import (
@@ -20,12 +19,14 @@ from batchscope.catalogue import (
     sweep_names,
     tables,
 )
+from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, records
 from batchscope.study import plan
-from batchscope.tables import csv_tables, long_tables, run_table
+from batchscope.tables import csv_tables, experiment_tables, long_tables
 
 # Tables with several rows per run.
-LONG = [name for name, entry in tables.TABLES.items() if entry.rows.startswith("long_tables.")]
+LONG = ["history", "trajectories", "at_epochs"]
+LONG += [name for entry in MEASURES.values() for name in entry.tables]
 
 
 class Written(NamedTuple):
@@ -39,7 +40,7 @@ class Written(NamedTuple):
         return self.planned.experiments["gap"].trainings
 
     def made(self, table) -> pandas.DataFrame:
-        return table(*self, "gap")
+        return synthetic.made(table, *self)
 
     def record(self, measure, settings="default") -> Path:
         """Returns the path of what a measure found of the first run."""
@@ -56,7 +57,7 @@ def written(tmp_path):
 
 
 def test_one_row_per_run_in_the_plans_order(written):
-    frame = written.made(run_table.collect)
+    frame = written.made("runs")
     assert [*frame["run"]] == [*written.trainings.runs]
     assert list(frame["status"]) == ["finished", "diverged", "finished", "missing"]
     first = frame.iloc[0]
@@ -70,7 +71,7 @@ def test_one_row_per_run_in_the_plans_order(written):
 
 
 def test_what_is_not_there_is_empty(tmp_path, written):
-    frame = written.made(run_table.collect)
+    frame = written.made("runs")
     diverged, missing = frame.iloc[1], frame.iloc[3]
     assert math.isnan(diverged["test_accuracy"])
     assert diverged["epochs_run"] == 7 and diverged["stop_reason"] == "diverged"
@@ -78,20 +79,13 @@ def test_what_is_not_there_is_empty(tmp_path, written):
     assert math.isnan(missing["train_seconds"])
     assert diverged["seconds_per_epoch"] > 0  # its configuration was timed all the same
     assert math.isnan(missing["seconds_per_epoch"])  # the second seed's job of it was not
-    nothing = written._replace(results=tmp_path / "nothing").made(run_table.collect)
+    nothing = written._replace(results=tmp_path / "nothing").made("runs")
     assert list(nothing.columns) == list(frame.columns) and set(nothing["status"]) == {"missing"}
 
 
-def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
-    with synthetic.edited(written.record("evaluate")) as record:
-        record["values"]["new_measure"] = 4.5
-    frame = written.made(run_table.collect)
-    assert frame.columns[-1] == "new_measure" and frame["new_measure"].iloc[0] == 4.5
-
-
 def test_the_csv_reads_back_as_it_was(written, tmp_path):
-    run_table.write(*written, "gap", tmp_path / "tables")
-    frame = written.made(run_table.collect)
+    experiment_tables.write(*written, "gap", tmp_path / "tables")
+    frame = written.made("runs")
     read = csv_tables.read(tmp_path / "tables" / "runs.csv")
     assert list(read.columns) == list(frame.columns)
     assert read["learning_rate_scaling"].tolist() == ["none"] * 4
@@ -103,25 +97,8 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
     assert found == set(tables.FILES)
 
 
-def test_digests_and_names_stay_text(tmp_path):
-    path = tmp_path / "runs.csv"
-    path.write_text("dataset,dataset_digest,batch_size\nnull,12345678,16\nnan,1e234567,32\n")
-    frame = csv_tables.read(path)
-    assert frame["dataset"].tolist() == ["null", "nan"]
-    assert frame["dataset_digest"].tolist() == ["12345678", "1e234567"]
-
-
-def test_a_run_that_missed_its_target_loss_is_compared_with_none(written):
-    for run, reached in zip(written.trainings.runs, (False, False, True), strict=False):
-        with synthetic.edited(records.run_folder(written.results, run) / "record.json") as record:
-            record["reached_target"] = reached
-    for table in (run_table.collect, long_tables.histories):
-        found = written.made(table).drop_duplicates("run")["status"].tolist()
-        assert found[:3] == ["off_target", "diverged", "finished"]
-
-
 def test_histories(written):
-    frame = written.made(long_tables.histories)
+    frame = written.made("history")
     assert list(frame.columns[: len(long_tables.FIRST)]) == list(long_tables.FIRST)
     assert frame.groupby("run", sort=False).size().tolist() == [40, 7, 40]
     diverged = frame[frame["status"] == "diverged"]
@@ -135,15 +112,13 @@ def test_updates_outside_the_histogram_count_in_the_shares(written):
     with synthetic.edited(written.record("displacement")) as record:
         record["values"]["updates"] = 8
         record["histogram"] = {"edges": [0.1, 0.2, 0.4], "counts": [4, 2]}
-    frame = written.made(long_tables.updates)
+    frame = written.made("updates")
     rows = frame.loc[frame["run"] == run, ["low", "high", "count", "share"]]
     assert rows.to_numpy(float).tolist() == [[0.1, 0.2, 4, 0.5], [0.2, 0.4, 2, 0.25]]
 
 
 def test_layers_and_alignment(written):
-    layers, alignment = (
-        written.made(table) for table in (long_tables.layers, long_tables.alignment)
-    )
+    layers, alignment = (written.made(table) for table in ("layers", "alignment"))
     assert layers["layer"].tolist() == list(synthetic.LAYERS) * 2
     assert layers["position"].tolist() == [0, 1, 2, 3] * 2
     assert len(alignment) == 2 * 3 * 9  # finished runs, places, numbers of examples
@@ -152,7 +127,7 @@ def test_layers_and_alignment(written):
 
 
 def test_lines(written):
-    frame = written.made(long_tables.lines)
+    frame = written.made("lines")
     small, _, large, _ = written.trainings.runs
     assert frame["run"].unique().tolist() == [small]  # those of the other seed failed
     assert frame["other"].unique().tolist() == [large]
@@ -166,7 +141,7 @@ def test_lines(written):
 
 
 def test_landscapes(written):
-    frame = written.made(long_tables.landscapes)
+    frame = written.made("landscapes")
     run = [*written.trainings.runs][0]
     frame = frame[frame["run"] == run]
     surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
@@ -183,13 +158,13 @@ def test_landscapes(written):
 
 
 def test_at_epochs(written):
-    frame = written.made(long_tables.at_epochs)
+    frame = written.made("at_epochs")
     runs = [*written.trainings.runs]
     assert frame["run"].tolist() == [run for run in runs[:3] for _ in synthetic.AT_EPOCHS]
     assert frame["at_epoch"].tolist() == list(synthetic.AT_EPOCHS) * 3
     assert set(frame["machine"]) == {"local"}
     finished = frame[frame["run"] == runs[0]]
-    per_epoch = written.made(run_table.collect)["seconds_per_epoch"].iloc[0]
+    per_epoch = written.made("runs")["seconds_per_epoch"].iloc[0]
     expected = [epoch * per_epoch for epoch in synthetic.AT_EPOCHS]
     assert finished["train_seconds"].tolist() == pytest.approx(expected, rel=1e-12)
     row = finished[finished["at_epoch"] == 5].iloc[0]
@@ -211,15 +186,15 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
     path = records.timing_path(other, "theirs", timing, settings, "time_epoch")
     disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
     written.planned.machines["cluster"] = (str(other), "theirs")
-    frame = written.made(long_tables.at_epochs)
+    frame = written.made("at_epochs")
     found = frame[frame["machine"] == "cluster"]
     assert found["train_seconds"].tolist() == [1.5 * epoch for epoch in synthetic.AT_EPOCHS]
     assert set(found["run"]) == {run} and found["test_loss"].notna().all()
 
 
 def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
-    frame = written.made(long_tables.trajectories)
-    history = written.made(long_tables.histories)
+    frame = written.made("trajectories")
+    history = written.made("history")
     assert list(frame.columns) == [*long_tables.FIRST, *columns.TRAJECTORIES]
     assert frame["examples"].tolist() == (history["epoch"] * 1149).tolist()
     assert frame["updates"].tolist() == history["step"].tolist()
@@ -229,11 +204,11 @@ def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
     for name in ("examples", "seconds"):
         assert history[name].tolist() == frame[name].tolist()
     # All examples of an epoch in the timing job's seconds per epoch.
-    runs = written.made(run_table.collect).set_index("run")
+    runs = written.made("runs").set_index("run")
     seconds = frame["epoch"] * frame["run"].map(runs["seconds_per_epoch"])
     assert frame["seconds"].tolist() == pytest.approx(seconds.tolist())
     del written.trainings.measures["time_epoch"]
-    frame = written.made(long_tables.trajectories)
+    frame = written.made("trajectories")
     assert frame["seconds"].isna().all() and len(frame) == len(history)
 
 
@@ -292,7 +267,7 @@ def evaluated(tmp_path):
 
 def test_a_trajectory_has_what_the_training_wrote(evaluated):
     written, _ = evaluated
-    frame = written.made(long_tables.trajectories)
+    frame = written.made("trajectories")
     assert frame["updates"].tolist() == [16, 32, 36]
     assert frame["epoch"].tolist() == [512 / 1149, 1024 / 1149, 1.0]
     assert frame["train_loss"].tolist() == [1.5, 0.5, 0.25]
@@ -307,55 +282,19 @@ def test_a_trajectory_that_lacks_rows_is_named(evaluated):
     path.write_text("".join(path.read_text().splitlines(True)[:-1]))
     expected = r"trajectory.csv: received .*\(2 rows\); rows up to the 36 updates in its record is"
     with pytest.raises(errors.UserError, match=expected):
-        written.made(long_tables.trajectories)
+        written.made("trajectories")
     path.unlink()
     with pytest.raises(errors.UserError, match="trajectory.csv: missing; delete .*record.json"):
-        written.made(long_tables.trajectories)
+        written.made("trajectories")
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_path):
-    table = run_table.maker(name)
-    columns = list(written.made(table).columns)
+    columns = list(written.made(name).columns)
     assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST)
-    nothing = written._replace(results=tmp_path / "nothing").made(table)
+    nothing = written._replace(results=tmp_path / "nothing").made(name)
     assert list(nothing.columns) == columns and len(nothing) == 0
     written.trainings.measures.clear()
-    unmeasured = written.made(table)
+    unmeasured = written.made(name)
     assert list(unmeasured.columns) == columns
     assert (len(unmeasured) > 0) == (name in ("history", "trajectories"))
-
-
-def test_damaged_records_are_named(written):
-    run = [*written.trainings.runs][0]
-    path = records.run_folder(written.results, run) / "record.json"
-    path.write_text("{")
-    with pytest.raises(errors.UserError, match="record.json: received .*; a JSON record is"):
-        written.made(run_table.collect)
-
-
-@pytest.mark.slow
-def test_ten_times_the_runs_cost_ten_times_as_much(tmp_path):
-    few, many = (costs_of_runs(tmp_path / str(count), count) for count in (20, 200))
-    for one, other in zip(few, many, strict=True):
-        assert other < 10.5 * one
-    assert sum(many) / 200 < 12_000  # about twice what they take
-
-
-def costs_of_runs(folder, count) -> tuple[int, ...]:
-    """Returns the calls that the tables take: of the runs, and of each of the long ones."""
-    wanted = ("evaluate", "weight_distance", "sharpness", "time_epoch", "displacement")
-    chosen = {name: synthetic.MEASURES[name] for name in wanted}
-    planned = synthetic.study(
-        synthetic.grid(range(1, count // 10 + 1), range(10), epochs=40), chosen
-    )
-    one = replace(planned.experiments["gap"], at_epochs=(1,))
-    planned.experiments["gap"] = one  # a file more of every run: enough to write
-    synthetic.write(folder, planned)
-    makers = [run_table.collect, *map(run_table.maker, LONG)]
-    made, found = zip(
-        *(costs.calls(table, folder, planned, "gap") for table in makers), strict=True
-    )
-    assert len(made[0]) == count and (made[0]["status"] == "finished").all()
-    assert len(made[1]) == 40 * count and made[3]["run"].nunique() == count
-    return found

@@ -13,7 +13,7 @@ from batchscope import disk
 from batchscope.catalogue import tables, timing_columns
 from batchscope.store import job_files
 from batchscope.study import config
-from batchscope.tables import run_table, timing_tables
+from batchscope.tables import experiment_tables, timing_tables
 from synthetic import edited
 
 STUDY = {
@@ -91,11 +91,7 @@ def is_eager(job) -> bool:
 
 
 def every_table(results, study) -> dict[str, pandas.DataFrame]:
-    made = {}
-    for name, entry in tables.OF_TIMINGS.items():
-        reads = {other: made[other] for other in entry.reads}
-        made[name] = run_table.maker(name)(results, study, "machine", **reads)
-    return made
+    return experiment_tables._timings(results, study, "machine")
 
 
 def own_jobs(study, measure: str) -> list:

@@ -1,7 +1,7 @@
 """One more measure is an entry and a module: the rest of the project learns of it from the entry.
 
-`weight_norm` of docs/extend.md is added to a copy of the project by two new files, a kind of figure
-by one more, its table by one, and the timing `timed_steps` by two; no other file is touched.
+`weight_norm` of docs/extend.md is added to a copy of the project by two new files, with its table,
+a kind of figure by one more, and the timing `timed_steps` by two; no other file is touched.
 """
 
 from __future__ import annotations
@@ -26,11 +26,19 @@ MORE = {
     "from batchscope.catalogue.shared": (
         "from batchscope.catalogue.parameters import Parameter\nfrom batchscope.catalogue.shared"
     ),
+    "ENTRY = Measure(": '''
+def _rows(record, path):
+    """Yields each layer."""
+    for layer, norm in record["layers"].items():
+        yield {"layer": layer, "norm": norm}
+
+
+ENTRY = Measure(''',
     "(WEIGHTS,)": '(WEIGHTS, Parameter("power", "p", "int", 2, "Power of the norm.", minimum=1))',
     "    figures=(\n": """
     tables={
         "norms": Table(
-            "norms.rows", {"layer": Column("Name."), "norm": Column("Its norm.")}, keys=("layer",)
+            {"layer": Column("Name."), "norm": Column("Its norm.")}, _rows, keys=("layer",)
         )
     },
     figures=(
@@ -57,20 +65,6 @@ def with_more(text: str) -> str:
     return text
 
 
-TABLE = '''"""Norms of the weights by layer."""
-
-from __future__ import annotations
-
-from batchscope.tables import long_tables
-
-
-@long_tables.table("norms")
-def rows(results, _, experiment):
-    """Yields each run's layers."""
-    for first, record, _ in long_tables.measured(results, experiment, "norms"):
-        found = record["layers"].items()
-        yield first, [{"layer": layer, "norm": norm} for layer, norm in found]
-'''
 FIGURE = '''"""Every run by itself."""
 
 from __future__ import annotations
@@ -119,7 +113,6 @@ def measure(job, settings) -> Timed:
 FILES = {
     "catalogue/measures/weight_norm.py": with_more(ENTRY),
     "measures/weight_norm.py": with_more(MODULE),
-    "tables/norms.py": TABLE,
     "figures/kinds/points.py": FIGURE,
     "catalogue/timings/timed_steps.py": TIMING_ENTRY,
     "timing/timed_steps.py": TIMING,

@@ -13,7 +13,7 @@ PACKAGES = {
     "private_interfaces": ("scipy", "tensorflow"),
     "catalogue": ("numpy",),
     "host": ("numpy", "tensorflow", "keras"),
-    "study": (),
+    "study": ("numpy", "pandas"),
     "store": ("numpy",),
     "datasets": ("numpy", "sklearn"),
     "training": ("numpy", "tensorflow", "keras"),

@@ -69,7 +69,7 @@ def _flagged(
     One that is beyond changes nothing, unless the range ends beside it.
     """
     flagged = {*series.limits.loc[series.limits[column] == 1, "batch_size"]}
-    flagged -= series.excluded - {*series.range, *series.beside}
+    flagged -= series.excluded() - {*series.range, *series.beside}
     for size in sorted(map(int, flagged)):
         yield _check(name, False, *line(series, size), batch_size=size)
     if len(series.limits) and not flagged:

@@ -8,6 +8,7 @@ comparisons.csv, with their verdicts as they are: nothing is tested again.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -106,15 +107,11 @@ class Series:
         known = self.fits and self.fits["max_batch_size_bound"] != MOST_FITS
         return float(self.fits["max_batch_size"]) if known else math.inf
 
-    def excluded_by(self, names: Iterable[str]) -> set[int]:
-        """Returns the sizes that memory or one of some limits excludes."""
-        rows = self.limits[self.limits["outcome"].isin([*names]) & excludes(self.limits)]
+    def excluded(self, names: Iterable[str] | None = None) -> set[int]:
+        """Returns the sizes that memory or a limit excludes, one of some where named."""
+        rows = self.limits[excludes(self.limits)]
+        rows = rows if names is None else rows[rows["outcome"].isin([*names])]
         return {*rows["batch_size"], *(size for size in self.sizes if size > self.memory)}
-
-    @functools.cached_property
-    def excluded(self) -> set[int]:
-        """The sizes that memory or any limit excludes."""
-        return self.excluded_by(self.limits["outcome"])
 
     @functools.cached_property
     def within(self) -> list[int]:
@@ -128,8 +125,8 @@ class Series:
 
         Of those that no limit excludes, where there are any.
         """
-        for names in (self.limits["outcome"], self.outcomes, ()):
-            pool = self.limits[~self.limits["batch_size"].isin(self.excluded_by(names))]
+        for names in (None, self.outcomes, ()):
+            pool = self.limits[~self.limits["batch_size"].isin(self.excluded(names))]
             pool = pool[pool["mean"].notna()]
             for name, rows in pool.groupby("outcome", sort=False):
                 means = rows.set_index("batch_size")["mean"].astype(float)
@@ -141,22 +138,20 @@ class Series:
         """The recommended sizes, ascending: the best alone where it is not shown to be within."""
         if self.best not in self.within:
             return [] if self.best is None else [self.best]
-        others = {*self.sizes} - {*self.within}
-        smallest = max((size for size in others if size < self.best), default=0)
-        largest = min((size for size in others if size > self.best), default=math.inf)
-        return [size for size in self.sizes if smallest < size < largest]
+        groups = itertools.groupby(self.sizes, key=self.within.__contains__)
+        return next(run for _, sizes in groups if self.best in (run := [*sizes]))
 
     @functools.cached_property
     def beside(self) -> list[int]:
         """The neighbours of the range."""
-        below = [size for size in self.sizes if size < min(self.range, default=0)]
-        above = [size for size in self.sizes if size > max(self.range, default=math.inf)]
-        return [*below[-1:], *above[:1]]
+        pairs = itertools.pairwise(self.sizes)
+        apart = (pair for pair in pairs if len({*pair} & {*self.range}) == 1)
+        return [size for pair in apart for size in pair if size not in self.range]
 
     @functools.cached_property
     def unresolved(self) -> pandas.DataFrame:
         """The rows that leave open where the range ends, or that its best size is in it."""
-        sizes = {*self.beside} - self.excluded | {self.best} - {*self.within}
+        sizes = {*self.beside} - self.excluded() | {self.best} - {*self.within}
         rows = self.limits[self.limits["batch_size"].isin(sizes)]
         return rows[rows["verdict"] != Verdict.WITHIN]
 

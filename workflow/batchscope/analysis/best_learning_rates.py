@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batchscope.analysis import chosen_rates, contrasts, intervals, run_series
+from batchscope.analysis import chosen_rates, contrasts, intervals
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.trainings import CHOSEN_ON, Trainings, series
 
@@ -58,11 +58,6 @@ class Choice:
         """`lowest`, `highest` or `only` where the best rate lies on the edge of the grid."""
         return edge(self.rate, self.rates)
 
-    def rows(self, rows: pandas.DataFrame) -> pandas.DataFrame:
-        """Returns the finished runs at the best rate, on which it is reported."""
-        at = rows["batch_size"] == self.batch_size
-        return run_series.finished(rows[at & (rows["learning_rate"] == self.learning_rate)])
-
 
 class Exponent(NamedTuple):
     """k of rate = c * B^k, fitted for each seed by least squares in log-log.
@@ -71,23 +66,17 @@ class Exponent(NamedTuple):
     seeds alone covers the exponent far less often than it says.
 
     Attributes:
-        interval: Mean over seeds with its 95 % t-interval, widened by `resolution` at both ends;
-            without ends below two seeds.
+        interval: Mean over seeds with its 95 % t-interval, widened at both ends by how far the
+            exponent moves at most where every best rate is off by half a step of the grid; without
+            ends below two seeds.
         factor: c, so that the line goes through the mean of all points.
         bound: `at least` or `at most` where best rates on an edge make the mean a bound,
             `unbounded` where they pull both ways, else an empty string.
-        resolution: How far the exponent moves at most where every best rate is off by half a
-            step of the grid.
-        on_edge: Best rates of single seeds that lie on an edge.
-        points: Best rates behind the fit.
     """
 
     interval: intervals.Interval
     factor: float
     bound: str
-    resolution: float
-    on_edge: int
-    points: int
 
 
 def effective(frame: pandas.DataFrame) -> pandas.Series:
@@ -96,30 +85,24 @@ def effective(frame: pandas.DataFrame) -> pandas.Series:
     A run that is not there takes its scaling from those of its series and batch size.
     """
     rates = frame["effective_learning_rate"].astype(float)
-    scaling = rates / frame["learning_rate"]
+    scaling = rates / frame[RATE]
     filled = scaling.copy()
     for group in series(frame):
         own = scaling.loc[group.frame.index]
         known = own.groupby(group.frame["batch_size"]).transform("first")
         filled.loc[own.index] = own.fillna(known)
-    rates = rates.fillna(frame["learning_rate"] * filled.fillna(1.0))
+    rates = rates.fillna(frame[RATE] * filled.fillna(1.0))
     # Rates that differ by the rounding of their scaling are the same rate.
     return rates.map(lambda rate: float(f"{rate:.12g}"))
 
 
 def several(frame: pandas.DataFrame) -> bool:
-    """Returns whether any batch size of any series was trained at more than one rate."""
-    return any(Trainings({}, group.frame, group.frame[:0]).tuned for group in series(frame))
+    """Returns whether any batch size of any series was trained at more than one rate.
 
-
-def tuned_factor(frame: pandas.DataFrame) -> str | None:
-    """Returns the factor of the rates where several were tried of one batch size, or None.
-
-    A rate that follows from the batch size and the other factors is no choice. Series of a frame
-    with a choice are distinguished by the other factors alone.
+    A rate that follows from the batch size and the other factors is no choice.
     """
     known = not frame.empty and RATE in frame
-    return RATE if known and several(frame) else None
+    return known and any(Trainings({}, one.frame, frame[:0]).tuned for one in series(frame))
 
 
 def choices(rows: pandas.DataFrame) -> list[Choice]:
@@ -135,11 +118,15 @@ def choices(rows: pandas.DataFrame) -> list[Choice]:
     alone = [chosen_rates.by_lowest(losses[:, :, [at]]) for at in range(len(seeds))]
     for at, size in enumerate(sizes):
         known = [*rates[at].tolist(), math.nan]  # the index -1 is none
-        runs = np.isfinite(losses[at, best[at]]).sum() if best[at] >= 0 else 0
-        by_seed = {seed: known[own[at]] for seed, own in zip(seeds, alone, strict=True)}
-        factor = [*factors, math.nan][best[at]]
-        own = tuple(compress(known, tried[at]))
-        found.append(Choice(size, own, factor, known[best[at]], by_seed, int(runs)))
+        choice = Choice(
+            batch_size=size,
+            rates=tuple(compress(known, tried[at])),
+            learning_rate=[*factors, math.nan][best[at]],
+            rate=known[best[at]],
+            by_seed={seed: known[own[at]] for seed, own in zip(seeds, alone, strict=True)},
+            runs=int(np.isfinite(losses[at, best[at]]).sum()) if best[at] >= 0 else 0,
+        )
+        found.append(choice)
     return found
 
 
@@ -155,35 +142,25 @@ def exponent(found: list[Choice]) -> Exponent | None:
     complete = np.isfinite(rates).all(axis=1) if len(found) > 1 else np.zeros(len(seeds), bool)
     if not complete.any():
         return None
-    sizes = np.array([choice.batch_size for choice in found], float)
     logs = np.log2(rates[complete])
-    doublings = np.log2(sizes)
-    interval = intervals.t_interval(contrasts.slopes(logs, doublings))
-    kept = compress(seeds, complete)
-    on_edges = [[edge(each.by_seed[seed], each.rates) for each in found] for seed in kept]
+    doublings = np.log2([choice.batch_size for choice in found])
     centred = doublings - doublings.mean()
+    interval = intervals.t_interval(contrasts.slopes(logs, doublings))
     widest = [np.diff(np.log2(choice.rates)).max() for choice in found]  # step of each grid
-    resolution = float(np.abs(centred) @ widest / 2 / (centred @ centred))
-    low, high = interval.low - resolution, interval.high + resolution
-    return Exponent(
-        interval=interval._replace(low=low, high=high),
-        factor=float(2 ** (logs.mean() - interval.mean * doublings.mean())),
-        bound=_bound(centred, on_edges),
-        resolution=resolution,
-        on_edge=sum(bool(place) for row in on_edges for place in row),
-        points=logs.size,
-    )
-
-
-def _bound(centred: np.ndarray, on_edges: list[list[str]]) -> str:
-    """Returns which way true best rates beyond an edge would move the exponent.
-
-    A higher rate at a batch size above the mean makes the exponent higher, one below it lower.
-    """
+    off = float(np.abs(centred) @ widest / 2 / (centred @ centred))
+    # A higher rate at a batch size above the mean makes the exponent higher, one below it lower.
+    edges = [
+        (at, edge(choice.by_seed[seed], choice.rates))
+        for at, choice in zip(centred.tolist(), found, strict=True)
+        for seed in compress(seeds, complete)
+    ]
     ways = {
         AT_LEAST if (at > 0) == (place == HIGH) else AT_MOST
-        for row in on_edges
-        for at, place in zip(centred.tolist(), row, strict=True)
+        for at, place in edges
         if place and abs(at) > 1e-12
     }
-    return UNBOUNDED if len(ways) == 2 else "".join(ways)
+    return Exponent(
+        interval=interval._replace(low=interval.low - off, high=interval.high + off),
+        factor=float(2 ** (logs.mean() - interval.mean * doublings.mean())),
+        bound=UNBOUNDED if len(ways) == 2 else "".join(ways),
+    )

@@ -38,7 +38,7 @@ def compare(reading: Reading) -> list[Compared]:
             values = np.where(whole[:, None], -np.log(reading.values), math.inf)
         margin = math.log1p(margin)
     first = reading.at_first.tolist()
-    found = best_of_others.compare(values, margin, reading.tuned.tolist(), first)
+    found = best_of_others.compare(values, margin, reading.chosen.tuned.tolist(), first)
     return [
         _own_direction(each, reading, kept, ended)
         for each, kept, ended in zip(found, whole, reading.ended, strict=True)
@@ -77,7 +77,7 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
         "margin": reading.margin,
         "bound": bound(reading),
     }
-    marks = {"on_edge": reading.on_edge, "still_falling": reading.falling}
+    marks = {"on_edge": reading.chosen.on_edge, "still_falling": reading.falling}
     marks["at_first"] = reading.at_first
     found = zip(reading.batch_sizes, compare(reading), reading.means(), strict=True)
     for at, (size, compared, mean) in enumerate(found):
@@ -87,7 +87,7 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
             **{name: own[name] for name in factors},
             **shared,
             "batch_size": size,
-            "learning_rate": reading.rates[at],
+            "learning_rate": reading.chosen.rates[at],
             **{name: int(each[at]) for name, each in marks.items()},
             "seeds": int(reading.ran[at].sum()),
             **intervals.columns("mean", mean[:3]),

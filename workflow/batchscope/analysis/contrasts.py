@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -35,19 +35,19 @@ ROUNDING = 1e-12  # share of the numbers below which their difference is none
 Groups = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contrast:
     """One number per replicate, whose mean is stated to lie between two bounds.
 
     Attributes:
-        values: Shape (replicates,); those that are not finite are left out.
+        given: Shape (replicates,); those that are not finite are left out.
         tuned: Whether seeds are read at different rates (see `intervals.correction`).
         open_low: Whether the mean may be lower than it looks, by what was not tried or seen;
             `open_high` whether it may be higher. The interval is open at that end.
         cells: What it is of: factor -> value.
     """
 
-    values: np.ndarray
+    given: Any
     low: float = -math.inf
     high: float = math.inf
     tuned: bool = False
@@ -55,16 +55,15 @@ class Contrast:
     open_high: bool = False
     cells: Mapping[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Leaves out what is not finite; rounding decides nothing at a bound."""
-        if not (math.isfinite(self.low) or math.isfinite(self.high)):
-            raise ValueError("Expected a bound at least. Received: none.")
-        values = np.asarray(self.values, float)
+    @functools.cached_property
+    def values(self) -> np.ndarray:
+        """The finite numbers; rounding decides nothing at a bound."""
+        values = np.asarray(self.given, float)
         values = values[np.isfinite(values)]
         for bound in filter(math.isfinite, (self.low, self.high)):
             close = np.abs(values - bound) <= ROUNDING * (np.abs(values) + abs(bound))
             values = np.where(close, bound, values)
-        object.__setattr__(self, "values", values)
+        return values
 
     @property
     def n(self) -> int:
@@ -88,8 +87,11 @@ class Contrast:
 
     @property
     def bounds(self) -> int:
-        """How many bounds are finite."""
-        return math.isfinite(self.low) + math.isfinite(self.high)
+        """How many bounds are finite, at least one."""
+        found = math.isfinite(self.low) + math.isfinite(self.high)
+        if not found:
+            raise ValueError("Expected a bound at least. Received: none.")
+        return found
 
     def interval(self, level: float = LEVEL) -> Interval:
         """Returns the mean between two one-sided bounds at a level; an open end is NaN."""
@@ -113,33 +115,27 @@ class Contrast:
             return math.nan
         if self.deviation == 0:
             return float(not excess > 0)
-        t = excess / self.deviation * math.sqrt(self.n)
-        return float(special.stdtr(self.n - 1, -t))
+        return float(special.stdtr(self.n - 1, -excess / self.deviation * math.sqrt(self.n)))
 
     @functools.cached_property
     def p(self) -> float:
-        """Of what is stated: the larger one of both bounds."""
-        found = [self.p_above(self.low)] if math.isfinite(self.low) else []
-        found += [self.p_below(self.high)] if math.isfinite(self.high) else []
-        return max(found)
+        """Of what is stated, the larger one of both bounds.
+
+        The interval at a level lies inside the bounds where this is below the level.
+        """
+        return max(self._tails(self.p_above, self.p_below))
 
     @functools.cached_property
     def p_against(self) -> float:
-        """Of the contrary: the smaller one of both sides, times their number."""
-        found = [self.p_below(self.low)] if math.isfinite(self.low) else []
-        found += [self.p_above(self.high)] if math.isfinite(self.high) else []
-        return min(1.0, len(found) * min(found))
+        """Of the contrary, the smaller one of both sides times their number.
 
-    def inside(self, level: float) -> bool:
-        """Returns whether the interval at a level lies inside the bounds."""
-        _, low, high, _ = self.interval(level)
-        below = self.low == -math.inf or low > self.low
-        return below and (self.high == math.inf or high < self.high)
+        The interval at a level that the bounds share lies outside where this is below the level.
+        """
+        return min(1.0, self.bounds * min(self._tails(self.p_below, self.p_above)))
 
-    def outside(self, level: float) -> bool:
-        """Returns whether it lies outside, with the level shared by the bounds."""
-        _, low, high, _ = self.interval(level / self.bounds)
-        return high < self.low or low > self.high
+    def _tails(self, *of: Callable[[float], float]) -> list[float]:
+        ends = zip(of, (self.low, self.high), strict=True)
+        return [p(bound) for p, bound in ends if math.isfinite(bound)]
 
     def replicates_to_resolve(self, level: float) -> int | None:
         """Returns how many would settle it with power .8, were all as found; None if none would."""
@@ -195,13 +191,13 @@ class Statement:
     def p(self) -> tuple[float, float]:
         """Of the statement and of its contrary."""
         supporting, contradicting = self.groups
-        p = [max(self.contrasts[at].p for at in group) for group in supporting]
-        against = [max(self.contrasts[at].p_against for at in group) for group in contradicting]
-        return _capped(len(p) * min(p)), _capped(len(against) * min(against))
+        p = min(max(self.contrasts[at].p for at in group) for group in supporting)
+        against = min(max(self.contrasts[at].p_against for at in group) for group in contradicting)
+        # In this order NaN stays NaN.
+        return min(len(supporting) * p, 1.0), min(len(contradicting) * against, 1.0)
 
-    @property
     def turns_back(self) -> bool:
-        """Whether some step goes against it significantly."""
+        """Returns whether some step goes against it significantly."""
         return any(each.p_below(0.0) * len(self.steps) < LEVEL for each in self.steps)
 
 
@@ -227,13 +223,12 @@ class Judged(NamedTuple):
 
     def columns(self, ratio: bool = False) -> dict[str, Any]:
         """Returns what a table holds of it, of logarithms as ratios."""
-        mean, low, high, n = self.estimate
-        if ratio:
-            mean, low, high = map(exponential, (mean, low, high))
+        names = ("verdict", "reason", "level", "p", "p_against")
+        ends = map(exponential, self.estimate[:3]) if ratio else self.estimate[:3]
         return {
-            **{"estimate": mean, "low": low, "high": high, "n": n, "level": self.level},
-            **{"p": self.p, "p_against": self.p_against},
-            **{"verdict": self.verdict, "reason": self.reason},
+            **dict(zip(("estimate", "low", "high"), ends, strict=True)),
+            **{name: getattr(self, name) for name in names},
+            "n": self.estimate.n,
             "seeds_to_resolve": self.to_resolve,
         }
 
@@ -260,56 +255,45 @@ def family_level(p_values: Sequence[float]) -> float:
 
 
 def _judged(statement: Statement, family: float) -> Judged:
-    few = statement.n < LEAST_SEEDS
-    supporting, contradicting = statement.groups
-    contrasts = statement.contrasts
-    at, against = family / len(supporting), family / len(contradicting)
-
     def weakest(group: Sequence[int], name: str) -> Contrast:
-        return max((contrasts[one] for one in group), key=lambda each: _rank(getattr(each, name)))
+        """Returns the contrast that decides whether all of a group hold, or none."""
+        return max((statement.contrasts[one] for one in group), key=lambda one: _of(one, name))
 
-    holding = [group for group in supporting if all(contrasts[one].inside(at) for one in group)]
-    failing = [
-        group for group in contradicting if all(contrasts[one].outside(against) for one in group)
-    ]
+    supporting, contradicting = statement.groups
+    at, against = family / len(supporting), family / len(contradicting)
+    group = min(supporting, key=lambda group: _of(weakest(group, "p"), "p"))
+    strongest = weakest(group, "p")
+    contrary = min(
+        (weakest(one, "p_against") for one in contradicting), key=lambda one: _of(one, "p_against")
+    )
     verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
-    if holding:
-        verdict = Verdict.SUPPORTED
-        deciding = weakest(min(holding, key=lambda group: weakest(group, "p").p), "p")
-        reason = Reason.NOT_AT_EVERY_STEP if statement.turns_back else Reason.NONE
-    elif failing:
-        verdict = Verdict.CONTRADICTED
-        best = min(failing, key=lambda group: weakest(group, "p_against").p_against)
-        deciding = weakest(best, "p_against")
-        at = against / deciding.bounds
+    if strongest.p < at:
+        verdict, deciding = Verdict.SUPPORTED, strongest
+        reason = Reason.NOT_AT_EVERY_STEP if statement.turns_back() else Reason.NONE
+    elif contrary.p_against < against:
+        verdict, deciding, at = Verdict.CONTRADICTED, contrary, against / contrary.bounds
     else:
-        group = min(supporting, key=lambda group: _rank(weakest(group, "p").p))
-        open_ = [one for one in group if not contrasts[one].outside(against)] or group
-        deciding = weakest(open_, "p")
+        open_ = [one for one in group if not statement.contrasts[one].p_against < against]
+        deciding = weakest(open_ or group, "p")
         at = min(at, against / deciding.bounds)
         more = deciding.replicates_to_resolve(at)
-    if few:
+    if statement.n < LEAST_SEEDS:
         verdict = Verdict.ONE_SEED if statement.n == 1 else Verdict.PROVISIONAL
         reason, more, at = Reason.NONE, LEAST_SEEDS, LEVEL
     if statement.n == 0:
         verdict, reason, more = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
-    p, p_against = statement.p
-    found = deciding.interval(at)._replace(n=statement.n)
-    return Judged(verdict, reason, found, at, deciding, p, p_against, more)
+    estimate = deciding.interval(at)._replace(n=statement.n)
+    return Judged(verdict, reason, estimate, at, deciding, *statement.p, more)
+
+
+def _of(contrast: Contrast, name: str) -> float:
+    """Returns a p by which contrasts are ordered: one without any is the weakest."""
+    return float(np.nan_to_num(getattr(contrast, name), nan=2.0))
 
 
 def exponential(value: float) -> float:
     """Returns it to so many digits that that of a bound's logarithm is the bound."""
     return float(f"{math.exp(value):.12g}")
-
-
-def _capped(p: float) -> float:
-    return min(p, 1.0)  # NaN stays NaN
-
-
-def _rank(p: float) -> float:
-    """Orders p-values: one that does not exist is the weakest."""
-    return 2.0 if math.isnan(p) else p
 
 
 def trend(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 from scipy import special
 
 ENDS = ("", "_low", "_high")  # of the columns of a value with its interval
@@ -104,3 +105,14 @@ def binomial_half_width(share: Any, items: Any) -> Any:
     """Returns 1.96 * sqrt(p(1-p)/n): the 95 % half width of a share counted on n items."""
     share = np.asarray(share, float)
     return 1.96 * np.sqrt(share * (1 - share) / np.asarray(items, float))
+
+
+def binomial(rows: pandas.DataFrame, column: str, by: Sequence[str]) -> pandas.DataFrame:
+    """Returns the mean of an accuracy and its 95 % binomial half width, for each value of `by`.
+
+    As it is counted on so many examples, which no interval over seeds knows.
+    """
+    items = column.replace("_accuracy", "_examples")
+    means = rows.groupby([*by], dropna=False)[[column, items]].mean()
+    half = binomial_half_width(means[column], means[items])
+    return pandas.DataFrame({"mean": means[column], "half": half})

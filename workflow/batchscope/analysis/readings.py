@@ -23,16 +23,18 @@ from batchscope.analysis import (
     intervals,
     run_series,
     targets,
+    to_target_tables,
     trainings,
     trajectories,
-    updates_to_target,
 )
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
 from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, END, EPOCHS, TARGET
+from batchscope.store.records import FINISHED, UNSUCCESSFUL
 
 LEAST_SIZES = 2
+_TIMED = "seconds_per_epoch"  # of a timing job, which ran whatever became of the training
 CHOSEN_BY = "validation_loss"  # of an evaluation; of a run `CHOSEN_ON`
 # Outcomes of a budget: on test data, or where those are not known on validation data.
 ON_TEST = ("test_accuracy", "test_loss")
@@ -62,16 +64,15 @@ class Reading:
     Attributes:
         runs: The rows of runs.csv of the series.
         margin: Largest loss that counts as negligible; NaN where nothing is stated of it.
-        batch_sizes: Ascending, as are seeds.
-        values: Shape (sizes, seeds): NaN where there is no run, or it ended before the budget;
-            infinitely bad where it failed or never reached the target.
+        batch_sizes: Ascending.
+        chosen: The values, each size at its rate: NaN where there is no run, or it ended before
+            the budget; infinitely bad where it failed or never reached the target.
         ran: Whether there is a run, whatever became of it, shape (sizes, seeds).
-        rates: As `Chosen` has them, which are known of no choice: NaN; as are on_edge and tuned.
-        at_first: Of a target whether a training is there by its first evaluation: what it took is
-            at most that.
-        falling: Of convergence whether the validation loss still fell when most trainings ended:
-            theirs is the loss at a horizon, which longer ones would pass.
-        ended: Whether a training finished before the budget.
+        at_first: Of a target whether a run is there by its first evaluation: what it took is at
+            most that.
+        falling: Of convergence whether the validation loss still fell when most runs ended: theirs
+            is the loss at a horizon, which longer ones would pass.
+        ended: Whether a run finished before the budget.
     """
 
     runs: pandas.DataFrame
@@ -79,15 +80,16 @@ class Reading:
     outcome: str
     margin: float
     batch_sizes: tuple[int, ...]
-    seeds: tuple[int, ...]
-    values: np.ndarray
+    chosen: Chosen
     ran: np.ndarray
-    rates: np.ndarray
-    on_edge: np.ndarray
-    tuned: np.ndarray
     at_first: np.ndarray
     falling: np.ndarray
     ended: np.ndarray
+
+    @property
+    def values(self) -> np.ndarray:
+        """The values of all sizes and seeds."""
+        return self.chosen.values
 
     @property
     def taken(self) -> bool:
@@ -119,7 +121,7 @@ class Reading:
         Empty where a run failed, or there is none.
         """
         found = []
-        for row, tuned in zip(self.values, self.tuned.tolist(), strict=True):
+        for row, tuned in zip(self.values, self.chosen.tuned.tolist(), strict=True):
             values = row[~np.isnan(row)]
             whole = len(values) and np.isfinite(values).all()
             if self.taken and whole and (values > 0).all():
@@ -183,14 +185,25 @@ def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Bu
 
 
 def _reading(
-    each: Trainings, budget: Budget, outcome: str, margin: float, found: Chosen, **more: np.ndarray
+    each: Trainings,
+    budget: Budget,
+    outcome: str,
+    margin: float,
+    chosen: Chosen,
+    **marks: np.ndarray,
 ) -> Reading:
-    """Returns the reading of an outcome; what is left out of `more` holds of no size."""
-    sizes, _, seeds = each.axes
-    ran = ~np.isnan(each.outcome(np.zeros(len(each.runs)))).all(axis=1)
-    known = (each.runs, budget, outcome, margin, tuple(sizes), tuple(seeds), found.values, ran)
-    marks = dict.fromkeys(("at_first", "falling", "ended"), np.zeros(len(sizes), bool))
-    return Reading(*known, found.rates, found.on_edge, found.tuned, **{**marks, **more})
+    """Returns the reading of an outcome; what is left out of `marks` holds of no size."""
+    none = np.zeros(len(each.axes[0]), bool)
+    return Reading(
+        runs=each.runs,
+        budget=budget,
+        outcome=outcome,
+        margin=margin,
+        batch_sizes=tuple(each.axes[0]),
+        chosen=chosen,
+        ran=~np.isnan(each.outcome(np.zeros(len(each.runs)))).all(axis=1),
+        **{**dict.fromkeys(("at_first", "falling", "ended"), none), **marks},
+    )
 
 
 def at_budget(each: Trainings, budget: Budget, margins: Mapping[str, float]) -> Iterator[Reading]:
@@ -237,6 +250,25 @@ def at_own_end(each: Trainings, outcome: str, margin: float) -> Reading:
     return _reading(each, Budget(END), outcome, margin, each.chosen_by(losses, cube, others))
 
 
+def of_column(rows: pandas.DataFrame, column: str) -> Reading:
+    """Returns a column of runs.csv of one series at the runs' own ends, without any choice.
+
+    A seed has no value where its run failed. A batch size at which no run has one, and some failed,
+    has failed.
+    """
+    each = Trainings({}, rows, rows.iloc[:0])
+    finished, failed = (rows["status"] == FINISHED), rows["status"].isin(UNSUCCESSFUL)
+    known = rows[column].astype(float)
+    known = known.where(np.isfinite(known) & (finished | (column == _TIMED)))
+    values, failures = (
+        np.fmax.reduce(each.cube(found), axis=1) for found in (known, np.where(failed, 1.0, np.nan))
+    )
+    values[np.isnan(values).all(axis=1) & (failures == 1).any(axis=1)] = math.inf
+    no = np.zeros(len(values), bool)
+    chosen = Chosen(values, np.full(len(values), math.nan), no, np.zeros(values.shape, int), no)
+    return _reading(each, Budget(END), column, math.nan, chosen)
+
+
 def to_target(
     each: Trainings, stated: Mapping[str, Any], margins: Mapping[str, float]
 ) -> Iterator[Reading]:
@@ -252,7 +284,7 @@ def to_target(
     for target in wanted[:1] or targets.default_targets(each)[-1:]:
         if not (target.column or own_target):
             return
-        found = updates_to_target.scaling(each, target)
+        found = to_target_tables.scaling(each, target)
         budget = Budget(TARGET, target.value, target.column, TARGET in stated)
         at_first = found.at_first.any(axis=1)
         for axis, taken in found.taken.items():

@@ -6,10 +6,11 @@ batch size and seed. Shared by statistics and figures, so that both distinguish 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas
 
 from batchscope.catalogue import factor_words, horizons, own_columns, run_factors
@@ -17,6 +18,7 @@ from batchscope.catalogue.entries import Column
 from batchscope.catalogue.factor_words import describe
 from batchscope.store import records
 
+STOPS = ("patience", "target_train_loss")  # factors that stop a run where they are above 0
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
 
@@ -64,6 +66,33 @@ def own(runs: pandas.DataFrame) -> pandas.DataFrame:
 def finished(runs: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the rows of runs that finished."""
     return runs[runs["status"] == records.FINISHED]
+
+
+def all_ran_out(runs: pandas.DataFrame) -> bool:
+    """Returns whether some runs finished, and all of them after all their epochs."""
+    ended = finished(runs)
+    return bool(len(ended) and (ended["epochs_run"] == ended["epochs"]).all())
+
+
+def unstopped(runs: pandas.DataFrame) -> pandas.Series:
+    """Returns which finished runs ran all their epochs though something could have stopped them."""
+    ran = (runs["epochs_run"] == runs["epochs"]).fillna(False)
+    could = (runs[[name for name in STOPS if name in runs]] > 0).any(axis=1)
+    return ran & could & runs["status"].eq(records.FINISHED)
+
+
+def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> pandas.DataFrame:
+    """Returns log2 of each part, positive, and of their product less those at the smallest size.
+
+    Seeds without a finished run at that batch size are left out.
+    """
+    logs = finished(rows).astype(dict.fromkeys(parts, float))
+    logs = logs[(logs[parts] > 0).all(axis=1)]
+    logs[parts] = np.log2(logs[parts])
+    first = logs[logs["batch_size"] == logs["batch_size"].min()].set_index("seed")[parts]
+    logs = logs[logs["seed"].isin(first.index)]
+    logs[parts] -= first.loc[logs["seed"]].to_numpy()
+    return logs.assign(**{whole: logs[parts].sum(axis=1)})
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:

@@ -57,13 +57,13 @@ def power_of_equivalence(seeds: int, margin: float) -> float:
 
 
 def for_difference(effect: float, level: float = outcomes.LEVEL) -> int:
-    """Returns the `fewest` seeds that show a difference of this size, above 0."""
-    return fewest(lambda seeds: power_of_difference(seeds, _positive(effect), level))
+    """Returns the fewest seeds that show a difference of this size, above 0."""
+    return _fewest(power_of_difference, effect, level)
 
 
 def for_equivalence(margin: float) -> int:
-    """Returns the `fewest` seeds that show a difference of 0 to lie within a margin above 0."""
-    return fewest(lambda seeds: power_of_equivalence(seeds, _positive(margin)))
+    """Returns the fewest seeds that show a difference of 0 to lie within a margin above 0."""
+    return _fewest(power_of_equivalence, margin)
 
 
 def upper_bound(deviation: float, seeds: int) -> float:
@@ -74,12 +74,10 @@ def upper_bound(deviation: float, seeds: int) -> float:
     return deviation * math.sqrt((seeds - 1) / special.chdtri(seeds - 1, BOUND))
 
 
-def _positive(size: float) -> float:
+def _fewest(power: Callable[[int, float], float], size: float, *more: float) -> int:
+    """Returns the fewest seeds with power .8, which grows with them: 2 to `MOST`."""
     if not size > 0:
         raise ValueError(f"seeds_wanted: received {size}; a number above 0 is expected.")
-    return size
-
-
-def fewest(power: Callable[[int], float]) -> int:
-    """Returns the fewest seeds with power .8, which grows with them: 2 to `MOST`."""
-    return 2 + bisect.bisect_left(range(2, MOST), POWER, key=power)
+    return 2 + bisect.bisect_left(
+        range(2, MOST), POWER, key=lambda seeds: power(seeds, size, *more)
+    )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas
 
-from batchscope import wording
 from batchscope.analysis import trajectories
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.own_columns import ACCURACIES, LEAST_SIZES, LOSSES
@@ -30,13 +29,6 @@ class Target:
 
     column: str = ""
     value: float = math.nan
-
-    @property
-    def words(self) -> str:
-        """It in words: `a validation loss of 0.2`."""
-        if not self.column:
-            return "the target of the file"
-        return f"a {self.column.replace('_', ' ')} of {wording.number(self.value)}"
 
     def crossing(self, evaluated: Mapping[str, np.ndarray], axis: str) -> float:
         """Returns where one training first reaches the target; infinity where it never does.

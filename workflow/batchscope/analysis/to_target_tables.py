@@ -1,33 +1,94 @@
-"""What each batch size takes to a target, as tables: a row per series and target, or per training.
+"""What each batch size takes to a target, as tables: a row per series and target, or per run.
 
 The second has all that the first was fitted to, so that a figure is drawn from both alone.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
+import numpy as np
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, intervals, run_series, updates_to_target
-from batchscope.analysis.targets import Target, at_own_targets
-from batchscope.analysis.trainings import of_experiment
-from batchscope.analysis.updates_to_target import Scaling
+from batchscope.analysis import (
+    chosen_rates,
+    critical_batch_size,
+    fastest_batch_size,
+    intervals,
+    run_series,
+    step_cost,
+)
+from batchscope.analysis.targets import Target, at_own_targets, default_targets
+from batchscope.analysis.trainings import Chosen, Trainings, of_experiment
 from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
-from batchscope.catalogue.own_columns import LEAST_SIZES
+from batchscope.catalogue.own_columns import AXES, LEAST_SIZES
 
 NAN = math.nan
 _NONE: Mapping[str, Any] = {}
 
 
-def target_text(target: Target) -> str:
-    """Returns a target as the command line takes it; the file's own where it states none."""
-    if not target.column:
-        return "as in the file"
-    return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
+@dataclass(frozen=True)
+class Scaling:
+    """One series and target.
+
+    Attributes:
+        taken: Axis -> what was taken to the target, read at rates that are chosen on this axis:
+            infinity where a run never reached it, NaN where there is none of that seed. `seconds`
+            only where they are known.
+        at_first: Whether a seed is at the target by its first evaluation, which bounds what it
+            took from above alone, shape (sizes, seeds); on any axis.
+        step: The time of a step, as stated or fitted; None where it is not known or not resolved.
+    """
+
+    trainings: Trainings
+    target: Target
+    taken: dict[str, Chosen]
+    at_first: np.ndarray
+    step: step_cost.Fit | None = None
+
+    @property
+    def fitted(self) -> np.ndarray:
+        """Whether a size is usable for the fit, shape (sizes,)."""
+        return fastest_batch_size.usable(self.taken["updates"].values)
+
+    @functools.cached_property
+    def fit(self) -> critical_batch_size.CriticalBatchSize | None:
+        """The critical batch size of the fitted sizes; None where they are fewer than three."""
+        kept, updates = self.fitted, self.taken["updates"]
+        if kept.sum() < LEAST_SIZES:
+            return None
+        sizes = np.array(self.trainings.axes[0])[kept]
+        return critical_batch_size.fit(sizes, updates.values[kept], updates.tuned[kept])
+
+    @property
+    def fastest(self) -> fastest_batch_size.FastestBatchSize | None:
+        """The fastest batch size in closed form; None where that does not hold, or is not known."""
+        fit, step = self.fit, self.step
+        if fit is None or fit.flagged or step is None or math.isnan(fit.critical_batch_size):
+            return None
+        error = fastest_batch_size.log_error(fit, step.half_batch)
+        return fastest_batch_size.fastest(
+            fit.updates_min, fit.examples_min, step.fixed.value, step.per_image.value, error
+        )
+
+    def measured_fastest(self, axis: str) -> int | None:
+        """Returns the size that takes the least on average, of those all of whose seeds arrive."""
+        taken, sizes = self.taken.get(axis), self.trainings.axes[0]
+        return fastest_batch_size.measured_fastest(sizes, taken.values) if taken else None
+
+    def left_out(self) -> dict[str, list[tuple[float, ...]]]:
+        """Returns the rates of each size that are not chosen: one diverged, or never got there."""
+        each = self.trainings
+        diverged = (each.cube(each.failed) == 1).any(axis=2)
+        never = np.isinf(each.taken(self.target, "updates")).any(axis=2) & ~diverged
+        found, rates = {"diverged": diverged, "never": never}, each.axes[1]
+        return {why: [tuple(compress(rates, row)) for row in cells] for why, cells in found.items()}
 
 
 def of_study(
@@ -41,8 +102,72 @@ def of_study(
         return []
     series = of_experiment(runs, trajectories)
     series = [each for each in series if len(each.axes[0]) >= LEAST_SIZES]
-    found, own = updates_to_target.of_series(series, targets), at_own_targets(trajectories)
+    found, own = of_series(series, targets), at_own_targets(trajectories)
     return [each for each in found if own or each.target.column]
+
+
+def of_series(
+    series: Iterable[Trainings],
+    targets: Iterable[Target] = (),
+    step_seconds: Sequence[float] = (),
+) -> list[Scaling]:
+    """Returns the scaling of every series and target, by default of its `default_targets`.
+
+    The costs of a step, fixed and per example, are fitted to the seconds unless they are stated.
+    """
+    found, targets = [], [*targets]
+    for each in series:
+        step = _stated_step(*step_seconds) if step_seconds else _fitted_step(each.evaluations)
+        found += [scaling(each, target, step) for target in targets or default_targets(each)]
+    return found
+
+
+def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) -> Scaling:
+    """Returns what the runs of a series take to a target."""
+    known = [name for name in AXES if name in each.evaluations]
+    known = [name for name in known if name != "seconds" or each.evaluations[name].notna().any()]
+    taken = {axis: each.chosen_by_itself(each.taken(target, axis)) for axis in known}
+    first = each.at_first(target)
+    at_first = [chosen_rates.at(first, np.maximum(read, 0)) for *_, read, _ in taken.values()]
+    return Scaling(each, target, taken, np.any(at_first, axis=0), step)
+
+
+def _stated_step(fixed: float, per_image: float) -> step_cost.Fit:
+    return step_cost.Fit(*map(step_cost.Estimate, (fixed, per_image, fixed / per_image)), 0.0)
+
+
+def _fitted_step(rows: pandas.DataFrame) -> step_cost.Fit | None:
+    """Returns the line through the seconds per step of the jobs; each seed has a job.
+
+    Steps are counted from a run's first to its last row; of a single row from its start. The
+    interval rests on the seeds that every batch size has; without any there is none.
+    """
+    if "seconds" not in rows:
+        return None
+    used = ["updates", "seconds", "examples"]
+    runs = rows.dropna(subset=used).groupby(["batch_size", "seed", "run"])[used]
+    last = runs.max()
+    spans = (last - runs.min()).where(lambda span: span["updates"] > 0, last)
+    spans = spans[(spans > 0).all(axis=1)]
+    steps = spans[["seconds", "examples"]].div(spans["updates"], axis=0)
+    # Runs of a seed at other rates share its timing job: they are no further jobs.
+    jobs = steps["seconds"].groupby(["batch_size", "seed"]).median().unstack("seed")
+    # An epoch's last batch is smaller: a step has fewer examples than a whole batch, and two sizes
+    # may have as many.
+    jobs = jobs.groupby(steps["examples"].groupby("batch_size").median()).median()
+    if len(jobs) < 2:
+        return None
+    shared = jobs.dropna(axis=1)
+    blocks = shared if len(shared.columns) else jobs.median(axis=1).to_frame()
+    cost = step_cost.fixed_cost(jobs.index, blocks.to_numpy(), len(blocks.columns) > 1)
+    return cost if step_cost.resolved(cost) else None
+
+
+def target_text(target: Target) -> str:
+    """Returns a target as the command line takes it; the file's own where it states none."""
+    if not target.column:
+        return "as in the file"
+    return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
 
 
 def constants(runs: pandas.DataFrame) -> dict[str, Any]:
@@ -54,7 +179,7 @@ def constants(runs: pandas.DataFrame) -> dict[str, Any]:
 
 def fits(scalings: Sequence[Scaling], constant: Mapping[str, Any] = _NONE) -> pandas.DataFrame:
     """Returns one row per series and target, with the `constants` of all; see `CRITICAL`."""
-    rows = [{**constant, **each.factors, **_fit_row(each)} for each in scalings]
+    rows = [{**constant, **each.trainings.factors, **_fit_row(each)} for each in scalings]
     return run_series.table(rows, CRITICAL, _factors(scalings, constant))
 
 
@@ -62,7 +187,9 @@ def trainings(scalings: Sequence[Scaling], constant: Mapping[str, Any] = _NONE) 
     """Returns one row per series, target, batch size and seed; see `TO_TARGET`."""
     factors = [name for name in _factors(scalings, constant) if name != chosen_rates.RATE]
     rows = [
-        {**constant, **each.factors, **row} for each in scalings for row in _training_rows(each)
+        {**constant, **each.trainings.factors, **row}
+        for each in scalings
+        for row in _training_rows(each)
     ]
     return run_series.table(rows, TO_TARGET, factors)
 
@@ -75,15 +202,19 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
 
 
 def _factors(scalings: Sequence[Scaling], constant: Mapping[str, Any]) -> list[str]:
-    """Returns the factors in the order of a table: as the registry has them, then others."""
-    names = list(dict.fromkeys([*constant, *(name for each in scalings for name in each.factors)]))
-    known = run_series.factor_columns(pandas.DataFrame(columns=names))
-    return [*known, *(name for name in names if name not in known)]
+    """Returns the factors in the order of a table."""
+    names = dict.fromkeys(
+        [*constant, *(name for one in scalings for name in one.trainings.factors)]
+    )
+    return run_series.factor_columns(pandas.DataFrame(columns=[*names]))
 
 
 def _target_columns(target: Target) -> dict[str, Any]:
-    names = ("target", "target_column", "target_value")
-    return dict(zip(names, (target_text(target), target.column, target.value), strict=True))
+    return {
+        "target": target_text(target),
+        "target_column": target.column,
+        "target_value": target.value,
+    }
 
 
 def _fit_row(scaling: Scaling) -> dict[str, Any]:
@@ -110,20 +241,19 @@ def _training_rows(scaling: Scaling) -> Iterator[dict[str, Any]]:
     each, taken, left_out = scaling.trainings, scaling.taken, scaling.left_out()
     sizes, _, seeds = each.axes
     rates = {axis: each.rates(choice.read) for axis, choice in taken.items()}
-    chosen = (("", "updates"), ("seconds_", "seconds")) if each.tuned else ()
+    timed = each.tuned and "seconds" in taken
+    chosen = {"": "updates", **({"seconds_": "seconds"} if timed else {})} if each.tuned else {}
     for at, size in enumerate(sizes):
         shared: dict[str, Any] = {**_target_columns(scaling.target), "batch_size": size}
-        for name, axis in chosen:
-            if axis in taken:
-                shared[f"{name}chosen_learning_rate"] = taken[axis].rates[at]
-                shared[f"{name}on_edge"] = int(taken[axis].on_edge[at])
+        for name, axis in chosen.items():
+            shared[f"{name}chosen_learning_rate"] = taken[axis].rates[at]
+            shared[f"{name}on_edge"] = int(taken[axis].on_edge[at])
         for why, of_sizes in left_out.items() if each.tuned else ():
             shared[f"{why}_learning_rates"] = " ".join(map(wording.shortest, of_sizes[at]))
         for column, seed in enumerate(seeds):
             found = {axis: float(choice.values[at, column]) for axis, choice in taken.items()}
             if math.isnan(found["updates"]):
                 continue
-            timed = each.tuned and "seconds" in taken
             yield {
                 **shared,
                 "seed": seed,

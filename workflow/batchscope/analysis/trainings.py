@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,12 +26,12 @@ CHOSEN_ON = "best_validation_loss"  # column of runs.csv by which their rates ar
 _READ = (*budget_kinds.AXES.values(), *own_columns.AXES, *own_columns.OUTCOMES)
 
 
-def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[run_series.Series]:
-    """Returns the series of a frame, of which each holds all learning rates that were tried.
+def series(frame: pandas.DataFrame) -> list[run_series.Series]:
+    """Returns the series of a frame, each with all learning rates that were tried.
 
-    Rates in words, such as those of a table of one's own, are no choice: they distinguish series.
+    Rates in words, such as those of an external table, are no choice: they distinguish series.
     """
-    names = run_series.factor_columns(frame) if names is None else [*names]
+    names = run_series.factor_columns(frame)
     if RATE in names and pandas.api.types.is_numeric_dtype(frame[RATE]):
         names.remove(RATE)
     return run_series.series(frame, names)
@@ -184,21 +184,15 @@ class Trainings:
         return np.array([*self.axes[1], math.nan])[index]
 
 
-def of_experiment(
-    runs: pandas.DataFrame, evaluations: pandas.DataFrame, names: Iterable[str] | None = None
-) -> list[Trainings]:
-    """Returns the trainings of every series of an experiment.
-
-    Args:
-        names: The columns that may distinguish series; the factors, where left out.
-    """
+def of_experiment(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> list[Trainings]:
+    """Returns the runs of every series of an experiment."""
     if runs.empty:
         return []
     keys = [name for name in ("run", "machine") if name in runs and name in evaluations]
-    several, found = run_series.varying(runs, names), []
+    several, found = run_series.varying(runs), []
     # Numbers that follow from others distinguish nothing; words that go with others do beside them.
     words = [name for name in several if not pandas.api.types.is_numeric_dtype(runs[name])]
-    for group in series(runs, names):
+    for group in series(runs):
         own = evaluations.merge(group.frame[keys], on=keys).sort_values("updates", kind="stable")
         shared = [name for name in words if group.frame[name].nunique(dropna=False) == 1]
         kept = [name for name in several if name in {*shared, *group.factors}]
@@ -210,14 +204,3 @@ def of_experiment(
             each.along.pop(RATE, None)
         found.append(each)
     return found
-
-
-def of_evaluations(evaluations: pandas.DataFrame, names: Iterable[str]) -> list[Trainings]:
-    """Returns those of every series of a table of evaluations alone, distinguished by its columns.
-
-    A training that states nothing else has finished.
-    """
-    keys = [*dict.fromkeys([*names, *({RATE} & {*evaluations}), "batch_size", "seed"])]
-    frame = evaluations.assign(run=evaluations.groupby(keys, dropna=False).ngroup())
-    frame = pandas.DataFrame({"status": FINISHED, **frame})
-    return of_experiment(frame.drop_duplicates("run"), frame, names)

@@ -1,13 +1,12 @@
 """How outcomes change with the batch size: a slope per series, budget and outcome.
 
-At each training's own end a direction is tested that somebody stated beforehand, in `outcomes` or
-in the study; where a budget is held equal, the one in which larger batch sizes are better.
+At each run's own end a direction is tested that somebody stated beforehand, in `outcomes` or in the
+study; where a budget is held equal, the one in which larger batch sizes are better.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,18 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import contrasts, intervals, run_series, training_ends
+from batchscope.analysis import contrasts, intervals, readings, run_series
 from batchscope.analysis.contrasts import Judged, Statement
-from batchscope.analysis.readings import Budget, Reading
+from batchscope.analysis.readings import Reading
 from batchscope.catalogue import outcomes
-from batchscope.catalogue.budget_kinds import END
 from batchscope.catalogue.decision_columns import TRENDS
 from batchscope.catalogue.outcomes import FALLS, RISES, Outcome, Reason, Verdict
-from batchscope.store import records
 
-# A training that ran all its epochs without being stopped gives no more than a lower bound.
+# A run that ran all its epochs without being stopped gives no more than a lower bound.
 UNTIL_STOPPED = ("epochs_run", "train_seconds")
-_TIMED = "seconds_per_epoch"  # of a timing job, which ran whatever became of the training
 
 
 class _Stated(NamedTuple):
@@ -46,8 +42,8 @@ class _Stated(NamedTuple):
     def judged(self, found: Judged) -> dict[str, Any]:
         """Returns the row with a verdict; its reason is an open end, or a size that is left out."""
         closed = replace(found.deciding, open_low=False, open_high=False)
-        outside, unknown = closed.outside(found.level), Reason.NONE
-        if found.verdict == Verdict.NOT_RESOLVED and (outside or closed.inside(found.level)):
+        outside, unknown = closed.p_against < found.level, Reason.NONE
+        if found.verdict == Verdict.NOT_RESOLVED and (outside or closed.p < found.level):
             unknown = self.unknown[int(outside)]
         reason = unknown or self.row["reason"] or found.reason
         return {**self.row, **found.columns(self.taken), "reason": reason}
@@ -74,30 +70,12 @@ def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_
     asked = filter(None, (claims.get(name) or outcomes.outcome(name) for name in known))
     for outcome, group in itertools.product(asked, run_series.series(runs)):
         rows, column = group.frame, outcome.column
-        chosen = column in UNTIL_STOPPED and training_ends.epochs_chosen(rows)
+        ran_out = column in UNTIL_STOPPED and run_series.all_ran_out(rows)
+        chosen = ran_out and not run_series.unstopped(rows).any()
         if column == "epochs_run" and chosen:
             continue  # the horizon, not an outcome
-        ran_out = column in UNTIL_STOPPED and not chosen and training_ends.all_ran_out(rows)
-        yield _stated(at_end(rows, column), outcome.direction, outcome.source, ran_out)
-
-
-def at_end(rows: pandas.DataFrame, column: str) -> Reading:
-    """Reads a column of runs.csv of one series; a seed has no value where its run failed.
-
-    A batch size at which no run has one, and some failed, has failed.
-    """
-    sizes, seeds = (sorted(rows[name].unique().tolist()) for name in ("batch_size", "seed"))
-    cells = rows.drop_duplicates(["batch_size", "seed"], keep="last")
-    cells = cells.set_index(["batch_size", "seed"])[[column, "status"]]
-    cells = cells.reindex(pandas.MultiIndex.from_product([sizes, seeds]))
-    values, statuses = (cells[name].to_numpy().reshape(len(sizes), -1) for name in cells)
-    finished, failed = statuses == records.FINISHED, np.isin(statuses, records.UNSUCCESSFUL)
-    values = values.astype(float)
-    values[~np.isfinite(values) | ~(finished | (column == _TIMED))] = math.nan
-    values[np.isnan(values).all(axis=1) & failed.any(axis=1)] = math.inf
-    none, ran = np.zeros(len(sizes), bool), finished | failed
-    known = (rows, Budget(END), column, math.nan, tuple(sizes), tuple(seeds), values, ran)
-    return Reading(*known, np.full(len(sizes), math.nan), none, none, none, none, none)
+        reading = readings.of_column(rows, column)
+        yield _stated(reading, outcome.direction, outcome.source, ran_out and not chosen)
 
 
 def _stated(
@@ -140,14 +118,14 @@ def _stated(
     ends = ((kept[0], centred < 0), (kept[-1], centred > 0))
     unknown = tuple(_unknown(reading, end, kept[beyond]) for end, beyond in ends)
     up, down = map(bool, unknown[::-1] if reading.rises else unknown)
-    tuned = bool(reading.tuned[kept].any())
+    tuned = bool(reading.chosen.tuned[kept].any())
     statement = contrasts.trend(values[kept].T, positions, direction == RISES, tuned, up, down)
     return _Stated(row, statement, unknown, reading.taken)
 
 
 def _unknown(reading: Reading, end: int, sizes: np.ndarray) -> Reason:
-    """Returns why batch sizes, the last of which is at an end, may be better than they look."""
-    if reading.on_edge[end]:
+    """Returns why batch sizes, with the last of them at an end, may be better than they look."""
+    if reading.chosen.on_edge[end]:
         return Reason.RATE_ON_EDGE
     return Reason.AT_FIRST_EVALUATION if reading.at_first[sizes].any() else Reason.NONE
 

@@ -12,8 +12,9 @@ import importlib
 import itertools
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from batchscope.catalogue.name_codec import format_value
@@ -76,10 +77,8 @@ class Table:
     """A table of every experiment, written as a CSV file of its name.
 
     Attributes:
-        rows: Function that makes it, as `module.function` of batchscope.tables. It is called with
-            results, study and name of the experiment, and with the tables of `reads` by name.
         columns: Its columns beside those that say what a row is of.
-        reads: Tables that it is made from, which stand before it.
+        rows: Of a measure, the function that makes its rows of a record and the record's path.
         keys: Columns that distinguish its rows beside the factors, the seed and the machine; None
             of a table that no claim may be of.
         measures: Measures or timings that fill it, one of them; where empty the entry that has it,
@@ -87,9 +86,8 @@ class Table:
         figures: Figures that show it, the first to be preferred; where empty those of the entry.
     """
 
-    rows: str
     columns: dict[str, Column] = field(default_factory=dict)
-    reads: tuple[str, ...] = ()
+    rows: Callable[[dict[str, Any], Path], Iterable[dict[str, Any]]] | None = None
     keys: tuple[str, ...] | None = None
     measures: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,23 +27,23 @@ def is_own(column: Any) -> bool:
     return isinstance(column, str) and column.startswith(OWN)
 
 
-def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any] | None]:
-    """Returns what a column that distinguishes series is called in our tables, and its values.
+def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
+    """Returns the name in our tables of a column that distinguishes series, and its values.
 
     One of our factors keeps its name where every value is of its kind; any other column is given a
-    name that begins with `own_`.
-
-    Returns:
-        The name; the values of a factor of ours, or None.
+    name that begins with `own_`, and numbers where all its values are.
     """
+    texts = [*texts]
     known = run_factors.FACTORS.get(column)
-    if known:
-        convert = {"int": _whole, "float": _number, "bool": _flag, "str": str}[known.kind]
-        try:
-            return column, [convert(text) for text in texts]
-        except ValueError:
-            pass
-    return f"{OWN}{column}", None
+    kinds = {"int": [_whole], "float": [_number], "bool": [_flag], "str": [str]}
+    for name, converts in (
+        (column, kinds[known.kind] if known else []),
+        (f"{OWN}{column}", [int, _finite, str]),
+    ):
+        for convert in converts:
+            with contextlib.suppress(ValueError):
+                return name, [convert(text) for text in texts]
+    raise AssertionError(column)  # text is always of its kind
 
 
 def _number(text: str) -> float:
@@ -49,6 +51,13 @@ def _number(text: str) -> float:
     if value is None:
         raise ValueError(text)
     return float(value)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isnan(value):
+        raise ValueError(text)
+    return value
 
 
 def _whole(text: str) -> int:

@@ -121,7 +121,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 _FIRST = {*run_factors.FACTORS, *columns.COLUMNS}
 _COLUMNS = {name: table.columns for name, table in tables.TABLES.items() if table.columns}
 _COLUMNS["claims"] = CLAIMS  # of a study, not of an experiment
-_DECISIONS = [name for name, table in tables.TABLES.items() if table.rows.startswith("decisions.")]
+_DECISIONS = [name for name in tables.DECISIONS if name != "advice"]
 _DECISIONS.append("claims")
 _OF_TRAININGS = [name for name in _COLUMNS if name not in {*tables.OF_TIMINGS, *_DECISIONS}]
 

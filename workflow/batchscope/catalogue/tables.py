@@ -13,32 +13,25 @@ OF_TIMINGS = dict(chain.from_iterable(entry.tables.items() for entry in TIMINGS.
 # Of a trajectory, whose rows lie at each run's own evaluations: a budget, of which the last row not
 # beyond it is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")
-_TRAINED = ("runs", "trajectories")
-_ADVISED = ("runs", "limits", "comparisons", "trends", "critical_batch_size")
-# In the order in which they are written; each is a field of batchscope.figures.Tables.
+# What follows from the runs, as verdicts and fits.
+DECISIONS: dict[str, Table] = {
+    "comparisons": Table(decision_columns.COMPARISONS),
+    "trends": Table(decision_columns.TRENDS),
+    "critical_batch_size": Table(decision_columns.CRITICAL),
+    "to_target": Table(decision_columns.TO_TARGET),
+    "advice": Table(decision_columns.ADVICE),
+}
+# In the order in which they are written.
 TABLES: dict[str, Table] = {
-    "runs": Table("run_table.collect", keys=()),
-    "history": Table(
-        "long_tables.histories", columns.HISTORY, keys=("epoch",), figures=("loss_curves",)
-    ),
-    "trajectories": Table(
-        "long_tables.trajectories", columns.TRAJECTORIES, keys=BUDGETS, figures=("progress",)
-    ),
+    "runs": Table(keys=()),
+    "history": Table(columns.HISTORY, keys=("epoch",), figures=("loss_curves",)),
+    "trajectories": Table(columns.TRAJECTORIES, keys=BUDGETS, figures=("progress",)),
     **dict(chain.from_iterable(entry.tables.items() for entry in MEASURES.values())),
-    "at_epochs": Table(
-        "long_tables.at_epochs",
-        columns.AT_EPOCHS,
-        keys=("at_epoch",),
-        figures=("accuracy_by_epochs",),
-    ),
+    "at_epochs": Table(columns.AT_EPOCHS, keys=("at_epoch",), figures=("accuracy_by_epochs",)),
     **OF_TIMINGS,
-    "limits": Table("timing_tables.limits"),
-    "comparisons": Table("decisions.held_equal", decision_columns.COMPARISONS, _TRAINED),
-    "trends": Table("decisions.held_equal", decision_columns.TRENDS, _TRAINED),
-    "critical_batch_size": Table("decisions.to_target", decision_columns.CRITICAL, _TRAINED),
-    "to_target": Table("decisions.to_target", decision_columns.TO_TARGET, _TRAINED),
-    "advice": Table("advice.rows", decision_columns.ADVICE, _ADVISED),
-    "published": Table("run_table.published", reads=("runs", "utilisation", "throughput")),
+    "limits": Table(),
+    **DECISIONS,
+    "published": Table(),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)
 

@@ -81,20 +81,13 @@ def explain(arguments: Namespace) -> None:
 
 def critical_batch_size(arguments: Namespace) -> None:
     """Fit the critical batch size to a table of external runs; see docs/own_runs.md."""
-    from batchscope.analysis import updates_to_target
-    from batchscope.report import own_runs as words
-    from batchscope.tables import own_runs
+    from batchscope.report import external_runs
 
     _end_with_the_reader()
-    runs = own_runs.read(arguments.file)
-    targets = [own_runs.target(text, runs) for text in arguments.target]
-    if not targets:
-        own_runs.check_default_targets(runs)
-    step = own_runs.step_seconds(arguments.step_seconds) if arguments.step_seconds else None
-    found = updates_to_target.scalings(runs.frame, runs.factors, targets, step)
-    print(words.text(found, arguments.base))
+    found = external_runs.read(arguments.file, arguments.target, arguments.step_seconds)
+    print(external_runs.text(found, arguments.base))
     if arguments.output:
-        written = words.write(found, arguments.output)
+        written = external_runs.write(found, arguments.output)
         print(f"\nWritten: {', '.join(map(str, written))}")
 
 

@@ -152,11 +152,11 @@ def try_batch(arguments: Namespace) -> None:
 def tabulate(arguments: Namespace) -> None:
     """Write the tables of one experiment."""
     from batchscope.store import owners
-    from batchscope.tables import run_table
+    from batchscope.tables import experiment_tables
 
     study = options.study(arguments)
     owners.claim(arguments.output.parent, study.name, arguments.config)
-    run_table.write(arguments.results, study, arguments.experiment, arguments.output)
+    experiment_tables.write(arguments.results, study, arguments.experiment, arguments.output)
 
 
 def figures(arguments: Namespace) -> None:
@@ -169,9 +169,10 @@ def figures(arguments: Namespace) -> None:
 
 def claims(arguments: Namespace) -> None:
     """Test what the documents of a study state, by its tables."""
-    from batchscope.tables import claim_table
+    from batchscope.tables import experiment_tables
 
-    claim_table.write(options.study(arguments), arguments.output.parent, arguments.output)
+    study = options.study(arguments)
+    experiment_tables.write_claims(study, arguments.output.parent, arguments.output)
 
 
 def report(arguments: Namespace) -> None:

@@ -125,7 +125,7 @@ def at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
 
     By the lowest mean validation loss; without any, the one with the most finished runs.
     """
-    if not best_learning_rates.tuned_factor(runs):
+    if not best_learning_rates.several(runs):
         return runs
     kept = []
     for group in best_learning_rates.series(runs):

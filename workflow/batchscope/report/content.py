@@ -23,9 +23,7 @@ from batchscope.figures import LISTING, Tables
 from batchscope.host.absence import Absence
 from batchscope.report import claim_rows, runs_table
 from batchscope.store import job_files, records, taken
-from batchscope.tables import claim_table, run_table
-from batchscope.training import weights
-from batchscope.training.weights import Layer
+from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -144,8 +142,8 @@ def read(
     """
     results = Path(results)
     folder = results / "studies" / study.folder_name
-    stated = [folder / claim_table.FILE] if study.claims else []
-    tables = [*(folder / name / run_table.RUNS for name in study.experiments), *stated]
+    stated = [folder / csv_tables.CLAIMS] if study.claims else []
+    tables = [*(folder / name / csv_tables.RUNS for name in study.experiments), *stated]
     there = [path for path in tables if path.exists()]
     if not partial and (lacking := [path for path in tables if path not in there]):
         raise UserError(f"{lacking[0]}: missing; run snakemake to make it.")
@@ -191,7 +189,7 @@ def read(
 def _experiment(
     study: Study, name: str, folder: Path, results: Path, partial: bool
 ) -> ExperimentResults:
-    path = folder / run_table.RUNS
+    path = folder / csv_tables.RUNS
     rows = disk.read_rows(path, "run", "status") if path.exists() else []
     tables = Tables(folder if path.exists() else None)
     return ExperimentResults(

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from batchscope import disk
 from batchscope.report import claim_rows, page
-from batchscope.tables import claim_table
+from batchscope.tables import csv_tables
 
 
 def write(results: Path | str, output: Path | str) -> None:
@@ -24,7 +24,7 @@ def write(results: Path | str, output: Path | str) -> None:
 
 def tables(results: Path | str) -> list[Path]:
     """Returns the tables of claims of all studies, by name."""
-    return sorted(Path(results, "studies").glob(f"*/{claim_table.FILE}"))
+    return sorted(Path(results, "studies").glob(f"*/{csv_tables.CLAIMS}"))
 
 
 def build(results: Path | str, home: Path | str) -> str:

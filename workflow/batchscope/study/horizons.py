@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchscope.catalogue import run_factors
 from batchscope.catalogue.entries import Need
-from batchscope.catalogue.horizons import CONSTANT, FALLING, REASON, falling
+from batchscope.catalogue.horizons import CONSTANT, REASON, falling
 from batchscope.problems import Place, Problem
 from batchscope.study import figure_checks
 from batchscope.study.document import ExperimentKeys
-
-if TYPE_CHECKING:
-    from batchscope.study.own_runs import Table
 
 
 def falling_schedule(runs: Iterable[dict[str, Any]]) -> str:
     """Returns the first schedule of some runs that falls towards the horizon; empty if none."""
     return next((run["schedule"] for run in runs if falling(run)), "")
-
-
-def of_own_runs(table: Table) -> str:
-    """Returns the schedule by which trainings made elsewhere are read at their ends alone.
-
-    Empty where there is none, and where the single row of each training is its target.
-    """
-    found = (row.get("schedule") for row in table.rows)
-    return next((each for each in found if each in FALLING and not table.single), "")
 
 
 def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Problem]:

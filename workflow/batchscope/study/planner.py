@@ -22,12 +22,12 @@ from batchscope.problems import Place, Problem, merged, show, unknown
 from batchscope.study import (
     claims,
     experiments,
+    external_experiment,
     figure_checks,
     grids,
     horizons,
     model_files,
     other_machines,
-    own_experiment,
     published_numbers,
 )
 from batchscope.study.document import ExperimentKeys
@@ -235,14 +235,14 @@ class _Planner:
     def _own_experiment(self, name: str, keys: ExperimentKeys, place: Place) -> Experiment | None:
         report, kind = self.findings.report, grids.TRAINING
         written = self.findings.names_at(place)
-        table = own_experiment.read(self.findings, place, keys, self.folder)
+        table = external_experiment.read(self.findings, place, keys, self.folder)
         numbers = self._numbers(place, keys, kind)
         report(*experiments.primary_problems(place, keys))
         report(*figure_checks.problems(place, keys, written, measure_settings.ENTRIES, timed=True))
         if table is None:
             return None
-        report(*own_experiment.problems(place, keys, table))
-        vary, own = own_experiment.vary(table), own_experiment.runs(table)
+        report(*external_experiment.problems(place, keys, table))
+        vary, own = external_experiment.vary(table), external_experiment.planned(table)
         trainings = Trainings(timed="seconds" in own.columns, **_statements(keys))
         return _made(name, keys, vary, numbers, trainings=trainings, own=own)
 

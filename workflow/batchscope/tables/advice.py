@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from batchscope.store import estimates, records
 if TYPE_CHECKING:
     import pandas
 
-    from batchscope.study.plan import Experiment, Study
+    from batchscope.study.plan import Experiment
 
 
 def price_of_a_seed(
@@ -69,21 +69,21 @@ def baselines(results: Path | str, experiment: Experiment) -> dict[str, dict[str
 
 
 def rows(
-    results: Path | str,
-    study: Study,
-    experiment: str,
-    runs: pandas.DataFrame,
-    **tables: pandas.DataFrame,
+    results: Path | str, experiment: Experiment, tables: Mapping[str, pandas.DataFrame]
 ) -> pandas.DataFrame:
     """Returns which batch sizes to use, with what limits them and what is missing."""
-    found = study.experiments[experiment]
-    critical = tables.pop("critical_batch_size")  # the others have the names of their tables
-    return advice.table(
-        Tables(runs=runs, critical=critical, **tables),
-        Asked(
-            found.trainings.margins,
-            found.trainings.seeds_planned,
-            baselines(results, found),
-            price_of_a_seed(results, found),
-        ),
+    trainings = experiment.trainings
+    given = Tables(
+        comparisons=tables["comparisons"],
+        runs=tables["runs"],
+        limits=tables["limits"],
+        trends=tables["trends"],
+        critical=tables["critical_batch_size"],
     )
+    asked = Asked(
+        trainings.margins,
+        trainings.seeds_planned,
+        baselines(results, experiment),
+        price_of_a_seed(results, experiment),
+    )
+    return advice.table(given, asked)

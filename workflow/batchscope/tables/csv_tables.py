@@ -11,6 +11,7 @@ import pandas
 from batchscope import disk, errors
 from batchscope.catalogue import run_factors, sweep_names
 
+RUNS, CLAIMS = "runs.csv", "claims.csv"  # of an experiment, of a study
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.
 _DIGESTED = ("run", "dataset", "dataset_digest", "model", "model_digest")
 TEXT_COLUMNS = (*_DIGESTED, "message", "document", "series")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscope.analysis import (
@@ -21,15 +20,11 @@ from batchscope.catalogue.outcomes import Outcome
 if TYPE_CHECKING:
     import pandas
 
-    from batchscope.study.plan import Study
+    from batchscope.study.plan import Study, Trainings
 
 
 def held_equal(
-    _: Path | str,
-    study: Study,
-    experiment: str,
-    runs: pandas.DataFrame,
-    trajectories: pandas.DataFrame,
+    study: Study, experiment: str, runs: pandas.DataFrame, trajectories: pandas.DataFrame
 ) -> dict[str, pandas.DataFrame]:
     """Returns what the runs say at every budget: of each batch size, and along the sizes."""
     asked = study.experiments[experiment].trainings
@@ -52,28 +47,18 @@ def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
     return {column: stated for column, stated in found.items() if stated}
 
 
-def _served(trajectories: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the evaluations by which a training serves targets before its end; else none.
-
-    A training whose rate falls towards its horizon serves none: one that was to end there would
-    have had lower rates before.
-    """
-    falling = run_series.falling(trajectories)
-    own_targets = targets.at_own_targets(trajectories)
-    return trajectories.iloc[:0] if falling and not own_targets else trajectories
-
-
 def to_target(
-    _: Path | str,
-    study: Study,
-    experiment: str,
-    runs: pandas.DataFrame,
-    trajectories: pandas.DataFrame,
+    asked: Trainings, runs: pandas.DataFrame, trajectories: pandas.DataFrame
 ) -> dict[str, pandas.DataFrame]:
-    """Returns what each batch size takes to a target: the fits, and the trainings behind them."""
-    stated = study.experiments[experiment].trainings.budgets.get("target", {})
-    wanted = [Target(column, value) for column, value in stated.items()]
-    scalings = to_target_tables.of_study(_served(trajectories), runs, wanted)
+    """Returns what each batch size takes to a target: the fits, and the runs behind them.
+
+    A run whose rate falls towards its horizon serves no target before its end: one that was to end
+    there would have had lower rates before.
+    """
+    wanted = [Target(*each) for each in asked.budgets.get("target", {}).items()]
+    if run_series.falling(trajectories) and not targets.at_own_targets(trajectories):
+        trajectories = trajectories.iloc[:0]
+    scalings = to_target_tables.of_study(trajectories, runs, wanted)
     constant = to_target_tables.constants(runs)
     return {
         "critical_batch_size": to_target_tables.fits(scalings, constant),

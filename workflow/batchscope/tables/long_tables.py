@@ -1,30 +1,27 @@
 """Records on disk -> the long tables of an experiment: several rows per run.
 
 Each begins with the run, its factors and its status, and is written always: its header alone
-without measurements. `run_table` has the table with one row per run, and writes all.
+without measurements. `run_table` has the one with one row per run.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas
 
 from batchscope import disk, errors
 from batchscope.analysis import run_series
-from batchscope.catalogue import measure_settings, run_factors, run_names
+from batchscope.catalogue import columns, measure_settings, run_factors, run_names
+from batchscope.catalogue.entries import Column, Measure, Table
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.tables import TABLES
 from batchscope.catalogue.timings import OF_SECONDS
 from batchscope.store import job_files, records
 from batchscope.store.job_files import Place
-from batchscope.tables import own_runs
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -33,7 +30,6 @@ NAN = math.nan
 FIRST = ("run", *run_factors.FACTORS, "status")
 Row = dict[str, Any]
 Parts = Iterator[tuple[Row, list[Row]]]  # a run's first columns, and its rows beside them
-Maker = Callable[[Path | str, "Study", str], pandas.DataFrame]
 # What a trajectory has of the rows of a history.
 _VALIDATED = ("epoch", "validation_loss", "validation_accuracy")
 # What the table calls a column of a run's history otherwise: its own names have another meaning.
@@ -78,36 +74,24 @@ def _numbers(rows: list[dict[str, str]]) -> list[dict[str, float]]:
     return [{name: float(text or "nan") for name, text in row.items()} for row in rows]
 
 
-def table(name: str) -> Callable[[Callable[..., Parts]], Maker]:
-    """Makes a table's maker of a function of results, study and experiment that yields parts.
+def _frame(columns: Mapping[str, Column], parts: Parts) -> pandas.DataFrame:
+    """Returns the rows of runs as a table.
 
     What a row does not have is NaN, and what is no column of the table is left out.
     """
-    own = TABLES[name].columns
-
-    def decorate(parts: Callable[..., Parts]) -> Maker:
-        @functools.wraps(parts)
-        def make(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-            found = list(parts(results, study, study.experiments[experiment]))
-            which = [at for at, (_, rows) in enumerate(found) for _ in rows]
-            firsts = pandas.DataFrame([first for first, _ in found], columns=FIRST).iloc[which]
-            rows = run_series.table([row for _, rows in found for row in rows], own)
-            return pandas.concat([firsts.reset_index(drop=True), rows], axis=1)
-
-        return make
-
-    return decorate
+    found = [*parts]
+    which = [at for at, (_, rows) in enumerate(found) for _ in rows]
+    firsts = pandas.DataFrame([first for first, _ in found], columns=FIRST).iloc[which]
+    rows = run_series.table([row for _, rows in found for row in rows], columns)
+    return pandas.concat([firsts.reset_index(drop=True), rows], axis=1)
 
 
-def _rows(same: Row, **columns: Iterable[Any]) -> list[Row]:
-    """Returns the rows of columns, beside what is the same in all of them."""
-    rows = zip(*columns.values(), strict=True)
-    return [{**same, **dict(zip(columns, row, strict=True))} for row in rows]
+def histories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and epoch; the rate of a schedule is in `epoch_learning_rate`."""
+    return _frame(columns.HISTORY, _histories(results, study, study.experiments[experiment]))
 
 
-@table("history")
-def histories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
-    """Yields each run's epochs; the rate of a schedule is in `epoch_learning_rate`."""
+def _histories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
     speed = _speeds(next(job_files.places(study, results)), study, chosen)
     for factors, first in _runs(results, chosen):
         rows, per_second = history(results, first["run"]), speed(factors)
@@ -120,20 +104,17 @@ def histories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
 
 
 def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, run and evaluation; without these, of its history."""
-    chosen = study.experiments[experiment]
-    if chosen.own.path:
-        return own_runs.trajectories(chosen, FIRST)
-    return _trajectories(results, study, experiment)
-
-
-@table("trajectories")
-def _trajectories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
-    """Yields each run's evaluations.
+    """Returns one row per machine, run and evaluation; without these, of its history.
 
     Seconds are never what a training measured of itself: those of its examples in a timing job that
     had the machine to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
     """
+    return _frame(
+        columns.TRAJECTORIES, _trajectories(results, study, study.experiments[experiment])
+    )
+
+
+def _trajectories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
     for place in job_files.places(study, results):
         speed = _speeds(place, study, chosen)
         for factors, first in _runs(place.results, chosen):
@@ -174,85 +155,50 @@ def _evaluations(folder: Path) -> list[Row]:
         return found
 
 
-def measured(
-    results: Path | str, chosen: Experiment, table: str
-) -> Iterator[tuple[Row, Row, Path]]:
-    """Yields the first columns of each run, and the record of a table's measure with its path."""
-    measure = next(name for name, entry in MEASURES.items() if table in entry.tables)
-    if measure in chosen.trainings.measures:
-        settings = measure_settings.settings_name(measure, chosen.trainings.measures[measure])
-        for _, first in _runs(results, chosen):
-            path = records.measure_path(results, first["run"], measure, settings)
-            if record := read_record(path):
-                yield first, record, path
+def of_measures(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
+    """Returns the tables of measures, whose entries say which rows a record makes."""
+    chosen = study.experiments[experiment]
+    return {
+        name: _frame(table.columns, _measured(results, chosen, entry, table))
+        for entry in MEASURES.values()
+        for name, table in entry.tables.items()
+    }
 
 
-@table("layers")
-def layers(results: Path | str, _: Study, chosen: Experiment) -> Parts:
-    """Yields each layer's distance from its initial weights."""
-    for first, record, _ in measured(results, chosen, "layers"):
-        found = enumerate(record.get("layers", {}).items())
-        yield first, [{"position": at, "layer": name, **each} for at, (name, each) in found]
-
-
-@table("updates")
-def updates(results: Path | str, _: Study, chosen: Experiment) -> Parts:
-    """Yields the bins of a histogram of update norms, with shares of all the run's updates."""
-    for first, record, _ in measured(results, chosen, "updates"):
-        histogram = record.get("histogram")
-        if histogram and histogram["counts"]:
-            edges, counts = histogram["edges"], histogram["counts"]
-            shares = [count / record["values"]["updates"] for count in counts]
-            yield first, _rows({}, low=edges[:-1], high=edges[1:], count=counts, share=shares)
-
-
-@table("alignment")
-def alignment(results: Path | str, _: Study, chosen: Experiment) -> Parts:
-    """Yields the alignment of gradients at each place, by number of examples in a batch."""
-    for first, record, _ in measured(results, chosen, "alignment"):
-        for place in record.get("places") or ():
-            values = {name: place[name] for name in ("norm", "ratio", "independent")}
-            same = {name: place[name] for name in ("place", "epoch")}
-            yield first, _rows(same, examples=place["batch_sizes"], **values)
-
-
-@table("landscapes")
-def landscapes(results: Path | str, _: Study, chosen: Experiment) -> Parts:
-    """Yields the points of surfaces and lines; the second direction is that of the rows."""
-    for first, record, path in measured(results, chosen, "landscapes"):
-        if record.get("status") != records.FINISHED:
-            continue
-        members = disk.read_arrays(path.with_suffix(".npz"), "axis")
-        axis = members.pop("axis")
-        for member, loss in members.items():
-            kind, _, index = member.partition(":")
-            if kind in ("surface", "line"):
-                b, a = np.meshgrid(axis if kind == "surface" else [0.0], axis, indexing="ij")
-                a, b, loss = (values.ravel().tolist() for values in (a, b, loss))
-                yield first, _rows({"kind": kind, "index": int(index)}, a=a, b=b, loss=loss)
-
-
-@table("lines")
-def lines(results: Path | str, _: Study, chosen: Experiment) -> Parts:
-    """Yields the losses on the line from the small run, at 0, to the large one, `other`, at 1."""
-    found = chosen.trainings
-    if "line" not in found.measures:
+def _measured(results: Path | str, chosen: Experiment, entry: Measure, table: Table) -> Parts:
+    """Yields the rows of a table of a measure; of a pair of runs those of the first of both."""
+    if entry.name not in chosen.trainings.measures:
         return
-    settings = measure_settings.settings_name("line", found.measures["line"])
+    settings = measure_settings.settings_name(entry.name, chosen.trainings.measures[entry.name])
     for factors, first in _runs(results, chosen):
-        for other in (large for small, large in found.pairs["line"] if small == first["run"]):
-            path = records.pair_path(results, first["run"], other, "line", settings)
-            record, to = read_record(path) or {}, found.runs[other]
-            differ = next(name for name in run_factors.FACTORS if factors[name] != to[name])
-            same = {"factor": differ, "small": factors[differ], "large": to[differ], "other": other}
-            for split in records.SPLITS if record.get("alphas") else ():
-                of = {name: record[f"{split}_{name}"] for name in ("loss", "accuracy")}
-                yield first, _rows({**same, "split": split}, alpha=record["alphas"], **of)
+        run = first["run"]
+        if not entry.pairs:
+            found = {records.measure_path(results, run, entry.name, settings): {}}
+        else:
+            found = {
+                records.pair_path(results, run, other, entry.name, settings): _pair(
+                    factors, chosen.trainings.runs[other], other
+                )
+                for small, other in chosen.trainings.pairs[entry.name]
+                if small == run
+            }
+        for path, same in found.items():
+            if record := read_record(path):
+                yield first, [{**same, **row} for row in table.rows(record, path)]
 
 
-@table("at_epochs")
-def at_epochs(results: Path | str, study: Study, chosen: Experiment) -> Parts:
-    """Yields what measures gave after each number of epochs that the experiment asks for."""
+def _pair(small: Row, large: Row, other: str) -> Row:
+    """Returns what distinguishes the runs of a pair."""
+    differ = next(name for name in run_factors.FACTORS if small[name] != large[name])
+    return {"factor": differ, "small": small[differ], "large": large[differ], "other": other}
+
+
+def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns what measures gave after each number of epochs that the experiment asks for."""
+    return _frame(columns.AT_EPOCHS, _at_epochs(results, study, study.experiments[experiment]))
+
+
+def _at_epochs(results: Path | str, study: Study, chosen: Experiment) -> Parts:
     if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
         return
     for place in job_files.places(study, results):

@@ -1,5 +1,11 @@
 """Number, size and straightness of the updates: the entry."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table
 
 _UPDATES = {
@@ -8,6 +14,16 @@ _UPDATES = {
     "count": Integer("Updates in it.", "updates"),
     "share": Column("Their share of all the run's updates."),
 }
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the bins of a histogram of update norms, with shares of all the run's updates."""
+    histogram = record.get("histogram")
+    for at, count in enumerate(histogram["counts"] if histogram else ()):
+        low, high = histogram["edges"][at : at + 2]
+        share = count / record["values"]["updates"]
+        yield {"low": low, "high": high, "count": count, "share": share}
+
 
 ENTRY = Measure(
     name="displacement",
@@ -73,7 +89,7 @@ ENTRY = Measure(
             best_rate=True,
         ),
     ),
-    tables={"updates": Table("long_tables.updates", _UPDATES)},
+    tables={"updates": Table(_UPDATES, _rows)},
     memory_mb=1000,
     minutes=10,
     order=4,

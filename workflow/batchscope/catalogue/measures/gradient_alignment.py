@@ -1,5 +1,11 @@
 """Alignment of gradients: the entry."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table, Text
 from batchscope.catalogue.parameters import Parameter
 
@@ -11,6 +17,18 @@ _ALIGNMENT = {
     "ratio": Column("norm over the mean norm of single examples' gradients."),
     "independent": Column("ratio on average, were the sign of each gradient random."),
 }
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the alignment at each place, by number of examples in a batch."""
+    names = ("norm", "ratio", "independent")
+    for place in record.get("places") or ():
+        same = {name: place[name] for name in ("place", "epoch")}
+        for examples, *found in zip(
+            place["batch_sizes"], *(place[name] for name in names), strict=True
+        ):
+            yield {**same, "examples": examples, **dict(zip(names, found, strict=True))}
+
 
 ENTRY = Measure(
     name="gradient_alignment",
@@ -55,7 +73,7 @@ ENTRY = Measure(
             columns=("place", "epoch", "examples", "norm", "independent"),
         ),
     ),
-    tables={"alignment": Table("long_tables.alignment", _ALIGNMENT, keys=("place", "examples"))},
+    tables={"alignment": Table(_ALIGNMENT, _rows, keys=("place", "examples"))},
     minutes=120,
     order=5,
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from batchscope.catalogue.entries import (
     Column,
@@ -34,6 +37,23 @@ _LANDSCAPES = {
     "b": Column("Position along the second; 0 on a line."),
     "loss": Column("Training loss there.", "nats"),
 }
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the points of surfaces and lines; the second direction is that of a surface's rows."""
+    from batchscope import disk
+
+    if record.get("status") != "finished":
+        return
+    members = disk.read_arrays(path.with_suffix(".npz"), "axis")
+    axis = members.pop("axis").tolist()
+    for member, losses in members.items():
+        kind, _, index = member.partition(":")
+        if kind in ("surface", "line"):
+            points = itertools.product(axis if kind == "surface" else [0.0], axis)
+            for (b, a), loss in zip(points, losses.ravel().tolist(), strict=True):
+                yield {"kind": kind, "index": int(index), "a": a, "b": b, "loss": loss}
+
 
 ENTRY = Measure(
     name="landscape",
@@ -90,9 +110,7 @@ ENTRY = Measure(
             over=("a",),
         ),
     ),
-    tables={
-        "landscapes": Table("long_tables.landscapes", _LANDSCAPES, keys=("kind", "index", "a", "b"))
-    },
+    tables={"landscapes": Table(_LANDSCAPES, _rows, keys=("kind", "index", "a", "b"))},
     minutes=480,
     order=8,
 )

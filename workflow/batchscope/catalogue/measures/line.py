@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from batchscope.catalogue.entries import (
     Column,
@@ -34,6 +36,15 @@ _LINES = {
     "loss": Column("Loss there.", "nats"),
     "accuracy": Column("Accuracy there."),
 }
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the losses and accuracies of every split along the line."""
+    for split in ("train", "validation", "test") if record.get("alphas") else ():
+        found = (record[name] for name in ("alphas", f"{split}_loss", f"{split}_accuracy"))
+        for alpha, loss, accuracy in zip(*found, strict=True):
+            yield {"split": split, "alpha": alpha, "loss": loss, "accuracy": accuracy}
+
 
 ENTRY = Measure(
     name="line",
@@ -81,7 +92,7 @@ ENTRY = Measure(
             over=("alpha",),
         ),
     ),
-    tables={"lines": Table("long_tables.lines", _LINES, keys=("split", "alpha"))},
+    tables={"lines": Table(_LINES, _rows, keys=("split", "alpha"))},
     memory_mb=2000,
     minutes=120,
     order=9,

@@ -1,5 +1,11 @@
 """Distance from the initial weights: the entry."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table, Text
 from batchscope.catalogue.shared_settings import WEIGHTS
 
@@ -9,6 +15,13 @@ _LAYERS = {
     "distance": Column("Euclidean distance of its weights from the initial ones."),
     "relative": Column("distance over the norm of its initial weights."),
 }
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the distance of each layer."""
+    for position, (layer, found) in enumerate(record.get("layers", {}).items()):
+        yield {"position": position, "layer": layer, **found}
+
 
 ENTRY = Measure(
     name="weight_distance",
@@ -67,9 +80,7 @@ ENTRY = Measure(
         ),
     ),
     tables={
-        "layers": Table(
-            "long_tables.layers", _LAYERS, keys=("layer",), figures=("weight_distance_by_layer",)
-        )
+        "layers": Table(_LAYERS, _rows, keys=("layer",), figures=("weight_distance_by_layer",))
     },
     memory_mb=1000,
     minutes=10,

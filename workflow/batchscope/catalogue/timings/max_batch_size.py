@@ -47,7 +47,7 @@ ENTRY = Timing(
         ),
     ),
     batch_sizes="searched",
-    tables={"largest": Table("timing_tables.largest", _LARGEST)},
+    tables={"largest": Table(_LARGEST)},
     figures=(
         Figure(
             "max_batch_size",

@@ -43,7 +43,7 @@ ENTRY = Timing(
     settings=(Parameter("steps", "st", "int", 20, "Profiled steps.", "steps", minimum=1),),
     batch_sizes="each",
     also_writes=("",),
-    tables={"profiles": Table("timing_tables.profiles", _PROFILES, keys=())},
+    tables={"profiles": Table(_PROFILES, keys=())},
     figures=(
         Figure(
             "profile",

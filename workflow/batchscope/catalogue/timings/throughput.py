@@ -150,18 +150,15 @@ ENTRY = Timing(
     frameworks=True,
     at_epochs=True,
     tables={
-        "throughput": Table("timing_tables.throughput", _THROUGHPUT, keys=()),
+        "throughput": Table(_THROUGHPUT, keys=()),
         "sweeps": Table(
-            "timing_tables.summaries",
             columns=_SWEEPS,
             keys=(),
             measures=("throughput", "max_batch_size"),
             figures=("step_time",),
         ),
         "training_times": Table(
-            "timing_tables.training_times",
             _TRAINING_TIMES,
-            reads=("throughput",),
             keys=("at_epoch",),
             figures=("training_time",),
         ),

@@ -114,12 +114,11 @@ ENTRY = Timing(
     frameworks=True,
     tables={
         "utilisation": Table(
-            "timing_tables.utilisation",
             _UTILISATION,
             keys=(),
             figures=("utilisation", "frameworks"),
         ),
-        "samples": Table("timing_tables.samples", _SAMPLES),
+        "samples": Table(_SAMPLES),
     },
     figures=(
         Figure(

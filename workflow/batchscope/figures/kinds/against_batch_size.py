@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
 from batchscope import wording
-from batchscope.analysis import run_series, seed_pairs, training_ends
+from batchscope.analysis import intervals, run_series
 from batchscope.analysis.run_series import Series
 from batchscope.catalogue import entries, value_ranges
 from batchscope.catalogue.entries import Panel, Scale
@@ -253,7 +253,7 @@ def _draw_binomial(
     """Draws the 95 % error of a share counted on so many examples as a broad pale bar."""
     look = {"color": look["color"], "alpha": 0.15, "solid_capstyle": "butt", "zorder": 1}
     look["linewidth"] = float(np.clip(9 / place.count, 2.0, 7.0))
-    errors = seed_pairs.binomial(known, panel.column, ["batch_size"]).dropna()
+    errors = intervals.binomial(known, panel.column, ["batch_size"]).dropna()
     for size, mean, half in errors.itertuples(name=None):
         ends = value_ranges.clipped(panel.column, (mean - half, mean + half))
         axes.plot([np.log2(size) + place.offset] * 2, ends, **look)
@@ -263,7 +263,7 @@ def _draw_bounds(
     axes: Axes, known: pandas.DataFrame, at: pandas.Series, panel: Panel, look: dict[str, Any]
 ) -> None:
     """Marks runs that nothing stopped, whose values are lower bounds: hollow, with an arrow."""
-    ran = training_ends.unstopped(known)
+    ran = run_series.unstopped(known)
     marks = {"linestyle": "none", "color": look["color"], "zorder": 2.5, "markeredgewidth": 0.7}
     marks |= {"clip_on": False, "in_layout": False}  # panels keep their size
     values = known.loc[ran, panel.column]

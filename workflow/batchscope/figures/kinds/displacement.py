@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope.analysis import run_series, seed_pairs
+from batchscope.analysis import run_series
 from batchscope.catalogue import entries
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas
@@ -23,7 +23,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     if not {*parts} <= {*tables.runs}:
         return pandas.DataFrame()
     frame = rows.only(tables.runs, parts)
-    found = [seed_pairs.doublings(each.frame, parts, _WHOLE) for each in run_series.series(frame)]
+    found = [run_series.doublings(each.frame, parts, _WHOLE) for each in run_series.series(frame)]
     failed = canvas.failures(frame)
     failed = failed.assign(**dict.fromkeys([*parts, _WHOLE], float("nan")))
     kept = [each for each in (*found, failed) if len(each)]

@@ -38,7 +38,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     where there was no choice.
     """
     runs = tables.runs
-    if runs.empty or not best_learning_rates.several(runs):
+    if not best_learning_rates.several(runs):
         return runs.iloc[:0]
     loss = best_learning_rates.CHOSEN_ON
     names = [*run_series.varying(runs), "learning_rate", "batch_size", "seed", "status", loss]

@@ -1,7 +1,8 @@
-"""A table of one's own trainings: what is read, what is answered, and the tables that ours have."""
+"""External runs: what is read, what is answered, and the tables that runs here have too."""
 
 import io
 import math
+import os
 
 import numpy as np
 import pandas
@@ -11,8 +12,9 @@ import own_table
 from batchscope.analysis import run_series
 from batchscope.catalogue import columns
 from batchscope.errors import UserError
-from batchscope.study import planner
-from batchscope.tables import csv_tables, long_tables, own_runs
+from batchscope.study import external_runs
+from batchscope.tables import csv_tables, external_tables
+from batchscope.tables.external_tables import FIRST
 
 HEADER = "batch_size,seed,updates,validation_loss"
 GOOD = [HEADER, "8,0,10,0.5", "8,0,20,0.2", "16,0,10,0.4", "16,0,20,0.1", "32,0,10,0.3"]
@@ -27,17 +29,17 @@ def read(tmp_path):
     def of_lines(lines):
         path = tmp_path / "own.csv"
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return own_runs.read(path)
+        return external_runs.read(path)
 
     return of_lines
 
 
 def test_a_good_table(read):
     runs = read(["\ufeff" + GOOD[0], "", *GOOD[1:], ""])
-    assert runs.factors == []
-    assert runs.frame["examples"].tolist() == [80, 160, 160, 320, 320, 640]
-    assert runs.frame["validation_loss"].tolist() == [0.5, 0.2, 0.4, 0.1, 0.3, 0.1]
-    examples = read([line.replace("updates", "examples") for line in GOOD]).frame["updates"]
+    assert runs.factors == ()
+    assert runs.rows["examples"].tolist() == [80, 160, 160, 320, 320, 640]
+    assert runs.rows["validation_loss"].tolist() == [0.5, 0.2, 0.4, 0.1, 0.3, 0.1]
+    examples = read([line.replace("updates", "examples") for line in GOOD]).rows["updates"]
     assert examples.tolist() == [10 / 8, 20 / 8, 10 / 16, 20 / 16, 10 / 32, 20 / 32]
 
 
@@ -46,26 +48,26 @@ def test_the_trajectories_of_an_experiment(read):
     lines = [f"run,status,machine,seconds,{GOOD[0]}"]
     lines += [f"seed {line.split(',')[1]},finished,,,{line}" for line in GOOD[1:]]
     runs = read(lines)
-    assert runs.factors == [] and set(runs.frame["status"]) == {"finished"}
-    assert runs.frame.equals(read(GOOD).frame)
+    assert runs.factors == () and set(runs.rows["status"]) == {"finished"}
+    assert runs.rows.drop(columns="run").equals(read(GOOD).rows.drop(columns="run"))
 
 
 def test_seeds_that_float64_does_not_tell_apart(read):
     seeds = (9007199254740992, 9007199254740993)
     rows = [f"{size},{seed},10,0.5" for size in (8, 16, 32) for seed in seeds]
-    assert read([HEADER, *rows]).frame["seed"].tolist() == [*seeds] * 3
+    assert read([HEADER, *rows]).rows["seed"].tolist() == [*seeds] * 3
 
 
 def test_a_single_row_that_never_reached(read):
     lines = ["batch_size,seed,updates", "8,0,", "16,0,inf", "32,0,20", "64,0,15"]
-    assert read(lines).frame["updates"].isna().tolist() == [True, True, False, False]
+    assert read(lines).rows["updates"].isna().tolist() == [True, True, False, False]
 
 
 def test_factors_are_numbers_where_they_can_be(read):
     more = ["lr,model", *["0.1,a"] * 2, *["0.2,a"] * 2, *["0.4,a"] * 2]
     runs = read([f"{line},{each}" for line, each in zip(GOOD, more, strict=True)])
-    assert runs.factors == ["lr", "model"]
-    assert runs.frame["lr"].tolist() == [0.1, 0.1, 0.2, 0.2, 0.4, 0.4]
+    assert runs.factors == ("own_lr", "model")
+    assert runs.rows["own_lr"].tolist() == [0.1, 0.1, 0.2, 0.2, 0.4, 0.4]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_what_was_used_never_falls_and_examples_are_those_of_the_updates(read):
     sizes, steps = (8, 16, 32), (1, 2)
     rows = [f"{n},0,{step},{n * step},{step / 10},0.{step}" for n in sizes for step in steps]
     rows[1] = "8,0,2,13,0.2,0.2"  # an epoch's last batch is smaller
-    assert len(read([header, *rows]).frame) == 6
+    assert len(read([header, *rows]).rows) == 6
     rows[1] = "8,0,2,16,0.05,0.2"  # the clock of a training that went on
     rows[3] = "16,0,2,32768,0.2,0.2"  # tokens
     with pytest.raises(UserError) as error:
@@ -123,12 +125,12 @@ def test_a_training_diverged_where_its_last_losses_are_not_finite(read, last, st
     for size in (8, 32, 128):
         lines += [f"{size},0,{index},{1 / index},0.{index}" for index in (1, 2)]
     lines[-1] = f"128,0,2,{last}"
-    assert read(lines).frame["status"].tolist() == ["finished"] * 4 + [status] * 2
+    assert read(lines).rows["status"].tolist() == ["finished"] * 4 + [status] * 2
     # What the table says of it counts first, in its last row alone and in either case.
     stated = [
         f"{line},{word}" for line, word in zip(lines, ["status", *["", "OOM"] * 3], strict=True)
     ]
-    assert set(read(stated).frame["status"]) == {"oom"}
+    assert set(read(stated).rows["status"]) == {"oom"}
 
 
 def test_all_mistakes_at_once_but_not_without_end(read):
@@ -147,7 +149,6 @@ def test_all_mistakes_at_once_but_not_without_end(read):
         (["batch_size,seed,updates,seconds", "8,0,5,", "16,0,4,2", "32,0,3,1"], "line 2, seconds"),
         (["batch_size,seed,updates", "8,0,1", "8,0,2"], "line 1: no loss or accuracy"),
         ([f"{line},{word}" for line, word in zip(GOOD, "nabcdef", strict=True)], "6 series"),
-        ([f"{GOOD[0]},schedule", *(f"{line},linear" for line in GOOD[1:])], "column schedule"),
         (["batch_size,seed,updates,test_accuracy", "8,0,10,97.3", *GOOD[2:]], "received '97.3'"),
         # Single rows at a budget are no targets.
         (["batch_size,seed,updates,epoch,test_accuracy", *AT_A_BUDGET], "epoch: received 5"),
@@ -160,28 +161,10 @@ def test_what_is_no_table(read, lines, expected):
     assert expected in str(error.value)
 
 
-def test_targets_and_the_seconds_of_a_step(read):
-    runs = read(GOOD)
-    found = own_runs.target("validation_loss=0.2", runs)
-    assert (found.column, found.value) == ("validation_loss", 0.2)
-    own_runs.check_default_targets(runs)
-    for text in ("validation_los=0.2", "0.2", "validation_loss=low", "validation_loss=0"):
-        with pytest.raises(UserError, match="--target"):
-            own_runs.target(text, runs)
-    with pytest.raises(UserError, match="there is no validation_loss"):
-        own_runs.check_default_targets(read([*GOOD, "32,1,10,0.3", "32,1,20,0.4"]))
-    assert own_runs.step_seconds("0.002, 1e-4") == (0.002, 0.0001)
-    for text in ("0.002", "a,b", "0,1", "1,2,3", "inf,1"):
-        with pytest.raises(UserError, match="--step-seconds"):
-            own_runs.step_seconds(text)
-
-
 def tables(folder, frame):
     """Returns runs.csv and trajectories.csv, read as figures and statistics read them."""
-    own_table.write(folder, frame)
-    study = planner.make(own_table.study(), folder=folder)
-    found = study.experiments["a"]
-    made = (own_runs.runs(study, found), own_runs.trajectories(found, long_tables.FIRST))
+    found = external_runs.read(own_table.write(folder, frame))
+    made = (external_tables.runs(found, "mine", "a"), external_tables.trajectories(found))
     return [csv_tables.read(io.StringIO(table.to_csv(index=False))) for table in made]
 
 
@@ -194,7 +177,7 @@ def test_a_row_per_training_and_a_row_per_evaluation(tmp_path):
     known, own = columns.of_measures({"evaluate": {}}), ["own_variant", "own_mean"]
     at = known.index("status")
     assert list(runs) == [*known[:at], *own, *known[at:]]
-    assert list(trajectories) == [*long_tables.FIRST[:-1], *own, "status", *columns.TRAJECTORIES]
+    assert list(trajectories) == [*FIRST[:-1], *own, "status", *columns.TRAJECTORIES]
     assert run_series.series_factors(runs) == ["own_variant"]
     assert (runs["machine"] == "elsewhere").all() and (runs["status"] == "finished").all()
     assert runs.loc[0, "run"].endswith("+batch_size=8+seed=0+variant=plain+mean=5")
@@ -229,3 +212,18 @@ def test_what_became_of_a_training(tmp_path):
     assert runs["reached_target"].tolist() == [1, 1, 1, 1, 1, 0]
     expected = [*(100 / size + 0.5 for size in (8, 8, 32, 32, 128)), math.nan]
     assert trajectories["updates"].tolist() == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+
+
+def test_rates_that_were_tried_need_no_column_of_their_scaling(tmp_path):
+    rates = [own_table.rows(("plain",), learning_rate=rate) for rate in (0.1, 0.2)]
+    runs, _ = tables(tmp_path, pandas.concat(rates))
+    assert (runs["effective_learning_rate"] == runs["learning_rate"]).all() and len(runs) == 36
+    scaled = pandas.concat(rates).assign(learning_rate_scaling="linear")
+    assert tables(tmp_path, scaled)[0]["effective_learning_rate"].isna().all()
+
+
+def test_what_is_no_file_is_not_read_for_ever(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", tmp_path, tmp_path / "none"):
+        with pytest.raises(UserError, match="cannot be read"):
+            external_runs.read(path)

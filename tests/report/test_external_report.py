@@ -15,7 +15,7 @@ from PIL import Image
 import made_trainings
 import run
 from batchscope.catalogue import decision_columns
-from batchscope.report import own_runs
+from batchscope.report import external_runs
 from project import ROOT
 
 SIZES = (8, 16, 32, 64, 128, 256)
@@ -92,29 +92,9 @@ def test_the_table_and_the_figure(printed):
     assert [row["model"] for row in rows] == ["small", "small", "wide", "wide"]
     assert rows[0]["target"] == "validation_loss=0.2" and rows[0]["points"] == "6"
     root = ElementTree.parse(printed[1] / "critical_batch_size.svg").getroot()
-    assert root.find("{http://www.w3.org/2000/svg}title").text == own_runs.TITLE
+    assert root.find("{http://www.w3.org/2000/svg}title").text == external_runs.TITLE
     with Image.open(printed[1] / "critical_batch_size.png") as image:
         assert image.width > 700 and np.asarray(image.convert("L")).std() > 5
-
-
-def test_what_departs_from_the_curve_gets_no_regime(tmp_path):
-    """Examples that are fewest at 32, updates that rise again above 1024."""
-    examples = (2.02, 0.95, 0.83, 0.92, 0.98, 1.53, 2.14, 3.91, 9.96)
-    scatter = np.exp(np.random.default_rng(0).normal(0, 0.1, (9, 5)))
-    rows = [
-        {"batch_size": 8 << at, "seed": seed, "examples": 1e6 * examples[at] * scatter[at, seed]}
-        for at in range(9)
-        for seed in range(5)
-    ]
-    rows += [{"batch_size": 4096, "seed": seed, "examples": 2e7} for seed in range(4)]
-    rows.append({"batch_size": 4096, "seed": 4, "examples": math.nan})
-    pandas.DataFrame(rows).to_csv(tmp_path / "own.csv", index=False)
-    output = door(tmp_path / "own.csv", "--step-seconds", "0.03,1e-4", "--output", tmp_path / "out")
-    (row,) = rows_of(tmp_path / "out")
-    assert float(row["lack_of_fit"]) < 0.001 and "8" in row["stray"].split()
-    assert row["fastest_batch_size"] == "" and row["examples_fewest"] == "32"
-    assert "B_20" not in output and "perfect scaling" not in output
-    assert re.search(r"^ +4096 .* 4/5 ", output, re.M)
 
 
 def test_what_never_reached_is_reported_and_not_fitted(tmp_path):
@@ -143,15 +123,6 @@ def test_rates_that_were_tried_are_chosen(tmp_path):
     edges, _ = made_trainings.tables(rates=(0.1, 0.2), seeds=(0,))
     edges.to_csv(tmp_path / "own.csv", index=False)
     assert "0.2 at 8, 16, 32, 64 and 128 (edge)" in door(*given)
-
-
-def test_bad_files_end_in_their_message(tmp_path):
-    (tmp_path / "own.csv").write_text("batch_size,seed,updates\n8,0,ten\n")
-    with pytest.raises(SystemExit) as ended:
-        door(tmp_path / "own.csv")
-    message = ended.value.code
-    assert message.startswith(f"{tmp_path / 'own.csv'}, line 2, updates: received 'ten'; ")
-    assert "Traceback" not in message
 
 
 @pytest.mark.parametrize("source", ["tensorboard", "weights_and_biases"])

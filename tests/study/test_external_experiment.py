@@ -29,14 +29,6 @@ def refused(folder, frame=None, **experiment):
     return raised.value.problems
 
 
-def test_it_may_say_what_counts_as_fast_and_how_many_seeds_were_planned(tmp_path):
-    study = planned(tmp_path, advice={"slower": 0.2}, seeds_planned=8)
-    (experiment,) = study.experiments.values()
-    assert (experiment.trainings.slower, experiment.trainings.seeds_planned) == (0.2, 8)
-    (warning,) = study.warnings
-    assert ".runs: received 6 seeds; 8 (seeds_planned) are expected: a verdict" in warning
-
-
 def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     study = planned(tmp_path, margins={"test_accuracy": 0.01})
     assert not study.runs and not study.datasets and not study.models and not study.warnings
@@ -50,18 +42,6 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
         *("primary", "progress", "best_losses", "accuracy", "verdict_matrix"),
         *("advice", "critical_batch_size"),
     ]
-
-
-def test_no_claim_is_of_trainings_made_elsewhere(tmp_path):
-    test = {"type": "trend", "experiment": "a", "column": "test_accuracy", "direction": "falls"}
-    claim = {"id": "c", "document": "D", "place": "p", "sentence": "It falls.", "test": test}
-    own_table.write(tmp_path, own_table.rows())
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump({**own_table.study(), "claims": [claim]}), encoding="utf-8")
-    with pytest.raises(ConfigError) as raised:
-        config.study(path)
-    (problem,) = raised.value.problems
-    assert problem.startswith("claims[0].test.experiment: received 'a'; an experiment that trains")
 
 
 def test_the_file_lies_beside_the_configuration(tmp_path, monkeypatch):
@@ -105,20 +85,6 @@ def test_every_problem_at_once_with_those_of_other_keys(tmp_path):
     assert "(validation_loss, test_accuracy)" in found[5]
 
 
-def test_what_is_no_number_is_one_line_each(tmp_path):
-    own_table.write(tmp_path, own_table.rows())
-    raw = own_table.study(seeds_planned="six", advice={"slower": [0.1]})
-    found = config.schema_problems(raw)
-    assert len(found) == 2
-    assert planner.draft(raw, found=found, folder=tmp_path) == (None, [])
-
-
-def test_figures_that_the_table_has(tmp_path):
-    published = {"accuracy": {"figure": "Fig. 1", "found": "It falls."}}
-    study = planned(tmp_path, figures=["accuracy"], published=published)
-    assert figures.drawn(study.experiments["a"]) == ["primary", "accuracy"]
-
-
 def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
     import pandas
 
@@ -129,11 +95,6 @@ def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
     follows = slow.assign(learning_rate=slow["batch_size"] / 100)
     alone = planned(tmp_path, follows).experiments["a"]
     assert "learning_rate" not in alone.vary and "learning_rate" not in figures.drawn(alone)
-
-
-def test_a_single_row_of_each_training_draws_no_curves(tmp_path):
-    experiment = planned(tmp_path, single(own_table.rows())).experiments["a"]
-    assert not experiment.own.evaluated and "progress" not in figures.drawn(experiment)
 
 
 @pytest.mark.parametrize(
@@ -161,27 +122,12 @@ def test_a_table_of_falling_rates_serves_no_budget(tmp_path):
     assert "critical_batch_size" in figures.drawn(targets)
 
 
-def test_a_single_row_of_each_training_is_a_target_and_takes_no_budget(tmp_path):
-    (problem,) = refused(tmp_path, single(own_table.rows()), budgets={"updates": 100})
-    assert "the single row of each training is its target; a row per" in problem
-
-
-def test_too_few_seeds_are_reported(tmp_path):
-    (warning,) = planned(tmp_path, own_table.rows(seeds=2)).warnings
-    assert warning.startswith("experiments.a.runs: received 2 seeds; at least 6 are expected")
-
-
 def test_seeds_that_not_every_batch_size_has_are_no_pairs(tmp_path):
     frame = own_table.rows(seeds=7)
     apart = (frame["batch_size"] == 8) & (frame["seed"] > 3)
     frame.loc[apart, "seed"] += 10
     (warning,) = planned(tmp_path, frame).warnings
     assert "received 4 seeds; at least 6 are expected" in warning
-
-
-def test_a_margin_of_accuracy_is_a_share(tmp_path):
-    (problem,) = refused(tmp_path, own_table.rows(), margins={"test_accuracy": 2})
-    assert "received 2; a share below 1 (0.01 is one point of accuracy)" in problem
 
 
 def test_a_mixed_study_and_what_plan_says_of_it(tmp_path, monkeypatch):

@@ -1,9 +1,12 @@
-"""Words for the factors of series in labels, and the series of a table."""
+"""The series of a table, words for their factors, and how far batch sizes are apart."""
 
+import math
+
+import numpy as np
 import pandas
 import pytest
 
-from batchscope.analysis import run_series
+from batchscope.analysis import intervals, run_series
 from batchscope.catalogue import factor_words
 from batchscope.catalogue.optimizer_constants import DEFAULT
 
@@ -65,3 +68,30 @@ def test_summaries_of_sweeps_have_series_without_a_batch_size():
 
 def test_a_summary_without_batch_sizes_has_nothing_that_changes_along_them():
     assert run_series.coupled_factors(pandas.DataFrame({"status": ["finished"]})) == {}
+
+
+def test_an_accuracy_has_the_binomial_error_of_its_examples():
+    rows = {"batch_size": [8, 8, 16], "test_accuracy": [0.8, 0.6, 1.0], "test_examples": 100}
+    found = intervals.binomial(pandas.DataFrame(rows), "test_accuracy", ["batch_size"])
+    assert found["mean"].to_dict() == pytest.approx({8: 0.7, 16: 1.0})
+    assert found["half"].to_dict() == pytest.approx({8: 1.96 * math.sqrt(0.0021), 16: 0.0})
+
+
+def test_parts_add_up_to_the_whole_of_seeds_that_have_both_ends():
+    frame = pandas.DataFrame({"batch_size": [16, 16, 64, 64, 64], "seed": [0, 1, 0, 1, 2]})
+    frame["status"] = ["finished", "diverged", *["finished"] * 3]
+    frame = frame.assign(updates=[64.0, 64, 16, 16, 16], norm=[1.0, 1, 8, 8, 8])
+    found = run_series.doublings(frame, ["updates", "norm"], "whole")
+    assert found[["batch_size", "seed"]].to_numpy().tolist() == [[16, 0], [64, 0]]
+    assert found[["updates", "norm", "whole"]].to_numpy().tolist() == [[0, 0, 0], [-2, 3, 1]]
+
+
+def test_runs_that_nothing_stopped_are_told_from_those_whose_epochs_were_chosen():
+    runs = pandas.DataFrame({"epochs_run": [30, 100, 100, 100], "patience": [10, 10, 10, 0]})
+    runs = runs.assign(epochs=100, target_train_loss=0.0, status="finished")
+    runs.loc[2, "status"] = "diverged"
+    assert run_series.unstopped(runs).tolist() == [False, True, False, False]
+    at_loss = runs.assign(target_train_loss=0.3)
+    assert run_series.unstopped(at_loss).tolist() == [False, True, False, True]
+    assert run_series.all_ran_out(runs.assign(epochs=np.asarray(runs["epochs_run"])))
+    assert not run_series.all_ran_out(runs)

@@ -1,0 +1,58 @@
+"""External runs as the tables that runs here have: runs.csv and trajectories.csv.
+
+A run's values are those of its last row, as our runs' are of their last weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import run_series
+from batchscope.catalogue import columns, own_columns, run_factors
+from batchscope.catalogue.entries import Column
+from batchscope.study.external_runs import ExternalRuns
+
+FIRST = ("run", *run_factors.FACTORS, "status")
+
+
+def runs(external: ExternalRuns, study: str, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run, as `run_table.collect` does of runs here."""
+    rows = external.rows.assign(study=study, experiment=experiment)
+    rows = rows.reindex(columns=dict.fromkeys([*rows, *own_columns.OUTCOMES]))
+    by_run = rows.groupby("run", sort=False)
+    found = by_run.last().reset_index()  # not every evaluation need be of everything
+    for split in ("train", "validation"):
+        finite = rows[f"{split}_loss"].where(np.isfinite(rows[f"{split}_loss"].astype(float)))
+        found[f"best_{split}_loss"] = finite.groupby(rows["run"], sort=False).min().to_numpy()
+    used = found.pop("updates")  # in runs.csv it is a measure's
+    if external.single:
+        found["reached_target"] = used.notna().astype(int)
+    else:
+        found["steps_run"] = used.round()
+    if external.rates:
+        scaled = found.get("learning_rate_scaling", pandas.Series("none", found.index)) != "none"
+        found["effective_learning_rate"] = found["learning_rate"].mask(scaled)
+    found["generalisation_gap"] = found["test_loss"] - found["train_loss"]
+    found["generalisation_gap_accuracy"] = found["train_accuracy"] - found["test_accuracy"]
+    named = columns.of_measures({"evaluate": {}})
+    return _table(found, named, {name: columns.describe(name) or Column("") for name in named})
+
+
+def trajectories(external: ExternalRuns) -> pandas.DataFrame:
+    """Returns one row per evaluation, as `long_tables.trajectories` does of runs here."""
+    known = filter(external.rows.__contains__, own_columns.OUTCOMES)
+    named = [*FIRST, *dict.fromkeys([*columns.TRAJECTORIES, *known])]
+    return _table(external.rows, named, columns.TRAJECTORIES)
+
+
+def _table(
+    rows: pandas.DataFrame, named: Sequence[str], entries: Mapping[str, Column]
+) -> pandas.DataFrame:
+    """Returns some columns of rows, with the file's own factors before the status."""
+    at = named.index("status")
+    names = [*named[:at], *filter(own_columns.is_own, rows), *named[at:]]
+    found = rows.reindex(columns=names).reset_index(drop=True)
+    return run_series.typed(found, entries, errors="ignore")

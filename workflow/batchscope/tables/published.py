@@ -1,0 +1,87 @@
+"""published.csv: a document's numbers, each with ours of the same cell, or why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas
+
+from batchscope.analysis import intervals, run_series, timing_repeats
+from batchscope.catalogue import factor_words, sweep_names, value_ranges
+from batchscope.catalogue.outcomes import Reason
+from batchscope.tables import long_tables
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Experiment
+
+# Column of a document -> table and, by device, column there, where it is none of runs.csv.
+_TIMED = {
+    "utilisation_percent": ("utilisation", {"cpu": "process_percent", "gpu": "gpu_percent"}),
+    "memory_mb": ("utilisation", {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}),
+    "images_per_second": ("throughput", {}),
+}
+# What may name a document's series.
+_SERIES_FACTORS = [name for name in sweep_names.EVERY_FACTOR if name not in ("batch_size", "seed")]
+COLUMNS = [
+    *("figure", "document", "series", *_SERIES_FACTORS, "batch_size", "column", "value"),
+    *("here", "here_low", "here_high", "here_n", "here_reason"),
+]
+
+
+def table(experiment: Experiment, tables: Mapping[str, pandas.DataFrame]) -> pandas.DataFrame:
+    """Returns one row per number of a document, with ours of the tables of the experiment."""
+    rows = []
+    tables = {name: timing_repeats.over_jobs(name, tables.__getitem__) for name in tables}
+    for figure, found in experiment.numbers.items():
+        document = " ".join(experiment.published[figure]["figure"].split())
+        for series in found:
+            named = long_tables.named(series.factors)
+            known = {name: named[name] for name in _SERIES_FACTORS if named.get(name) is not None}
+            first = {"figure": figure, "document": document, "series": factor_words.describe(known)}
+            for column, numbers in series.columns.items():
+                for size, value in zip(series.batch_sizes, numbers, strict=True):
+                    row = {**first, **known, "batch_size": size, "column": column, "value": value}
+                    rows.append({**row, **beside(column, size, known, tables)})
+    # Values as they are: a column with gaps would turn whole numbers into fractions.
+    return pandas.DataFrame(rows, columns=COLUMNS, dtype=object)
+
+
+def beside(
+    column: str, size: int, factors: Mapping[str, Any], tables: Mapping[str, pandas.DataFrame]
+) -> dict[str, Any]:
+    """Returns our number of the same cell of a series, or why there is none."""
+    name, by_device = _TIMED.get(column, ("runs", {}))
+    frame = tables.get(name, pandas.DataFrame())
+    if frame.empty:
+        frame, by_device = tables.get("runs", frame), {}
+    for factor in factors.keys() & {*frame}:  # what a table does not have is the same in all
+        frame = frame[frame[factor] == factors[factor]]
+    frame = run_series.own(frame)
+    if frame.empty:
+        return {"here_reason": Reason.NO_VALUE}
+    frame = frame[frame["batch_size"] == size]
+    if frame.empty:
+        return {"here_reason": Reason.NOT_IN_GRID}
+    column = by_device.get(frame["device"].iloc[0], column)
+    finished = run_series.finished(frame)
+    rows = finished[finished[column].notna()] if column in finished else finished.iloc[:0]
+    return _here(rows, column) if len(rows) else {"here_reason": Reason.NO_VALUE}
+
+
+def _here(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
+    """Returns a mean over seeds with its interval; of a time the median with its quartiles."""
+    quartiles = [f"{column}_q1", f"{column}_q3"]
+    if quartiles[0] in rows or "seed" not in rows:
+        ends = rows.reindex(columns=[column, *quartiles]).drop_duplicates()
+        if len(ends) > 1:
+            return {"here_reason": Reason.SEVERAL}
+        value, low, high = value_ranges.clipped(column, map(float, ends.iloc[0]))
+        return {"here": value, "here_low": low, "here_high": high}
+    if rows["seed"].duplicated().any():
+        return {"here_reason": Reason.SEVERAL}
+    found = intervals.t_interval(rows[column].astype(float))
+    low, high = value_ranges.clipped(column, (found.low, found.high))
+    known = {"here_low": low, "here_high": high} if math.isfinite(low) else {}
+    return {"here": found.mean, **known, "here_n": found.n}
