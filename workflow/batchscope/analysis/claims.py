@@ -18,7 +18,8 @@ from batchscope.catalogue import tables
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.host import absence
-from batchscope.study.claims import DIFFERENCE, GPU, MACHINE, RATIO, Claim
+from batchscope.study.claim_models import DIFFERENCE, GPU, MACHINE, RATIO
+from batchscope.study.claims import Claim
 
 
 def table(

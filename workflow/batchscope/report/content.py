@@ -24,6 +24,8 @@ from batchscope.host.absence import Absence
 from batchscope.report import claim_rows, runs_table
 from batchscope.store import job_files, records, taken
 from batchscope.tables import csv_tables
+from batchscope.training import weights
+from batchscope.training.weights import Layer
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
