@@ -49,11 +49,13 @@ def find(study: Study, inputs: Inputs) -> list[Gap]:
     """Returns the gaps of a study: by status, by measure, then by what is not here."""
     command = snakemake(study, inputs.config_name)
     by_status: dict[tuple[str, bool], list[tuple[str, str]]] = {}
-    waiting = {run for jobs in inputs.missing.absent.values() for job in jobs for run in job.runs}
+    waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
     for run, row in distinct(inputs.rows).items():
         listed_below = row["status"] in absence.WORDS and row["run"] in waiting
         if row["status"] != records.FINISHED and not listed_below:
-            message = inputs.missing.runs.get(run) or _message(row)
+            message = inputs.missing_runs.get(run) or row.get("message", "")
+            if row["status"] == records.DIVERGED and row.get("epochs_run"):
+                message = f"{message} (epochs_run {row['epochs_run']})".strip()
             made = row.get("machine") == own_columns.ELSEWHERE
             by_status.setdefault((row["status"], made), []).append((run, message))
     order = {status: place for place, status in enumerate(STATUSES)}
@@ -61,23 +63,16 @@ def find(study: Study, inputs: Inputs) -> list[Gap]:
     for status, made in sorted(by_status, key=lambda each: (order.get(each[0], 9), each[1])):
         mend = command if status == records.MISSING and not made else ""
         gaps.append(Gap("elsewhere" if made else "run", status, by_status[status, made], mend))
-    for measure, runs in inputs.missing.measures.items():
+    for measure, runs in inputs.missing_measures.items():
         kind, noun = ("timing", "timing") if measure in OF_SWEEPS else ("measure", "run")
         gaps.append(Gap(kind, measure, list(runs.items()), command, noun))
-    for lacking, jobs in inputs.missing.absent.items():
+    for lacking, jobs in inputs.absent.items():
         mend = f"{lacking.command} && {command}" if lacking.command else command
         items = [(job.subject, job.measure) for job in jobs]
         nouns = {job.noun for job in jobs}
         noun = nouns.pop() if len(nouns) == 1 else "job"
         gaps.append(Gap("absent", lacking.status, items, mend, noun, lacking.title))
     return gaps
-
-
-def _message(row: dict[str, str]) -> str:
-    message = row.get("message", "")
-    if row["status"] != records.DIVERGED or not row.get("epochs_run"):
-        return message
-    return f"{message} (epochs_run {row['epochs_run']})".strip()
 
 
 def snakemake(study: Study, config_name: str, target: str = "", how: str = _HERE) -> str:

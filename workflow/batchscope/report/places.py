@@ -6,12 +6,13 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 from batchscope.catalogue import run_names
 from batchscope.catalogue.weight_counts import Summary
 from batchscope.datasets.samples import Sample
-from batchscope.report.content import Look, Records
+from batchscope.report.content import Inputs, Look
 from batchscope.report.text import plain
 from batchscope.store import data_warnings
 
@@ -22,7 +23,11 @@ SKIPPED_SHOWN = 200  # more are in the data set's record
 def dataset(token: str, record: dict[str, Any], samples: Iterable[Sample] = ()) -> dict[str, Any]:
     """Returns what the page shows of one prepared data set."""
     splits = list(record.get("counts") or ())
-    balance = _balance(record, splits)
+    per_split = record.get("class_counts") or {}
+    lists = [per_split.get(split) or [] for split in splits]
+    balance = [*zip_longest(*lists, fillvalue=0)]  # of each class its examples in every split
+    names = [*map(str, record.get("class_names") or [])]
+    labels = [*names, *map(str, range(len(names), len(balance)))]
     many = len(balance) > MANY_CLASSES
     skipped = record.get("skipped") or ()
     return {
@@ -31,10 +36,8 @@ def dataset(token: str, record: dict[str, Any], samples: Iterable[Sample] = ()) 
         "record": record,
         "samples": [(each.label, each.text, _address(each.image), each.small) for each in samples],
         "splits": splits if balance else [],
-        "balance": [] if many else balance,
-        "ends": [(min(each), max(each)) for each in zip(*(row for _, row in balance), strict=True)]
-        if many
-        else [],
+        "balance": [] if many else list(zip(labels, balance, strict=False)),
+        "ends": [(min(each), max(each)) for each in zip(*balance, strict=True)] if many else [],
         "skipped": skipped[:SKIPPED_SHOWN],
         "skipped_count": record.get("skipped_count") or len(skipped),
         "warnings": list(data_warnings.warnings(token, record)),
@@ -43,19 +46,6 @@ def dataset(token: str, record: dict[str, Any], samples: Iterable[Sample] = ()) 
 
 def _address(image: bytes) -> str:
     return f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
-
-
-def _balance(record: dict[str, Any], splits: list[str]) -> list[tuple[str, list[int]]]:
-    """Returns each class with its number of examples in every split."""
-    per_split = record.get("class_counts") or {}
-    lists = [per_split.get(split) or [] for split in splits]
-    labels = record.get("class_names") or []
-    length = max((len(counts) for counts in lists), default=0)
-    labels = [*map(str, labels[:length]), *map(str, range(len(labels), length))]
-    return [
-        (label, [counts[index] if index < len(counts) else 0 for counts in lists])
-        for index, label in enumerate(labels)
-    ]
 
 
 def models(found: dict[Look, list[Summary]]) -> list[dict[str, Any]]:
@@ -72,19 +62,16 @@ def models(found: dict[Look, list[Summary]]) -> list[dict[str, Any]]:
     ]
 
 
-def machines(made: Records) -> list[dict[str, Any]]:
+def machines(inputs: Inputs) -> list[dict[str, Any]]:
     """Returns each machine and set of versions, with what was made there.
 
     That is how many runs and timings were made on each device with so many threads.
     """
     columns: dict[str, dict[str, Any]] = {}
-    for use, found in (
-        ("run", [*made.runs.values(), *made.other_runs]),
-        ("timing job", made.timings),
-    ):
+    runs = [*inputs.runs.values(), *inputs.other_runs]
+    for use, found in (("run", runs), ("timing job", inputs.timings)):
         for record in found:
-            machine, versions = record.get("machine"), record.get("versions") or {}
-            machine = machine if isinstance(machine, dict) else {"name": machine}
+            machine, versions = record["machine"], record.get("versions") or {}
             key = json.dumps([machine, versions], sort_keys=True)
             column = columns.setdefault(key, {"of": machine, "versions": versions, "uses": {}})
             how = (plain(record.get("device")), record.get("threads"))
