@@ -27,12 +27,10 @@ from batchscope.tables import claim_table, run_table
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
-LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
 LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
 Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 Record = dict[str, Any]
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
-_DRAWN = {"category": "", "columns": (), "of": "", "axis": ""}  # of a listed figure, at least
 
 # Fields that are empty unless they are given.
 _map = functools.partial(field, default_factory=dict)
@@ -95,8 +93,8 @@ def read(
     experiments = {
         name: _experiment(study, name, folder / name, partial) for name in study.experiments
     }
-    here, *others = job_files.places(study, results)
-    runs, timings = _read_runs(study, here), _read_timings(study, results)
+    here, *others = places = [*job_files.places(study, results)]
+    runs, timings = _runs(study, here), _timings(study, places)
     every = {name: records.data_record(results, name) for name in study.datasets}
     datasets = {name: record for name, record in every.items() if record is not None}
     return Inputs(
@@ -104,7 +102,7 @@ def read(
         config_text=Path(config_path).read_text(encoding="utf-8"),
         experiments=experiments,
         runs=runs,
-        other_runs=[run for place in others for run in _read_runs(study, place).values()],
+        other_runs=[run for place in others for run in _runs(study, place).values()],
         timings=timings,
         missing_runs=_missing_runs(study, results),
         missing_measures=_missing_measures(study, results, experiments.values()),
@@ -149,13 +147,13 @@ def _nearest(path: Path | str) -> str:
 def read_figures(folder: Path, partial: bool) -> list[Record]:
     """Reads the figures that a folder lists, each with its picture and rows as the page has them.
 
-    `anchor` names the figure in the page, `svg` or `source` is its picture, `width` that in CSS
-    pixels, 0 if the image does not say, and `packed` are the rows that it was drawn from.
+    `anchor` names the figure in the page, `width` is that of the picture in CSS pixels, 0 if it
+    does not say, and `packed` are the rows that it was drawn from.
     """
     if partial and not (folder / LISTING).exists():
         return []
     with damage.reading(folder / LISTING, "a list of figures", folder):
-        return [_figure(folder, {**_DRAWN, **entry}) for entry in listed(folder)]
+        return [{**entry, **_drawing(folder / f"{entry['name']}.svg")} for entry in listed(folder)]
 
 
 def listed(folder: Path) -> list[Record]:
@@ -164,33 +162,22 @@ def listed(folder: Path) -> list[Record]:
         return json.loads((folder / LISTING).read_text(encoding="utf-8"))
 
 
-def _figure(folder: Path, entry: Record) -> Record:
-    path = folder / f"{entry['name']}.svg"
-    anchor = f"{folder.parent.name}-{entry['name']}"
-    rows, png, svg, source = path.with_suffix(".csv"), path.with_suffix(".png"), None, ""
-    with damage.reading(path, "an SVG image", folder):
+def _drawing(path: Path) -> Record:
+    anchor = f"{path.parent.parent.name}-{path.stem}"
+    with damage.reading(path, "an SVG image", path.parent):
         content = path.read_bytes()
-        if len(content) > LARGE_SVG_BYTES and png.exists() and png.stat().st_size < len(content):
-            source = f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
-        else:
-            svg = inline_svg.read(content, anchor)
+        svg = inline_svg.read(content, anchor)
     width = re.search(rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ ([\d.]+) ", content[:8192])
+    rows = path.with_suffix(".csv")
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)  # without a header
+    packed = packer.compress(rows.read_bytes()) + packer.flush() if rows.exists() else b""
     return {
-        **entry,
         "anchor": anchor,
         "svg": svg,
-        "source": source,
         # Matplotlib's unit is the point: 72 to the inch, where CSS has 96 pixels.
         "width": round(float(width[1]) * 96 / 72) if width else 0,
-        "packed": _packed(rows.read_bytes()) if rows.exists() else "",
+        "packed": base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else "",
     }
-
-
-def _packed(rows: bytes) -> str:
-    """Returns rows, deflated without a header, in base64; none of what is too large for a page."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    found = packer.compress(rows) + packer.flush() if rows else b""
-    return base64.b64encode(found).decode() if len(found) <= LARGE_TABLE_BYTES else ""
 
 
 def _models(
@@ -213,19 +200,20 @@ def _models(
     return found
 
 
-def _read_runs(study: Study, place: job_files.Place) -> dict[str, Record]:
+def _runs(study: Study, place: job_files.Place) -> dict[str, Record]:
     """Returns run -> record of its training on a machine, where there is one."""
     paths = {run: records.run_folder(place.results, run) / "record.json" for run in study.runs}
     return {run: _record(path, place.machine) for run, path in paths.items() if path.exists()}
 
 
-def _read_timings(study: Study, results: Path) -> list[Record]:
-    found: dict[Path, str] = {}
-    for experiment in study.experiments.values():
-        for place in job_files.places(study, results):
-            for job in job_files.measure_jobs(study, experiment, place.results, place.recorded):
-                if job.measure in TIMINGS:
-                    found[job.path] = place.machine
+def _timings(study: Study, places: Iterable[job_files.Place]) -> list[Record]:
+    found = {
+        job.path: place.machine
+        for experiment in study.experiments.values()
+        for place in places
+        for job in job_files.measure_jobs(study, experiment, place.results, place.recorded)
+        if job.measure in TIMINGS
+    }
     return [_record(path, machine) for path, machine in found.items() if path.exists()]
 
 

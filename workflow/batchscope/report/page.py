@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from batchscope import project_files, wording
-from batchscope.catalogue import factor_words
+from batchscope.catalogue import factor_words, run_names
 from batchscope.host import absence
 from batchscope.report import text
 
@@ -31,6 +31,7 @@ _FILTERS = {
         + ("rounded", "whole")
     },
     "described": factor_words.describe,
+    "named": lambda token: run_names.split_token(token)[0],
     "status": absence.word,
     "verdict": text.VERDICTS.get,
 }

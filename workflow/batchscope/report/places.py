@@ -1,4 +1,4 @@
-"""Where the numbers come from: data sets, models and machines; places.html.j2 has the words."""
+"""Where the numbers come from: data sets and machines; places.html.j2 has the words."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any
 
-from batchscope.catalogue import run_names
-from batchscope.catalogue.weight_counts import Summary
 from batchscope.datasets.samples import Sample
-from batchscope.report.content import Inputs, Look
+from batchscope.report.content import Inputs
 from batchscope.report.text import plain
 from batchscope.store import data_warnings
 
@@ -20,8 +18,15 @@ MANY_CLASSES = 40  # of more, the smallest and the largest are given
 SKIPPED_SHOWN = 200  # more are in the data set's record
 
 
-def dataset(token: str, record: dict[str, Any], samples: Iterable[Sample] = ()) -> dict[str, Any]:
-    """Returns what the page shows of one prepared data set."""
+def datasets(inputs: Inputs) -> list[dict[str, Any]]:
+    """Returns what the page shows of each prepared data set."""
+    return [
+        _dataset(token, record, inputs.samples.get(token, ()))
+        for token, record in inputs.datasets.items()
+    ]
+
+
+def _dataset(token: str, record: dict[str, Any], samples: Iterable[Sample]) -> dict[str, Any]:
     splits = list(record.get("counts") or ())
     per_split = record.get("class_counts") or {}
     lists = [per_split.get(split) or [] for split in splits]
@@ -31,7 +36,6 @@ def dataset(token: str, record: dict[str, Any], samples: Iterable[Sample] = ()) 
     many = len(balance) > MANY_CLASSES
     skipped = record.get("skipped") or ()
     return {
-        "name": run_names.split_token(token)[0],
         "token": token,
         "record": record,
         "samples": [(each.label, each.text, _address(each.image), each.small) for each in samples],
@@ -46,20 +50,6 @@ def dataset(token: str, record: dict[str, Any], samples: Iterable[Sample] = ()) 
 
 def _address(image: bytes) -> str:
     return f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
-
-
-def models(found: dict[Look, list[Summary]]) -> list[dict[str, Any]]:
-    """Returns what the page shows of each model: its layers, and their weights in all."""
-    return [
-        {
-            "name": run_names.split_token(model)[0],
-            "shape": shape,
-            "classes": classes,
-            "layers": layers,
-            "weights": sum(each.weights for each in layers),
-        }
-        for (model, shape, classes), layers in found.items()
-    ]
 
 
 def machines(inputs: Inputs) -> list[dict[str, Any]]:

@@ -65,7 +65,10 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         counts=_counts(inputs),
         partial=missing or bool(inputs.missing_measures),  # what could be made here
         experiments=experiments,
-        ledger=claim_rows.ledger(claim_rows.build(inputs.claims, lambda *of: links.get(of))),
+        ledger=claim_rows.ledger(
+            claim_rows.shown(row, links.get((row["experiment"], row["figure"])))
+            for row in inputs.claims
+        ),
         beside=published_beside.build(study, inputs, links),
         table=table,
         files=[
@@ -73,11 +76,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
             for path in inputs.files
         ],
         gaps=gaps.find(study, inputs),
-        datasets=[
-            places.dataset(token, record, inputs.samples.get(token, ()))
-            for token, record in inputs.datasets.items()
-        ],
-        models=places.models(inputs.models),
+        datasets=places.datasets(inputs),
         machines=places.machines(inputs),
         commands=gaps.commands(study, inputs.config_name),
         policy=page.policy(script),
