@@ -59,7 +59,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         looks = canvas.series_styles(len(splits))
         styles = {split: {**look, "marker": ""} for split, look in zip(splits, looks, strict=True)}
         handles = [(Line2D([], [], **styles[split]), _SPLITS[split]) for split in splits]
-        canvas.legend_of(figure, handles)
+        canvas.legend(figure, handles)
     else:
         sizes = sorted(frame["batch_size"].unique().tolist())
         styles = {size: {**look, "marker": ""} for size, look in canvas.size_styles(sizes).items()}

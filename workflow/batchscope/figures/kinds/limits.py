@@ -114,7 +114,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     ]
     if (frame["limit"] == _RANGE).any():
         handles.append((Patch(color=_RECOMMENDED, alpha=0.5), _LABELS[_RANGE]))
-    canvas.legend_of(figure, handles)
+    canvas.legend(figure, handles)
     return figure
 
 

@@ -71,7 +71,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         (Patch(facecolor=ground, edgecolor=canvas.GRID), ", ".join(labels))
         for ground, labels in labels_of.items()
     ]
-    canvas.legend_of(figure, entries_)
+    canvas.legend(figure, entries_)
     return figure
 
 

@@ -139,7 +139,7 @@ def _draw_best(
     marks = [*(marks if len(groups) > 1 else []), ({**look, "marker": "."}, "a seed's own")]
     marks += [({**look, "marker": _ARROWS[edge]}, f"the {edge} tried") for edge in _ARROWS]
     marks += [({**_RULE, "linestyle": line}, name) for name, line in _RULES.values()]
-    canvas.legend_of(figure, [(Line2D([], [], **style), label) for style, label in marks])
+    canvas.legend(figure, [(Line2D([], [], **style), label) for style, label in marks])
     return figure
 
 

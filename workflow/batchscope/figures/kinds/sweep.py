@@ -94,7 +94,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         (Line2D([], [], **style), group.label) for style, group in zip(styles, groups, strict=True)
     ]
     looks = {name: look for name, look in _LIMIT_LOOKS.items() if name in limits}
-    canvas.legend_of(
+    canvas.legend(
         figure,
         [
             *(entries_ if len(groups) > 1 else ()),

@@ -91,7 +91,7 @@ def draw_panels(every: Sequence[Panel], columns: Sequence[entries.Panel]) -> Fig
                 found |= _draw_panel(axes, panel, column.column)
                 axes.set_ylabel(column.label)
                 canvas.title(axes, wording.titled(column.title, _title(panel)))
-        canvas.legend_of(figure, [(handle, label) for label, handle in found.items()])
+        canvas.legend(figure, [(handle, label) for label, handle in found.items()])
     return figure
 
 

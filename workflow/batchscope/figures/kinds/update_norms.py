@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
-from batchscope.analysis import run_series
 from batchscope.analysis.run_series import Series
 from batchscope.catalogue import entries
 from batchscope.figures import rows
@@ -24,8 +23,8 @@ _MOST_ROWS = 6  # series
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: for each series, distributions beside medians."""
     (panel,) = rows.panels(frame, spec)
-    every = canvas.present(run_series.series(frame))
-    groups, looks = every[:_MOST_ROWS], canvas.size_styles(frame["batch_size"].unique())
+    groups, more = canvas.first(frame, _MOST_ROWS)
+    looks = canvas.size_styles(frame["batch_size"].unique())
     figure, grid = canvas.panels(len(groups), 2, width=4.2)
     (ink,) = canvas.series_styles(1)
     for (left, right), group in zip(grid, groups, strict=True):
@@ -37,7 +36,6 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         against_batch_size.draw_cell(right, cell, {"": ink})
         canvas.keep_possible(right, panel.column, cell.values)
     canvas.size_legend(figure, looks)
-    more = canvas.first_note(len(groups), len(every))
     canvas.notes(figure, rows.runs(frame), more, "Triangles: medians.")
     return figure
 
