@@ -92,18 +92,13 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         _horizontal_axis(axes, frame, axis)
         _vertical_axis(axes, _scaled_by(frame, panel.column), panel.scale)
     canvas.size_legend(figure, looks)
-    diverged = (frame["status"] == records.DIVERGED).any()
+    crosses = "×: diverged." if (frame["status"] == records.DIVERGED).any() else ""
+    means = "Means over the runs that still train, with a 95 % interval (Student's t)."
+    means = means if frame["seed"].nunique() > 1 else ""
     targets = frame["target"].dropna().unique() if "target" in frame else ()
     target = f"Dotted: the target, {wording.number(targets[0])}." if len(targets) == 1 else ""
-    canvas.notes(
-        figure, rows.runs(frame), more, _means(frame), "×: diverged." if diverged else "", target
-    )
+    canvas.notes(figure, rows.runs(frame), more, means, crosses, target)
     return figure
-
-
-def _means(frame: pandas.DataFrame) -> str:
-    text = "Means over the runs that still train, with a 95 % interval (Student's t)."
-    return text if frame["seed"].nunique() > 1 else ""
 
 
 def _scaled_by(frame: pandas.DataFrame, column: str) -> np.ndarray:

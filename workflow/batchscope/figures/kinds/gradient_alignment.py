@@ -40,7 +40,14 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         line[0].set_ylabel(panel.label)
     for axes in grid[-1]:
         axes.set_xlabel("examples b in a mean gradient")
-    _scales(grid[0, 0], known, panel.column)
+    first, values = grid[0, 0], known[[panel.column, "independent"]].to_numpy(float)
+    examples = sorted(known["examples"].dropna().astype(int).unique().tolist())
+    first.xaxis.set_major_locator(FixedLocator(canvas.spread(examples)))
+    first.xaxis.set_minor_locator(NullLocator())
+    first.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+    low = np.nanmin(values[values > 0])
+    first.set_ylim(low / 1.15, 1.3)
+    canvas.few_log_labels(first.yaxis, 1 / low)
     lines = [(Line2D([], [], color=looks[end]["color"]), f"batch size {end}") for end in ends]
     random = Line2D([], [], color=canvas.MUTED, linewidth=0.7)
     canvas.legend(figure, [*lines, (random, "the same gradients with random signs")])
@@ -58,14 +65,3 @@ def _draw_panel(
         canvas.curve(axes, table.index.to_numpy(float), table.to_numpy(float), {**dots, **look})
         alone = chosen.groupby("examples")["independent"].mean()
         axes.plot(alone.index, alone, linewidth=0.7, **{**look, "zorder": 1})
-
-
-def _scales(axes: Axes, known: pandas.DataFrame, column: str) -> None:
-    examples = sorted(known["examples"].dropna().astype(int).unique().tolist())
-    axes.xaxis.set_major_locator(FixedLocator(canvas.spread(examples)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
-    values = known[[column, "independent"]].to_numpy(float)
-    low = np.nanmin(values[values > 0])
-    axes.set_ylim(low / 1.15, 1.3)
-    canvas.few_log_labels(axes.yaxis, 1 / low)

@@ -46,7 +46,14 @@ def _draw_distributions(
     """Draws an outline per batch size: each bin's share of a run's updates, mean over seeds."""
     binned = rows.finished(own).dropna(subset="low")
     for size, chosen in binned.groupby("batch_size"):
-        edges, shares = _mean_shares(chosen)
+        # All runs have the same bins, of equal width on a logarithmic axis, and list a range of
+        # them: one that a run does not list holds none of its own.
+        low, high = (np.log10(chosen[name].to_numpy(float)) for name in ("low", "high"))
+        width = np.median(high - low)
+        index = np.round(low / width).astype(int)
+        totals = np.bincount(index - index.min(), weights=chosen["share"].to_numpy(float))
+        edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
+        shares = totals / chosen["seed"].nunique()
         look = looks[int(size)]
         axes.stairs(shares, edges, linewidth=1.2, **look)
         middle = chosen.drop_duplicates("seed")[median].mean()
@@ -60,16 +67,3 @@ def _draw_distributions(
     axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     axes.set_xlabel("‖update‖")
     axes.set_ylabel("updates per bin (%)")
-
-
-def _mean_shares(chosen: pandas.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the bins' edges and shares; a bin that a run does not list holds none of its own.
-
-    All runs have the same bins, of equal width on a logarithmic axis, and list a range of them.
-    """
-    low, high = (np.log10(chosen[name].to_numpy(float)) for name in ("low", "high"))
-    width = np.median(high - low)
-    index = np.round(low / width).astype(int)
-    totals = np.bincount(index - index.min(), weights=chosen["share"].to_numpy(float))
-    edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
-    return edges, totals / chosen["seed"].nunique()
