@@ -54,9 +54,9 @@ def of_difference(column: str) -> Unit:
     return POINTS if column.endswith("accuracy") else PLAIN
 
 
-def difference(row: Mapping[str, Any]) -> str:
-    """Returns the difference of an outcome that a row states, with its interval."""
-    return bracketed([row[name] for name in ESTIMATE], of_difference(row["outcome"]))
+def difference(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the difference of an outcome that a row states, and its interval."""
+    return _parts([row[name] for name in ESTIMATE], of_difference(row["outcome"]))
 
 
 def whole(value: Any) -> str:
@@ -79,13 +79,18 @@ def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:
 
 def bracketed(values: Sequence[Any], unit: Unit = PLAIN) -> str:
     """Returns a value with its interval, `1.27 [1.13, 1.44]`; an open end is a dash."""
+    return " ".join(filter(None, _parts(values, unit)))
+
+
+def _parts(values: Sequence[Any], unit: Unit) -> tuple[str, str]:
     value, low, high = (math.nan if pandas.isna(each) else float(each) for each in values)
     if math.isnan(value):
-        return ""
+        return "", ""
     if math.isnan(low) == math.isnan(high):
-        return wording.estimate(value, low, high, unit).bracketed
+        found = wording.estimate(value, low, high, unit)
+        return found.value, f"[{found.low}, {found.high}]" if found.low else ""
     ends = ["–" if math.isnan(end) else wording.number(unit.times * end) for end in (low, high)]
-    return f"{wording.number(unit.times * value)} [{', '.join(ends)}]"
+    return wording.number(unit.times * value), f"[{', '.join(ends)}]"
 
 
 def format_interval(value: float | None, low: float | None, high: float | None) -> Estimate | None:
