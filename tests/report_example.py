@@ -292,8 +292,13 @@ def write_figures(folder: Path, drawn: list[str]) -> None:
         )
         (folder / f"{name}.csv").write_text("batch_size,value\n16,1\n", encoding="utf-8")
         spec = figures.FIGURES[name].entry
-        caption = f"Every `point` of {name} & <i>seeds</i> is one run."
+        caption = f"Every point of {name} & <i>seeds</i> is one run."
         panels = [panel.column for panel in spec.panels]
-        of = {"category": spec.category, "columns": panels, "of": spec.of or name}
+        of = {
+            "category": spec.category,
+            "columns": panels,
+            "of": spec.of or name,
+            "axis": spec.along,
+        }
         listing.append({"name": name, "title": spec.title, "caption": caption, **of})
     (folder / figures.LISTING).write_text(json.dumps(listing), encoding="utf-8")

@@ -54,33 +54,12 @@ def test_points_means_and_intervals(two_rates):
     assert legend(drawing) == ["learning rate 0.05", "learning rate 0.1"]
 
 
-@pytest.mark.parametrize("sizes", [SIZES[:2], SIZES])
-def test_no_line_goes_through_two_points(sizes):
-    (mean,) = draw(runs_of(sizes, distance=NARROW), spec_of(DISTANCE)).axes[0].containers
-    assert (mean.lines[0].get_linestyle() == "None") == (len(sizes) == 2)
-    assert mean.lines[0].get_marker() == "o"
-
-
-def test_series_differ_in_shape_and_not_in_hue():
-    looks = canvas.series_styles(8)
-    assert {look["color"] for look in looks} == {canvas.INK, canvas.MUTED}
-    shapes = [(look["marker"], look["markerfacecolor"]) for look in looks]
-    assert len(set(shapes)) == 8
-
-
 def test_one_seed_has_a_mean_without_an_interval_or_with_its_own_error():
     frame = runs_of(seeds=(0,), distance=NARROW).assign(error=0.1)
     (mean,) = draw(frame, spec_of(DISTANCE)).axes[0].containers
     assert not np.diff(bars(mean)[:, :, 1]).any()
     (mean,) = draw(frame, spec_of(Panel("distance", "", "", error="error"))).axes[0].containers
     assert np.diff(bars(mean)[:, :, 1]).ravel() == pytest.approx([0.2] * 3)
-
-
-def test_bars_may_be_columns_of_the_table():
-    frame = runs_of(seeds=(0,), distance=NARROW).assign(low=0.1, high=0.9)
-    panel = Panel("distance", "", "", ends=("low", "high"))
-    (mean,) = draw(frame, spec_of(panel)).axes[0].containers
-    assert bars(mean)[:, :, 1] == pytest.approx(np.tile([0.1, 0.9], (3, 1)))
 
 
 def test_failures_are_marked_and_in_no_mean(two_rates):
@@ -112,29 +91,6 @@ def test_no_interval_of_a_logarithmic_axis_ends_below_zero():
     frame = runs_of((16, 256), (0, 1), distance=(1.0, 1.0)).assign(distance=[0.01, 1.0, 0.02, 0.9])
     (axes,) = draw(frame, spec_of(DISTANCE)).axes
     assert axes.get_yscale() == "log" and (bars(axes.containers[0])[:, :, 1] > 0).all()
-
-
-def test_panels_of_one_quantity_have_one_kind_of_scale():
-    panels = (Panel("a", "A", "loss"), Panel("b", "B", "loss"), Panel("c", "C", "ratio"))
-    drawing = draw(runs_of(a=WIDE, b=NARROW, c=NARROW), spec_of(*panels))
-    assert [axes.get_yscale() for axes in drawing.axes] == ["log", "log", "linear"]
-
-
-def test_layers_have_panels_of_their_own_in_order(two_rates):
-    drawing, frame = drawing_of("weight_distance_by_layer", two_rates)
-    assert titles(drawing) == list(frame["layer"].dropna().drop_duplicates())
-    assert "2 miss." in texts(drawing)
-    assert len({axes.get_yscale() for axes in drawing.axes}) == 1
-
-
-def test_numbers_of_epochs_are_lines(tmp_path):
-    folder = tables_of(tmp_path, synthetic.grid(seeds=range(2)), only=["runs", "at_epochs"])
-    drawing, frame = drawing_of("accuracy_by_epochs", folder)
-    counts = sorted(frame["at_epoch"].dropna().unique())
-    assert [int(label.split(" ")[0]) for label in legend(drawing)] == counts
-    after = frame[frame["at_epoch"] == counts[0]].groupby("batch_size")["test_accuracy"].mean()
-    drawn = drawing.axes[0].containers[0].lines[0].get_ydata()
-    assert drawn == pytest.approx(after.to_numpy(float))
 
 
 def test_a_panel_that_says_nothing_else_is_left_out():
@@ -187,13 +143,6 @@ def test_six_series_stand_in_panels_of_few_by_what_they_share():
     momenta = itertools.product(("sgd", "rmsprop"), range(5))
     cases = [{"optimizer": name, "momentum": at / 10} for name, at in momenta]
     assert _parts(cases) == {"SGD": 5, "RMSprop": 5}
-
-
-def test_seeds_stay_by_their_batch_size_however_few_there_are():
-    place = against_batch_size.Place(against_batch_size.dodge(4, 5, [16, 4096]), 5)
-    frame = runs_of((16, 4096), SEEDS)
-    off = against_batch_size.positions(frame, place) - np.log2(frame["batch_size"])
-    assert off.abs().max() < np.log2(1.4)
 
 
 def test_training_time_is_a_median_with_quartiles(tmp_path):

@@ -55,14 +55,6 @@ def test_lines_are_means_over_seeds_in_the_colours_of_batch_sizes():
     assert legend(drawing) == ["16", "64", "256"]
 
 
-def test_no_line_goes_through_two_points():
-    drawing = figures.FIGURES["loss_curves"].draw(curves(epochs=(1, 2)))
-    drawn = [bars.lines[0] for bars in drawing.axes[0].containers]
-    assert len(drawn) == 3 and {line.get_linestyle() for line in drawn} == {"None"}
-    entry = figures.FIGURES["loss_curves"].entry
-    assert against_progress.axes_of(curves(epochs=(1,)), entry) == []
-
-
 def test_means_over_seconds_are_of_the_same_updates_at_the_mean_time():
     frame = curves().drop(columns="epoch")
     drawing = figures.FIGURES["loss_curves_by_seconds"].draw(frame)

@@ -1,6 +1,7 @@
 """Colours of batch sizes, scales, and the files of a drawing."""
 
 import numpy as np
+import pandas
 import pytest
 
 from batchscope.figures.drawing import canvas
@@ -51,14 +52,7 @@ def test_the_svg_has_text_rounded_places_and_no_ground():
         figure, grid = canvas.panels(1, 1)
         grid[0, 0].plot([0.123456789, 1], [0, 1])
         canvas.title(grid[0, 0], "a $_ <b>")
-        canvas.write(figure, "0.123456789")
+        canvas.notes(figure, pandas.DataFrame({"status": []}), "0.123456789")
     svg, _ = canvas.svg_and_png(figure, "T")
     assert "a $_ &lt;b&gt;</text>" in svg and "0.123456789</text>" in svg
     assert "fill: #ffffff" not in svg
-
-
-def test_long_headings_are_broken():
-    with canvas.style():
-        _, grid = canvas.panels(1, 3)
-        canvas.title(grid[0, 0], "Validation loss, learning rate 0.001, Adam, random crop")
-    assert 1 < len(grid[0, 0].get_title("left").split("\n")) < 4

@@ -129,20 +129,6 @@ def test_a_line_has_its_seeds_and_its_mean():
     assert titles(drawing) == ["Loss", "Accuracy"]
 
 
-def test_lines_between_learning_rates_have_a_row_for_every_batch_size():
-    between = {"small": 0.01, "large": 0.08, "factor": "learning_rate"}
-    table = runs(sizes=(32, 64), rates=(0.01, 0.08))
-    drawing, _ = drawn("line", Tables(table, between=between))
-    assert titles(drawing)[::2] == ["Loss, batch size 32", "Loss, batch size 64"]
-    assert {"learning rate 0.01", "learning rate 0.08"} <= texts(drawing)
-
-
-@pytest.mark.parametrize("name", ["line", "landscape", "landscape_lines", "learning_rate"])
-def test_where_no_run_finished_there_is_no_figure(name):
-    failed = {(size, 0.05, seed): "diverged" for size in SIZES for seed in range(3)}
-    assert figures.FIGURES[name].select(Tables(runs(failed=failed))).empty
-
-
 def test_levels_are_round_and_enclose_every_loss():
     levels = surface.contour_levels(np.array([0.03, 2.0, 70.0, math.nan, math.inf]))
     assert levels == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100])
@@ -180,13 +166,6 @@ def test_a_surface_is_drawn_the_right_way_round_and_gaps_stay_open():
     assert not ((heights > 0.25 + 1e-9) & (heights < 0.75 - 1e-9)).any()
 
 
-def test_of_many_surfaces_some_are_shown():
-    _, frame = drawn("landscape", Tables(runs(sizes=(32, 256), seeds=range(4)), points=5))
-    assert set(frame["seed"]) == {0}
-    frame = figures.FIGURES["landscape"].select(Tables(runs(sizes=(16, *SIZES)), points=3))
-    assert set(frame["batch_size"]) == {16, 256}
-
-
 def test_the_rise_along_directions():
     made = Tables(runs(), directions=3)
     drawing, frame = drawn("landscape_lines", made)
@@ -215,15 +194,6 @@ def test_one_line_per_batch_size_against_learning_rate():
     rings = {2 ** item.get_xdata()[0] for item in axes.lines if item.get_markersize() == 10}
     assert sorted(rings) == pytest.approx([0.02, 0.04, 0.08])
     assert [item.get_marker() for item in axes.lines].count("x") == 1
-
-
-def test_the_rates_are_effective_ones():
-    cases = ({"learning_rate_scaling": "linear"},)
-    table = runs(rates=(0.01, 0.02), cases=cases, failed={(64, 0.02, 0): "missing"})
-    _, frame = drawn("learning_rate", Tables(table))
-    assert sorted(frame["effective_learning_rate"].unique()) == pytest.approx(
-        [0.01, 0.02, 0.04, 0.08, 0.16]
-    )
 
 
 def test_without_a_choice_there_is_no_figure():

@@ -7,7 +7,6 @@ import pandas
 import pytest
 from matplotlib.patches import Rectangle
 
-from batchscope import figures
 from batchscope.figures.kinds import utilisation_over_time
 from drawing import drawn, legend, lines, reread, titles
 from made_sweeps import first, tables_of
@@ -117,11 +116,6 @@ def searches(*found):
     return {"largest": tries, "sweeps": sweeps}
 
 
-@pytest.mark.parametrize("name", ["utilisation_over_time", "max_batch_size", "profile"])
-def test_where_nothing_was_timed_there_is_no_figure(name):
-    assert figures.FIGURES[name].select(tables_of()).empty
-
-
 def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
     drawing, _ = drawn("max_batch_size", tables_of(**searches((tried(TRIES), {}))))
     (axes,) = drawing.axes
@@ -136,16 +130,6 @@ def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
     assert np.allclose(fit.get_ydata(), 200 + 2 * 2 ** np.asarray(fit.get_xdata()))
     keys = ["fits", "out of memory", "over limit", "killed", "largest that fits", "limit", "fit"]
     assert legend(drawing) == keys and "384" in lines(drawing)
-
-
-def test_a_search_that_ended_at_its_bound_and_one_in_which_nothing_fits():
-    fits = {size: ("fits", 200 + 2.0 * size) for size in (1, 2, 4, 8)}
-    found = tried(fits, limit=math.nan, bound="most_fits")
-    drawing, _ = drawn("max_batch_size", tables_of(**searches((found, {}))))
-    assert "8 or more" in lines(drawing) and "limit" not in legend(drawing)
-    nothing = tried({1: ("over_limit", 1200.0)}, bound="nothing_fits", fixed=math.nan)
-    drawing, _ = drawn("max_batch_size", tables_of(**searches((nothing, {}))), rendered=True)
-    assert not [line for line in drawing.axes[0].lines if line.get_markersize() == 11]
 
 
 def test_every_search_has_its_own_limit_and_loops_repeat_it():
@@ -185,22 +169,6 @@ def test_utilisation_over_time_shades_trainings_and_names_them():
     assert np.nanmax(np.concatenate([line.get_ydata() for line in lower.lines])) == 9000
     assert upper.get_xlim() == lower.get_xlim() == pytest.approx((0, 25))
     assert upper.get_yscale() == "linear" and len(legend(drawing)) == 3
-
-
-def test_samples_keep_their_order_and_few_series_are_drawn():
-    rows = sampled(loop="eager") + sampled(loop="graph")
-    drawing, _ = drawn("utilisation_over_time", tables_of(samples=rows[::-1]))
-    assert titles(drawing)[::2] == ["Utilisation, loop in the graph", "Utilisation, eager"]
-    assert all((np.diff(line.get_xdata()) > 0).all() for line in drawing.axes[0].lines)
-    loops = ("graph", "eager", "function", "fit", "fit_steps")
-    rows = [row for loop in loops for row in sampled((1,), 0.5, loop=loop)]
-    assert len(drawn("utilisation_over_time", tables_of(samples=rows))[0].axes) == 8
-
-
-def test_of_many_trainings_those_with_room_are_named():
-    drawing, _ = drawn("utilisation_over_time", tables_of(samples=sampled(range(1, 67), 1.0)))
-    labels = [text for text in drawing.axes[0].texts if text.get_text().isdigit()]
-    assert labels[0].get_text() == "1" and 15 < len(labels) < 66
 
 
 def test_shares_of_a_profile_are_stacked_and_written_where_there_is_room():

@@ -107,15 +107,6 @@ def test_the_two_limits_of_throughput(given, heights, knees):
     assert len(legend(drawing)) == len(heights) + len(knees)
 
 
-def test_limits_of_many_series_would_hide_each_other():
-    made = [sweep(loop=loop, **LIMITS) for loop in LOOPS]
-    assert across(drawn_sweeps("throughput", *made)[0].axes[1]) == []
-    two = [sweep(**LIMITS), sweep(machine="gpu_box", **{**LIMITS, **NO_KNEE})]
-    assert across(drawn_sweeps("throughput", *two)[0].axes[1]) == pytest.approx(
-        [1710, 1710, 2500, 2500]
-    )
-
-
 @pytest.mark.parametrize("name", ["throughput", "step_time"])
 def test_what_was_disturbed_and_what_ran_out_of_memory_is_marked(name):
     made = sweep(disturbed=(4,), lost=(32, 64)), sweep(loop="eager")
@@ -132,13 +123,6 @@ def test_where_nothing_was_timed_there_is_no_figure(name):
     figure = figures.FIGURES[name]
     assert figure.select(tables()).empty
     assert figure.select(tables(sweep(lost=POWERS))).empty
-
-
-def test_no_line_goes_through_two_points():
-    for sizes, lined in (((1, 8), False), ((1, 8, 64), True)):
-        drawing, _ = drawn_sweeps("throughput", sweep(sizes))
-        style = drawing.axes[0].containers[0].lines[0].get_linestyle()
-        assert (style != "None") == lined
 
 
 def test_the_fitted_line_of_a_step():
@@ -166,13 +150,6 @@ def test_costs_have_one_row_per_series_with_its_interval():
     assert len([label for label in fixed.get_yticklabels() if label.get_text()]) == 5
 
 
-def test_the_same_sweep_on_two_machines_keeps_its_own_fit():
-    made = (sweep(**fitted(2e-3, 5e-4)), sweep(machine="gpu_box", **fitted(1e-3, 1e-5)))
-    _, frame = drawn_sweeps("step_time", *made)
-    found = frame.groupby("machine")["fixed_seconds"].unique()
-    assert found["laptop"] == pytest.approx([2e-3]) and found["gpu_box"] == pytest.approx([1e-3])
-
-
 def test_utilisation_has_a_panel_for_what_is_known():
     drawing, _ = drawn("utilisation", tables_of(utilisation=busy()))
     assert titles(drawing) == [
@@ -196,15 +173,6 @@ def test_utilisation_has_a_panel_for_what_is_known():
     assert set(points(drawing.axes[0])[0][1]) == {100.0}
     never = [{**row, "process_zero_share": 0} for row in busy()]
     assert "CPU at zero" not in titles(drawn("utilisation", tables_of(utilisation=never))[0])
-
-
-def test_a_disturbed_training_and_a_missing_value():
-    rows = busy()
-    rows[3]["disturbed"] = True
-    rows[1]["process_percent"] = None
-    drawing, _ = drawn("utilisation", tables_of(utilisation=rows))
-    assert points(drawing.axes[0])[0][0] == pytest.approx([0, 6, 8])
-    assert ringed(drawing.axes[0], 8) == pytest.approx([8]) and legend(drawing) == ["disturbed"]
 
 
 def test_frameworks_have_utilisation_memory_and_throughput():

@@ -10,7 +10,7 @@ import made_trainings
 from batchscope import figures
 from batchscope.analysis import to_target_tables
 from batchscope.analysis.targets import Target
-from drawing import legend, reread, texts, titles
+from drawing import legend, reread, titles
 from made_trainings import EXACT, SIZES
 
 CRITICAL = figures.FIGURES["critical_batch_size"]
@@ -103,10 +103,6 @@ def test_seconds_measured_and_in_closed_form():
     assert marks(axes, "D") == pytest.approx([math.sqrt(40 * 20)])
     assert marks(axes, "^") == pytest.approx([20])
     assert not curves(drawn(FASTEST, tables(), fastest_batch_size=math.nan).axes[0])
-
-
-def test_what_was_never_reached_is_marked():
-    assert "1 never" in texts(drawn(FASTEST, tables(never=[(8, 0)])))
 
 
 def test_nothing_to_draw_is_no_figure():

@@ -66,15 +66,6 @@ def test_series_have_headings_and_rows_without_a_difference_are_left_out():
     assert matrix_of(none).empty
 
 
-def test_cells_that_could_be_mistaken_differ_in_grey():
-    weights = (0.299, 0.587, 0.114)
-    grey = {
-        name: sum(part * weight for part, weight in zip(to_rgb(look.ground), weights, strict=True))
-        for name, look in verdict_marks.LOOKS.items()
-    }
-    assert grey["not_resolved"] - grey["within"] > 0.1 and grey["within"] - grey["beyond"] > 0.05
-
-
 LIMIT = {
     **dict.fromkeys(timing_columns.FIRST),
     **{"machine": "laptop", "sweep": "s", "loop": "graph", "memory_limit_mb": 2000.0},
@@ -140,8 +131,3 @@ def test_every_verdict_is_drawn_on_one_axis(name):
     assert axes.get_xlabel() == "batch size" and "200" in texts(drawing)
     assert {line.get_marker() for line in axes.lines} >= {"X", "o", "x", "s", "_", "D"}
     assert 2 ** axes.get_xlim()[1] < 2 * 256
-
-
-def test_without_advice_and_margins_there_is_no_figure():
-    assert select(advised(comparisons().iloc[:0])).empty
-    assert matrix_of(row("end", "test_loss", ["within"] * 3)).empty

@@ -1,11 +1,8 @@
 """What the figures of updates, gradients and the noise scale show."""
 
-import numpy as np
-import pandas
 import pytest
 
 import synthetic
-from batchscope import figures
 from batchscope.analysis import noise_scales
 from batchscope.figures.drawing import canvas
 from drawing import legend, note, titles
@@ -79,12 +76,3 @@ def test_what_is_not_resolved_is_counted_and_not_drawn(tmp_path):
     figure, frame = noise_of(tmp_path, synthetic.grid(seeds=[0]))
     negative = int((frame["gradient_norm_squared"] < 0).sum())
     assert f"Not resolved, and not drawn: {negative} of {len(frame)}." in note(figure.draw(frame))
-
-
-def test_the_noise_scale_without_epochs_between(tmp_path):
-    tables = figures.read(tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), only=["runs"]))
-    frame = figures.FIGURES["noise_scale"].select(
-        figures.Tables(runs=tables.runs, at_epochs=pandas.DataFrame())
-    )
-    assert set(frame["place"]) == {"start", "end"}
-    assert np.isfinite(figures.FIGURES["noise_scale"].draw(frame).axes[0].get_ylim()).all()

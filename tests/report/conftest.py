@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import project
 import report_example
 from batchscope import figures, report
-from batchscope.report import content, study_page
-from batchscope.study import config
+from batchscope.report import content
 from html_page import Page
 
 ARGUMENTS = (
@@ -62,19 +60,6 @@ def page(tmp_path_factory):
     """Returns the file of a report with every trouble and two experiments."""
     folder = tmp_path_factory.mktemp("report")
     study, results, path = report_example.write(folder, experiments=("gap", "second"))
-    return written(study, results, path, partial=True)
-
-
-@pytest.fixture(scope="session")
-def timing_page(tmp_path_factory):
-    """Returns the file of a report of a study that only times: it has no table of runs."""
-    folder = tmp_path_factory.mktemp("timing")
-    path = project.ROOT / "studies" / "hardware.yaml"
-    study, results = config.study(path), folder / "results"
-    report_example.write_dataset(results, study)
-    for name, experiment in study.experiments.items():
-        figures = results / "studies" / study.folder_name / name / "figures"
-        report_example.write_figures(figures, experiment.figures)
     return written(study, results, path, partial=True)
 
 
@@ -140,9 +125,3 @@ def finished(tmp_path_factory):
 def whole(finished):
     """Returns plan and inputs of that study, to read."""
     return finished[0], content.read(*finished)
-
-
-@pytest.fixture(scope="session")
-def built(whole):
-    """Returns the HTML of its report."""
-    return study_page.build(*whole)

@@ -205,16 +205,6 @@ def test_contrast_of_page_and_figures_is_enough(browser, drawn, scheme, screensh
     browsing.picture(browser, screenshots / f"report-{scheme}.png")
 
 
-def test_colours_can_be_set_by_hand_where_nothing_was_trained(browser, timing_page):
-    browsing.visit(browser, timing_page)
-    body = "return getComputedStyle(document.body).backgroundColor"
-    button, dark = browser.find_element(By.ID, "theme"), []
-    for _ in range(3):
-        button.click()
-        dark.append(_luminance(browser.execute_script(body)) < 0.05)
-    assert dark == [False, True, False] and browser.get_log("browser") == []
-
-
 def test_prints_two_pages_on_a4_and_the_rest_on_demand(browser, drawn, screenshots):
     browsing.visit(browser, drawn)
     browsing.media(browser, "dark", "print")

@@ -28,13 +28,12 @@ def written(kind="trend", column="x", cells=None, sides=None, part=None, **more)
 
 
 def row(*given, **more):
-    (found,) = claim_rows.build([written(*given, **more)], lambda *_: None)
-    return found
+    return claim_rows.shown(written(*given, **more), None)
 
 
 def shown(rows):
     """Returns the page's part of some rows."""
-    ledger = claim_rows.ledger(claim_rows.build(rows, lambda *_: ("Figure 1", "#figure-1")))
+    ledger = claim_rows.ledger(claim_rows.shown(one, ("Figure 1", "#figure-1")) for one in rows)
     return Page(page.render("claims.html.j2", ledger=ledger))
 
 
@@ -128,7 +127,7 @@ def test_verdicts_are_counted_by_document_and_can_be_chosen():
         written(document="D", verdict=Verdict.SUPPORTED, experiment="second"),
         written(document="<E>", verdict=Verdict.ONE_SEED),
     ]
-    ledger = claim_rows.ledger(claim_rows.build(given, lambda *_: None))
+    ledger = claim_rows.ledger(claim_rows.shown(one, None) for one in given)
     assert [each["verdicts"] for each in ledger["documents"]] == [{"supported": 2}, {"one_seed": 1}]
     assert ledger["experiments"] == ["gap", "second"]
     html = page.render("claims.html.j2", ledger=ledger)

@@ -11,8 +11,8 @@ from batchscope import figures
 from batchscope.catalogue.decision_columns import ADVICE, COMPARISONS
 from batchscope.errors import UserError
 from batchscope.figures.kinds import primary
-from batchscope.report import decision, held_equal, page
-from batchscope.report.text import bracketed, level, unit
+from batchscope.report import decision, experiment_view
+from batchscope.report.text import bracketed, difference, level, unit
 
 RATIOS = {8: (2.0, 1.8, 2.2, "beyond"), 16: (0.8, 0.7, 0.9, "within"), 32: (1.2, 1.0, None, "open")}
 SECONDS = {8: 0.2, 16: 0.1, 32: 0.12}
@@ -103,7 +103,7 @@ def test_a_decision_is_the_rows_of_its_tables(study):
     assert (card["best"]["batch_size"], card["best"]["rate"]) == (16, "0.1")
     assert card["best"]["grade"] == "provisional" and card["scope"] == ["net", "data"]
     reached = card["reached"]
-    assert (reached["target"], reached["value"]) == ("validation loss", "0.2")
+    assert (reached["budget_column"], reached["budget_value"]) == ("validation_loss", 0.2)
     assert reached["taken"] == "100 [80, 125] ms"
     beside = [(each["batch_size"], each["ratio"], each["against"]) for each in reached["others"]]
     assert beside == [(8, "2.00 [1.80, 2.20]", None), (32, "1.2 [1, –]", None)]
@@ -130,7 +130,7 @@ def test_checks_that_fail_come_first_each_with_its_line(study):
         ("seeds", "open", "seeds: 9"),
         ("rate_on_edge", "passed", ""),
     ]
-    assert card["checks"][0]["sizes"] == [8, 32] and card["checks"][1]["cost"] == "3 min"
+    assert card["checks"][0]["sizes"] == ["8", "32"] and card["checks"][1]["cost"] == "3 min"
 
 
 def test_what_recommends_something_comes_first(study):
@@ -140,40 +140,25 @@ def test_what_recommends_something_comes_first(study):
     assert cards[1]["reached"] is None
 
 
-def test_the_terminal_has_a_table_whose_columns_align(study):
-    (card,) = decision.cards(study, {"gap": _tables()})
-    lines = [*decision._aligned(card["sizes"])]
-    assert len(lines) == 4
-    assert {line.index("0.1") for line in lines[1:]} == {lines[0].index("Best rate") + 6}
-    shown = {"cards": [{**card, "lines": lines}], "without": [], "trained": ["gap"]}
-    for seeds in (False, True):
-        text = page.render("advice.txt.j2", seeds=seeds, **shown)
-        assert all(line in text for line in lines) and "<u>" in text and "&" not in text
-
-
 def test_a_table_that_is_missing_is_named(study, tmp_path):
     with pytest.raises(UserError, match=r"gap/advice\.csv: missing; .* snakemake"):
         decision.text(study, tmp_path, "config.yaml")
 
 
 def test_each_budget_names_its_own_best_size():
-    (group,) = held_equal.build(_comparisons())
+    (group,) = experiment_view.equal(_comparisons())
     assert group["sizes"] == [8, 16, 32]
     tabs = {tab["name"]: tab for tab in group["tabs"]}
     assert {name: tab["best"] for name, tab in tabs.items()} == {
         **{"epochs": 8, "seconds": 16, "convergence": 8}
     }
     (row,) = tabs["seconds"]["rows"]
-    assert (
-        row["ratio"]
-        and not row["points"]
-        and (row["target"], row["value"]) == (*("validation loss", "0.2"),)
-    )
+    assert (row["budget_column"], row["budget_value"]) == ("validation_loss", 0.2)
     assert [cell["verdict"] for cell in row["cells"]] == ["beyond", "within", "not_resolved"]
     assert [cell["against"] for cell in row["cells"]] == [16, 8, 16]
     (accuracy,) = tabs["epochs"]["rows"]
-    assert accuracy["cells"][0]["value"] == "−10" and accuracy["points"]
-    assert held_equal.build(pandas.DataFrame()) == []
+    assert difference(accuracy["cells"][0]) == ("−10", "[−20, 0]") and accuracy["rises"]
+    assert experiment_view.equal(pandas.DataFrame()) == []
 
 
 def test_what_decides_is_drawn_with_a_dot_per_seed():

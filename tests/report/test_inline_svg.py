@@ -69,12 +69,6 @@ def test_ink_grid_and_paper_follow_the_page_and_other_colours_stay():
     assert 'stroke="#d55e00"' in found
 
 
-def test_an_image_within_the_file_stays():
-    assert 'href="data:image/png;base64,AA"' in _read(
-        '<image xlink:href="data:image/png;base64,AA"/>'
-    )
-
-
 def test_a_style_that_all_points_share_is_stated_once():
     found = _read('<g><use x="1" style="fill: red"/><use x="2" style="fill: red"/></g>')
     assert found.count("fill: red") == 1 and '<g style="fill: red"><use x="1"/>' in found

@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from batchscope.catalogue import timing_columns
-from batchscope.report import machine_answer, page
+from batchscope.report import experiment_view, page
 
 NOTHING = pandas.DataFrame(
     columns=[*timing_columns.FIRST, *timing_columns.COLUMNS["throughput.csv"]]
@@ -31,7 +31,7 @@ def row(**values: object) -> dict[str, object]:
 
 
 def built(*rows: dict[str, object], throughput: pandas.DataFrame = NOTHING):
-    return machine_answer.build(pandas.DataFrame(rows), throughput)
+    return experiment_view.timings(pandas.DataFrame(rows), throughput)
 
 
 def cells(*rows: dict[str, object], **more: pandas.DataFrame) -> dict[str, list[str]]:
@@ -106,4 +106,4 @@ def test_what_waits_has_no_column_and_is_named():
 
 @pytest.mark.parametrize("rows", [[row()], [row(device="gpu", status="no_gpu")], []])
 def test_nothing_measured_is_no_answer(rows):
-    assert machine_answer.build(pandas.DataFrame(rows, columns=list(row())), NOTHING) is None
+    assert experiment_view.timings(pandas.DataFrame(rows, columns=list(row())), NOTHING) is None

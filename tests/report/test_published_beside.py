@@ -64,8 +64,13 @@ def test_ours_and_theirs_stand_side_by_side():
     first = {"column": "test_accuracy", "value": 0.55, "series": "SGD <1>", "document": "Table 4"}
     first |= {"figure": "accuracy", "batch_size": 16, "here_n": 6, "here_reason": math.nan}
     ours = {"here": 0.6, "here_low": 0.5, "here_high": 0.7}
-    row = shown._row("Ours", {**first, **ours}, ("Figure 3", "#figure-3"))
-    absent = shown._row("Ours", {**first, **dict.fromkeys(ours, math.nan)}, None)
+    row, absent = (
+        {**shown.row_of({**first, **given}), "experiment": "Ours", "link": link}
+        for given, link in (
+            (ours, ("Figure 3", "#figure-3")),
+            (dict.fromkeys(ours, math.nan), None),
+        )
+    )
     assert (row["published"], row["unit"], row["here"]) == ("55", "%", ("60", "50", "70"))
     assert absent["here"] is None
     used = {"dataset": "digits", "published": 23262, "place": "Setup", "counts": {"test": 355}}

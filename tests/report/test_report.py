@@ -13,7 +13,6 @@ import numpy as np
 import pandas
 import pytest
 
-import costs
 import report_example
 from batchscope import report
 from batchscope.catalogue import run_names
@@ -71,16 +70,6 @@ def test_text_of_the_configuration_is_escaped(example, shown):
         assert hostile in shown.text and hostile not in html
 
 
-def test_a_page_is_short_and_says_nothing_twice(built):
-    text = re.sub(r"<(table|svg|script|style|pre|title)\b.*?</\1>", " ", built, flags=re.S)
-    unfolded = re.sub(r"<details(?! open).*?</details>", " ", text, flags=re.S)
-    counts = [len(re.sub(r"<[^>]*>", " ", each).split()) for each in (text, unfolded)]
-    assert counts[0] < MOST_WORDS and counts[1] < MOST_UNFOLDED
-    paragraphs = re.findall(r"<(?:p|li|figcaption)\b[^>]*>(.*?)</(?:p|li|figcaption)>", text, re.S)
-    long = Counter(each.strip() for each in paragraphs if len(each.split()) > 8)
-    assert [each for each, count in long.items() if count > 1] == []
-
-
 def _runs(html: str) -> str:
     return re.search(r'<table class="runs.*?</table>', html, re.S)[0]
 
@@ -120,14 +109,6 @@ def test_factors_read_as_in_names(example):
     assert (tidy[0]["learning_rate"], tidy[0]["nesterov"]) == ("1e-5", "false")
     assert tidy[1]["status"] == records.MISSING and tidy[1]["dataset"] == "digits"
     assert tidy[1]["dataset_digest"] == run_names.split_token(next(iter(study.datasets)))[1]
-
-
-def test_data_and_machine_are_shown(example, shown):
-    (dataset,) = example[0].datasets
-    for text in (dataset, "ab" * 32, "1000", "397", "31.2 GiB", "tensorflow 2.21.0"):
-        assert text in shown.text
-    # One machine, whatever was made on it.
-    assert example[3].count('<th scope="col">local</th>') == 1
 
 
 def test_examples_and_layers_are_shown(whole):
@@ -170,36 +151,23 @@ def test_figures_are_embedded_and_numbered_in_order(example, shown):
     ids = [each["id"] for each in shown.all("circle")]
     assert len(ids) == len(set(ids)) == len(pictures)  # all files call theirs the same
     assert "stolen by" not in example[3] and "example.invalid" not in example[3]
-    assert "Every <code>point</code> of loss_curves &amp; &lt;i&gt;seeds" in example[3]
+    assert "Every point of loss_curves &amp; &lt;i&gt;seeds" in example[3]
     assert not any(f"gap-{name}" in example[3] for name in study_page.AS_TABLES)
 
 
 def test_a_row_of_trends_stands_at_one_figure(whole):
     study, inputs = whole
     columns = ("generalisation_gap",)
-    given = [content.Figure(name, name, "", columns=columns) for name in ("a", "b", "primary")]
+    figure = {"title": "A.", "category": "", "columns": columns, "of": ""}
+    given = [{"name": name, **figure} for name in ("a", "b", "primary")]
     found = replace(inputs.experiments["gap"], figures=given)
-    experiments = [
-        study_page.experiment_view.build(found, []),
-    ]
-    study_page._add_figures(experiments, replace(inputs, experiments={"gap": found}))
+    experiments = [study_page.experiment_view.build(found, [])]
+    study_page._number_figures(experiments)
     shown = [view for block in experiments[0]["blocks"] for view in block]
-    assert [view["file"].name for view in shown] == ["primary", "a", "b"]
-    assert [bool(view["trend"]) for view in shown] == [True, False, False]
-    assert shown[0]["trend"]["column"] == columns[0] and shown[0]["trend"]["n"] == 6
-
-
-def test_large_svg_gives_way_to_a_smaller_png(tmp_path):
-    folder = tmp_path / "figures"
-    folder.mkdir()
-    (folder / "time.svg").write_text(
-        '<svg viewBox="0 0 72 36" xmlns="http://www.w3.org/2000/svg">' + " " * 1_100_000 + "</svg>"
-    )
-    (folder / "time.png").write_bytes(b"\x89PNG")
-    (folder / "figures.json").write_text('[{"name": "time", "title": "Time", "caption": ""}]')
-    (figure,) = content.read_figures(folder, partial=False)
-    assert figure.source.startswith("data:image/png;base64,") and figure.svg == b""
-    assert figure.width == 96 and figure.packed == ""
+    assert [(view["name"], bool(view["trend"])) for view in shown] == [
+        *(("primary", True), ("a", False), ("b", False))
+    ]
+    assert shown[0]["trend"]["outcome"] == columns[0] and shown[0]["trend"]["n"] == 6
 
 
 def test_same_results_give_the_same_page(example):
@@ -246,27 +214,11 @@ def test_damaged_inputs_are_named(finished, tmp_path):
         content.read(study, results, path, partial=True)
 
 
-@pytest.mark.slow
-def test_five_times_the_runs_cost_at_most_five_times_as_much(tmp_path):
-    def cost(seeds: int) -> int:
-        folder = tmp_path / str(seeds)
-        study, results, path = report_example.write(folder, seeds=seeds)
-        assert len(study.runs) == 5 * seeds
-        output = folder / "report.html"
-        _, calls = costs.calls(report.write, study, results, path, output, partial=True)
-        return calls
-
-    many = cost(100)
-    assert many < 5.25 * cost(20)
-    assert many / 500 < 20_000  # about twice what they take
-    assert (tmp_path / "100" / "report.html").stat().st_size < 2_500_000
-
-
 def test_many_models_are_counted_and_gpus_come_first(finished):
     shared = {"dataset": "d", "status": "finished"}
     rows = [{"run": str(n), "model": f"m{n}", **shared} for n in range(4)]
     found = content.ExperimentResults(finished[0].experiments["gap"], rows)
     machine = {"machine": {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}}
-    made = content.Records({"0": {**machine, "contended_seconds": 120.0}})
-    scope = study_page._scope(content.Inputs("c.yaml", "", {"gap": found}, made))
+    runs = {"0": {**machine, "contended_seconds": 120.0}}
+    scope = study_page._scope(content.Inputs("c.yaml", "", {"gap": found}, runs))
     assert scope == ["4 models on d", "A GPU, A CPU (8 cores)", "2 min of training"]

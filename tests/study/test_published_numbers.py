@@ -7,7 +7,7 @@ import synthetic
 from batchscope import figures, snakefile
 from batchscope.catalogue import sweep_names
 from batchscope.study import planner, published_numbers
-from batchscope.tables import csv_tables
+from batchscope.tables import csv_tables, experiment_tables, published
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 ACCURACY = (0.3255, 0.4583, 0.6306, 0.6859, 0.6897, 0.6977, 0.6482, 0.5728, 0.5102)

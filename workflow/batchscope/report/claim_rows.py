@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from batchscope.study.claims import RATIO
 
 Row = dict[str, str]
 Cells = list[tuple[str, list[str]]]  # name of a factor and its values, in words
-# (experiment, figure) -> label and address of that figure, or None where there is none.
-Link = Callable[[str, str], tuple[str, str] | None]
+Link = tuple[str, str] | None  # label and address of a figure, where there is one
 
 _NAMED = ("optimizer", "device", "framework")  # factors that their values name
 _MILLISECONDS = wording.Unit(" ms", 1000.0)
@@ -30,24 +29,16 @@ def read(path: Path | str) -> list[Row]:
     return disk.read_rows(path, *CLAIMS)
 
 
-def build(rows: Iterable[Row], link: Link) -> list[dict[str, Any]]:
-    """Returns what a page shows of claims, in order."""
-    return [_shown(row, link) for row in rows]
-
-
 def ledger(shown: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Returns rows of `build` by document, and what they can be filtered by.
-
-    A row of a study that is named stands among `study: experiment`.
-    """
-    documents: dict[str, list[dict[str, Any]]] = {}
+    """Returns rows as they are `shown` by document, and what they can be filtered by."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in shown:
-        documents.setdefault(row["document"], []).append(row)
-    every = [row for rows in documents.values() for row in rows]
+        groups.setdefault(row["document"], []).append(row)
+    every = [row for rows in groups.values() for row in rows]
     return {
         "documents": [
-            {"document": document, "rows": rows, "verdicts": verdicts(rows)}
-            for document, rows in documents.items()
+            {"document": name, "rows": rows, "verdicts": verdicts(rows)}
+            for name, rows in groups.items()
         ],
         "verdicts": verdicts(every),
         "experiments": list(dict.fromkeys(row["within"] for row in every)),
@@ -60,7 +51,8 @@ def verdicts(rows: Iterable[Row]) -> dict[str, int]:
     return {str(verdict): found[verdict] for verdict in Verdict if found[verdict]}
 
 
-def _shown(row: Row, link: Link) -> dict[str, Any]:
+def shown(row: Row, link: Link) -> dict[str, Any]:
+    """Returns what a page shows of a claim; of a named study it stands in `study: experiment`."""
     unit, found = _unit(row), [parsed(row[name]) for name in ("estimate", "low", "high")]
     if row["type"] == "value" and None not in found:  # all others are differences or ratios
         found[1:] = value_ranges.clipped(row["column"], found[1:])
@@ -69,7 +61,11 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         unit = _MILLISECONDS
     contrary, level = row["verdict"] == Verdict.CONTRADICTED, parsed(row["level"])
     column = tables.column(row["table"], row["column"])
-    reason_of = _read(row["reason_of"])
+    reason_of, part = _read(row["reason_of"]), _read(row["part"])
+    # What the deciding contrast is of: its own cells, then one end against the other.
+    pairs = {name: each for name, each in part.items() if isinstance(each, list)}
+    part = [{name: each for name, each in part.items() if name not in pairs}]
+    part += [{name: each[end] for name, each in pairs.items()} for end in (0, 1)]
     return {
         **row,
         "within": ": ".join(filter(None, [row.get("study"), row["experiment"]])),
@@ -83,7 +79,7 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         "upper": upper,
         "cells": cells(_read(row["cells"])),
         "sides": [cells(side) for side in _read(row["sides"]) or ()],
-        "part": _part(_read(row["part"])) if int(row["parts"] or 0) > 1 else [],
+        "part": [cells(each) for each in part] if int(row["parts"] or 0) > 1 else [],
         "p": parsed(row["p_against" if contrary else "p"]),
         "contrary": contrary,
         "timed": row["table"] in tables.OF_TIMINGS,
@@ -91,7 +87,7 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         "wanted": int(row["seeds_to_resolve"] or 0),
         "lacking": cells({name: each for name, each in reason_of.items() if name != "framework"}),
         "frameworks": reason_of.get("framework", []),
-        "figure_link": link(row["experiment"], row["figure"]) if row["figure"] else None,
+        "figure_link": link if row["figure"] else None,
     }
 
 
@@ -105,24 +101,16 @@ def _name(factor: str) -> str:
 
 def cells(found: dict[str, Any]) -> Cells:
     """Returns cells as the filter `cells` writes them: one value alone, or several of a factor."""
-    shown: Cells = []
+    named: Cells = []
     for name, values in found.items():
         if not isinstance(values, list):
-            shown.append((factor_words.describe({name: values}), []))
+            named.append((factor_words.describe({name: values}), []))
         elif name in _NAMED:
-            shown.append(("", [factor_words.describe({name: value}) for value in values]))
+            named.append(("", [factor_words.describe({name: value}) for value in values]))
         else:
             texts = [wording.shortest(each) if is_number(each) else each for each in values]
-            shown.append((_name(name), texts))
-    return shown
-
-
-def _part(part: dict[str, Any]) -> list[Cells]:
-    """Returns what the deciding contrast is of: its own cells, then one end against the other."""
-    pairs = {name: each for name, each in part.items() if isinstance(each, list)}
-    single = {name: each for name, each in part.items() if name not in pairs}
-    ends = ({name: each[end] for name, each in pairs.items()} for end in (0, 1))
-    return [cells(single), *(cells(end) for end in ends)]
+            named.append((_name(name), texts))
+    return named
 
 
 def _unit(row: Row) -> wording.Unit:

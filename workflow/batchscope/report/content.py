@@ -9,9 +9,8 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.host.absence import Absence
-from batchscope.report import claim_rows, runs_table
+from batchscope.report import claim_rows, inline_svg, runs_table
 from batchscope.store import job_files, records, taken
 from batchscope.tables import csv_tables
 from batchscope.training import weights
@@ -30,12 +29,10 @@ from batchscope.training.weights import Layer
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
-LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
 LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
 Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
-_LISTED = ("name", "title", "caption", "category", "columns", "of", "axis")
+Record = dict[str, Any]
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
-
 
 # Fields that are empty unless they are given.
 _map = functools.partial(field, default_factory=dict)
@@ -43,79 +40,30 @@ _list = functools.partial(field, default_factory=list)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One figure of an experiment, ready to embed.
-
-    Attributes:
-        caption: How to read it.
-        columns: What it shows.
-        of: The first of the figures that differ from it in their axis alone.
-        path: Of the SVG; `svg` is empty where a smaller PNG stands in its place.
-        source: `data:` address of that PNG.
-        width: In CSS pixels; 0 if the image does not say.
-        csv: The rows that it was drawn from.
-    """
-
-    name: str
-    title: str
-    caption: str
-    category: str = ""
-    columns: Sequence[str] = ()
-    of: str = ""
-    axis: str = ""
-    path: Path = Path()
-    svg: bytes = b""
-    source: str = ""
-    width: int = 0
-    csv: bytes = b""
-
-    @functools.cached_property
-    def packed(self) -> str:
-        """The rows, deflated without a header, in base64; none of what is too large for a page."""
-        packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-        found = packer.compress(self.csv) + packer.flush() if self.csv else b""
-        return base64.b64encode(found).decode() if len(found) <= LARGE_TABLE_BYTES else ""
-
-
-@dataclass(frozen=True)
 class ExperimentResults:
-    """What is there of one experiment."""
+    """What there is of one experiment; `figures` are as `read_figures` returns them."""
 
     experiment: Experiment
     rows: list[runs_table.Row]  # as `runs_table.complete` returns them
     tables: Tables = field(default_factory=Tables)  # empty before they are made
-    figures: list[Figure] = _list()
-
-
-@dataclass(frozen=True)
-class Records:
-    """Records of trainings and timings; a machine has the name that the study gives it."""
-
-    runs: dict[str, dict[str, Any]] = _map()  # by run, on the study's own machine
-    other_runs: list[dict[str, Any]] = _list()  # of the same runs, on other machines
-    timings: list[dict[str, Any]] = _list()
-
-
-@dataclass(frozen=True)
-class MissingResults:
-    """What is not there, with what the logs of its jobs say."""
-
-    runs: dict[str, str] = _map()
-    measures: dict[str, dict[str, str]] = _map()  # measure -> finished run, or sweep
-    absent: dict[Absence, list[job_files.MeasureJob]] = _map()  # what waits for what is not here
+    figures: list[Record] = _list()
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything a report shows besides the plan."""
+    """Everything a report shows besides the plan; records have the study's names of machines."""
 
     config_name: str
     config_text: str  # as written
     experiments: dict[str, ExperimentResults]
-    made: Records = Records()
-    missing: MissingResults = MissingResults()
-    datasets: dict[str, dict[str, Any]] = _map()  # token -> record
-    samples: dict[str, list[samples.Sample]] = _map()  # by data set's token
+    runs: dict[str, Record] = _map()  # record of each run on the study's own machine
+    other_runs: list[Record] = _list()  # of the same runs, on other machines
+    timings: list[Record] = _list()
+    missing_runs: dict[str, str] = _map()  # run -> what its log says
+    missing_measures: dict[str, dict[str, str]] = _map()  # measure -> run or sweep -> its log
+    absent: dict[Absence, list[job_files.MeasureJob]] = _map()  # what waits for what is not here
+    datasets: dict[str, Record] = _map()  # by dataset id
+    samples: dict[str, list[samples.Sample]] = _map()  # by dataset id
     models: dict[Look, list[Layer]] = _map()  # layers, as far as they are known
     claims: list[claim_rows.Row] = _list()  # as in claims.csv
     files: list[Path] = _list()  # the tables that have rows, each experiment's after another
@@ -126,11 +74,6 @@ class Inputs:
     def rows(self) -> list[runs_table.Row]:
         """The rows of all experiments: a run that several share has one in each of them."""
         return [row for found in self.experiments.values() for row in found.rows]
-
-    @property
-    def tables(self) -> dict[str, Tables]:
-        """The tables of each experiment."""
-        return {name: found.tables for name, found in self.experiments.items()}
 
 
 def read(
@@ -144,122 +87,105 @@ def read(
     """
     results = Path(results)
     folder = results / "studies" / study.folder_name
-    stated = [folder / csv_tables.CLAIMS] if study.claims else []
-    tables = [*(folder / name / csv_tables.RUNS for name in study.experiments), *stated]
-    there = [path for path in tables if path.exists()]
-    if not partial and (lacking := [path for path in tables if path not in there]):
-        raise UserError(f"{lacking[0]}: missing; run snakemake to make it.")
+    claims = folder / csv_tables.CLAIMS
+    expected = [folder / name / csv_tables.RUNS for name in study.experiments]
+    for path in [*expected, *([claims] if study.claims else [])]:
+        if not (partial or path.exists()):
+            raise UserError(f"{path}: missing; run snakemake to make it.")
     experiments = {
-        name: _experiment(study, name, folder / name, results, partial)
-        for name in study.experiments
+        name: _experiment(study, name, folder / name, partial) for name in study.experiments
     }
-    here, *others = job_files.places(study, results)
-    runs, timings = _read_runs(study, here), _read_timings(study, results)
-    own_timings = [each for each in timings if each["machine"]["name"] == here.machine]
-    datasets = {
-        token: record
-        for token in study.datasets
-        if (record := records.data_record(results, token)) is not None
-    }
+    here, *others = places = [*job_files.places(study, results)]
+    runs, timings = _runs(study, here), _timings(study, places)
+    every = {name: records.data_record(results, name) for name in study.datasets}
+    datasets = {name: record for name, record in every.items() if record is not None}
     return Inputs(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
         experiments=experiments,
-        made=Records(
-            runs=runs,
-            other_runs=[run for place in others for run in _read_runs(study, place).values()],
-            timings=timings,
-        ),
-        missing=MissingResults(
-            runs=_missing_runs(study, results),
-            measures=_missing_measures(study, results, experiments.values()),
-            absent=job_files.absent(study, results),
-        ),
+        runs=runs,
+        other_runs=[run for place in others for run in _runs(study, place).values()],
+        timings=timings,
+        missing_runs=_missing_runs(study, results),
+        missing_measures=_missing_measures(study, results, experiments.values()),
+        absent=job_files.absent(study, results),
         datasets=datasets,
         samples={
-            token: samples.few(records.dataset_folder(results, token), record)
-            for token, record in datasets.items()
+            name: samples.few(records.dataset_folder(results, name), record)
+            for name, record in datasets.items()
         },
         models=_models(study, results, datasets),
-        claims=[row for path in stated if path in there for row in claim_rows.read(path)],
-        files=[*_filled(folder)],
-        taken=taken.find(study, results, runs, own_timings),
+        claims=claim_rows.read(claims) if study.claims and claims.exists() else [],
+        files=[*filter(_filled, [*sorted(folder.glob("*.csv")), *sorted(folder.glob("*/*.csv"))])],
+        taken=taken.find(
+            study, results, runs, [one for one in timings if one["machine"]["name"] == here.machine]
+        ),
         partial=partial,
     )
 
 
-def _experiment(
-    study: Study, name: str, folder: Path, results: Path, partial: bool
-) -> ExperimentResults:
+def _experiment(study: Study, name: str, folder: Path, partial: bool) -> ExperimentResults:
     path = folder / csv_tables.RUNS
     rows = disk.read_rows(path, "run", "status") if path.exists() else []
     tables = Tables(folder if path.exists() else None)
-    return ExperimentResults(
-        study.experiments[name],
-        runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories)),
-        tables,
-        read_figures(folder / "figures", partial),
-    )
+    rows = runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories))
+    figures = read_figures(folder / "figures", partial)
+    return ExperimentResults(study.experiments[name], rows, tables, figures)
 
 
-def _filled(folder: Path) -> Iterator[Path]:
-    """Yields the tables of a study that have more than their head."""
-    for path in [*sorted(folder.glob("*.csv")), *sorted(folder.glob("*/*.csv"))]:
-        with path.open(encoding="utf-8") as file:
-            if next(file, "") and next(file, ""):
-                yield path
+def _filled(table: Path) -> bool:
+    """Returns whether a table has more than its head."""
+    with table.open(encoding="utf-8") as file:
+        return bool(next(file, "") and next(file, ""))
 
 
 def _nearest(path: Path | str) -> str:
     """Returns a path relative to the working folder where it lies in it."""
-    path = Path(path)
-    here = Path.cwd()
+    path, here = Path(path), Path.cwd()
     inside = path.is_absolute() and path.is_relative_to(here)
     return (path.relative_to(here) if inside else Path(os.path.normpath(path))).as_posix()
 
 
-def read_figures(folder: Path, partial: bool) -> list[Figure]:
-    """Reads the figures that a folder lists."""
+def read_figures(folder: Path, partial: bool) -> list[Record]:
+    """Reads the figures that a folder lists, each with its picture and rows as the page has them.
+
+    `anchor` names the figure in the page, `width` is that of the picture in CSS pixels, 0 if it
+    does not say, and `packed` are the rows that it was drawn from.
+    """
     if partial and not (folder / LISTING).exists():
         return []
     with errors.reading(folder / LISTING, "a list of figures", folder):
-        return [_figure(folder, entry) for entry in listed(folder)]
+        return [{**entry, **_drawing(folder / f"{entry['name']}.svg")} for entry in listed(folder)]
 
 
-def listed(folder: Path) -> list[dict[str, Any]]:
+def listed(folder: Path) -> list[Record]:
     """Reads what a folder lists of its figures."""
     with errors.reading(folder / LISTING, "a list of figures", folder):
         return json.loads((folder / LISTING).read_text(encoding="utf-8"))
 
 
-def _figure(folder: Path, entry: dict[str, Any]) -> Figure:
-    path = folder / f"{entry['name']}.svg"
-    with errors.reading(path, "an SVG image", folder):
-        svg = path.read_bytes()
-        if not svg.rstrip().endswith(b"</svg>"):
-            raise ValueError("it has no end")
-    width = re.search(rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ ([\d.]+) ", svg[:8192])
-    data, png, source = path.with_suffix(".csv"), path.with_suffix(".png"), ""
-    if len(svg) > LARGE_SVG_BYTES and png.exists() and png.stat().st_size < len(svg):
-        svg, source = b"", f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
-    return Figure(
-        **{name: entry[name] for name in _LISTED if name in entry},
-        path=path,
-        svg=svg,
-        source=source,
+def _drawing(path: Path) -> Record:
+    anchor = f"{path.parent.parent.name}-{path.stem}"
+    with errors.reading(path, "an SVG image", path.parent):
+        content = path.read_bytes()
+        svg = inline_svg.read(content, anchor)
+    width = re.search(rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ ([\d.]+) ", content[:8192])
+    rows = path.with_suffix(".csv")
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)  # without a header
+    packed = packer.compress(rows.read_bytes()) + packer.flush() if rows.exists() else b""
+    return {
+        "anchor": anchor,
+        "svg": svg,
         # Matplotlib's unit is the point: 72 to the inch, where CSS has 96 pixels.
-        width=round(float(width[1]) * 96 / 72) if width else 0,
-        csv=data.read_bytes() if data.exists() else b"",
-    )
+        "width": round(float(width[1]) * 96 / 72) if width else 0,
+        "packed": base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else "",
+    }
 
 
-def _models(
-    study: Study, results: Path, datasets: dict[str, dict[str, Any]]
-) -> dict[Look, list[Layer]]:
-    every = [each.factors() for each in study.experiments.values()]
-    pairs = dict.fromkeys((one["model"], one["dataset"]) for one in chain.from_iterable(every))
+def _models(study: Study, results: Path, datasets: dict[str, Record]) -> dict[Look, list[Layer]]:
     found = {}
-    for model, dataset in pairs:
+    every = (factors for each in study.experiments.values() for factors in each.factors())
+    for model, dataset in dict.fromkeys((one["model"], one["dataset"]) for one in every):
         record = datasets.get(dataset, {})
         if not {"input_shape", "classes"} <= record.keys():
             continue
@@ -270,32 +196,26 @@ def _models(
     return found
 
 
-def _read_runs(study: Study, place: job_files.Place) -> dict[str, dict[str, Any]]:
+def _runs(study: Study, place: job_files.Place) -> dict[str, Record]:
     """Returns run -> record of its training on a machine, where there is one."""
     paths = {run: records.run_folder(place.results, run) / "record.json" for run in study.runs}
-    return {
-        run: _of_machine(disk.read_json(path, "status"), place.machine)
-        for run, path in paths.items()
-        if path.exists()
+    return {run: _record(path, place.machine) for run, path in paths.items() if path.exists()}
+
+
+def _timings(study: Study, places: Iterable[job_files.Place]) -> list[Record]:
+    found = {
+        job.path: place.machine
+        for experiment in study.experiments.values()
+        for place in places
+        for job in job_files.measure_jobs(study, experiment, place.results, place.recorded)
+        if job.measure in TIMINGS
     }
+    return [_record(path, machine) for path, machine in found.items() if path.exists()]
 
 
-def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
-    found: dict[Path, str] = {}
-    for experiment in study.experiments.values():
-        for place in job_files.places(study, results):
-            for job in job_files.measure_jobs(study, experiment, place.results, place.recorded):
-                if job.measure in TIMINGS:
-                    found[job.path] = place.machine
-    return [
-        _of_machine(disk.read_json(path, "status"), machine)
-        for path, machine in found.items()
-        if path.exists()
-    ]
-
-
-def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
-    """Returns a record under the name that the machine has in this study."""
+def _record(path: Path, machine: str) -> Record:
+    """Returns a record under the name that its machine has in this study."""
+    record = disk.read_json(path, "status")
     described = record.get("machine")
     described = described if isinstance(described, dict) else {}
     return {**record, "machine": {**described, "name": machine}}
@@ -332,10 +252,9 @@ def _missing_measures(
 
 def _last_words(results: Path, *records_of_jobs: Path) -> str:
     """Returns the last line and the path of the jobs' first log; nothing where none has begun."""
-    for record in records_of_jobs:
-        log = job_files.log_path(results, record)
-        if log.exists():
-            lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-            stripped = [line.strip() for line in lines if line.strip()] or ["nothing"]
-            return f"{stripped[-1][:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"
-    return ""
+    logs = (job_files.log_path(results, record) for record in records_of_jobs)
+    if (log := next((path for path in logs if path.exists()), None)) is None:
+        return ""
+    lines = map(str.strip, log.read_text(encoding="utf-8", errors="replace").split("\n"))
+    last = [*filter(None, lines)][-1:] or ["nothing"]
+    return f"{last[0][:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"

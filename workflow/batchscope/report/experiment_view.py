@@ -1,40 +1,60 @@
-"""An experiment as the page shows it: what was varied, its answer, its tables and figures."""
+"""An experiment as the page shows it: what was varied, its answer, and its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any
 
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import run_series
-from batchscope.catalogue import factor_words, own_columns, sweep_names
-from batchscope.catalogue.budget_kinds import END, TARGET
+from batchscope.analysis import intervals, run_series, step_cost
+from batchscope.catalogue import factor_words, own_columns, sweep_names, value_ranges
+from batchscope.catalogue.budget_kinds import (
+    CONVERGENCE,
+    END,
+    EPOCHS,
+    SECONDS,
+    TARGET,
+    UPDATES,
+)
 from batchscope.catalogue.measure_settings import ENTRIES
-from batchscope.report import held_equal, machine_answer
+from batchscope.host import absence
 from batchscope.report.content import ExperimentResults
 from batchscope.report.text import (
-    VERDICTS,
+    ESTIMATE,
     bracketed,
-    label,
+    format_interval,
     level,
     of_difference,
     parsed,
     plain,
-    shown,
     unit,
 )
 from batchscope.store import records
 from batchscope.study.plan import Experiment
 
+RATE = "learning_rate"
 _MOST_AT_FIRST = 4  # rows of an answer whose experiment states no primary column
+# What is paid with -> the rows that are compared at it: budget, and of a target what is taken.
+_PAID = {
+    EPOCHS: {EPOCHS: None},
+    UPDATES: {TARGET: UPDATES, UPDATES: None},
+    "examples": {TARGET: "examples"},
+    SECONDS: {TARGET: SECONDS, SECONDS: None},
+    CONVERGENCE: {CONVERGENCE: None, END: None},
+}
+_MOST_SIZES = 5  # batch sizes whose throughput is listed
+# Column of sweeps.csv with an interval -> what it is shown times: seconds in ms.
+_TIMED = {"knee_fitted": 1, "fixed_seconds": 1000, "seconds_per_image": 1000}
+_MEASURED = ("by_size", "blocks", "memory_mb_per_image", "max_batch_size")
 Row = dict[str, Any]
 
 
 def build(found: ExperimentResults, cards: list[Row]) -> Row:
-    """Returns what the page shows of an experiment, its figures apart.
+    """Returns what the page shows of an experiment.
 
     Args:
         cards: What `decision.cards` returns of the study.
@@ -52,49 +72,42 @@ def build(found: ExperimentResults, cards: list[Row]) -> Row:
         "cards": own,
         "answer": answer,
         "rest": rest,
-        "equal": held_equal.build(tables.comparisons),
-        "machine": machine_answer.build(tables.sweeps, tables.throughput),
+        "equal": equal(tables.comparisons),
+        "machine": timings(tables.sweeps, tables.throughput),
+        "figures": found.figures,
     }
 
 
 def trends(table: pandas.DataFrame) -> list[Row]:
-    """Returns the rows of trends.csv as texts, with words for their series."""
-    found = {}
-    for group in run_series.series(table) if len(table) else ():
-        for index, row in table.loc[group.frame.index].iterrows():
-            found[index] = _trend(row, group.label)
-    return [found[index] for index in sorted(found)]
+    """Returns the rows of trends.csv with words for their series, and their numbers as texts."""
+    labels = {
+        index: group.label
+        for group in (run_series.series(table) if len(table) else ())
+        for index in group.frame.index
+    }
+    return [
+        {**row, "series": labels[index], **_texts(row)}
+        for index, row in zip(table.index, table.to_dict("records"), strict=True)
+    ]
 
 
-def _trend(row: pandas.Series, series: str) -> Row:
+def _texts(row: Row) -> Row:
+    """Returns a trend's means, its change per doubling and their units."""
     column, ratio = row["outcome"], row["budget"] == TARGET
     means = [
         [row[f"{end}_mean{part}"] for part in ("", "_low", "_high")]
         for end in ("smallest", "largest")
     ]
     how = unit(column, [each[0] for each in means])
-    change = wording.PLAIN if ratio else of_difference(column)
-    change = how if change == wording.PLAIN and not ratio else change
-    low, high = row["smallest"], row["largest"]
+    points = not ratio and of_difference(column) != wording.PLAIN
+    change = wording.PLAIN if ratio else of_difference(column) if points else how
     return {
-        "series": series,
-        "column": column,
-        "label": label(column),
         "unit": how.suffix.strip(),
-        "budget": row["budget"],
-        "value": shown(row["budget_value"]),
-        "ratio": ratio,
-        "smallest": "" if pandas.isna(low) else int(low),
-        "largest": "" if pandas.isna(high) else int(high),
         "means": [level(column, each, how) for each in means],
-        "change": bracketed([row["estimate"], row["low"], row["high"]], change),
-        "change_unit": "" if ratio else change.suffix.strip(),
-        "estimate": 0.0 if pandas.isna(row["estimate"]) else row["estimate"] - ratio,
-        "n": int(row["n"]),
+        "change": bracketed([row[name] for name in ESTIMATE], change),
+        "change_unit": change.suffix.strip(),
+        "ratio": ratio,
         "stated": row["direction"] if row["budget"] == END else "",
-        "source": "" if pandas.isna(row["source"]) else row["source"],
-        "verdict": row["verdict"],
-        "words": VERDICTS[row["verdict"]],
     }
 
 
@@ -104,26 +117,97 @@ def _answer(experiment: Experiment, rows: list[Row], decided: bool) -> tuple[lis
     Args:
         decided: Whether it has a card, which answers it where it states no primary column.
     """
-    measured = [
+    measured = (
         column for name in experiment.trainings.measures for column in ENTRIES[name].columns
-    ]
-    order = list(dict.fromkeys([*experiment.primary, *measured]))
+    )
     asked = [
         row
-        for column in experiment.primary or order
+        for column in experiment.primary or dict.fromkeys(measured)
         for row in rows
-        if row["column"] == column and row["budget"] == END
+        if row["outcome"] == column and row["budget"] == END
     ]
     asked = asked if experiment.primary else asked[: 0 if decided else _MOST_AT_FIRST]
     return asked, [row for row in rows if row not in asked]
 
 
+def equal(comparisons: pandas.DataFrame) -> list[Row]:
+    """Returns what is best where something else is held equal: for each series tabs of rows.
+
+    Each tab and row has its best batch size; a row is of comparisons.csv, with a cell per size.
+    """
+    found = []
+    kept = comparisons.drop(columns=RATE, errors="ignore")
+    for group in run_series.series(kept) if len(kept) else ():
+        rows = comparisons.loc[group.frame.index]
+        sizes = sorted(map(int, rows["batch_size"].unique()))
+        tabs = [(paid, [*_lines(rows, budgets, sizes)]) for paid, budgets in _PAID.items()]
+        shown = [
+            {"name": paid, "rows": lines, "best": lines[0]["best"]} for paid, lines in tabs if lines
+        ]
+        if shown:
+            found.append({"series": group.label, "sizes": sizes, "tabs": shown})
+    return found
+
+
+def _lines(
+    rows: pandas.DataFrame, budgets: dict[str, str | None], sizes: list[int]
+) -> Iterator[Row]:
+    for budget, taken in budgets.items():
+        own = rows[(rows["budget"] == budget) & ((rows["outcome"] == taken) | (taken is None))]
+        keys = ["budget_value", "budget_column", "outcome"]
+        for (_, _, outcome), line in own.groupby(keys, sort=False, dropna=False):
+            means = line.set_index("batch_size")["mean"].astype(float).dropna()
+            if len(means):
+                rises = outcome.endswith("accuracy")
+                best = int(means.idxmax() if rises else means.idxmin())
+                cells = {row["batch_size"]: row for row in line.to_dict("records")}
+                yield {
+                    **line.iloc[0],
+                    "rises": rises,
+                    "best": best,
+                    "cells": [cells.get(size) for size in sizes],
+                }
+
+
+def timings(sweeps: pandas.DataFrame, throughput: pandas.DataFrame) -> Row | None:
+    """Returns what was timed of each configuration, as sweeps.csv has it; None where nothing was.
+
+    A configuration that waits for what is not here is among `left_out` alone.
+    """
+    found: list[Row] = []
+    for group in run_series.series(sweeps.assign(batch_size=0, seed=0)) if len(sweeps) else ():
+        found += [_timed(row, group.label, throughput) for row in group.frame.to_dict("records")]
+    measured = [each for each in found if not each.keys().isdisjoint(_MEASURED)]
+    waiting = [
+        each for each in found if each not in measured and each.get("status") in absence.WORDS
+    ]
+    kept = [each for each in found if each not in waiting]
+    return {"configurations": kept, "left_out": waiting} if measured else None
+
+
+def _timed(row: Row, label: str, throughput: pandas.DataFrame) -> Row:
+    """Returns what is known of a configuration: numbers with an interval as estimates."""
+    known = {name: value for name, value in row.items() if not pandas.isna(value)}
+    known["fits"] = all(known.get(name, 0) > 0 for name in ("fixed_seconds", "seconds_per_image"))
+    for name, times in _TIMED.items():
+        values = [float(known.get(name + end, math.nan)) for end in intervals.ENDS]
+        shown = (times * each for each in value_ranges.clipped(name, values))
+        known[name] = format_interval(*shown)
+    known["noisy"] = step_cost.too_noisy(known.get("noise_floor"))
+    known["rising"] = str(row.get("still_rising")) == "True"
+    same = throughput["machine"].eq(row["machine"]) & throughput["sweep"].eq(row["sweep"])
+    speeds = throughput[same].set_index("batch_size")["images_per_second"].dropna().sort_index()
+    shown_at = {round((len(speeds) - 1) * part / (_MOST_SIZES - 1)) for part in range(_MOST_SIZES)}
+    if len(speeds):
+        known["by_size"] = list(speeds.iloc[sorted(shown_at)].items())
+    return {"title": label or f"{row['model']} on {row['dataset']}", **known}
+
+
 def _varied(found: ExperimentResults) -> str:
     """Returns `batch size 16 to 256; seed 0 to 5`."""
-    times = found.experiment.times
     rows = found.rows or [
         {"batch_size": size, **sweep.factors}
-        for sweep in times.sweeps
+        for sweep in found.experiment.times.sweeps
         for size in sweep.batch_sizes
     ]
     values: dict[str, set[str]] = {}

@@ -6,7 +6,7 @@ The words stand in gaps.html.j2 and repeat.html.j2.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from batchscope import project_files
 from batchscope.catalogue import own_columns
@@ -19,6 +19,7 @@ from batchscope.store import records
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
+Gap = dict[str, Any]
 _HERE = "--cores 8"  # as in the README's commands
 STATUSES = (  # in the order of the page
     records.FINISHED,
@@ -27,57 +28,45 @@ STATUSES = (  # in the order of the page
 )
 
 
-class Gap(NamedTuple):
-    """Runs or jobs that share a fate other than finished, and the command that mends it.
-
-    Attributes:
-        kind: `run`, `elsewhere` (a run made elsewhere), `measure`, `timing` or `absent`.
-        name: The status of runs and of what is absent, or the measure.
-        title: What is absent.
-        entries: Run or job, and its message.
-    """
-
-    kind: str
-    name: str
-    entries: list[tuple[str, str]]
-    command: str = ""
-    noun: str = "run"
-    title: str = ""
-
-
 def find(study: Study, inputs: Inputs) -> list[Gap]:
-    """Returns the gaps of a study: by status, by measure, then by what is not here."""
+    """Returns runs or jobs that share a fate other than finished: by status, then by measure.
+
+    The kind of each is `run`, `elsewhere` (a run made elsewhere), `measure`, `timing` or `absent`
+    (what waits for what is not here), its name the status or the measure. Its entries are run or
+    job, and a message; `command` mends it.
+    """
     command = snakemake(study, inputs.config_name)
     by_status: dict[tuple[str, bool], list[tuple[str, str]]] = {}
-    waiting = {run for jobs in inputs.missing.absent.values() for job in jobs for run in job.runs}
+    waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
     for run, row in distinct(inputs.rows).items():
         listed_below = row["status"] in absence.WORDS and row["run"] in waiting
         if row["status"] != records.FINISHED and not listed_below:
-            message = inputs.missing.runs.get(run) or _message(row)
+            message = inputs.missing_runs.get(run) or row.get("message", "")
+            if row["status"] == records.DIVERGED and row.get("epochs_run"):
+                message = f"{message} (epochs_run {row['epochs_run']})".strip()
             made = row.get("machine") == own_columns.ELSEWHERE
             by_status.setdefault((row["status"], made), []).append((run, message))
     order = {status: place for place, status in enumerate(STATUSES)}
     gaps = []
     for status, made in sorted(by_status, key=lambda each: (order.get(each[0], 9), each[1])):
-        mend = command if status == records.MISSING and not made else ""
-        gaps.append(Gap("elsewhere" if made else "run", status, by_status[status, made], mend))
-    for measure, runs in inputs.missing.measures.items():
+        kind, mend = "elsewhere" if made else "run", status == records.MISSING and not made
+        gaps.append(_gap(kind, status, by_status[status, made], command if mend else ""))
+    for measure, runs in inputs.missing_measures.items():
         kind, noun = ("timing", "timing") if measure in OF_SWEEPS else ("measure", "run")
-        gaps.append(Gap(kind, measure, list(runs.items()), command, noun))
-    for lacking, jobs in inputs.missing.absent.items():
+        gaps.append(_gap(kind, measure, [*runs.items()], command, noun))
+    for lacking, jobs in inputs.absent.items():
         mend = f"{lacking.command} && {command}" if lacking.command else command
         items = [(job.subject, job.measure) for job in jobs]
         nouns = {job.noun for job in jobs}
         noun = nouns.pop() if len(nouns) == 1 else "job"
-        gaps.append(Gap("absent", lacking.status, items, mend, noun, lacking.title))
+        gaps.append(_gap("absent", lacking.status, items, mend, noun) | {"title": lacking.title})
     return gaps
 
 
-def _message(row: dict[str, str]) -> str:
-    message = row.get("message", "")
-    if row["status"] != records.DIVERGED or not row.get("epochs_run"):
-        return message
-    return f"{message} (epochs_run {row['epochs_run']})".strip()
+def _gap(
+    kind: str, name: str, entries: list[tuple[str, str]], command: str, noun: str = "run"
+) -> Gap:
+    return {"kind": kind, "name": name, "entries": entries, "command": command, "noun": noun}
 
 
 def snakemake(study: Study, config_name: str, target: str = "", how: str = _HERE) -> str:

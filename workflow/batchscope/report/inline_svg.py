@@ -20,6 +20,7 @@ _ELEMENTS = frozenset(
         *("text", "tspan"),
     }
 )
+_TEXTS = ("text", "tspan", "title")
 _DROPPED = frozenset({"version", "width", "height", "class"})  # of the picture as a whole
 _MARKS = ("use", "path")  # whose equal styles are stated once, of their group
 _IMAGE = "data:image/png;base64,"
@@ -46,9 +47,9 @@ def read(content: bytes, prefix: str) -> Markup:
         raise ValueError(str(error)) from error
     if _name(root.tag) != "svg" or "viewBox" not in root.attrib:
         raise ValueError("it has no viewBox")
-    used = {target for element in root.iter() for target in _targets(element)}
-    known = [own for element in root.iter() if (own := element.get("id")) in used]
-    kept = _copied(root, {name: f"{prefix}-{number}" for number, name in enumerate(known)})
+    # No group of ours is referred to: its name would be of no use.
+    named = [each.get("id") for each in root.iter() if _name(each.tag) != "g" and each.get("id")]
+    kept = _copied(root, {name: f"{prefix}-{number}" for number, name in enumerate(named)})
     for name in _DROPPED & kept.attrib.keys():
         del kept.attrib[name]
     kept.set("role", "img")
@@ -66,30 +67,15 @@ def _style(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _target(value: str) -> str:
-    """Returns the id that `url(#id)` points at; empty for anything else."""
-    inside = value.startswith(f"{_URL}#") and value.endswith(")")
-    return value[len(_URL) + 1 : -1] if inside else ""
-
-
-def _targets(element: ElementTree.Element) -> Iterator[str]:
-    for key, value in element.attrib.items():
-        if _name(key) == "href":
-            yield value.removeprefix("#")
-        for each in _style(value).values() if key == "style" else (value,):
-            yield _target(each)
-
-
 def _copied(element: ElementTree.Element, ids: dict[str, str]) -> ElementTree.Element:
     copy = ElementTree.Element(_name(element.tag), dict(_attributes(element, ids)))
     if copy.tag == "text" and "fill" not in _style(copy.get("style", "")):
         copy.attrib.setdefault("fill", "currentColor")
-    holds_text = copy.tag in ("text", "tspan", "title")
-    copy.text = element.text if holds_text else None
+    copy.text = element.text if copy.tag in _TEXTS else None
     for child in element:
         if isinstance(child.tag, str) and _name(child.tag) in _ELEMENTS:
             found = _copied(child, ids)
-            found.tail = child.tail if holds_text else None
+            found.tail = child.tail if copy.tag in _TEXTS else None
             if len(found) or found.attrib or (found.text or "").strip():
                 copy.append(found)
     _hoist(copy)
@@ -99,25 +85,25 @@ def _copied(element: ElementTree.Element, ids: dict[str, str]) -> ElementTree.El
 def _attributes(element: ElementTree.Element, ids: dict[str, str]) -> Iterator[tuple[str, str]]:
     for key, value in element.attrib.items():
         name = _name(key)
-        if name == "id":
-            if value in ids:
-                yield name, ids[value]
-        elif name == "href":
-            if value.startswith(_IMAGE):
-                yield name, value
-            elif value.startswith("#") and value[1:] in ids:
-                yield name, f"#{ids[value[1:]]}"
+        if name == "href":
+            inside = f"#{ids[value[1:]]}" if value[:1] == "#" and value[1:] in ids else ""
+            value = value if value.startswith(_IMAGE) else inside
+        elif name == "id":
+            value = ids.get(value, "")
         elif name == "style":
             found = {part: _safe(each, ids) for part, each in _style(value).items()}
-            yield name, "; ".join(f"{part}: {each}" for part, each in found.items() if each)
-        elif not name.startswith("on") and key == name and (safe := _safe(value, ids)):
-            yield name, safe
+            value = "; ".join(f"{part}: {each}" for part, each in found.items() if each)
+        else:
+            value = _safe(value, ids) if key == name and not name.startswith("on") else ""
+        if value:
+            yield name, value
 
 
 def _safe(value: str, ids: dict[str, str]) -> str:
     """Returns a value in the page's colours; empty of one that points out of the picture."""
     if any(mark in value.lower() for mark in (_URL, "//", "\\")):
-        return f"{_URL}#{ids[target]})" if (target := _target(value)) in ids else ""
+        target = value.removeprefix(f"{_URL}#").removesuffix(")")
+        return f"{_URL}#{ids[target]})" if value == f"{_URL}#{target})" and target in ids else ""
     return COLOURS.get(value.lower(), value)
 
 

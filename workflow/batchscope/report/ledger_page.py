@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from pathlib import Path
-
-from markupsafe import Markup
 
 from batchscope import disk
 from batchscope.report import claim_rows, page
@@ -28,33 +25,20 @@ def tables(results: Path | str) -> list[Path]:
 
 
 def build(results: Path | str, home: Path | str) -> str:
-    """Returns the page as HTML."""
+    """Returns the page as HTML, with links from the folder where it will lie."""
     every = []
     for path in tables(results):
-        link = functools.partial(_linked, _report(Path(results), path.parent), Path(home))
-        rows = [{**row, "study": path.parent.name} for row in claim_rows.read(path)]
-        every += claim_rows.build(rows, link)
+        study, reports = path.parent.name, [path.parent / "report.html"]
+        reports += [Path(results, "report.html")] if study == "default" else []
+        there = next((report for report in reports if report.exists()), None)
+        address = Path(os.path.relpath(there, home)).as_posix() if there else ""
+        for row in claim_rows.read(path):
+            figure, experiment = row["figure"], row["experiment"]
+            link = (figure.replace("_", " "), f"{address}#{experiment}-{figure}")
+            every.append(claim_rows.shown({**row, "study": study}, link if there else None))
     return page.render(
         "ledger.html.j2",
         ledger=claim_rows.ledger(every),
         policy=page.policy(),
-        style=Markup("\n" + page.asset("report.css")),
+        style=page.style(),
     )
-
-
-def _report(results: Path, folder: Path) -> Path | None:
-    """Returns the report of a study, where it is there."""
-    found = [folder / "report.html"]
-    if folder.name == "default":
-        found.append(results / "report.html")
-    return next((path for path in found if path.exists()), None)
-
-
-def _linked(
-    report: Path | None, home: Path, experiment: str, figure: str
-) -> tuple[str, str] | None:
-    """Returns what a figure is called, and its address in the report of its study."""
-    if report is None:
-        return None
-    path = Path(os.path.relpath(report, home)).as_posix()
-    return figure.replace("_", " "), f"{path}#{experiment}-{figure}"

@@ -1,4 +1,4 @@
-"""Where the numbers come from: data sets, models and machines; places.html.j2 has the words."""
+"""Where the numbers come from: data sets and machines; places.html.j2 has the words."""
 
 from __future__ import annotations
 
@@ -6,35 +6,42 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
-from batchscope.catalogue import run_names
 from batchscope.datasets.samples import Sample
-from batchscope.report.content import Look, Records
+from batchscope.report.content import Inputs
 from batchscope.report.text import plain
 from batchscope.store import data_warnings
-from batchscope.training.weights import Layer
 
 MANY_CLASSES = 40  # of more, the smallest and the largest are given
 SKIPPED_SHOWN = 200  # more are in the data set's record
 
 
-def dataset(token: str, record: dict[str, Any], samples: Iterable[Sample] = ()) -> dict[str, Any]:
-    """Returns what the page shows of one prepared data set."""
+def datasets(inputs: Inputs) -> list[dict[str, Any]]:
+    """Returns what the page shows of each prepared data set."""
+    return [
+        _dataset(token, record, inputs.samples.get(token, ()))
+        for token, record in inputs.datasets.items()
+    ]
+
+
+def _dataset(token: str, record: dict[str, Any], samples: Iterable[Sample]) -> dict[str, Any]:
     splits = list(record.get("counts") or ())
-    balance = _balance(record, splits)
+    per_split = record.get("class_counts") or {}
+    lists = [per_split.get(split) or [] for split in splits]
+    balance = [*zip_longest(*lists, fillvalue=0)]  # of each class its examples in every split
+    names = [*map(str, record.get("class_names") or [])]
+    labels = [*names, *map(str, range(len(names), len(balance)))]
     many = len(balance) > MANY_CLASSES
     skipped = record.get("skipped") or ()
     return {
-        "name": run_names.split_token(token)[0],
         "token": token,
         "record": record,
         "samples": [(each.label, each.text, _address(each.image), each.small) for each in samples],
         "splits": splits if balance else [],
-        "balance": [] if many else balance,
-        "ends": [(min(each), max(each)) for each in zip(*(row for _, row in balance), strict=True)]
-        if many
-        else [],
+        "balance": [] if many else list(zip(labels, balance, strict=False)),
+        "ends": [(min(each), max(each)) for each in zip(*balance, strict=True)] if many else [],
         "skipped": skipped[:SKIPPED_SHOWN],
         "skipped_count": record.get("skipped_count") or len(skipped),
         "warnings": list(data_warnings.warnings(token, record)),
@@ -45,46 +52,16 @@ def _address(image: bytes) -> str:
     return f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
 
 
-def _balance(record: dict[str, Any], splits: list[str]) -> list[tuple[str, list[int]]]:
-    """Returns each class with its number of examples in every split."""
-    per_split = record.get("class_counts") or {}
-    lists = [per_split.get(split) or [] for split in splits]
-    labels = record.get("class_names") or []
-    length = max((len(counts) for counts in lists), default=0)
-    labels = [*map(str, labels[:length]), *map(str, range(len(labels), length))]
-    return [
-        (label, [counts[index] if index < len(counts) else 0 for counts in lists])
-        for index, label in enumerate(labels)
-    ]
-
-
-def models(found: dict[Look, list[Layer]]) -> list[dict[str, Any]]:
-    """Returns what the page shows of each model: its layers, and their weights in all."""
-    return [
-        {
-            "name": run_names.split_token(model)[0],
-            "shape": shape,
-            "classes": classes,
-            "layers": layers,
-            "weights": sum(each.weights for each in layers),
-        }
-        for (model, shape, classes), layers in found.items()
-    ]
-
-
-def machines(made: Records) -> list[dict[str, Any]]:
+def machines(inputs: Inputs) -> list[dict[str, Any]]:
     """Returns each machine and set of versions, with what was made there.
 
     That is how many runs and timings were made on each device with so many threads.
     """
     columns: dict[str, dict[str, Any]] = {}
-    for use, found in (
-        ("run", [*made.runs.values(), *made.other_runs]),
-        ("timing job", made.timings),
-    ):
+    runs = [*inputs.runs.values(), *inputs.other_runs]
+    for use, found in (("run", runs), ("timing job", inputs.timings)):
         for record in found:
-            machine, versions = record.get("machine"), record.get("versions") or {}
-            machine = machine if isinstance(machine, dict) else {"name": machine}
+            machine, versions = record["machine"], record.get("versions") or {}
             key = json.dumps([machine, versions], sort_keys=True)
             column = columns.setdefault(key, {"of": machine, "versions": versions, "uses": {}})
             how = (plain(record.get("device")), record.get("threads"))

@@ -29,26 +29,28 @@ def build(study: Study, inputs: Inputs, links: Links) -> dict[str, Any]:
         for token, (count, place) in study.published.items()
     ]
     rows = [
-        _row(found.experiment.title, row, links.get((name, row["figure"])))
+        {
+            **row_of(row),
+            "experiment": found.experiment.title,
+            "link": links.get((name, row["figure"])),
+        }
         for name, found in inputs.experiments.items()
         for row in found.tables.published.to_dict("records")
     ]
-    there = [row for row in rows if row["here"]]
-    absent = [row for row in rows if not row["here"]]
+    there, absent = [row for row in rows if row["here"]], [row for row in rows if not row["here"]]
     return {"examples": used, "here": there, "absent": absent} if used or rows else {}
 
 
-def _row(title: str, row: dict[str, Any], link: tuple[str, str] | None) -> dict[str, Any]:
+def row_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row of published.csv with both numbers as texts, shares in per cent."""
     column, scale = row["column"], 100 if row["column"].endswith("accuracy") else 1
     parameter, described = published_numbers.COLUMNS[column], columns.describe(column)
     known = {name: None if pandas.isna(value) else value for name, value in row.items()}
     ours = (known[name] for name in ("here", "here_low", "here_high"))
     return {
         **known,
-        "experiment": title,
         "label": (described and described.label) or parameter.doc.removesuffix("."),
         "unit": "%" if parameter.unit in ("shares", "percent") else parameter.unit,
         "published": f"{scale * row['value']:.6g}",
         "here": format_interval(*(None if each is None else scale * each for each in ours)),
-        "link": link,
     }

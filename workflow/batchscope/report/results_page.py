@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from batchscope import disk
+from batchscope.analysis.advice import Item
 from batchscope.errors import UserError
 from batchscope.report import claim_rows, content, ledger_page, page
 
@@ -71,25 +72,29 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
         for chosen in of_study:
             with disk.atomic_path(folder / chosen.file) as temporary:
                 shutil.copyfile(chosen.image(results), temporary)
+        place = results / "studies" / study
         rows = claim_rows.read(claims[study]) if study in claims else []
-        tables = (results / "studies" / study).glob("**/*.csv")
-        made = datetime.date.fromtimestamp(max(path.stat().st_mtime for path in tables))
+        made = max(path.stat().st_mtime for path in place.glob("**/*.csv"))
         pages[study] = {
             "name": study.removesuffix(_REDUCED),
             "reduced": study.endswith(_REDUCED),
-            "made": made.isoformat(),
+            "made": datetime.date.fromtimestamp(made).isoformat(),
             "figures": len(of_study),
             "claims": len(rows),
             "verdicts": claim_rows.verdicts(rows),
         }
-        shown = claim_rows.ledger(claim_rows.build(rows, lambda experiment, figure: None))
+        advice = [
+            {"experiment": path.parent.name, **row}
+            for path in sorted(place.glob("*/advice.csv"))
+            for row in disk.read_rows(path, "item")
+        ]
         text = page.render(
             "results.md.j2",
             study=pages[study],
             machines=_machines(results),
-            advice=list(_advice(results / "studies" / study)),
+            advice=[row for row in advice if row["item"] == Item.RECOMMENDATION],
             figures=[{**_listed(results, chosen), "chosen": chosen} for chosen in of_study],
-            documents=shown["documents"],
+            documents=claim_rows.ledger(claim_rows.shown(row, None) for row in rows)["documents"],
         )
         disk.write_text(folder / f"{study}.md", text)
     disk.write_json(folder / PAGES, dict(sorted(pages.items())))
@@ -113,11 +118,3 @@ def _machines(results: Path) -> list[dict[str, Any]]:
                 shown |= {"memory_gb": round(machine["memory_gb"]), "versions": versions}
                 found += [] if shown in found else [shown]
     return found
-
-
-def _advice(folder: Path) -> Iterator[dict[str, str]]:
-    """Yields the recommendations of a study."""
-    for path in sorted(folder.glob("*/advice.csv")):
-        for row in disk.read_rows(path, "item"):
-            if row["item"] == "recommendation":
-                yield {"experiment": path.parent.name, **row}

@@ -45,14 +45,11 @@ class Column(NamedTuple):
 def evaluated(rows: list[Row], evaluations: pandas.DataFrame) -> list[Row]:
     """Returns rows of runs.csv with outcomes of the last evaluation where they have none."""
     names = [name for name in _EVALUATED if name in evaluations]
-    keys = ["run", "machine"] if "machine" in evaluations else ["run"]
+    keys = ["run", *(["machine"] if "machine" in evaluations else [])]
     if not names or not rows:
         return rows
-    last = evaluations[[*keys, *names]].groupby(keys, sort=False, dropna=False).last()
-    found = last.apply(
-        lambda each: each.map(lambda value: "" if pandas.isna(value) else repr(value))
-    )
-    texts = found.to_dict("index")
+    last = evaluations.groupby(keys, sort=False, dropna=False)[names].last()
+    texts = last.map(lambda value: "" if pandas.isna(value) else repr(value)).to_dict("index")
     filled = []
     for row in rows:
         key = row["run"] if len(keys) == 1 else (row["run"], row.get("machine", ""))
@@ -64,19 +61,21 @@ def evaluated(rows: list[Row], evaluations: pandas.DataFrame) -> list[Row]:
 def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
     """Returns a row for every planned run of an experiment; without a record: `missing`.
 
-    Its factors are as in paths. Behind them those of other machines, and those made elsewhere.
+    Its factors are as in paths, 0.1 and 1e-5, true and false. Behind them stand the rows of other
+    machines, and those made elsewhere.
     """
-    experiment, tidy = study.experiments[name], [_tidy(row) for row in rows]
+    experiment = study.experiments[name]
+    tidy = [
+        {**row, **{column: _given(text) for column, text in row.items() if _is_factor(column)}}
+        for row in rows
+    ]
     here = (None, study.machine)
     own = {row["run"]: row for row in tidy if row.get("machine") in here}
-    planned = [own.get(run) or _missing_row(study, name, run) for run in experiment.trainings.runs]
+    planned = []
+    for run in experiment.trainings.runs:
+        planned.append(own.get(run) or _unrecorded(study, name, run))
     others = (row for row in tidy if experiment.own.path or row.get("machine") not in here)
     return [*planned, *others]
-
-
-def _tidy(row: Row) -> Row:
-    """Returns a row with its factors as they stand in names: 0.1 and 1e-5, true and false."""
-    return {**row, **{name: _given(row[name]) for name in row if _is_factor(name)}}
 
 
 def _is_factor(column: str) -> bool:
@@ -90,13 +89,13 @@ def _given(text: str) -> str:
     return text if value is None or not math.isfinite(value) else wording.shortest(value)
 
 
-def _missing_row(study: Study, experiment: str, run: str) -> Row:
-    row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
-    row.update({key: plain(value) for key, value in study.runs[run].items()})
+def _unrecorded(study: Study, experiment: str, run: str) -> Row:
+    factors, row = study.runs[run], {"run": run, "study": study.name, "experiment": experiment}
+    row |= {"machine": study.machine, **{key: plain(value) for key, value in factors.items()}}
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
         row[key], digest = run_names.split_token(row[key])
         row[f"{key}_digest"] = digest or ""
-    return {**row, "status": job_files.unrecorded(study.runs[run])}
+    return {**row, "status": job_files.unrecorded(factors)}
 
 
 def distinct(rows: list[Row]) -> dict[str, Row]:
@@ -111,38 +110,33 @@ def distinct(rows: list[Row]) -> dict[str, Row]:
 def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
     """Returns the table, and the style rules of its columns: what is aligned, what is printed.
 
-    What all runs share is no column: the factors among it stand in `same`.
+    Columns are what distinguishes runs, the status, outcomes, the rest, and the name. What all
+    runs share is no column: the factors among it stand in `same`.
     """
-    present = dict.fromkeys(name for row in rows for name in row)
-    values = {name: {row.get(name, "") for row in rows} for name in present}
-    shared = {
-        name: next(iter(found))
-        for name, found in values.items()
-        if len(found) == 1 < len(rows) and name not in _KEPT
-    }
-    shown = [_column(name, values[name]) for name in _order(present) if name not in shared]
-    same = {name: text for name, text in shared.items() if _informative(name, text)}
-    table = {
-        "columns": shown,
-        "rows": [[_cell(row, column) for column in shown] for row in rows],
-        "same": same,
-        "selects": _selects(rows, shown),
-    }
-    return table, _rules(shown)
-
-
-def _order(present: dict[str, None]) -> list[str]:
-    """Returns the columns: what distinguishes runs, the status, outcomes, the rest, the name."""
-    factors = [name for name in present if _is_factor(name)]
+    present = list(dict.fromkeys(name for row in rows for name in row))
     asked = [name for name in present if name in _EVALUATED or outcomes.outcome(name)]
+    factors = [name for name in present if _is_factor(name)]
     first = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *asked, *present)
-    ordered = [name for name in dict.fromkeys(first) if name in present]
-    return sorted(ordered, key=lambda name: name == "run")
-
-
-def _informative(name: str, value: str) -> bool:
-    factor = run_factors.FACTORS.get(name)
-    return factor is not None and (factor.core or value != plain(factor.birth))
+    values = {name: {row.get(name, "") for row in rows} for name in present}
+    shown, same = [], {}
+    for name in sorted(dict.fromkeys(first), key=lambda name: name == "run"):
+        factor, found = run_factors.FACTORS.get(name), values.get(name, ())
+        if len(found) > 1 or (found and (len(rows) == 1 or name in _KEPT)):
+            shown.append(_column(name, values[name]))
+        elif found and factor and (factor.core or {*found} != {plain(factor.birth)}):
+            (same[name],) = found
+    selects = [
+        {
+            "label": column.name.title(),
+            "column": position,
+            "options": [*Counter(row.get(column.name, "") for row in rows).items()],
+        }
+        for name in ("status", "experiment")
+        for position, column in enumerate(shown)
+        if column.name == name
+    ]
+    cells = [[_cell(row, column) for column in shown] for row in rows]
+    return {"columns": shown, "rows": cells, "same": same, "selects": selects}, _rules(shown)
 
 
 def _column(name: str, found: set[str]) -> Column:
@@ -169,20 +163,6 @@ def _cell(row: Row, column: Column) -> Cell:
         return Cell(text)
     shown = wording.cell(value)
     return Cell(shown, "" if parsed(shown) == value else text)
-
-
-def _selects(rows: list[Row], shown: list[Column]) -> list[dict[str, Any]]:
-    """Returns the drop-down filters: status, and experiment where there are several."""
-    return [
-        {
-            "label": column.name.title(),
-            "column": position,
-            "options": [*Counter(row.get(column.name, "") for row in rows).items()],
-        }
-        for name in ("status", "experiment")
-        for position, column in enumerate(shown)
-        if column.name == name
-    ]
 
 
 def _rules(shown: list[Column]) -> str:

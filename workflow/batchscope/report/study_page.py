@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from batchscope import errors, wording
+from batchscope import wording
 from batchscope.catalogue import own_columns, run_names
 from batchscope.catalogue.figures import PRIMARY
 from batchscope.host import absence
@@ -18,14 +19,13 @@ from batchscope.report import (
     decision,
     experiment_view,
     gaps,
-    inline_svg,
     page,
     places,
     published_beside,
     runs_table,
 )
-from batchscope.report.content import Figure, Inputs
-from batchscope.report.text import is_number, marked
+from batchscope.report.content import Inputs
+from batchscope.report.text import is_number
 from batchscope.store import records
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         UserError: If a table that is read now is missing or damaged.
     """
     table, rules = runs_table.build(inputs.rows)
-    script = page.asset("report.js")
-    cards = decision.cards(study, inputs.tables)
+    script, cards = page.asset("report.js"), _cards(study, inputs)
     experiments = [experiment_view.build(each, cards) for each in inputs.experiments.values()]
     # What recommends something stands at the top of the page.
     experiments.sort(key=lambda each: not any(card["best"] for card in each["cards"]))
-    links = _add_figures(experiments, inputs)
+    links = _number_figures(experiments)
+    missing = any(row["status"] == records.MISSING for row in inputs.rows)
     return page.render(
         "report.html.j2",
         study=study,
@@ -63,9 +63,12 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         lead=experiments[0]["blocks"][:1] if experiments else [],
         scope=_scope(inputs),
         counts=_counts(inputs),
-        partial=_partial(inputs),
+        partial=missing or bool(inputs.missing_measures),  # what could be made here
         experiments=experiments,
-        ledger=claim_rows.ledger(claim_rows.build(inputs.claims, lambda *of: links.get(of))),
+        ledger=claim_rows.ledger(
+            claim_rows.shown(row, links.get((row["experiment"], row["figure"])))
+            for row in inputs.claims
+        ),
         beside=published_beside.build(study, inputs, links),
         table=table,
         files=[
@@ -73,79 +76,62 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
             for path in inputs.files
         ],
         gaps=gaps.find(study, inputs),
-        datasets=[
-            places.dataset(token, record, inputs.samples.get(token, ()))
-            for token, record in inputs.datasets.items()
-        ],
-        models=places.models(inputs.models),
-        machines=places.machines(inputs.made),
+        datasets=places.datasets(inputs),
+        machines=places.machines(inputs),
         commands=gaps.commands(study, inputs.config_name),
         policy=page.policy(script),
-        style=Markup("\n" + page.asset("report.css") + rules),
+        style=page.style(rules),
         script=Markup(script),
     )
 
 
 def headline(study: Study, inputs: Inputs) -> str:
     """Returns a report in one line: its first decision, and how many runs it has."""
-    card = next(iter(decision.cards(study, inputs.tables)), None)
+    card = next(iter(_cards(study, inputs)), None)
     given = {"title": study.title, "card": card, "counts": _counts(inputs)}
     return page.render("headline.txt.j2", **given).strip()
 
 
-def _add_figures(experiments: list[dict[str, Any]], inputs: Inputs) -> Links:
-    """Adds figures, numbered in the page's order; returns what each is called, and its address."""
+def _cards(study: Study, inputs: Inputs) -> list[dict[str, Any]]:
+    return decision.cards(study, {name: each.tables for name, each in inputs.experiments.items()})
+
+
+def _number_figures(experiments: list[dict[str, Any]]) -> Links:
+    """Puts figures into blocks, numbered in the page's order; returns their labels and addresses.
+
+    A figure takes the one row of trends.csv that is of a column of it, which is then among its
+    experiment's trends no more: none is said twice.
+    """
     links: Links = {}
+    numbers = count(1)
     for each in experiments:
-        name, shown = each["plan"].name, [*each["answer"], *each["rest"]]
-        together: dict[str, list[Figure]] = {}
-        for figure in inputs.experiments[name].figures:
-            if figure.name not in AS_TABLES:
-                together.setdefault(figure.of or figure.name, []).append(figure)
-        asked = {*each["plan"].primary}
-        blocks = sorted(together.values(), key=lambda block: _place(block[0], asked))
-        for figure in (figure for block in blocks for figure in block):
-            number = len(links) + 1
-            links[name, figure.name] = (f"Figure {number}", f"#figure-{number}")
-        each["blocks"] = [[_figure(each, one, links, shown) for one in block] for block in blocks]
-    for each in experiments:
-        address = f"#equal-{each['plan'].name}"
-        links |= {(each["plan"].name, figure): ("Table", address) for figure in AS_TABLES}
+        plan, trends = each["plan"], [*each["answer"], *each["rest"]]
+        links |= {(plan.name, name): ("Table", f"#equal-{plan.name}") for name in AS_TABLES}
+        blocks: dict[str, list[dict[str, Any]]] = {}
+        for figure in each["figures"]:
+            if figure["name"] not in AS_TABLES:
+                blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
+        asked = {*plan.primary}
+        each["blocks"] = sorted(blocks.values(), key=lambda block: _rank(block[0], asked))
+        for figure, number in zip(chain.from_iterable(each["blocks"]), numbers, strict=False):
+            own = [row for row in trends if row["outcome"] in figure["columns"]]
+            own = [row for row in own if row["budget"] == "end"]
+            alone = len({row["series"] for row in own}) == 1
+            if alone:
+                trends.remove(own[0])
+            label, name = f"Figure {number}", figure["name"]
+            links[plan.name, name] = (label, f"#figure-{number}")
+            figure |= {"label": label, "id": f"figure-{number}", "why": figure["category"] in WHY}
+            figure |= {"title": figure["title"].rstrip("."), "trend": own[0] if alone else None}
+            figure |= {"published": plan.published.get(name)}
     return links
 
 
-def _place(figure: Figure, asked: set[str]) -> int:
+def _rank(figure: dict[str, Any], asked: set[str]) -> int:
     """Returns a figure's rank: what decides, what is asked about, trainings, what says why."""
-    if figure.name == PRIMARY:
+    if figure["name"] == PRIMARY:
         return 0
-    return 1 if asked & {*figure.columns} else 3 if figure.category in WHY else 2
-
-
-def _figure(
-    experiment: dict[str, Any], figure: Figure, links: Links, trends: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """Returns a figure with its number, and the one row of trends.csv that is of a column of it.
-
-    Such a row is taken out of the trends, so that none is said twice.
-    """
-    of = experiment["plan"].name, figure.name
-    own = [row for row in trends if row["column"] in figure.columns and row["budget"] == "end"]
-    if alone := len({row["series"] for row in own}) == 1:
-        trends.remove(own[0])
-    with errors.reading(figure.path, "an SVG image", figure.path.parent):
-        svg = inline_svg.read(figure.svg, "-".join(of)) if figure.svg else None
-    return {
-        "file": figure,
-        "anchor": "-".join(of),
-        "label": links[of][0],
-        "id": links[of][1].removeprefix("#"),
-        "title": figure.title.rstrip("."),
-        "caption": marked(figure.caption),
-        "svg": svg,
-        "published": experiment["plan"].published.get(figure.name),
-        "trend": own[0] if alone else None,
-        "why": figure.category in WHY,
-    }
+    return 1 if asked & {*figure["columns"]} else 3 if figure["category"] in WHY else 2
 
 
 def _counts(inputs: Inputs) -> dict[str, Any]:
@@ -158,38 +144,29 @@ def _counts(inputs: Inputs) -> dict[str, Any]:
         "finished": found[records.FINISHED],
         "parts": [absence.counted(word, found[word]) for word in dict.fromkeys([*known, *found])],
         "elsewhere": sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()),
-        "timings": len(inputs.made.timings),
+        "timings": len(inputs.timings),
     }
-
-
-def _partial(inputs: Inputs) -> bool:
-    """Returns whether something is missing that could be made here."""
-    missing = any(row["status"] == records.MISSING for row in inputs.rows)
-    return missing or bool(inputs.missing.measures)
 
 
 def _scope(inputs: Inputs) -> list[str]:
     """Returns models and data sets, the processors, and the time that trainings took."""
-    made = inputs.made
-    machines = [each.get("machine") for each in (*made.runs.values(), *made.timings)]
-    names = dict.fromkeys(_processor(each) for each in machines if isinstance(each, dict))
-    taken = [record.get("contended_seconds") for record in made.runs.values()]
+    sweeps = [sweep for of in inputs.experiments.values() for sweep in of.experiment.times.sweeps]
+    named = []
+    for factor, noun in (("model", "model"), ("dataset", "data set")):
+        names = {row[factor] for row in inputs.rows if row.get(factor)}
+        names |= {run_names.split_token(str(sweep.factors[factor]))[0] for sweep in sweeps}
+        few = len(names) <= _MOST_NAMED
+        named.append(wording.listed(sorted(names)) if few else wording.count(len(names), noun))
+    made = [each.get("machine") for each in (*inputs.runs.values(), *inputs.timings)]
+    machines = dict.fromkeys(_processor(each) for each in made if isinstance(each, dict))
+    taken = [record.get("contended_seconds") for record in inputs.runs.values()]
     seconds = sum(each for each in taken if is_number(each))
     parts = [
-        " on ".join(filter(None, [_named(inputs, "model"), _named(inputs, "dataset")])),
-        wording.listed([*filter(None, names)][:_MOST_NAMED]),
+        " on ".join(filter(None, named)),
+        wording.listed([*filter(None, machines)][:_MOST_NAMED]),
         f"{wording.duration(seconds)} of training" if seconds else "",
     ]
     return [*filter(None, parts)]
-
-
-def _named(inputs: Inputs, factor: str) -> str:
-    sweeps = [sweep for of in inputs.experiments.values() for sweep in of.experiment.times.sweeps]
-    names = {row[factor] for row in inputs.rows if row.get(factor)}
-    names |= {run_names.split_token(str(sweep.factors[factor]))[0] for sweep in sweeps}
-    noun = "model" if factor == "model" else "data set"
-    few = len(names) <= _MOST_NAMED
-    return wording.listed(sorted(names)) if few else wording.count(len(names), noun)
 
 
 def _processor(machine: dict[str, Any]) -> str:

@@ -1,11 +1,11 @@
-"""Numbers and other values as the page shows them; see also `batchscope.wording`."""
+"""Values as pages and terminal show them, most as filters of templates; see also `wording`."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas
@@ -17,6 +17,7 @@ from batchscope.catalogue.outcomes import Verdict
 from batchscope.wording import PLAIN, POINTS, Estimate, Unit
 
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
+ESTIMATE = ("estimate", "low", "high")
 # Outcomes that no table of runs has: what is taken to a target.
 _TAKEN = {"updates": "Updates", "examples": "Examples", "seconds": "Time"}
 VERDICTS = {
@@ -53,7 +54,17 @@ def of_difference(column: str) -> Unit:
     return POINTS if column.endswith("accuracy") else PLAIN
 
 
-def shown(value: Any) -> str:
+def difference(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the difference of an outcome that a row states, and its interval."""
+    return _parts([row[name] for name in ESTIMATE], of_difference(row["outcome"]))
+
+
+def whole(value: Any) -> str:
+    """Returns a whole number as text; an empty one where there is none."""
+    return "" if pandas.isna(value) else f"{int(value)}"
+
+
+def rounded(value: Any) -> str:
     """Returns a number within a sentence; an empty text where there is none."""
     return "" if pandas.isna(value) else wording.number(float(value))
 
@@ -68,13 +79,18 @@ def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:
 
 def bracketed(values: Sequence[Any], unit: Unit = PLAIN) -> str:
     """Returns a value with its interval, `1.27 [1.13, 1.44]`; an open end is a dash."""
+    return " ".join(filter(None, _parts(values, unit)))
+
+
+def _parts(values: Sequence[Any], unit: Unit) -> tuple[str, str]:
     value, low, high = (math.nan if pandas.isna(each) else float(each) for each in values)
     if math.isnan(value):
-        return ""
+        return "", ""
     if math.isnan(low) == math.isnan(high):
-        return wording.estimate(value, low, high, unit).bracketed
+        found = wording.estimate(value, low, high, unit)
+        return found.value, f"[{found.low}, {found.high}]" if found.low else ""
     ends = ["–" if math.isnan(end) else wording.number(unit.times * end) for end in (low, high)]
-    return f"{wording.number(unit.times * value)} [{', '.join(ends)}]"
+    return wording.number(unit.times * value), f"[{', '.join(ends)}]"
 
 
 def format_interval(value: float | None, low: float | None, high: float | None) -> Estimate | None:
@@ -108,11 +124,17 @@ def plain(value: Any) -> str:
     return wording.ABSENT if value is None else str(value)
 
 
-def marked(text: str) -> Markup:
-    """Returns escaped text with what stands between backticks as code."""
-    parts = re.split(r"(``?)(.+?)\1", text)
-    plain_parts, codes = parts[::3], parts[2::3]
-    result = Markup(escape(plain_parts[0]))
-    for code, rest in zip(codes, plain_parts[1:], strict=True):
-        result += Markup("<code>{}</code>{}").format(code, rest)
-    return result
+def markdown(text: Any) -> Markup:
+    """Returns text that stands for itself in Markdown: no mark-up, no tag, no end of a cell."""
+    marked = re.sub(r"([\\`*_\[\]|])", r"\\\1", str(escape(text)))
+    return Markup(" ".join(marked.replace("&#34;", '"').replace("&#39;", "'").split()))
+
+
+def counted(number: int, noun: str, several: str = "") -> str:
+    """Returns a number with its noun: `1 run`, `1,000 runs`."""
+    return f"{number:,} {noun if number == 1 else several or wording.plural(noun)}"
+
+
+def cells(found: list[tuple[str, list[str]]], last: str = "and") -> str:
+    """Returns names with their values: `batch size 4, epoch 1 and 2`."""
+    return ", ".join(" ".join(filter(None, [name, wording.listed(of, last)])) for name, of in found)

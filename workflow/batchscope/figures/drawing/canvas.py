@@ -138,13 +138,13 @@ def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
 def size_legend(figure: Figure, styles: dict[int, dict[str, Any]]) -> None:
     """Draws the legend of batch sizes: those with a colour, and all between as one."""
     named = [size for size, look in styles.items() if look["color"] != OTHERS]
-    handles = [Line2D([], [], color=styles[size]["color"], linewidth=2) for size in named]
-    labels = [str(size) for size in named]
+    entries = [(Line2D([], [], color=styles[size]["color"]), str(size)) for size in named]
     if between := [str(size) for size in styles if size not in named]:
-        handles.append(Line2D([], [], color=OTHERS, linewidth=2))
         shown = between if len(between) < 4 else [between[0], "…", between[-1]]
-        labels.append(", ".join(shown))
-    legend(figure, handles, labels, "batch size")
+        entries.append((Line2D([], [], color=OTHERS), ", ".join(shown)))
+    for line, _ in entries:
+        line.set_linewidth(2)
+    legend(figure, entries, "batch size")
 
 
 def series_styles(count: int) -> list[dict[str, Any]]:
@@ -237,6 +237,20 @@ def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
     return intervals.t_intervals(values, logarithmic=axes.get_yscale() == "log")
 
 
+def error_bars(axes: Axes, at: Any, mean: Any, low: Any, high: Any, **look: Any) -> None:
+    """Draws means with the ends of their intervals; one without an end has none."""
+    mean, low, high = (np.atleast_1d(np.asarray(each, float)) for each in (mean, low, high))
+    axes.errorbar(at, mean, yerr=np.nan_to_num([mean - low, high - mean]), **look)
+
+
+def curve(axes: Axes, at: Any, values: np.ndarray, look: dict[str, Any], band: bool = True) -> None:
+    """Draws the mean of each row of values, with its interval as a band where it has a colour."""
+    mean, low, high, _ = mean_intervals(axes, values)
+    axes.plot(at, mean, **look)
+    if band and np.isfinite(low).any() and look["color"] != OTHERS:
+        axes.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
 def linear_ticks(axis: Axis, most: int = 5) -> None:
     """Sets round ticks, three at least."""
     axis.set_major_locator(MaxNLocator(nbins=most, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
@@ -273,12 +287,6 @@ def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO)
         axes.yaxis.set_major_formatter(FuncFormatter(percent_tick))
 
 
-def from_zero(axes: Axes, values: np.ndarray) -> None:
-    """Starts a linear vertical axis of these values at zero, so that heights compare as they do."""
-    if np.isfinite(values).any() and axes.get_yscale() == "linear":
-        axes.set_ylim(bottom=0)
-
-
 def keep_possible(axes: Axes, column: str, values: Any) -> None:
     """Keeps a linear vertical axis to what a column can have; a marker at an end gets room."""
     values = np.asarray(values, float)
@@ -292,13 +300,20 @@ def keep_possible(axes: Axes, column: str, values: Any) -> None:
     axes.set_ylim(max(bottom, least - below), min(top, largest + above))
 
 
-def present(groups: Sequence[run_series.Series]) -> list[run_series.Series]:
+def present(frame: pandas.DataFrame) -> list[run_series.Series]:
     """Returns the series but those whose every run waits for what is not here, or all if none else.
 
     They would be an empty panel, or a line of a legend without a line; a note counts their runs.
     """
+    groups = run_series.series(frame)
     there = [group for group in groups if not group.frame["status"].isin(absence.WORDS).all()]
-    return there or list(groups)
+    return there or groups
+
+
+def first(frame: pandas.DataFrame, most: int) -> tuple[list[run_series.Series], str]:
+    """Returns the first of the series that are `present`, and a note where there are more."""
+    groups = present(frame)
+    return groups[:most], first_note(most, len(groups))
 
 
 def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
@@ -319,36 +334,22 @@ def percent_tick(value: float, _: Any = None) -> str:
     return wording.tick(round(100 * value, 6))
 
 
-def failures(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of runs that did not finish, or not where they are to be compared."""
-    return frame[frame["status"] != FINISHED]
-
-
 def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str = "") -> None:
-    """Sets a panel's heading, and below it over each batch size how many runs failed, and how."""
-    marks = _failure_marks(frame)
+    """Sets a panel's heading, and below it over each batch size how many runs failed, and how.
+
+    A kind of failure is a line, such as `3 div.`; where batch sizes are many there is no room.
+    """
     look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
-    look |= {"linespacing": 1.0, "annotation_clip": False}
-    for size, mark in marks.items():
-        at_edge = {"xycoords": axes.get_xaxis_transform(), **look}
-        annotate(axes, mark, (np.log2(size), 1.0), (0, 2), **at_edge)
-    lines = max((mark.count("\n") + 1 for mark in marks.values()), default=0)
+    look |= {"linespacing": 1.0, "annotation_clip": False, "xycoords": axes.get_xaxis_transform()}
+    few, lines = frame["batch_size"].nunique() <= _MOST_MARKED, 0
+    for size, rows in frame[frame["status"] != FINISHED].groupby("batch_size") if few else ():
+        counts = rows["status"].value_counts()
+        marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
+        annotate(axes, "\n".join(marks), (np.log2(size), 1.0), (0, 2), **look)
+        lines = max(lines, len(marks))
     title(axes, text or axes.get_title("left"), 8.5 * lines)
     if axes.get_subplotspec().is_first_col():
         grow(axes.figure, 8.5 * lines / 72)
-
-
-def _failure_marks(frame: pandas.DataFrame) -> dict[int, str]:
-    """Returns batch size -> `3 div.`, one line per kind of failure; none where they are many."""
-    if frame["batch_size"].nunique() > _MOST_MARKED:
-        return {}
-    found = {}
-    for size, rows in failures(frame).groupby("batch_size"):
-        counts = rows["status"].value_counts()
-        marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
-        if marks:
-            found[size] = "\n".join(marks)
-    return found
 
 
 def annotate(
@@ -365,13 +366,9 @@ def grow(figure: Figure, inches: float) -> None:
 
 
 def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
-    """Writes below a figure what failed and what else a reader must know."""
-    write(figure, *others, coupled_note(frame), failure_note(frame))
-
-
-def write(figure: Figure, *lines: str) -> None:
-    """Writes lines below a figure, broken where it ends."""
+    """Writes below a figure what failed and what else a reader must know, broken where it ends."""
     width = int(figure.get_size_inches()[0] * _NOTE_LETTERS)
+    lines = (*others, coupled_note(frame), failure_note(frame))
     found = [part for line in lines for part in textwrap.wrap(line, width)]
     if found:
         grow(figure, 0.1 + 0.14 * len(found))
@@ -395,11 +392,11 @@ def coupled_note(frame: pandas.DataFrame) -> str:
 
 def failure_note(frame: pandas.DataFrame) -> str:
     """Returns how many runs did not finish, or an empty string."""
-    failed, parts = failures(frame), []
+    counts, parts = frame["status"].value_counts(), []
     for status, word in FAILED_WORDS.items():
-        if count := int((failed["status"] == status).sum()):
+        if status in counts:
             short = f" ({word})" if status in _SHORT else ""
-            parts.append(f"{absence.counted(status, count)}{short}")
+            parts.append(f"{absence.counted(status, counts[status])}{short}")
     return f"Of {len(frame)} runs: " + ", ".join(parts) + "." if parts else ""
 
 
@@ -410,19 +407,15 @@ def empty(axes: Axes, text: str = "no finished run") -> None:
     axes.grid(False)
 
 
-def legend_of(figure: Figure, entries: list[tuple[Any, str]]) -> None:
-    """Draws the legend of pairs of a handle and its label: also of one, which is no series."""
-    legend(figure, [handle for handle, _ in entries], [label for _, label in entries], least=1)
-
-
 def legend(
-    figure: Figure, handles: list, labels: list[str], title: str | None = None, least: int = 2
+    figure: Figure, entries: Sequence[tuple[Any, str]], title: str | None = None, least: int = 1
 ) -> None:
-    """Draws one legend above all panels, if it has so many entries or a title."""
-    if not handles or (len(labels) < least and not title):
+    """Draws one legend of handles and labels above all panels, if it has so many or a title."""
+    if not entries or (len(entries) < least and not title):
         return
-    width = figure.get_size_inches()[0]
+    handles, labels = zip(*entries, strict=True)
     longest = max(len(label) for label in labels)
+    width = figure.get_size_inches()[0]
     columns = max(1, min(len(labels), int(width / (0.72 + 0.075 * longest))))
     grow(figure, 0.12 + 0.18 * (-(-len(labels) // columns) + bool(title)))
     figure.legend(

@@ -109,9 +109,8 @@ def draw_medians(
     ends = (f"{column}{end}" for end in QUARTILES)
     middle, low, high = (rows[name if name in rows else column].to_numpy(float) for name in ends)
     look = {"linewidth": 1.2, "elinewidth": 1.0, "markersize": 3 if len(rows) > 16 else 5}
-    bars, place = np.nan_to_num([middle - low, high - middle]), at(rows["batch_size"])
-    style = canvas.line_look(style, len(rows))
-    axes.errorbar(place, middle, yerr=bars, zorder=3, **{**look, **style})
+    place, look = at(rows["batch_size"]), look | canvas.line_look(style, len(rows))
+    canvas.error_bars(axes, place, middle, low, high, zorder=3, **look)
     if flag in rows:
         disturbed = rows[flag].to_numpy(float, na_value=0.0) > 0
         if disturbed.any():

@@ -6,7 +6,6 @@ import math
 from itertools import compress
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas
 
 from batchscope.analysis import (
@@ -71,32 +70,16 @@ class Panel(NamedTuple):
         """Whether anything is known along an axis."""
         return bool(self.rows[axis].notna().any())
 
-    def rates(self, axis: str) -> pandas.DataFrame | None:
-        """Returns the rate and edge of each size that an axis chooses; None where none is."""
-        if self.rows["on_edge"].isna().all():
-            return None
-        read = self.read_column(axis)
-        by = read.removesuffix("learning_rate")
-        found = self.rows.groupby("batch_size")
-        table = found[[f"{by}chosen_learning_rate", f"{by}on_edge"]].first()
-        differ = found[read].nunique() > 1
-        return table.set_axis(["chosen", "on_edge"], axis=1).assign(differ=differ)
-
-    def read_column(self, axis: str) -> str:
-        """Returns the column of the rates that values along an axis are read at."""
-        timed = axis == "seconds" and self.rows["seconds_on_edge"].notna().any()
-        return "seconds_learning_rate" if timed else "learning_rate"
-
-    def differ(self, axis: str) -> np.ndarray:
-        """Returns whether seeds of a size are read at different rates, shape (sizes,)."""
-        rates = self.rates(axis)
-        return (
-            np.zeros(len(self.batch_sizes), bool) if rates is None else rates["differ"].to_numpy()
-        )
-
     def means(self, axis: str) -> list[intervals.Interval]:
-        """Returns the geometric mean of each size; NaN where a seed never got there."""
-        return fastest_batch_size.geometric_means(self.taken(axis), self.differ(axis))
+        """Returns the geometric mean of each size; NaN where a seed never got there.
+
+        Its interval is another one where seeds of a size are read at different rates.
+        """
+        timed = axis == "seconds" and self.rows["seconds_on_edge"].notna().any()
+        rate = "seconds_learning_rate" if timed else "learning_rate"
+        differ = self.rows.groupby("batch_size")[rate].nunique() > 1
+        chosen = self.rows["on_edge"].notna().any()
+        return fastest_batch_size.geometric_means(self.taken(axis), (differ & chosen).to_numpy())
 
 
 def panels(frame: pandas.DataFrame) -> list[Panel]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -73,29 +72,29 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         alike = [cell] if spec.facets else shown
         alike = [each for each in alike if each.panel.label == cell.panel.label]
         values = np.concatenate([each.values for each in alike])
-        if cell.panel.scale == Scale.ZERO:
-            canvas.from_zero(axes, values)
+        if cell.panel.scale == Scale.ZERO and np.isfinite(values).any():
+            axes.set_ylim(bottom=0)  # so that heights compare as they do
         canvas.keep_possible(axes, cell.panel.column, values)
         if not axes.get_subplotspec().is_first_col() and shown[0].panel.label == cell.panel.label:
             axes.set_ylabel("")
             axes.tick_params(labelleft=not axes.get_shared_y_axes().joined(axes, grid[0]))
-    handles = [Line2D([], [], **looks[label]) for label in labels]
-    canvas.legend(figure, handles, [label or _ALL for label in labels])
+    canvas.legend(figure, [(Line2D([], [], **looks[one]), one or _ALL) for one in labels], least=2)
     more = canvas.first_note(len(shown), len(every), "panels")
-    canvas.notes(figure, rows.runs(frame), more, *_notes(frame))
+    means = "Means over seeds with a 95 % interval (Student's t); small: single runs."
+    canvas.notes(figure, rows.runs(frame), more, means if frame["seed"].nunique() > 1 else "")
     return figure
 
 
 def cells(frame: pandas.DataFrame, spec: entries.Figure) -> tuple[list[Cell], int]:
     """Returns what every pair of axes shows, in order, and how many stand in a row."""
-    found, groups = rows.panels(frame, spec), canvas.present(run_series.series(frame))
+    found, groups = rows.panels(frame, spec), canvas.present(frame)
     if spec.facets:
         (panel,) = found
         kept = frame[frame[spec.facets].notna()]
         # A run that failed has no value of it, and is marked in every panel.
         failed = frame[frame[spec.facets].isna()]
         parts = [
-            (str(value), canvas.present(run_series.series(pandas.concat([own, failed]))))
+            (str(value), canvas.present(pandas.concat([own, failed])))
             for value, own in kept.groupby(spec.facets, sort=False)
         ]
         return [Cell(panel, title, lines) for title, lines in parts], min(4, len(parts))
@@ -291,8 +290,3 @@ def positions(known: pandas.DataFrame, place: Place) -> pandas.Series:
     places = np.linspace(-0.5, 0.5, len(seeds)) * width if len(seeds) > 1 else [0.0] * len(seeds)
     jitter = dict(zip(seeds, places, strict=True))
     return np.log2(known["batch_size"].astype(float)) + place.offset + known["seed"].map(jitter)
-
-
-def _notes(frame: pandas.DataFrame) -> Iterator[str]:
-    if frame["seed"].nunique() > 1:
-        yield "Means over seeds with a 95 % interval (Student's t); small: single runs."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -43,12 +42,8 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 def axes_of(frame: pandas.DataFrame, spec: entries.Figure) -> list[str]:
     """Returns the axes on which some training has two places with a value."""
     known = frame.dropna(subset=[panel.column for panel in spec.panels], how="all")
-    runs = known.groupby(_run(frame), dropna=False)
+    runs = known.groupby([*run_series.varying(frame), "batch_size", "seed"], dropna=False)
     return [axis for axis in spec.over if axis in frame and (runs[axis].nunique() > 1).any()]
-
-
-def _run(frame: pandas.DataFrame) -> list[str]:
-    return [*run_series.varying(frame), "batch_size", "seed"]
 
 
 def _with_target(
@@ -75,8 +70,7 @@ def _with_target(
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: a row of panels per series, one for each axis and outcome."""
-    panels, every = rows.panels(frame, spec), canvas.present(run_series.series(frame))
-    groups = every[:_MOST_ROWS]
+    panels, (groups, more) = rows.panels(frame, spec), canvas.first(frame, _MOST_ROWS)
     shown = list(itertools.product(axes_of(frame, spec), panels))
     width = {1: 6.5, 2: 4.2}.get(len(shown), canvas.PANEL_WIDTH)
     height = canvas.PANEL_HEIGHT if len(groups) < 4 else 2.2
@@ -90,16 +84,20 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     for line, group in zip(grid, groups, strict=True):
         for axes, (axis, panel) in zip(line, shown, strict=True):
             _draw_panel(axes, group.frame, axis, panel.column, looks)
-            what = [panel.title, f"by {OVER[axis]}" if len(spec.over) > 1 else ""]
-            parts = [*filter(None, what), group.label]
-            canvas.title(axes, wording.capital(", ".join(filter(None, parts))) or spec.title)
+            by = f"by {OVER[axis]}" if len(spec.over) > 1 else ""
+            parts = filter(None, [panel.title, by, group.label])
+            canvas.title(axes, wording.capital(", ".join(parts)) or spec.title)
         line[0].set_ylabel(panels[0].label)
     for axes, (axis, panel) in zip(grid[-1], shown, strict=True):
         _horizontal_axis(axes, frame, axis)
         _vertical_axis(axes, _scaled_by(frame, panel.column), panel.scale)
     canvas.size_legend(figure, looks)
-    more = canvas.first_note(len(groups), len(every))
-    canvas.notes(figure, rows.runs(frame), more, *_notes(frame))
+    crosses = "×: diverged." if (frame["status"] == records.DIVERGED).any() else ""
+    means = "Means over the runs that still train, with a 95 % interval (Student's t)."
+    means = means if frame["seed"].nunique() > 1 else ""
+    targets = frame["target"].dropna().unique() if "target" in frame else ()
+    target = f"Dotted: the target, {wording.number(targets[0])}." if len(targets) == 1 else ""
+    canvas.notes(figure, rows.runs(frame), more, means, crosses, target)
     return figure
 
 
@@ -150,14 +148,11 @@ def _draw_mean(
     table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
     table = table.iloc[thinned(len(table), axis != "epoch")]
     at = whole.astype({axis: float}).groupby(alike)[axis].mean()[table.index].to_numpy(float)
-    mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
     if len(at) < 3:
-        bars = np.nan_to_num([mean - low, high - mean])
-        axes.errorbar(at, mean, yerr=bars, marker="o", linestyle="none", **look)
-        return
-    axes.plot(at, mean, **look)
-    if np.isfinite(low).any() and look["color"] != canvas.OTHERS:
-        axes.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
+        canvas.error_bars(axes, at, mean, low, high, marker="o", linestyle="none", **look)
+    else:
+        canvas.curve(axes, at, table.to_numpy(float), look)
 
 
 def thinned(length: int, ratios: bool, most: int = _MOST_POINTS) -> np.ndarray:
@@ -187,13 +182,3 @@ def _vertical_axis(axes: Axes, values: np.ndarray, scale: str) -> None:
         low, high = np.nanmin(values), np.nanmax(values)
         margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
         axes.set_ylim(low - margin, high + margin)
-
-
-def _notes(frame: pandas.DataFrame) -> Iterator[str]:
-    if frame["seed"].nunique() > 1:
-        yield "Means over the runs that still train, with a 95 % interval (Student's t)."
-    if (frame["status"] == records.DIVERGED).any():
-        yield "×: diverged."
-    targets = frame["target"].dropna().unique() if "target" in frame else ()
-    if len(targets) == 1:
-        yield f"Dotted: the target, {wording.number(float(targets[0]))}."

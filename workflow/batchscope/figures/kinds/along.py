@@ -59,7 +59,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         looks = canvas.series_styles(len(splits))
         styles = {split: {**look, "marker": ""} for split, look in zip(splits, looks, strict=True)}
         handles = [(Line2D([], [], **styles[split]), _SPLITS[split]) for split in splits]
-        canvas.legend_of(figure, handles)
+        canvas.legend(figure, handles)
     else:
         sizes = sorted(frame["batch_size"].unique().tolist())
         styles = {size: {**look, "marker": ""} for size, look in canvas.size_styles(sizes).items()}
@@ -69,7 +69,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
             values = frame[panel.column].to_numpy(float)
             for value, style in styles.items():
                 chosen = rows[rows[spec.lines or "batch_size"] == value]
-                _draw_curve(axes, chosen, panel, spec.over[0], style, not spec.lines)
+                _draw_curve(axes, chosen, panel, spec, style)
             _finish(axes, panel, values[np.isfinite(values)])
             canvas.title(axes, wording.titled(panel.title, label), 11 if spec.lines else 0)
             axes.set_xlabel(f"position {spec.over[0]}")
@@ -91,24 +91,15 @@ def _parts(frame: pandas.DataFrame, spec: entries.Figure) -> Iterator[tuple[str,
 
 
 def _draw_curve(
-    axes: Axes,
-    rows: pandas.DataFrame,
-    panel: Panel,
-    over: str,
-    style: dict[str, Any],
-    band: bool,
+    axes: Axes, rows: pandas.DataFrame, panel: Panel, spec: entries.Figure, style: dict[str, Any]
 ) -> None:
-    table = rows.pivot_table(panel.column, over, "seed", dropna=False)
-    if not table.size:
-        return
-    at, values = table.index.to_numpy(float), table.to_numpy(float)
-    values = np.where(np.isfinite(values), values, np.nan)
-    mean, low, high, count = canvas.mean_intervals(axes, values)
-    axes.plot(at, mean, **style)
-    if count.max() > 1:
-        if band:
-            axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
-        axes.plot(at, values, color=style["color"], linewidth=0.5, alpha=0.5)
+    table = rows.pivot_table(panel.column, spec.over[0], "seed", dropna=False)
+    if table.size:
+        at, values = table.index.to_numpy(float), table.to_numpy(float)
+        values = np.where(np.isfinite(values), values, np.nan)
+        canvas.curve(axes, at, values, style, band=not spec.lines)
+        if np.isfinite(values).sum(axis=1).max() > 1:
+            axes.plot(at, values, color=style["color"], linewidth=0.5, alpha=0.5)
 
 
 def _finish(axes: Axes, panel: Panel, values: np.ndarray) -> None:

@@ -24,7 +24,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
         return pandas.DataFrame()
     frame = rows.only(tables.runs, parts)
     found = [run_series.doublings(each.frame, parts, _WHOLE) for each in run_series.series(frame)]
-    failed = canvas.failures(frame)
+    failed = frame[frame["status"] != canvas.FINISHED]
     failed = failed.assign(**dict.fromkeys([*parts, _WHOLE], float("nan")))
     kept = [each for each in (*found, failed) if len(each)]
     if not kept or pandas.concat(found)["batch_size"].nunique() < 2:

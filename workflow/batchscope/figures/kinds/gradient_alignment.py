@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from batchscope import wording
-from batchscope.analysis import run_series
 from batchscope.catalogue import entries
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
@@ -24,9 +23,9 @@ _MOST_ROWS = 6  # series
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: a row per series, a panel per place, smallest and largest batch size."""
     (panel,) = rows.panels(frame, spec)
-    every, known = canvas.present(run_series.series(frame)), rows.finished(frame)
-    groups, looks = every[:_MOST_ROWS], canvas.size_styles(known["batch_size"].unique())
-    ends = [min(looks), max(looks)]
+    (groups, more), known = canvas.first(frame, _MOST_ROWS), rows.finished(frame)
+    looks = canvas.size_styles(known["batch_size"].unique())
+    ends = dict.fromkeys([min(looks), max(looks)])
     places = [place for place in _PLACES if (known["place"] == place).any()]
     alike = {"sharex": True, "sharey": True}
     figure, grid = canvas.panels(len(groups), len(places), **alike)
@@ -34,19 +33,25 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     grid[0, 0].set_yscale("log")
     for line, group in zip(grid, groups, strict=True):
         own = rows.finished(group.frame)
-        own = own[own["batch_size"].isin(ends)]
+        own = own[own["batch_size"].isin([*ends])]
         for axes, place in zip(line, places, strict=True):
             _draw_panel(axes, own[own["place"] == place], panel.column, looks)
             canvas.title(axes, wording.titled(_PLACES[place], group.label))
         line[0].set_ylabel(panel.label)
     for axes in grid[-1]:
         axes.set_xlabel("examples b in a mean gradient")
-    _scales(grid[0, 0], known, panel.column)
-    handles = [Line2D([], [], color=looks[size]["color"]) for size in dict.fromkeys(ends)]
-    labels = [f"batch size {size}" for size in dict.fromkeys(ends)]
-    handles.append(Line2D([], [], color=canvas.MUTED, linewidth=0.7))
-    canvas.legend(figure, handles, [*labels, "the same gradients with random signs"])
-    canvas.notes(figure, rows.runs(frame), canvas.first_note(len(groups), len(every)))
+    first, values = grid[0, 0], known[[panel.column, "independent"]].to_numpy(float)
+    examples = sorted(known["examples"].dropna().astype(int).unique().tolist())
+    first.xaxis.set_major_locator(FixedLocator(canvas.spread(examples)))
+    first.xaxis.set_minor_locator(NullLocator())
+    first.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+    low = np.nanmin(values[values > 0])
+    first.set_ylim(low / 1.15, 1.3)
+    canvas.few_log_labels(first.yaxis, 1 / low)
+    lines = [(Line2D([], [], color=looks[end]["color"]), f"batch size {end}") for end in ends]
+    random = Line2D([], [], color=canvas.MUTED, linewidth=0.7)
+    canvas.legend(figure, [*lines, (random, "the same gradients with random signs")])
+    canvas.notes(figure, rows.runs(frame), more)
     return figure
 
 
@@ -56,21 +61,7 @@ def _draw_panel(
     """Draws the mean ratio of each batch size, with its t-interval over seeds."""
     for size, chosen in own.groupby("batch_size"):
         table, look = chosen.pivot_table(column, "examples", "seed"), looks[int(size)]
-        examples = table.index.to_numpy(float)
-        mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
-        if np.isfinite(low).any():
-            axes.fill_between(examples, low, high, color=look["color"], alpha=0.15, linewidth=0)
-        axes.plot(examples, mean, marker="o", markersize=4, **{**canvas.EDGED, **look})
+        dots = {"marker": "o", "markersize": 4, **canvas.EDGED}
+        canvas.curve(axes, table.index.to_numpy(float), table.to_numpy(float), {**dots, **look})
         alone = chosen.groupby("examples")["independent"].mean()
         axes.plot(alone.index, alone, linewidth=0.7, **{**look, "zorder": 1})
-
-
-def _scales(axes: Axes, known: pandas.DataFrame, column: str) -> None:
-    examples = sorted(known["examples"].dropna().astype(int).unique().tolist())
-    axes.xaxis.set_major_locator(FixedLocator(canvas.spread(examples)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
-    values = known[[column, "independent"]].to_numpy(float)
-    low = np.nanmin(values[values > 0])
-    axes.set_ylim(low / 1.15, 1.3)
-    canvas.few_log_labels(axes.yaxis, 1 / low)

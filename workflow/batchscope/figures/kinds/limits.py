@@ -114,7 +114,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     ]
     if (frame["limit"] == _RANGE).any():
         handles.append((Patch(color=_RECOMMENDED, alpha=0.5), _LABELS[_RANGE]))
-    canvas.legend_of(figure, handles)
+    canvas.legend(figure, handles)
     return figure
 
 
@@ -135,24 +135,20 @@ def _rows(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
 
 
 def _draw_row(axes: Axes, frame: pandas.DataFrame, height: int) -> None:
+    """Draws verdicts, limits by themselves with their intervals, and the recommended range."""
     for row in frame.to_dict("records"):
         if pandas.notna(row["shown"]):
             at = np.log2(float(row["batch_size"]))
             axes.plot(at, height, zorder=3, **verdict_marks.style(row["shown"]))
-        else:
-            _draw_limit(axes, row, height)
-
-
-def _draw_limit(axes: Axes, row: dict[str, Any], height: int) -> None:
-    """Draws a limit by itself with its interval, or the recommended range."""
-    ends = np.log2([float(row[end]) for end in ("low", "high") if pandas.notna(row[end])])
-    if row["limit"] == _RANGE:
-        look = {"linewidth": 7, "solid_capstyle": "butt", "zorder": 2}
-        axes.plot(ends, [height] * len(ends), color=_RECOMMENDED, **look)
-    else:
-        axes.plot(ends, [height] * len(ends), color=_OTHER, linewidth=2, zorder=2)
-    value = row["batch_size"] if pandas.notna(row["batch_size"]) else row["high"]
-    colour = _RECOMMENDED if row["limit"] == _RANGE else canvas.INK
-    place = (np.log2(float(value)), height)
-    axes.plot(*place, "D", color=colour, markersize=6, zorder=3)
-    canvas.annotate(axes, wording.batch_size(value), place, (8, 4), fontsize=8, color=colour)
+            continue
+        look: dict[str, Any] = {"color": _OTHER, "linewidth": 2}
+        colour = canvas.INK
+        if row["limit"] == _RANGE:
+            look = {"color": _RECOMMENDED, "linewidth": 7, "solid_capstyle": "butt"}
+            colour = _RECOMMENDED
+        ends = np.log2([float(row[end]) for end in ("low", "high") if pandas.notna(row[end])])
+        axes.plot(ends, [height] * len(ends), zorder=2, **look)
+        value = row["batch_size"] if pandas.notna(row["batch_size"]) else row["high"]
+        place = (np.log2(float(value)), height)
+        axes.plot(*place, "D", color=colour, markersize=6, zorder=3)
+        canvas.annotate(axes, wording.batch_size(value), place, (8, 4), fontsize=8, color=colour)

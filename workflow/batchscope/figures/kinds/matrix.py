@@ -61,17 +61,13 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     axes.tick_params(length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    cells = zip(frame["verdict"], frame["reason"], strict=True)
-    shown = {verdict_marks.shown(*cell) for cell in cells}
-    looks = [look for name, look in verdict_marks.LOOKS.items() if name in shown]
-    labels_of: dict[str, list[str]] = {}
-    for look in looks:
-        labels_of.setdefault(look.ground, []).append(look.label)
-    entries_ = [
-        (Patch(facecolor=ground, edgecolor=canvas.GRID), ", ".join(labels))
-        for ground, labels in labels_of.items()
-    ]
-    canvas.legend_of(figure, entries_)
+    shown = {*map(verdict_marks.shown, frame["verdict"], frame["reason"])}
+    alike: dict[str, list[str]] = {}  # ground -> the words of all verdicts that have it
+    for name, look in verdict_marks.LOOKS.items():
+        if name in shown:
+            alike.setdefault(look.ground, []).append(look.label)
+    patches = [Patch(facecolor=ground, edgecolor=canvas.GRID) for ground in alike]
+    canvas.legend(figure, [*zip(patches, map(", ".join, alike.values()), strict=True)])
     return figure
 
 

@@ -53,8 +53,8 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: one panel per series."""
-    every = canvas.present(run_series.series(frame))
-    groups, looks = every[:_MOST_PANELS], canvas.size_styles(frame["batch_size"].unique())
+    groups, more = canvas.first(frame, _MOST_PANELS)
+    looks = canvas.size_styles(frame["batch_size"].unique())
     width = 5.6 if len(groups) == 1 else 4.4
     alike = {"sharex": True, "sharey": True}
     figure, grid = canvas.some_panels(len(groups), min(len(groups), 2), width, 3.2, **alike)
@@ -73,13 +73,9 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     canvas.size_legend(figure, looks)
     open_ended = any(point.found.open for point in shown)
     unknown = sum(not point.found.resolved for point in shown)
-    canvas.notes(
-        figure,
-        rows.runs(frame),
-        canvas.first_note(len(groups), len(every)),
-        "Hollow, with an arrow: at least so much." if open_ended else "",
-        f"Not resolved, and not drawn: {unknown} of {len(shown)}." if unknown else "",
-    )
+    arrow = "Hollow, with an arrow: at least so much." if open_ended else ""
+    left_out = f"Not resolved, and not drawn: {unknown} of {len(shown)}." if unknown else ""
+    canvas.notes(figure, rows.runs(frame), more, arrow, left_out)
     return figure
 
 

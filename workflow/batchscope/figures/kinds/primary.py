@@ -20,7 +20,7 @@ from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 
 _RATE = "learning_rate"
-_INK, _MUTED, _SHADE = "#1a1a1a", "#666666", "#009E73"
+_SHADE = "#009E73"
 _LABELS = {"seconds": "seconds to ", "examples": "examples to ", "updates": "updates to "}
 _COLUMNS = ["outcome", "target", "batch_size", "seed", "value", "mean", "mean_low", "mean_high"]
 _MOST_PANELS = 6
@@ -34,7 +34,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
 def _of_series(tables: Tables) -> Iterator[pandas.DataFrame]:
     factors = [name for name in run_series.factor_columns(tables.advice) if name != _RATE]
-    several = [name for name in factors if tables.advice[name].nunique(dropna=False) > 1]
+    several = run_series.varying(tables.advice, factors)
     every = tables.advice[several].drop_duplicates().to_dict("records") if several else [{}]
     for single in every:
         own = [
@@ -83,7 +83,11 @@ def _rows(
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: a panel for each of the first series, one alone as wide as a page."""
-    groups = _groups(frame)[:_MOST_PANELS]
+    several = run_series.varying(frame)
+    every = frame.groupby(several, sort=False, dropna=False) if several else [((), frame)]
+    groups = [
+        (factor_words.describe(dict(zip(several, key, strict=True))), rows) for key, rows in every
+    ][:_MOST_PANELS]
     alone = len(groups) == 1
     width, height = (10.0, 2.6) if alone else (5.0, 2.5)
     figure, grid = canvas.some_panels(len(groups), 1 if alone else 2, width, height)
@@ -95,16 +99,6 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     return figure
 
 
-def _groups(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
-    several = run_series.varying(frame)
-    if not several:
-        return [("", frame)]
-    return [
-        (factor_words.describe(dict(zip(several, key, strict=True))), rows)
-        for key, rows in frame.groupby(several, sort=False, dropna=False)
-    ]
-
-
 def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> None:
     means = rows.drop_duplicates("batch_size")
     sizes = means["batch_size"].astype(int).tolist()
@@ -114,20 +108,18 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> None:
         axes.set_yscale("log")
     at, mean = np.log2(sizes), means["mean"].to_numpy(float)
     ends = means[["mean_low", "mean_high"]].to_numpy(float).T.clip(*value_ranges.possible(outcome))
-    bars = np.nan_to_num(np.abs(ends - mean))
-    axes.plot(
-        np.log2(rows["batch_size"].astype(float)),
-        rows["value"],
-        "o",
-        color=_MUTED,
-        alpha=0.55,
-        markersize=4,
-        markeredgewidth=0,
-        zorder=2,
-    )
-    axes.errorbar(at, mean, yerr=bars, fmt="s", color=_INK, markersize=6, capsize=3, zorder=3)
+    dots = {
+        "color": canvas.MUTED,
+        "alpha": 0.55,
+        "markersize": 4,
+        "markeredgewidth": 0,
+        "zorder": 2,
+    }
+    axes.plot(np.log2(rows["batch_size"].astype(float)), rows["value"], "o", **dots)
+    square = {"linestyle": "none", "marker": "s", "color": canvas.INK, "markersize": 6}
+    canvas.error_bars(axes, at, mean, *ends, capsize=3, zorder=3, **square)
     if len(sizes) > 2:
-        axes.plot(at, mean, color=_INK, linewidth=0.9, zorder=1)
+        axes.plot(at, mean, color=canvas.INK, linewidth=0.9, zorder=1)
     canvas.batch_size_axis(axes, sizes)
     inside = at[means["recommended"].eq(1)]
     half = canvas.spacing(sizes) / 2
@@ -135,10 +127,8 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> None:
         axes.axvspan(inside[0] - half, inside[-1] + half, color=_SHADE, alpha=0.18, lw=0, zorder=0)
     if taken:
         column, _, value = str(target).partition("=")
-        what = (
-            f"{column.replace('_', ' ')} {wording.number(float(value))}" if value else "the target"
-        )
-        axes.set_ylabel(f"{_LABELS[outcome]}{what}")
+        known = f"{column.replace('_', ' ')} {wording.number(float(value))}" if value else ""
+        axes.set_ylabel(f"{_LABELS[outcome]}{known or 'the target'}")
     else:
         axes.set_ylabel(wording.lower(outcome.replace("_", " ")))
     finite = np.concatenate([rows["value"].to_numpy(float), ends.ravel(), mean])

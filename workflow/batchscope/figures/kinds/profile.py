@@ -66,7 +66,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         _write(axes, column, 0.0, _BESIDE[name])
     edge = {"edgecolor": canvas.MUTED, "linewidth": 0.5}
     patches = [(Patch(facecolor=colour, **edge), word) for word, colour in PARTS.values()]
-    canvas.legend_of(figure, patches)
+    canvas.legend(figure, patches)
     return figure
 
 

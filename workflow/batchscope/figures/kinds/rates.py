@@ -104,8 +104,8 @@ def _draw_line(axes: Axes, rows: pandas.DataFrame, loss: str, style: dict[str, A
     means = [canvas.mean_intervals(axes, part.to_numpy(float)[None]) for part in parts.values()]
     centre, low, high, _ = np.reshape(means, (-1, 4)).T
     at, look = np.log2(np.array([*parts], float)), canvas.line_look(style, len(parts))
-    bars = np.nan_to_num([centre - low, high - centre])
-    axes.errorbar(at, centre, yerr=bars, **{"marker": "o", "elinewidth": 0.9, **look})
+    look = {"marker": "o", "elinewidth": 0.9, **look}
+    canvas.error_bars(axes, at, centre, low, high, **look)
     best = [*parts].index(rows[_BEST].iloc[0]) if (rows[_BEST].isin([*parts])).any() else None
     if best is not None and rows[_RATE].nunique() > 1:
         axes.plot(at[best], centre[best], markeredgecolor=style["color"], zorder=4, **_RING)
@@ -139,7 +139,7 @@ def _draw_best(
     marks = [*(marks if len(groups) > 1 else []), ({**look, "marker": "."}, "a seed's own")]
     marks += [({**look, "marker": _ARROWS[edge]}, f"the {edge} tried") for edge in _ARROWS]
     marks += [({**_RULE, "linestyle": line}, name) for name, line in _RULES.values()]
-    canvas.legend_of(figure, [(Line2D([], [], **style), label) for style, label in marks])
+    canvas.legend(figure, [(Line2D([], [], **style), label) for style, label in marks])
     return figure
 
 

@@ -24,6 +24,7 @@ from batchscope.catalogue.timing_columns import QUARTILES
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
+Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # each with its look
 _STEP, _EXAMPLES = "seconds_per_step", "images_per_second"
 _FIXED, _PER_EXAMPLE = "fixed_seconds", "seconds_per_image"  # a and b of a + b B
 _PLATEAU, _CEILING = "plateau_images_per_second", "ceiling_images_per_second"
@@ -70,38 +71,34 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: the panels that show something."""
     groups, panels = timings.series(frame), _known(frame, spec.panels)
-    styles = canvas.series_styles(len(groups))
+    lines = [*zip(groups, canvas.series_styles(len(groups)), strict=True)]
     labels = [textwrap.fill(group.label, _LABEL_WIDTH) for group in groups]
-    lines = sum(label.count("\n") + 2 for label in labels)
+    rows = sum(label.count("\n") + 2 for label in labels)
     of_rows = any(panel.column in _BY_SWEEP for panel in panels)
-    width, height = 4.6 if len(panels) < 3 else 3.5, max(2.9, 0.16 * lines + 0.9 if of_rows else 0)
+    width, height = 4.6 if len(panels) < 3 else 3.5, max(2.9, 0.16 * rows + 0.9 if of_rows else 0)
     figure, grid = canvas.some_panels(len(panels), None, width, height)
     limits: set[str] = set()
     for axes, panel in zip(grid, panels, strict=True):
         axes.set_title(panel.title)
         if panel.column in _BY_SWEEP:
-            _draw_rows(axes, groups, panel, styles)
+            _draw_rows(axes, panel, lines)
             previous = panels[panels.index(panel) - 1].column
             shown = labels if previous not in _BY_SWEEP else [""] * len(labels)
             axes.set_yticks(range(len(groups)), shown)
             continue
-        at = _draw_lines(axes, frame, groups, panel, styles)
+        at = _draw_lines(axes, frame, panel, lines)
         if panel.column == _EXAMPLES and len(groups) <= _LIMITED:
-            limits |= _draw_limits(axes, at, groups, styles)
-        if panel.column == _STEP and _FIXED in frame:
-            _draw_fits(axes, at, groups, styles)
-    entries_ = [
-        (Line2D([], [], **style), group.label) for style, group in zip(styles, groups, strict=True)
+            limits |= _draw_limits(axes, at, lines)
+        if panel.column == _STEP and _FIXED in frame:  # the fit is the line
+            _draw_fits(axes, at, lines)
+    marks = [(style, group.label) for group, style in lines] if len(groups) > 1 else []
+    marks += [
+        ({"color": canvas.INK, **look}, _LIMIT_LABELS[name])
+        for name, look in _LIMIT_LOOKS.items()
+        if name in limits
     ]
-    looks = {name: look for name, look in _LIMIT_LOOKS.items() if name in limits}
-    canvas.legend_of(
-        figure,
-        [
-            *(entries_ if len(groups) > 1 else ()),
-            *((Line2D([], [], color=canvas.INK, **v), _LIMIT_LABELS[k]) for k, v in looks.items()),
-            *timings.mark_entries(frame),
-        ],
-    )
+    found = [(Line2D([], [], **look), label) for look, label in marks]
+    canvas.legend(figure, [*found, *timings.mark_entries(frame)])
     return figure
 
 
@@ -118,21 +115,16 @@ def _known(frame: pandas.DataFrame, panels: Sequence[Panel]) -> list[Panel]:
 
 
 def _draw_lines(
-    axes: Axes,
-    frame: pandas.DataFrame,
-    groups: Sequence[run_series.Series],
-    panel: Panel,
-    styles: Sequence[dict[str, Any]],
+    axes: Axes, frame: pandas.DataFrame, panel: Panel, lines: Lines
 ) -> timings.Transform:
     at = timings.batch_axis(axes, frame["batch_size"])
-    if panel.column == _STEP and _FIXED in frame:  # the fit is the line
-        styles = [{**style, "linestyle": "none"} for style in styles]
+    fitted = {"linestyle": "none"} if panel.column == _STEP and _FIXED in frame else {}
     if panel.scale == Scale.LOG:
         axes.set_yscale("log")
     flag = timings.FLAGS[panel.column not in _BY_BLOCK]
     drawn = [
-        timings.draw_medians(axes, at, group.frame, panel.column, style, flag)
-        for group, style in zip(groups, styles, strict=True)
+        timings.draw_medians(axes, at, group.frame, panel.column, style | fitted, flag)
+        for group, style in lines
     ]
     dense = panel.column == _EXAMPLES and timings.is_dense(frame["batch_size"])
     linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
@@ -144,19 +136,14 @@ def _draw_lines(
     return at
 
 
-def _draw_limits(
-    axes: Axes,
-    at: timings.Transform,
-    groups: Sequence[run_series.Series],
-    styles: Sequence[dict[str, Any]],
-) -> set[str]:
+def _draw_limits(axes: Axes, at: timings.Transform, lines: Lines) -> set[str]:
     """Draws 90 % of each plateau with its knee, and the ceiling, where there is room for them.
 
     Returns what is drawn.
     """
     found: set[str] = set()
-    room = _ROOM[axes.get_yscale()] * max(group.frame[_EXAMPLES].max() for group in groups)
-    for group, style in zip(groups, styles, strict=True):
+    room = _ROOM[axes.get_yscale()] * max(group.frame[_EXAMPLES].max() for group, _ in lines)
+    for group, style in lines:
         if step_cost.too_noisy(timings.one(group.frame, "noise_floor")):
             continue
         share = step_cost.PLATEAU_SHARE * timings.one(group.frame, _PLATEAU)
@@ -175,15 +162,10 @@ def _draw_limits(
     return found
 
 
-def _draw_fits(
-    axes: Axes,
-    at: timings.Transform,
-    groups: Sequence[run_series.Series],
-    styles: Sequence[dict[str, Any]],
-) -> None:
+def _draw_fits(axes: Axes, at: timings.Transform, lines: Lines) -> None:
     """Draws the line a + b B of each series with three batch sizes or more."""
     ends = axes.get_ylim()
-    for group, style in zip(groups, styles, strict=True):
+    for group, style in lines:
         sizes = timings.timed(group.frame, _STEP)["batch_size"]
         fixed, each = (timings.one(group.frame, name) for name in (_FIXED, _PER_EXAMPLE))
         if len(sizes) > 2:
@@ -193,22 +175,17 @@ def _draw_fits(
     axes.set_ylim(ends)
 
 
-def _draw_rows(
-    axes: Axes,
-    groups: Sequence[run_series.Series],
-    panel: Panel,
-    styles: Sequence[dict[str, Any]],
-) -> None:
+def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
     """Draws one row per series: its value with the interval, within what can be."""
     shown: list[float] = []
-    for row, (group, style) in enumerate(zip(groups, styles, strict=True)):
+    for row, (group, style) in enumerate(lines):
         ends = (timings.one(group.frame, f"{panel.column}{end}") for end in ENDS)
         value, low, high = value_ranges.clipped(panel.column, ends)
         bars = np.nan_to_num([[value - low], [high - value]])
         look = {**style, "linestyle": "none", "zorder": 3}
         axes.errorbar(value, row, xerr=bars, elinewidth=1.4, **look)
         shown += [end for end in (value, low, high) if np.isfinite(end)]
-    axes.set_ylim(len(groups) - 0.5, -0.5)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_xlabel(panel.label)
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")

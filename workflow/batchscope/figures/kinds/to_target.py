@@ -75,8 +75,18 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
-    """Returns the figure: a row for each series and target."""
-    return draw_panels(_shown(panels(frame)), spec.panels)
+    """Returns the figure: a row for each series and target.
+
+    Of many it is the last target of each series, of those that have a fit.
+    """
+    every = panels(frame)
+    last: dict[str, Panel] = {}
+    for panel in every:
+        key = str(panel.factors)
+        if key not in last or panel.points or not last[key].points:
+            last[key] = panel
+    shown = every if len(every) <= _MOST_ROWS else [*last.values()][:_MOST_ROWS]
+    return draw_panels(shown, spec.panels)
 
 
 def draw_panels(every: Sequence[Panel], columns: Sequence[entries.Panel]) -> Figure:
@@ -90,28 +100,12 @@ def draw_panels(every: Sequence[Panel], columns: Sequence[entries.Panel]) -> Fig
             for axes, column in zip(row, columns, strict=True):
                 found |= _draw_panel(axes, panel, column.column)
                 axes.set_ylabel(column.label)
-                canvas.title(axes, wording.titled(column.title, _title(panel)))
-        canvas.legend_of(figure, [(handle, label) for label, handle in found.items()])
+                target = panel.target
+                what = f"{target.column.replace('_', ' ')} {wording.number(target.value)}"
+                series = [run_series.describe(panel.factors), what if target.column else "target"]
+                canvas.title(axes, ", ".join(filter(None, [column.title, *series])))
+        canvas.legend(figure, [(handle, label) for label, handle in found.items()])
     return figure
-
-
-def _title(panel: Panel) -> str:
-    """Returns the series and the target."""
-    column, value = panel.target.column, panel.target.value
-    what = f"{column.replace('_', ' ')} {wording.number(value)}" if column else "target"
-    return ", ".join(filter(None, [run_series.describe(panel.factors), what]))
-
-
-def _shown(every: Sequence[Panel]) -> list[Panel]:
-    """Returns all, or of many the last target of each series, of those that have a fit."""
-    if len(every) <= _MOST_ROWS:
-        return list(every)
-    last: dict[str, Panel] = {}
-    for panel in every:
-        key = str(panel.factors)
-        if key not in last or panel.points or not last[key].points:
-            last[key] = panel
-    return list(last.values())[:_MOST_ROWS]
 
 
 def _draw_panel(axes: Axes, panel: Panel, axis: str) -> dict[str, Any]:
@@ -131,12 +125,16 @@ def _draw_panel(axes: Axes, panel: Panel, axis: str) -> dict[str, Any]:
     means = panel.means(axis)
     for size, (mean, low, high, _) in zip(panel.batch_sizes, means, strict=True):
         if math.isfinite(mean):
-            bars = np.nan_to_num([[mean - low], [high - mean]])
-            axes.errorbar(math.log2(size), mean, yerr=bars, elinewidth=1.2, zorder=4, **_MEAN)
+            look = {"elinewidth": 1.2, "zorder": 4, **_MEAN}
+            canvas.error_bars(axes, math.log2(size), mean, low, high, **look)
             found["geometric mean"] = Line2D([], [], **_MEAN)
-    _mark_missed(axes, panel)
-    if _draw_curve(axes, panel, axis):
-        found["fit"] = Line2D([], [], **_CURVE)
+    missed = panel.rows[panel.rows["reached"] == 0].groupby("batch_size").size()
+    look = {"ha": "center", "va": "top", "rotation": 90, "fontsize": 7}
+    look |= {"xycoords": axes.get_xaxis_transform(), "color": canvas.FAILED_COLOUR}
+    for size, never in missed.items():
+        canvas.annotate(axes, f"{never} never", (math.log2(size), 1.0), (0, -2), **look)
+    if panel.points:
+        found |= _draw_curve(axes, panel, axis)
     bottom, top = axes.get_ylim()
     canvas.few_log_labels(axes.yaxis, top / bottom)
     shades = {} if panel.departs else _shades(panel, axis)
@@ -149,22 +147,12 @@ def _draw_panel(axes: Axes, panel: Panel, axis: str) -> dict[str, Any]:
     return found | _draw_marks(axes, panel, _MARKS[axis])
 
 
-def _mark_missed(axes: Axes, panel: Panel) -> None:
-    """Writes how many seeds of a batch size never got there."""
-    missed = panel.rows[panel.rows["reached"] == 0].groupby("batch_size").size()
-    look = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "top", "rotation": 90}
-    for size, never in missed.items():
-        place = (math.log2(size), 1.0)
-        look |= {"fontsize": 7, "color": canvas.FAILED_COLOUR}
-        canvas.annotate(axes, f"{never} never", place, (0, -2), **look)
-
-
-def _draw_curve(axes: Axes, panel: Panel, axis: str) -> bool:
-    """Draws the fit, or of seconds the closed form; returns whether there is one."""
+def _draw_curve(axes: Axes, panel: Panel, axis: str) -> dict[str, Any]:
+    """Draws the fit, or of seconds the closed form, where there is one."""
     sizes = panel.batch_sizes if axis == "seconds" else panel.fitted
     needed = "fastest_batch_size" if axis == "seconds" else "updates_min"
-    if not panel.points or len(sizes) < 3 or math.isnan(panel.value(needed)):
-        return False
+    if len(sizes) < 3 or math.isnan(panel.value(needed)):
+        return {}
     grid, constants = np.geomspace(min(sizes), max(sizes), _POINTS), map(panel.value, _CONSTANTS)
     if axis == "seconds":
         values = fastest_batch_size.seconds_to_target(grid, *constants)
@@ -172,7 +160,7 @@ def _draw_curve(axes: Axes, panel: Panel, axis: str) -> bool:
         values = critical_batch_size.updates(grid, *[*constants][:2])
         values = values * (grid if axis == "examples" else 1.0)
     axes.plot(np.log2(grid), values, zorder=2, **_CURVE)
-    return True
+    return {"fit": Line2D([], [], **_CURVE)}
 
 
 def _shades(panel: Panel, axis: str) -> dict[tuple[str, str], tuple[float, float]]:
@@ -181,13 +169,10 @@ def _shades(panel: Panel, axis: str) -> dict[tuple[str, str], tuple[float, float
         ends = (panel.value("fastest_from"), panel.value("fastest_to"))
         return {_WITHIN: ends} if math.isfinite(ends[0]) else {}
     critical = panel.value("critical_batch_size")
-    if math.isnan(critical):
-        return {}
-    ends = {
-        critical_batch_size.PERFECT: (1e-9, critical * critical_batch_size.PERFECT_BELOW),
-        critical_batch_size.MAXIMAL: (critical * critical_batch_size.MAXIMAL_ABOVE, 1e12),
-    }
-    return {(regime, _SHADES[regime]): found for regime, found in ends.items()}
+    perfect = (1e-9, critical * critical_batch_size.PERFECT_BELOW)
+    maximal = (critical * critical_batch_size.MAXIMAL_ABOVE, 1e12)
+    found = zip(_SHADES.items(), (perfect, maximal), strict=True)
+    return {} if math.isnan(critical) else dict(found)
 
 
 def _draw_marks(axes: Axes, panel: Panel, marks: Sequence[Mark]) -> dict[str, Any]:

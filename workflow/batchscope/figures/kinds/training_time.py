@@ -46,7 +46,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: a panel per configuration, with the time of the fewest epochs dotted."""
     shown = replace(spec, panels=tuple(replace(panel, ends=_ENDS) for panel in spec.panels))
     figure = against_batch_size.draw(frame, shown)
-    groups = canvas.present(run_series.series(frame))
+    groups = canvas.present(frame)
     look = {"color": canvas.MUTED, "linestyle": canvas.LINES[2], "linewidth": 1.0, "zorder": 1}
     for axes, group in zip(figure.axes, groups, strict=False):
         first = group.frame.sort_values(["at_epoch", "batch_size"]).iloc[0]

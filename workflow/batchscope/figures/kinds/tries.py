@@ -80,7 +80,7 @@ def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
     for column, look, label in (("memory_limit_mb", _LIMIT, "limit"), (_LINE[1], _FIT, "fit")):
         if frame[column].notna().any():
             entries_.append((Line2D([], [], **look), label))
-    canvas.legend_of(figure, entries_)
+    canvas.legend(figure, entries_)
     return figure
 
 

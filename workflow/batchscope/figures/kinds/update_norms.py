@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
-from batchscope.analysis import run_series
 from batchscope.analysis.run_series import Series
 from batchscope.catalogue import entries
 from batchscope.figures import rows
@@ -24,8 +23,8 @@ _MOST_ROWS = 6  # series
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: for each series, distributions beside medians."""
     (panel,) = rows.panels(frame, spec)
-    every = canvas.present(run_series.series(frame))
-    groups, looks = every[:_MOST_ROWS], canvas.size_styles(frame["batch_size"].unique())
+    groups, more = canvas.first(frame, _MOST_ROWS)
+    looks = canvas.size_styles(frame["batch_size"].unique())
     figure, grid = canvas.panels(len(groups), 2, width=4.2)
     (ink,) = canvas.series_styles(1)
     for (left, right), group in zip(grid, groups, strict=True):
@@ -37,7 +36,6 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         against_batch_size.draw_cell(right, cell, {"": ink})
         canvas.keep_possible(right, panel.column, cell.values)
     canvas.size_legend(figure, looks)
-    more = canvas.first_note(len(groups), len(every))
     canvas.notes(figure, rows.runs(frame), more, "Triangles: medians.")
     return figure
 
@@ -48,7 +46,14 @@ def _draw_distributions(
     """Draws an outline per batch size: each bin's share of a run's updates, mean over seeds."""
     binned = rows.finished(own).dropna(subset="low")
     for size, chosen in binned.groupby("batch_size"):
-        edges, shares = _mean_shares(chosen)
+        # All runs have the same bins, of equal width on a logarithmic axis, and list a range of
+        # them: one that a run does not list holds none of its own.
+        low, high = (np.log10(chosen[name].to_numpy(float)) for name in ("low", "high"))
+        width = np.median(high - low)
+        index = np.round(low / width).astype(int)
+        totals = np.bincount(index - index.min(), weights=chosen["share"].to_numpy(float))
+        edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
+        shares = totals / chosen["seed"].nunique()
         look = looks[int(size)]
         axes.stairs(shares, edges, linewidth=1.2, **look)
         middle = chosen.drop_duplicates("seed")[median].mean()
@@ -62,16 +67,3 @@ def _draw_distributions(
     axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     axes.set_xlabel("‖update‖")
     axes.set_ylabel("updates per bin (%)")
-
-
-def _mean_shares(chosen: pandas.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the bins' edges and shares; a bin that a run does not list holds none of its own.
-
-    All runs have the same bins, of equal width on a logarithmic axis, and list a range of them.
-    """
-    low, high = (np.log10(chosen[name].to_numpy(float)) for name in ("low", "high"))
-    width = np.median(high - low)
-    index = np.round(low / width).astype(int)
-    totals = np.bincount(index - index.min(), weights=chosen["share"].to_numpy(float))
-    edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
-    return edges, totals / chosen["seed"].nunique()

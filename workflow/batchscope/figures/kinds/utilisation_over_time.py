@@ -65,7 +65,7 @@ def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
     grid[-1].set_xlabel("time (s)")
     known = {name: look for name, look in _PANELS[0].items() if frame[name].notna().any()}
     handles = [(Line2D([], [], **look), words) for look, words in known.values()]
-    canvas.legend_of(figure, handles)
+    canvas.legend(figure, handles)
     return figure
 
 
