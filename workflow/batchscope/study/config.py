@@ -18,11 +18,11 @@ import yaml
 
 from batchscope import project_files
 from batchscope.catalogue import coercion, parameters, run_factors, sweep_names
-from batchscope.catalogue.claim_tables import TABLES
 from batchscope.catalogue.dataset_definitions import SOURCES
 from batchscope.catalogue.entries import Entry, Measure
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import (
