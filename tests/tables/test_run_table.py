@@ -83,6 +83,15 @@ def test_what_is_not_there_is_empty(tmp_path, written):
     assert list(nothing.columns) == list(frame.columns) and set(nothing["status"]) == {"missing"}
 
 
+def test_examples_that_are_sequences_are_counted_in_tokens(written):
+    path = records.dataset_folder(written.results, synthetic.DATASET) / "record.json"
+    with synthetic.edited(path) as record:
+        record |= {"kind": "tokens", "input_shape": [25]}
+    row = written.made("runs").iloc[2]
+    assert row["tokens_per_update"] == 25 * 32
+    assert row["tokens_per_second"] == 25 * row["images_per_second"]
+
+
 def test_the_csv_reads_back_as_it_was(written, tmp_path):
     experiment_tables.write(*written, "gap", tmp_path / "tables")
     frame = written.made("runs")

@@ -1,4 +1,4 @@
-"""The columns of a table of one's own trainings, and what its further ones are called in ours."""
+"""The columns of a table of external runs, and what its further ones are called in ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from batchscope.catalogue import coercion, run_factors
 
-# What a training has used so far.
+# What a run has used so far.
 AXES = ("updates", "examples", "seconds")
 # In the order in which targets are stated where none is given.
 LOSSES = ("validation_loss", "test_loss", "train_loss")
@@ -18,12 +18,12 @@ OUTCOMES = (*LOSSES, *ACCURACIES)
 LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"
-# The machine of trainings that were made elsewhere.
+# The machine of external runs.
 ELSEWHERE = "elsewhere"
 
 
 def is_own(column: Any) -> bool:
-    """Whether a column of our tables is a further one of somebody's own table."""
+    """Whether a column of our tables is a further one of an external table."""
     return isinstance(column, str) and column.startswith(OWN)
 
 

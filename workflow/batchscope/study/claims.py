@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import claim_tables, run_factors, run_names, sweep_names, tables
-from batchscope.catalogue.claim_tables import TABLES
+from batchscope.catalogue import run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
 from batchscope.catalogue.readers import expected, number, plain, read_items
 from batchscope.catalogue.sweep_names import EVERY_FACTOR
+from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import horizons, messages
 from batchscope.study.claim_models import DIFFERENCE, RATIO, ClaimKeys, TestKeys
@@ -95,7 +95,7 @@ class Test:
     @property
     def budget(self) -> dict[str, Any]:
         """The budget at which trajectories are read; of other tables none."""
-        budgets = claim_tables.BUDGETS if self.table == "trajectories" else ()
+        budgets = tables.BUDGETS if self.table == "trajectories" else ()
         fixed = {name: self.cells.get(name, ()) for name in budgets}
         return {name: values[0] for name, values in fixed.items() if len(values) == 1}
 
@@ -227,7 +227,7 @@ def _test(
         findings.report(received((*place, "below"), high, "a number above `above`"))
     at = (*place, "cells")
     if test.table == "trajectories" and len(test.budget) != 1 and not findings.broken(at):
-        text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
+        text = f"received without one budget; one of {', '.join(tables.BUDGETS)} is expected."
         findings.report(Problem(at, text))
     return None if len(findings.problems) > before else test
 
@@ -238,7 +238,7 @@ def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[
     measures = {**experiment.trainings.measures, **experiment.times.timings}
     filling = {*TABLES[table].measures} & {*measures}
     trained = experiment.trainings.runs and not TABLES[table].measures
-    known = claim_tables.columns_of(table, measures) if filling or trained else []
+    known = tables.claimed(table, measures) if filling or trained else []
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, known)
