@@ -11,13 +11,12 @@ import measured_run
 from batchscope import private_interfaces
 from batchscope.catalogue import run_factors, sweep_names
 from batchscope.datasets import Examples, looks
-from batchscope.errors import UserError
 from batchscope.timing import fates, profile
 from batchscope.timing.instruments import trace
 from batchscope.timing.instruments.sampler import Sampler
 from batchscope.training import models, optimizers, step_loop
 from costs import first
-from handmade_trace import Space, check_shares
+from handmade_trace import check_shares
 
 
 def timed(run):
@@ -29,20 +28,6 @@ def timed(run):
         return time.perf_counter() - begun
 
     return run_steps
-
-
-def test_no_profile(tmp_path):
-    with pytest.raises(UserError, match="received no"):
-        profile.read(tmp_path)
-
-
-def test_the_newest_profile_is_read(tmp_path):
-    for stamp, stop in (("2026_11_21_09_13_49", 10), ("2026_11_21_10_00_00", 20)):
-        folder = tmp_path / "plugins" / "profile" / stamp
-        folder.mkdir(parents=True)
-        space = Space().line("t", [("a:MatMul", 0, stop)]).space
-        (folder / "host.xplane.pb").write_bytes(space.SerializeToString())
-    assert profile.read(tmp_path)["seconds"] == pytest.approx(20e-6)
 
 
 STEPS = 12
@@ -143,7 +128,8 @@ def test_a_loop_in_the_graph_computes_more_of_its_time(graph, eager):
 def test_only_steps_of_their_own_are_steps_of_the_trace(graph, eager):
     counts = []
     for folder, *_ in (graph, eager):
-        space = private_interfaces.profile(profile.newest(folder).read_bytes())
+        (path,) = folder.rglob("*.xplane.pb")
+        space = private_interfaces.profile(path.read_bytes())
         events = [event for line in trace.lines(space) for event in line.events]
         counts.append(sum(event.name == "train" for event in events))
     assert counts == [0, STEPS]
