@@ -1,9 +1,7 @@
 """Every private or undocumented interface of another library, and why no public one does.
 
-Each function imports its library when it is called. The tests of this module fail where an
-interface is gone or does something else.
-
-Snakemake's own are in the rules, where its `workflow` is; `SNAKEMAKE` lists them.
+Each function imports its library when it is called. Snakemake's own are in the rules, where its
+`workflow` is; `SNAKEMAKE` lists them.
 """
 
 from __future__ import annotations
