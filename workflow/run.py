@@ -247,10 +247,10 @@ def prepare_data(arguments: argparse.Namespace) -> None:
 @_step(SCALE, CONFIG)
 def check_models(arguments: argparse.Namespace) -> None:
     """Build a study's own models, before their data."""
-    from batchscope.store import job_files
+    from batchscope.store import states
 
     study = _study(arguments)
-    own = job_files.own_models(study, arguments.results)
+    own = states.Table(study, arguments.results).own_models()
     _start({"threads": 1, "device": "cpu"})
     from batchscope import datasets
     from batchscope.training import models

@@ -18,6 +18,8 @@ jobs.activate(gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0)
 # A study is run alone: --configfile replaces the default study, it is never merged with it. There
 # is no `configfile:` here, for Snakemake names no line of a broken file.
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
+CONFIG = jobs.literal(STUDY.config_path)  # as an input; commands have the path itself
+ENVIRONMENT = jobs.environment(workflow.basedir)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's
 # profile does, for there a scheduler counts them. (The executor is not known yet here.)
@@ -45,6 +47,12 @@ SWEEP_THREADS = lambda wildcards: jobs.threads(wildcards.sweep)
 logger.addFilter(jobs.deserves_a_line)
 
 
+def everything(wildcards):
+    """Inputs of the whole study; what is there and lacks a file of its own is made again."""
+    workflow.dag.forcefiles.update(STUDY.damaged())
+    return STUDY.targets()
+
+
 onstart:
     # No part of a training's command: another study's would train every run again.
     STUDY.note_epochs()
@@ -61,6 +69,8 @@ onstart:
 
 
 onsuccess:
+    made = [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
+    STUDY.go_on(made, any(job.rule.name == "all" for job in workflow.dag.jobs))
     if news := STUDY.news(STARTED):
         logger.info(news)
 

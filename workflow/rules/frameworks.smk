@@ -14,7 +14,7 @@ for FRAMEWORK in FRAMEWORKS.values():
         # A cluster's nodes may reach no package index.
         localrule: True
         conda:
-            "../../envs/batchscope.yaml"
+            ENVIRONMENT
         shell:
             # Evaluated anew when a job runs, and FRAMEWORK is the last of all by then.
             jobs.installing(locals().get("rule", f"install_{FRAMEWORK.name}"))

@@ -21,12 +21,12 @@ for ENTRY in MEASURES.values():
                 else {}
             ),
         output:
-            record=f"{jobs.output(ENTRY)}.json",
-            also=[jobs.output(ENTRY) + suffix for suffix in ENTRY.also_writes],
+            record=jobs.output(ENTRY),
+            also=jobs.beside(ENTRY),
         log:
-            jobs.log(ENTRY),
+            jobs.log(jobs.output(ENTRY)),
         conda:
-            "../../envs/batchscope.yaml"
+            ENVIRONMENT
         resources:
             mem_mb=jobs.growing(ENTRY.memory_mb),
             runtime=ENTRY.minutes,

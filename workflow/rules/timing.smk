@@ -9,13 +9,13 @@ for ENTRY in TIMINGS.values():
             data=ancient(jobs.timed_data(ENTRY)),
             model=ancient(TIMING_MODEL if ENTRY.trains else SWEEP_MODEL),
         output:
-            record=f"{jobs.output(ENTRY)}.json",
-            also=[directory(jobs.output(ENTRY) + suffix) for suffix in ENTRY.also_writes],
+            record=jobs.output(ENTRY),
+            also=[directory(path) for path in jobs.beside(ENTRY)],
         log:
-            jobs.log(ENTRY),
+            jobs.log(jobs.output(ENTRY)),
         priority: jobs.turn(ENTRY.name)
         conda:
-            "../../envs/batchscope.yaml"
+            ENVIRONMENT
         threads: ALONE
         resources:
             mem_mb=jobs.growing(ENTRY.memory_mb),

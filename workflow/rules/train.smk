@@ -17,7 +17,7 @@ rule train:
     log:
         "logs/train/{run}.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     threads: RUN_THREADS
     resources:
         # The last attempt has no more than the one before: it records that this was not enough.
@@ -45,7 +45,7 @@ rule snapshot:
     log:
         "logs/snapshot/{run}/{epoch}.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     threads: RUN_THREADS
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),

@@ -22,7 +22,7 @@ from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.host.absence import Absence
 from batchscope.report import claim_rows, runs_table
-from batchscope.store import job_files, records, taken
+from batchscope.store import job_files, paths, records, states, taken
 from batchscope.tables import claim_table, run_table
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ class MissingResults:
 
     runs: dict[str, str] = _map()
     measures: dict[str, dict[str, str]] = _map()  # measure -> finished run, or sweep
-    absent: dict[Absence, list[job_files.MeasureJob]] = _map()  # what waits for what is not here
+    # Step and version that is not today's -> what it made.
+    versions: dict[tuple[str, str], list[job_files.Job]] = _map()
+    absent: dict[Absence, list[job_files.Job]] = _map()  # what waits for what is not here
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,7 @@ def read(
         name: _experiment(study, name, folder / name, results, partial)
         for name in study.experiments
     }
+    table = states.Table(study, results)
     here, *others = job_files.places(study, results)
     runs, timings = _read_runs(study, here), _read_timings(study, results)
     own_timings = [each for each in timings if each["machine"]["name"] == here.machine]
@@ -170,8 +173,9 @@ def read(
         ),
         missing=MissingResults(
             runs=_missing_runs(study, results),
-            measures=_missing_measures(study, results, experiments.values()),
-            absent=job_files.absent(study, results),
+            measures=_missing_measures(table, experiments.values()),
+            versions=_other_versions(table),
+            absent=table.absent(),
         ),
         datasets=datasets,
         samples={
@@ -181,7 +185,7 @@ def read(
         models=_models(study, results, datasets),
         claims=[row for path in stated if path in there for row in claim_rows.read(path)],
         files=[*_filled(folder)],
-        taken=taken.find(study, results, runs, own_timings),
+        taken=taken.find(table, runs, own_timings),
         partial=partial,
     )
 
@@ -286,7 +290,7 @@ def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
     found: dict[Path, str] = {}
     for experiment in study.experiments.values():
         for place in job_files.places(study, results):
-            for job in job_files.measure_jobs(study, experiment, place.results, place.recorded):
+            for job in job_files.measure_jobs(experiment, place.results, place.recorded):
                 if job.measure in TIMINGS:
                     found[job.path] = place.machine
     return [
@@ -315,7 +319,7 @@ def _missing_runs(study: Study, results: Path) -> dict[str, str]:
 
 
 def _missing_measures(
-    study: Study, results: Path, experiments: Iterable[ExperimentResults]
+    table: states.Table, experiments: Iterable[ExperimentResults]
 ) -> dict[str, dict[str, str]]:
     """Returns measure -> finished run without its record, or sweep -> what the job's log says.
 
@@ -323,19 +327,27 @@ def _missing_measures(
     """
     missing: dict[str, dict[str, str]] = {}
     for found in experiments:
-        own = [row for row in found.rows if row.get("machine") in (None, study.machine)]
+        own = [row for row in found.rows if row.get("machine") in (None, table.study.machine)]
         finished = {row["run"] for row in own if row["status"] == records.FINISHED}
-        for job in job_files.measure_jobs(study, found.experiment, results):
-            if finished.issuperset(job.runs) and not job.path.exists():
-                said = _last_words(results, job.path)
+        for state in table.experiments[found.experiment.name]:
+            job = state.job
+            if job.measure != "train" and state.missing and finished.issuperset(job.runs):
+                said = _last_words(table.results, job.path)
                 missing.setdefault(job.measure, {})[job.subject] = said
     return missing
+
+
+def _other_versions(table: states.Table) -> dict[tuple[str, str], list[job_files.Job]]:
+    found: dict[tuple[str, str], list[job_files.Job]] = {}
+    for path, made in table.other_versions().items():
+        found.setdefault(made, []).append(table.every[path].job)
+    return found
 
 
 def _last_words(results: Path, *records_of_jobs: Path) -> str:
     """Returns the last line and the path of the jobs' first log; nothing where none has begun."""
     for record in records_of_jobs:
-        log = job_files.log_path(results, record)
+        log = paths.log_path(results, record)
         if log.exists():
             lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
             stripped = [line.strip() for line in lines if line.strip()] or ["nothing"]

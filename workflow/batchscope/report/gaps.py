@@ -31,9 +31,10 @@ class Gap(NamedTuple):
     """Runs or jobs that share a fate other than finished, and the command that mends it.
 
     Attributes:
-        kind: `run`, `elsewhere` (a run made elsewhere), `measure`, `timing` or `absent`.
+        kind: `run`, `elsewhere` (a run made elsewhere), `measure`, `timing`, `version` or
+            `absent`.
         name: The status of runs and of what is absent, or the measure.
-        title: What is absent.
+        title: What is absent, or the version that made the records.
         entries: Run or job, and its message.
     """
 
@@ -64,6 +65,9 @@ def find(study: Study, inputs: Inputs) -> list[Gap]:
     for measure, runs in inputs.missing.measures.items():
         kind, noun = ("timing", "timing") if measure in OF_SWEEPS else ("measure", "run")
         gaps.append(Gap(kind, measure, list(runs.items()), command, noun))
+    for (step, version), jobs in inputs.missing.versions.items():
+        items = [(job.subject, "") for job in jobs]
+        gaps.append(Gap("version", step, items, noun="record", title=version))
     for lacking, jobs in inputs.missing.absent.items():
         mend = f"{lacking.command} && {command}" if lacking.command else command
         items = [(job.subject, job.measure) for job in jobs]
