@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import resource
+import time
 
 import numpy as np
 import pytest
@@ -68,3 +70,12 @@ def test_the_door_says_it_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_page, "write", fails)
     with pytest.raises(OSError, match="Bad file descriptor"):  # a traceback: nobody can mend it
         run.main(["ledger"])
+
+
+def test_what_a_killed_process_left_beside_a_folder_goes_after_an_hour(tmp_path):
+    old, new = tmp_path / ".figures.old", tmp_path / ".figures.new"
+    for folder, age in ((old, 4000), (new, 10)):
+        folder.mkdir()
+        os.utime(folder, (time.time() - age,) * 2)
+    write_folder(tmp_path / "figures")
+    assert new.exists() and not old.exists() and (tmp_path / "figures" / "a.txt").exists()

@@ -20,6 +20,7 @@ from batchscope.catalogue import (
     sweep_names,
     tables,
 )
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.store import job_files, records
 from batchscope.study import plan
 from batchscope.tables import csv_tables, long_tables, run_table
@@ -87,6 +88,17 @@ def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
         record["values"]["new_measure"] = 4.5
     frame = written.made(run_table.collect)
     assert frame.columns[-1] == "new_measure" and frame["new_measure"].iloc[0] == 4.5
+
+
+def test_records_of_another_version_are_told_apart(written):
+    for measure in ("evaluate", "weight_distance"):
+        with synthetic.edited(written.record(measure)) as record:
+            record["version"] = "evaluate-v0" if measure == "evaluate" else VERSIONS[measure]
+    frame = written.made(run_table.collect)
+    assert frame["other_versions"].dropna().to_dict() == {
+        0: "train-v1 evaluate-v0",
+        **dict.fromkeys((1, 2), "train-v1"),
+    }
 
 
 def test_the_csv_reads_back_as_it_was(written, tmp_path):

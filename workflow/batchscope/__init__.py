@@ -25,5 +25,6 @@ ROOMS = {
     "tables": ("numpy", "pandas"),
     "figures": ("numpy", "pandas", "matplotlib"),
     "report": ("jinja2", "pandas"),
+    "rule_parts": (),
     "snakefile": (),
 }

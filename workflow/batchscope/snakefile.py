@@ -1,9 +1,8 @@
-"""What the workflow's rules ask about a study: paths, inputs, threads. No Snakemake in it."""
+"""What the workflow's rules ask about a study: inputs, targets, what is left to make."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import json
 import logging
@@ -16,25 +15,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import figures, project_files
-from batchscope.catalogue import (
-    kept_epochs,
-    measure_settings,
-    run_factors,
-    run_names,
-    sweep_names,
-    tables,
-)
-from batchscope.catalogue.entries import REPEATS, Measure, Timing
+from batchscope import figures, project_files, rule_parts
+from batchscope.catalogue import measure_settings, tables
 from batchscope.errors import UserError
 from batchscope.host import absence, warm_process
+from batchscope.rule_parts import RESULTS
 from batchscope.store import job_files, owners, paths, records, states, status
 from batchscope.study import command_line, plan
 from batchscope.study import config as configuration
 
-RESULTS = "results"
 TABLES = tables.FILES
-STAND_INS = Path(".snakemake", "paths")
 ONCE_MORE = "BATCHSCOPE_ONCE_MORE"  # in the environment of a command that makes what is left
 
 FIGURES_OF_ONE = 6  # two processes would import as much each, and keep a core from other jobs
@@ -151,12 +141,12 @@ class Jobs:
 
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""
-        return [data_record(token) for token in self.study.datasets]
+        return [rule_parts.data_record(token) for token in self.study.datasets]
 
     def run_records(self) -> list[str]:
         """Records of the study's runs, but of those that need what is not here."""
         runs = self.study.runs.items()
-        return [run_file(run) for run, factors in runs if not absence.of(factors)]
+        return [rule_parts.run_file(run) for run, factors in runs if not absence.of(factors)]
 
     def table_inputs(self, experiment: str) -> list[str]:
         """Records behind an experiment's tables; in a partial report those that exist.
@@ -166,7 +156,10 @@ class Jobs:
         found = list(dict.fromkeys(self._records(experiment)))
         if not self.partial:
             return found
-        return [literal(self.config_path), *(path for path in found if os.path.exists(path))]
+        return [
+            rule_parts.literal(self.config_path),
+            *(path for path in found if os.path.exists(path)),
+        ]
 
     def also(self, experiment: str) -> str:
         """What an experiment's tables follow besides its records, as JSON.
@@ -203,7 +196,7 @@ class Jobs:
         """Yields the files that an experiment's tables are made of."""
         found = self.study.experiments[experiment]
         if found.own.path:
-            yield literal(found.own.path)
+            yield rule_parts.literal(found.own.path)
         for other in found.trainings.beside:
             yield from self._records(other)
         # What other machines measured is read, and never made.
@@ -211,7 +204,7 @@ class Jobs:
             runs = (job_files.training_job(folder, run) for run in found.trainings.runs)
             for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
                 if job.path.exists():
-                    yield literal(job.path.as_posix())
+                    yield rule_parts.literal(job.path.as_posix())
         for state in self.table.experiments[experiment]:
             if not state.lacking:
                 yield state.job.path.as_posix()
@@ -255,7 +248,7 @@ class Jobs:
     def figures(self) -> list[str]:
         """Folders of the figures of every experiment."""
         names = self.study.experiments
-        return [figures_folder(self.study.folder_name, name) for name in names]
+        return [rule_parts.figures_folder(self.study.folder_name, name) for name in names]
 
     def targets(self) -> list[str]:
         """The report, and what is missing behind it: data, records, tables and figures.
@@ -270,7 +263,7 @@ class Jobs:
                 names = ", ".join(Path(path).parent.name for path in deleted)
                 print(f"{names}: deleted; made first, and the rest after that.", file=sys.stderr)
                 return deleted
-            behind += map(data_record, self._lacking_data())
+            behind += map(rule_parts.data_record, self._lacking_data())
             behind += chain.from_iterable(map(self._records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
         return [self.report, *_missing(behind)]
@@ -283,7 +276,7 @@ class Jobs:
         found = {folder for folder in self.figures() if not _whole_figures(Path(folder))}
         if self.partial:
             return found
-        data = map(data_record, self._lacking_data())
+        data = map(rule_parts.data_record, self._lacking_data())
         runs = (state.job.path.as_posix() for state in self.table.every.values() if state.damaged)
         return {*found, *runs, *(path for path in data if os.path.exists(path))}
 
@@ -297,7 +290,7 @@ class Jobs:
             each.job for each in self.table.every.values() if lacking and each.job.path.exists()
         ]
         used = {job.subject.split("+")[0] for job in made}
-        return [data_record(token) for token in lacking if token in used]
+        return [rule_parts.data_record(token) for token in lacking if token in used]
 
     def _lacking_data(self) -> list[str]:
         return [token for token, whole in self.table.data().items() if not whole]
@@ -347,7 +340,7 @@ class Jobs:
     def model_file(self, name: str) -> list[str]:
         """The user's model file of a run or timing configuration; nothing if it is built in."""
         path = self.study.models.get(name.split("+")[1])
-        return [literal(path)] if path else []
+        return [rule_parts.literal(path)] if path else []
 
     def shared(self, value_of: Callable[[str], Any], wildcard: str = "run") -> Any:
         """Returns what is the same for every run, or else a function of the wildcards.
@@ -358,47 +351,6 @@ class Jobs:
         if values and all(value == values[0] for value in values):
             return values[0]
         return lambda wildcards: value_of(getattr(wildcards, wildcard))
-
-
-def literal(path: str) -> str:
-    """Returns a path as a rule can have it: Snakemake takes braces and angle brackets for its own.
-
-    A path that holds some is reached by a link.
-    """
-    if not set("{}<>").intersection(path):
-        return path
-    link = STAND_INS / f"{hashlib.sha256(path.encode()).hexdigest()[:16]}{Path(path).suffix}"
-    target = os.path.abspath(path)
-    if not link.is_symlink() or os.readlink(link) != target:
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
-    return link.as_posix()
-
-
-def environment(folder: str) -> str:
-    """Returns the file of the jobs' conda environment, which Snakemake formats as a pattern."""
-    return f"{folder}/envs/batchscope.yaml".replace("{", "{{").replace("}", "}}")
-
-
-def data_record(token: str) -> str:
-    """Record of a data set."""
-    return paths.dataset_record(RESULTS, token).as_posix()
-
-
-def dataset_record(name: str) -> str:
-    """Record of the data set of a run or of a timing configuration."""
-    return data_record(name.split("+")[0])
-
-
-def run_file(run: str, file: str = paths.RECORD) -> str:
-    """A file of a run."""
-    return (paths.run_folder(RESULTS, run) / file).as_posix()
-
-
-def figures_folder(study: str, experiment: str) -> str:
-    """Folder of an experiment's figures."""
-    return paths.figures_folder(RESULTS, study, experiment).as_posix()
 
 
 def _whole_figures(folder: Path) -> bool:
@@ -415,120 +367,3 @@ def _whole_figures(folder: Path) -> bool:
 
 def _missing(wanted: Iterable[str]) -> list[str]:
     return [path for path in dict.fromkeys(wanted) if not os.path.exists(path)]
-
-
-def measured(entry: Measure) -> dict[str, str]:
-    """Files of the run, or of both, that a measure reads: input's name -> path."""
-    found = {}
-    for prefix, run in (("", "{run}"), ("other_", "{other}"))[: 1 + entry.pairs]:
-        found[f"{prefix}record"] = run_file(run)
-        for weights in entry.weights:
-            inner = "epochs/" if weights == kept_epochs.MIDDLE else ""
-            found[f"{prefix}{weights}"] = run_file(run, f"{inner}{weights}.npz")
-        for file in entry.reads:
-            found[prefix + Path(file).stem] = run_file(run, file)
-    return found
-
-
-def timed_data(entry: Timing) -> Callable[[Any], str]:
-    """Returns, as a function of the wildcards, the record of the data set that is timed."""
-    return lambda wildcards: dataset_record(getattr(wildcards, subject(entry)))
-
-
-def early(entry: Measure) -> Callable[[Any], list[str]]:
-    """Returns, as a function of the wildcards, weights before a run's last; mostly none."""
-
-    def read(wildcards: Any) -> list[str]:
-        if wildcards.settings == "default":  # a dry-run asks several times for every job
-            return []
-        run, horizon = wildcards.run, _factors(wildcards.run)["epochs"]
-        epoch = job_files.epoch_read(entry.name, wildcards.settings, horizon)
-        return [] if epoch is None else [paths.snapshot_path(RESULTS, run, epoch).as_posix()]
-
-    return read
-
-
-def output(entry: Measure | Timing) -> str:
-    """Path of a measure's or timing's record."""
-    name, run, settings = entry.name, "{run}", "{settings}"
-    if isinstance(entry, Timing):
-        timed = f"{{{subject(entry)}}}"
-        return paths.timing_path(RESULTS, "{machine}", timed, settings, name).as_posix()
-    if entry.pairs:
-        return paths.pair_path(RESULTS, run, "{other}", name, settings).as_posix()
-    return paths.measure_path(RESULTS, run, name, settings).as_posix()
-
-
-def beside(entry: Measure | Timing) -> list[str]:
-    """Paths of what a measure or timing writes beside its record."""
-    return [output(entry).removesuffix(".json") + suffix for suffix in entry.also_writes]
-
-
-def log(record: str) -> str:
-    """Path of the log of the job that writes a record."""
-    return paths.log_path(RESULTS, record).as_posix()
-
-
-def subject(entry: Timing) -> str:
-    """The wildcard, and the option of the door, that say what is timed."""
-    return "timing" if entry.trains else "sweep"
-
-
-def command(step: str) -> str:
-    """The call of the door that makes a measure or a timing; any change of it makes all again."""
-    entry = measure_settings.ENTRIES[step]
-    if isinstance(entry, Timing):
-        options, data = ("machine", subject(entry)), True
-    else:
-        options, data = ("run", "other") if entry.pairs else ("run",), entry.data
-    words = [f"--{option} {{wildcards.{option}:q}}" for option in (*options, "settings")]
-    words += ["--model-file {input.model:q}"] if data else []
-    written = "{output.record:q}" if entry.also_writes else "{output:q}"
-    made = f"--output {written} > {{log:q}} 2>&1"
-    return " ".join(["python workflow/run.py", entry.name, *words, made])
-
-
-def installing(rule: str) -> str:
-    """The call of the door that installs a framework, by the name of its rule."""
-    words = f"install_framework --framework {rule.removeprefix('install_')}"
-    return f"python workflow/run.py {words} --output {{output:q}} > {{log:q}} 2>&1"
-
-
-def turn(timing: str) -> Callable[[Any], int]:
-    """Returns, as a function of the wildcards, the priority of a timing job.
-
-    The first jobs of every configuration stand before the second of any, and all before other jobs:
-    without that, those that ask for the whole machine run last.
-    """
-
-    def priority(wildcards: Any) -> int:
-        parsed = measure_settings.parse_settings(timing, wildcards.settings)
-        return 1 + REPEATS.maximum - parsed[REPEATS.name]
-
-    return priority
-
-
-def growing(memory_mb: int) -> Callable[[Any, int], int]:
-    """Returns the memory that an attempt is given, MB: twice that of the attempt before."""
-    return lambda wildcards, attempt: memory_mb * 2 ** (attempt - 1)
-
-
-def gpus(name: str) -> int:
-    """GPUs that a training, a timing configuration or a sweep needs: one per replica."""
-    return run_factors.gpus(_factors(name))
-
-
-def measure_gpus(name: str) -> int:
-    """GPUs that a measure of a run needs."""
-    return int(_factors(name)["device"] == "gpu")
-
-
-def threads(name: str) -> int:
-    """Threads of a run or a timing configuration; of a sweep that uses all cores no number, -1."""
-    return _factors(name)["threads"] or -1
-
-
-@functools.cache
-def _factors(name: str) -> dict[str, Any]:
-    # A timing configuration has the name of a sweep over its batch size.
-    return run_names.parse_run(name) if "+seed=" in name else sweep_names.parse(name).factors

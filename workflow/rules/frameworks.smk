@@ -17,7 +17,7 @@ for FRAMEWORK in FRAMEWORKS.values():
             ENVIRONMENT
         shell:
             # Evaluated anew when a job runs, and FRAMEWORK is the last of all by then.
-            jobs.installing(locals().get("rule", f"install_{FRAMEWORK.name}"))
+            parts.installing(locals().get("rule", f"install_{FRAMEWORK.name}"))
 
     workflow.get_rule(f"install_{FRAMEWORK.name}").docstring = (
         f"Installs {FRAMEWORK.title} into an environment of its own."
