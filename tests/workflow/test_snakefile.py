@@ -190,21 +190,25 @@ def test_deleted_data_are_made_alone(whole, capsys):
     assert {data, run} < again(whole)[0]  # nothing was made of them yet
 
 
-@pytest.mark.parametrize(("status", "calls"), [(0, 1), (3, 1)])
-def test_a_command_goes_on_until_its_targets_are_there(whole, monkeypatch, status, calls):
+@pytest.mark.parametrize(
+    ("deleted", "left"),
+    [("report.txt", "report.txt"), ("runs/*/best.npz", "record.json")],
+)
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_command_goes_on_until_its_targets_are_there(whole, monkeypatch, status, deleted, left):
     begun = []
     done = subprocess.CompletedProcess([], returncode=status)
     monkeypatch.setattr(subprocess, "run", lambda command, env: begun.append(env) or done)
     whole.go_on([whole.report], True)
     assert begun == []
-    Path(whole.headline).unlink()
+    next(Path("results").glob(deleted)).unlink()
     with pytest.raises(SystemExit) if status else contextlib.nullcontext():
         whole.go_on([whole.report], True)
-    assert len(begun) == calls and begun[0][snakefile.ONCE_MORE]
+    assert len(begun) == 1 and begun[0][snakefile.ONCE_MORE]
     # The second time it is an error; what was not asked for is none.
     monkeypatch.setenv(snakefile.ONCE_MORE, "true")
     whole.go_on([whole.report], False)
-    with pytest.raises(SystemExit, match="report.txt"):
+    with pytest.raises(SystemExit, match=left):
         whole.go_on([], True)
 
 

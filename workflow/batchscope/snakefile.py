@@ -307,6 +307,7 @@ class Jobs:
         """
         vars(self).pop("table", None)
         left = _missing([*made, *(self.targets() if whole else [])])
+        left += sorted(self.damaged()) if whole else []
         if not left:
             return
         if os.environ.get(ONCE_MORE):
