@@ -200,7 +200,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
         disk.write_json(job.path, record)
     made = every_table("of_jobs", study)
     assert {*made["throughput"]["repeat"]} == {*range(1, 7)} and len(made["sweeps"]) == 12
-    run_table.write("of_jobs", study, "machine", Path("tables"))
+    experiment_tables.write("of_jobs", study, "machine", Path("tables"))
     found = figures.read("tables")
     speeds, sweeps, times = found.throughput, found.sweeps, found.training_times
     assert (len(speeds), len(sweeps)) == (16, 2)

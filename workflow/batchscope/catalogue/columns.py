@@ -71,6 +71,9 @@ OF_RECORD = {
     ),
 }
 _DERIVED = {
+    "other_versions": Text(
+        "Versions of the steps that made some of these numbers, where they are not today's."
+    ),
     "best_train_loss": Column(
         "Lowest training loss of an epoch: the mean over its updates, dropout on.",
         label="Best training loss",
