@@ -13,7 +13,7 @@ from batchscope import disk, figures, snakefile
 from batchscope.cli import entry
 from batchscope.errors import UserError
 from batchscope.host import absence
-from batchscope.store import job_files, records, status
+from batchscope.store import records, states, status
 from batchscope.study import config
 from batchscope.tables import experiment_tables, run_table, timing_tables
 
@@ -193,8 +193,8 @@ STUDIES = Path(__file__).parents[2] / "studies"
 )
 def test_studies_plan_a_gpu_beside_the_cpu(name, scale, experiment, runs, timings):
     planned = config.study(STUDIES / f"{name}.yaml", scale)
-    chosen = planned.experiments[experiment]
-    waiting = [job.noun for _, job in job_files.left_out(planned, chosen, "results")]
+    found = states.Table(planned, "results").experiments[experiment]
+    waiting = [state.job.noun for state in found if state.waits]
     assert (waiting.count("training"), waiting.count("timing")) == (runs, timings)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from batchscope.cli import steps
 from batchscope.errors import ConfigError, UserError
-from batchscope.store import job_files
+from batchscope.store import states
 
 
 def check(study: Any, results: Path) -> None:
@@ -24,7 +24,7 @@ def check(study: Any, results: Path) -> None:
     Raises:
         ConfigError: With a line for each file that fails.
     """
-    waiting = sorted(job_files.own_models(study, results))
+    waiting = sorted(states.Table(study, results).own_models())
     problems: list[str] = []
     while waiting:
         found = _reports(study, results, waiting)
