@@ -22,7 +22,7 @@ def test_colours_are_of_the_sizes_alone_and_at_most_four(count):
 
 def test_the_legend_names_the_sizes_between_as_one():
     with canvas.style():
-        figure, _ = canvas.panels(1, 1)
+        figure, _ = canvas.panels(1)
         canvas.size_legend(figure, canvas.size_styles([8, 16, 32, 64, 128, 256]))
     assert legend(figure) == ["8", "32", "64", "256", "16, 128"]
 
@@ -31,9 +31,9 @@ def test_the_legend_names_the_sizes_between_as_one():
 def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
     """Texts are drawn as they are written: no label of an axis may be a formula."""
     with canvas.style():
-        drawing, grid = canvas.panels(1, 1)
-        grid[0, 0].plot(values)
-        canvas.value_axis(grid[0, 0], values)
+        drawing, (axes,) = canvas.panels(1)
+        axes.plot(values)
+        canvas.value_axis(axes, values)
         drawing.draw_without_rendering()
     shown = [text for text in texts(drawing) if text != "0"]
     assert len(shown) > 2 and not any("$" in text for text in shown)
@@ -42,16 +42,16 @@ def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
 def test_a_panel_that_holds_zero_stays_linear_beside_a_logarithmic_one():
     wide, narrow = np.array([0.001, 0.03, 1.0]), np.array([0.30, 0.35, 0.40])
     with canvas.style():
-        _, grid = canvas.panels(1, 3)
-        canvas.alike_scales(grid.flat, [wide, narrow, narrow - narrow[0]])
-    assert [axes.get_yscale() for axes in grid.flat] == ["log", "log", "linear"]
+        _, grid = canvas.panels(3)
+        canvas.alike_scales(grid, [wide, narrow, narrow - narrow[0]])
+    assert [axes.get_yscale() for axes in grid] == ["log", "log", "linear"]
 
 
 def test_the_svg_has_text_rounded_places_and_no_ground():
     with canvas.style():
-        figure, grid = canvas.panels(1, 1)
-        grid[0, 0].plot([0.123456789, 1], [0, 1])
-        canvas.title(grid[0, 0], "a $_ <b>")
+        figure, (axes,) = canvas.panels(1)
+        axes.plot([0.123456789, 1], [0, 1])
+        canvas.title(axes, "a $_ <b>")
         canvas.notes(figure, pandas.DataFrame({"status": []}), "0.123456789")
     svg, _ = canvas.svg_and_png(figure, "T")
     assert "a $_ &lt;b&gt;</text>" in svg and "0.123456789</text>" in svg

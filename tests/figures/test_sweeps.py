@@ -8,6 +8,7 @@ from test_machine_figures import busy
 
 from batchscope import figures
 from batchscope.figures.drawing import canvas, timings
+from batchscope.figures.kinds import sweep as sweep_figures
 from drawing import bars, drawn, legend, titles
 from made_sweeps import (
     DENSE,
@@ -75,8 +76,8 @@ def test_steps_are_visible_in_a_dense_range(sizes):
     ],
 )
 def test_what_is_a_dense_range(sizes, dense):
-    assert timings.is_dense(sizes) is dense
-    at = timings.batch_axis(canvas.panels(1, 1)[1][0, 0], sizes)
+    assert sweep_figures.is_dense(sizes) is dense
+    at = sweep_figures.batch_axis(canvas.panels(1)[1][0], sizes)
     assert at([8, 16]) == pytest.approx([8, 16] if dense else [3, 4])
 
 
@@ -203,7 +204,7 @@ FIRST = tuple(busy()[0])[: list(busy()[0]).index("batch_size")]
     [((10, 100), True, "linear"), ((10, 130), True, "log"), ((10, 100), False, "log")],
 )
 def test_highest_values_decide_the_scale_of_a_dense_range(peaks, dense, scale):
-    axes = canvas.panels(1, 1)[1][0, 0]
+    axes = canvas.panels(1)[1][0]
     timings.value_axis(axes, [np.array([1.0, peak]) for peak in peaks], dense=dense)
     assert axes.get_yscale() == scale
     if scale == "linear":

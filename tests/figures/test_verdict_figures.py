@@ -6,7 +6,7 @@ from matplotlib.colors import to_rgb
 
 from batchscope import figures
 from batchscope.catalogue import decision_columns, timing_columns
-from batchscope.figures.drawing import verdict_marks
+from batchscope.figures.kinds import verdicts
 from drawing import legend, texts
 from made_advice import advised, comparisons
 
@@ -49,7 +49,7 @@ def test_every_cell_has_the_colour_of_its_verdict_and_its_difference():
     drawing = MATRIX.draw(frame)
     (axes,) = drawing.axes
     colours = [to_rgb(patch.get_facecolor()) for patch in axes.patches]
-    assert colours == [to_rgb(verdict_marks.LOOKS[each].ground) for each in frame["verdict"]]
+    assert colours == [to_rgb(verdicts.LOOKS[each].ground) for each in frame["verdict"]]
     assert len(colours) == 9  # each at its own end is no budget
     cells = {f"{MINUS}0.02", "+0.1", "+10.0", f"{TIMES}1.1", f"{TIMES}12"}
     rows = {"epochs 40: test loss", "updates 900: test accuracy", "target 0.2: updates"}

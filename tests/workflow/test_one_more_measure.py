@@ -79,8 +79,8 @@ from batchscope.figures.drawing import canvas
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure."""
     assert frame["run"].nunique() == len(frame)
-    figure, grid = canvas.panels(1, 1)
-    grid[0, 0].plot(frame["batch_size"], frame[spec.panels[0].column], "o")
+    figure, (axes,) = canvas.panels(1)
+    axes.plot(frame["batch_size"], frame[spec.panels[0].column], "o")
     return figure
 '''
 TIMING_ENTRY = '''"""Steps of an epoch: the entry."""

@@ -171,6 +171,8 @@ class Figure:
         also_over: Columns over which the same figure is drawn too: the report switches.
         of: Of such a figure, the name of the first.
         best_rate: Whether each batch size is shown at its best learning rate alone.
+        doublings: Whether columns are shown in doublings from the smallest batch size, the last as
+            the sum of the others.
         target: Whether the loss to reach is drawn too, where there is one.
         asked: Whether it is drawn only where a study names it.
         measures: Measures or timings that the experiment must have asked for, `a|b` is either;
@@ -195,6 +197,7 @@ class Figure:
     also_over: tuple[str, ...] = ()
     of: str = ""
     best_rate: bool = False
+    doublings: bool = False
     target: bool = False
     asked: bool = False
     measures: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ _ADVICE = Figure(
         "time to the target and in each outcome, and limits by themselves (diamonds) with their "
         "95 % interval."
     ),
-    kind="limits",
+    kind="verdicts",
     table="advice",
     needs=(Need.BATCH_SIZES, Need.PREFIXES),
 )
@@ -127,7 +127,7 @@ _OF_SEVERAL = (
             "others, accuracies in points and losses in nats, or what it takes to a target as a "
             "ratio."
         ),
-        kind="matrix",
+        kind="verdicts",
         table="comparisons",
         needs=(Need.BATCH_SIZES,),
         own=("validation_loss",),
@@ -192,9 +192,16 @@ _OF_SEVERAL = (
             "What lies below the dotted line trains longer than the fewest epochs at the smallest "
             "batch size, and in less time."
         ),
-        kind="training_time",
         table="training_times",
-        panels=(Panel("train_seconds", "Training time", "training time (s)", Scale.ZERO),),
+        panels=(
+            Panel(
+                "train_seconds",
+                "Training time",
+                "training time (s)",
+                Scale.ZERO,
+                ends=("train_seconds_q1", "train_seconds_q3"),
+            ),
+        ),
         lines="at_epoch",
         measures=("time_epoch|throughput",),
         needs=(Need.AT_EPOCHS,),

@@ -16,9 +16,7 @@ from batchscope.catalogue.entries import Panel
 from batchscope.figures import Tables
 
 RUN = ("machine", "run")
-_AXES = ("batch_size", "seed", "status")
-# What a part of a column's name that stands for a setting is printed as in headings.
-_SETTING = r"(?P<\1>[a-z0-9.-]+)"
+_SETTING = r"(?P<\1>[a-z0-9.-]+)"  # stands for a setting in a column's name
 
 
 def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
@@ -28,18 +26,13 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     None where there is nothing to show: no value, or one batch size of one series.
     """
     runs = at_best_rates(tables.runs) if spec.best_rate else tables.runs
-    found = runs if spec.table == "runs" else with_absent(getattr(tables, spec.table), runs)
+    found = runs if spec.table == "runs" else _with_absent(getattr(tables, spec.table), runs)
     found = found.rename(columns={"step": "updates"}) if spec.over else found
-    # What is of a run stands in every row of it.
+    filled = [each for frame in (runs, found) for each in _filled(frame, spec)]
     wanted = [spec.lines, spec.facets, *spec.over, *spec.columns]
-    wanted += [
-        name for panel in spec.panels for one in _filled(runs, panel) for name in one.columns
-    ]
-    wanted += [
-        name for panel in spec.panels for one in _filled(found, panel) for name in one.columns
-    ]
-    wanted = [name for name in dict.fromkeys(wanted) if name]
-    of_runs = [name for name in wanted if name not in found and name in runs]
+    wanted += [name for panel in filled for name in panel.columns]
+    # What is of a run stands in every row of it.
+    of_runs = [name for name in dict.fromkeys(wanted) if name not in found and name in runs]
     if of_runs:
         keys = [name for name in RUN if name in found]
         found = found.merge(run_series.own(runs)[[*keys, *of_runs]], how="left", on=keys)
@@ -48,7 +41,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
 def only(found: pandas.DataFrame, wanted: Iterable[str]) -> pandas.DataFrame:
     """Returns the factors that vary, batch size, seed, status and some more columns."""
-    names = [*run_series.varying(found), *_AXES, *wanted]
+    names = [*run_series.varying(found), "batch_size", "seed", "status", *wanted]
     kept = [name for name in dict.fromkeys(names) if name in found]
     return found[kept].reset_index(drop=True)
 
@@ -65,33 +58,29 @@ def shown(frame: pandas.DataFrame, spec: entries.Figure) -> pandas.DataFrame:
 
 def panels(frame: pandas.DataFrame, spec: entries.Figure) -> list[Panel]:
     """Returns the panels that have something to show, one for each column of a pattern."""
-    known = finished(frame)
-    filled = (one for panel in spec.panels for one in _filled(frame, panel))
-    return [panel for panel in filled if _says(known, panel)]
+    known, found = finished(frame), []
+    for panel in _filled(frame, spec):
+        values = known[panel.column].astype(float)
+        if panel.unless in known:
+            values = values[values != known[panel.unless].astype(float)]
+        if np.isfinite(values).any():
+            found.append(panel)
+    return found
 
 
-def _says(known: pandas.DataFrame, panel: Panel) -> bool:
-    values = known[panel.column].astype(float)
-    if panel.unless in known:
-        values = values[values != known[panel.unless].astype(float)]
-    return bool(np.isfinite(values).any())
-
-
-def _filled(frame: pandas.DataFrame, panel: Panel) -> Iterator[Panel]:
-    """Yields the panels of a pattern, with the values of its settings in title and label."""
-    if "{" not in panel.column:
-        if panel.column in frame:
-            yield panel
-        return
-    pattern = re.sub(r"\\\{(\w+)\\\}", _SETTING, re.escape(panel.column))
-    entry = columns.COLUMNS.get(panel.column)
-    words = entry.words if entry else {}
-    for name in frame:
-        if match := re.fullmatch(pattern, name):
+def _filled(frame: pandas.DataFrame, spec: entries.Figure) -> Iterator[Panel]:
+    """Yields the panels that a frame has, with the settings of a pattern in title and label."""
+    for panel in spec.panels:
+        pattern = re.sub(r"\\\{(\w+)\\\}", _SETTING, re.escape(panel.column))
+        entry = columns.COLUMNS.get(panel.column)
+        words = entry.words if entry else {}
+        for match in filter(None, (re.fullmatch(pattern, name) for name in frame)):
             texts = {key: words.get(text, text) for key, text in match.groupdict().items()}
-            title = wording.capital(panel.title.format(**texts))
-            label = panel.label.format(**texts)
-            yield replace(panel, column=name, title=title, label=label)
+            title, label = panel.title, panel.label
+            if texts:
+                title = wording.capital(title.format(**texts))
+                label = label.format(**texts)
+            yield replace(panel, column=match[0], title=title, label=label)
 
 
 def finished(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -105,19 +94,16 @@ def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
     return frame.drop_duplicates([name for name in keys if name in frame])
 
 
-def with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
+def _with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the rows of a long table of some runs, with one more for every run not in it."""
     if long.empty or "run" not in long:
         return long
     keys = [name for name in RUN if name in long]
     runs = runs if "machine" in keys else run_series.own(runs)
-    places = pandas.MultiIndex.from_frame(long[keys])
-    wanted = pandas.MultiIndex.from_frame(runs[keys])
-    absent = runs[~wanted.isin(places)]
-    shared = [name for name in long if name in absent]
+    places, wanted = (pandas.MultiIndex.from_frame(each[keys]) for each in (long, runs))
+    absent = runs[~wanted.isin(places)].reindex(columns=long.columns)
     kept = long[places.isin(wanted)]
-    more = absent[shared].reindex(columns=long.columns)
-    return pandas.concat([kept, more], ignore_index=True) if len(more) else kept
+    return pandas.concat([kept, absent], ignore_index=True) if len(absent) else kept
 
 
 def at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
@@ -143,10 +129,10 @@ def without_idle(frame: pandas.DataFrame, column: str) -> pandas.DataFrame:
     The time of an epoch is of all learning rates: they make no lines of their own.
     """
     for factor in run_series.varying(frame):
-        others = [name for name in run_series.varying(frame) if name != factor]
-        cells = frame.groupby([*others, "batch_size", "seed"], dropna=False)[column]
+        keys = [name for name in run_series.varying(frame) if name != factor]
+        keys += ["batch_size", "seed"]
+        cells = frame.groupby(keys, dropna=False)[column]
         if cells.size().max() > 1 and (cells.nunique() <= 1).all():
             known = frame.sort_values(column, na_position="last", kind="stable")
-            frame = known.drop_duplicates([*others, "batch_size", "seed"]).sort_index()
-            frame = frame.drop(columns=factor)
+            frame = known.drop_duplicates(keys).sort_index().drop(columns=factor)
     return frame

@@ -63,7 +63,7 @@ ENTRY = Measure(
                 "times their mean norm times the straightness of the way: its doublings from the "
                 "smallest batch size, paired by seed, are the sum of theirs."
             ),
-            kind="displacement",
+            doublings=True,
             panels=tuple(
                 Panel(column, title, "doublings from the smallest size", Scale.LINEAR)
                 for column, title in (

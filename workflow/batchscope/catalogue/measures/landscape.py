@@ -91,7 +91,7 @@ ENTRY = Measure(
                 "directions whose filters have the norms of the model's own (Li et al. 2018, arXiv "
                 "1712.09913). Closer lines are steeper slopes."
             ),
-            kind="surface",
+            kind="landscape",
             table="landscapes",
             panels=(Panel("loss", "Loss surface", "training loss (nats)"),),
         ),
@@ -104,7 +104,7 @@ ENTRY = Measure(
                 "directions (Li et al. 2018, arXiv 1712.09913): thin lines are means over the "
                 "directions of a run, thick ones over seeds with a 95 % interval."
             ),
-            kind="along",
+            kind="landscape",
             table="landscapes",
             panels=(Panel("rise", "Rise of the loss", "f(a) − f(0) (nats)"),),
             over=("a",),

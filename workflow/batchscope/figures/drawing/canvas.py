@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
@@ -28,8 +29,8 @@ from batchscope.host import absence
 from batchscope.store import records
 
 STYLE = project_files.STYLE
+style = functools.partial(matplotlib.rc_context, fname=STYLE)  # whatever the user has set
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
-FINISHED = records.FINISHED
 # In the SVG as they stand here: a page recolours text, axes, grounds and ink by them.
 INK, MUTED, GRID, PAPER = "#1a1a1a", "#666666", "#dddddd", "#ffffff"
 OTHERS = "#b8b8b8"  # batch sizes between those that have a colour
@@ -39,6 +40,7 @@ COLOURS = ("#0072b2", "#009e73", "#e69f00", "#d55e00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 EDGED = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}  # markers that overlap stay apart
+LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
 # Short enough to stand side by side over neighbouring batch sizes.
 _SHORT = {
     records.DIVERGED: "div.",
@@ -46,18 +48,9 @@ _SHORT = {
     records.OFF_TARGET: "off t.",
     records.MISSING: "miss.",
 }
-FAILED_WORDS = {**_SHORT, **absence.WORDS}
 _MOST_MARKED = 9  # batch sizes, over which counts of failures have room
 _NOTE_LETTERS, _TITLE_LETTERS = 15.5, 12.5  # per inch
-_LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
 _NUMBER, _PLACES = re.compile(r"-?\d+\.\d{3,}"), re.compile(r' (?:d|x|y|transform)="[^"]*"')
-
-
-@contextlib.contextmanager
-def style() -> Iterator[None]:
-    """Applies the style sheet over matplotlib's own defaults, whatever the user has set."""
-    with matplotlib.rc_context(fname=STYLE):
-        yield
 
 
 def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
@@ -65,6 +58,10 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
 
     The same bytes for the same data, whenever they are drawn.
     """
+
+    def rounded(places: re.Match) -> str:  # to hundredths of a point: two thirds of the size
+        return _NUMBER.sub(lambda each: f"{float(each[0]):.2f}".rstrip("0").rstrip("."), places[0])
+
     text, image = io.StringIO(), io.BytesIO()
     with style():
         # Laid out once for both formats, each of which is drawn once: savefig draws twice.
@@ -76,45 +73,34 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
             part.patch.set_visible(False)
         metadata = {"Title": title, "Date": None, "Creator": None}
         FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
-    return _PLACES.sub(_rounded, text.getvalue()), image.getvalue()
-
-
-def _rounded(places: re.Match) -> str:
-    """Rounds coordinates to hundredths of a point: two thirds of the size."""
-    return _NUMBER.sub(lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), places[0])
+    return _PLACES.sub(rounded, text.getvalue()), image.getvalue()
 
 
 def panels(
-    rows: int, columns: int, width: float = PANEL_WIDTH, height: float = PANEL_HEIGHT, **shared: Any
-) -> tuple[Figure, np.ndarray]:
-    """Returns a figure of rows x columns panels and their axes, shape (rows, columns)."""
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06, wspace=0.03, hspace=0.04)
-    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
-
-
-def some_panels(
     count: int,
-    columns: int | None,
+    columns: int = 0,
     width: float = PANEL_WIDTH,
     height: float = PANEL_HEIGHT,
     **shared: Any,
-) -> tuple[Figure, list[Axes]]:
+) -> tuple[Figure, np.ndarray]:
     """Returns a figure of so many panels and their axes, row by row; the last row may have fewer.
 
     Without a number of columns three stand in a row, or two of four.
     """
     columns = columns or (2 if count == 4 else min(count, 3))
-    figure, grid = panels(-(-count // columns), columns, width, height, **shared)
-    for axes in grid.flat[count:]:
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06, wspace=0.03, hspace=0.04)
+    grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for axes in grid[count:]:
         axes.remove()
-    return figure, list(grid.flat[:count])
+    return figure, grid[:count]
 
 
 def title(axes: Axes, text: str, lifted: float = 0.0) -> None:
     """Sets a panel's heading, in lines as wide as the panel, so many points above its place."""
-    figure, places = axes.figure, axes.get_subplotspec().get_gridspec()
-    letters = int(_TITLE_LETTERS * (figure.get_size_inches()[0] / places.ncols - 0.6))
+    columns = axes.get_subplotspec().get_gridspec().ncols
+    letters = int(_TITLE_LETTERS * (axes.figure.get_size_inches()[0] / columns - 0.6))
     pad = matplotlib.rcParams["axes.titlepad"] + lifted
     axes.set_title("\n".join(textwrap.wrap(text, letters)), pad=pad)
 
@@ -137,13 +123,11 @@ def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
 
 def size_legend(figure: Figure, styles: dict[int, dict[str, Any]]) -> None:
     """Draws the legend of batch sizes: those with a colour, and all between as one."""
-    named = [size for size, look in styles.items() if look["color"] != OTHERS]
-    entries = [(Line2D([], [], color=styles[size]["color"]), str(size)) for size in named]
-    if between := [str(size) for size in styles if size not in named]:
+    named = {str(size): look["color"] for size, look in styles.items() if look["color"] != OTHERS}
+    if between := [str(size) for size in styles if str(size) not in named]:
         shown = between if len(between) < 4 else [between[0], "…", between[-1]]
-        entries.append((Line2D([], [], color=OTHERS), ", ".join(shown)))
-    for line, _ in entries:
-        line.set_linewidth(2)
+        named[", ".join(shown)] = OTHERS
+    entries = [({"color": colour, "linewidth": 2}, label) for label, colour in named.items()]
     legend(figure, entries, "batch size")
 
 
@@ -173,9 +157,7 @@ def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> 
     Each label needs `room`, a share of the axis.
     """
     shown = spread(batch_sizes, room)
-    labels = {float(np.log2(size)): str(size) for size in shown}
-    axes.xaxis.set_major_locator(FixedLocator(list(labels)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: labels.get(float(at), "")))
+    axes.set_xticks(np.log2(shown), [str(size) for size in shown])
     if batch_sizes:
         width = np.log2(max(batch_sizes) / min(batch_sizes))
         margin = max(0.45 * spacing(batch_sizes), 0.04 * width)
@@ -210,7 +192,7 @@ def value_scale(axes: Axes, values: Any) -> None:
     """
     values = np.asarray(values, float)
     values = values[np.isfinite(values)]
-    if len(values) and values.min() > 0 and values.max() >= _LOG_SPAN * values.min():
+    if len(values) and values.min() > 0 and values.max() >= LOG_SPAN * values.min():
         axes.set_yscale("log")
 
 
@@ -243,17 +225,41 @@ def error_bars(axes: Axes, at: Any, mean: Any, low: Any, high: Any, **look: Any)
     axes.errorbar(at, mean, yerr=np.nan_to_num([mean - low, high - mean]), **look)
 
 
-def curve(axes: Axes, at: Any, values: np.ndarray, look: dict[str, Any], band: bool = True) -> None:
-    """Draws the mean of each row of values, with its interval as a band where it has a colour."""
-    mean, low, high, _ = mean_intervals(axes, values)
+def curve(axes: Axes, table: pandas.DataFrame, look: dict[str, Any], at: Any = None) -> None:
+    """Draws the mean of each row, at its index, with its interval as a band if it has a colour."""
+    mean, low, high, _ = mean_intervals(axes, table.to_numpy(float))
+    at = table.index.to_numpy(float) if at is None else at
     axes.plot(at, mean, **look)
-    if band and np.isfinite(low).any() and look["color"] != OTHERS:
+    if np.isfinite(low).any() and look["color"] not in (OTHERS, INK, MUTED):
         axes.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
 def linear_ticks(axis: Axis, most: int = 5) -> None:
     """Sets round ticks, three at least."""
     axis.set_major_locator(MaxNLocator(nbins=most, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+
+
+def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
+    """Labels 1, 2 and 5 where there are few decades, as plain numbers where they are short.
+
+    From a ratio of the axis' ends on, `crowded`, decades alone are labelled.
+    """
+    subs = (1.0, 2.0, 5.0) if span < crowded else (1.0,)
+    if span < 10:
+        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(plain_tick)
+
+
+def plain_tick(value: float, _: Any = None) -> str:
+    """Returns a number for an axis."""
+    return wording.tick(value)
+
+
+def percent_tick(value: float, _: Any = None) -> str:
+    """Returns a share as a percentage, for an axis whose label names the unit."""
+    return wording.tick(round(100 * value, 6))
 
 
 def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO) -> None:
@@ -279,12 +285,21 @@ def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO)
         few_log_labels(axes.yaxis, top / foot)
         margin = max(top / foot, 2.0) ** 0.06
         axes.set_ylim(foot / margin, top * margin)
-    elif scale == Scale.AUTO and len(positive) and positive.max() >= _LOG_SPAN * positive.min():
+    elif scale == Scale.AUTO and len(positive) and positive.max() >= LOG_SPAN * positive.min():
         if values.min() == 0:
             axes.set_yscale("symlog", linthresh=positive.min())
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+            axes.yaxis.set_major_formatter(plain_tick)
     elif scale == Scale.PERCENT:
-        axes.yaxis.set_major_formatter(FuncFormatter(percent_tick))
+        axes.yaxis.set_major_formatter(percent_tick)
+
+
+def around(axes: Axes, values: Any, share: float) -> None:
+    """Ends a linear vertical axis so far beyond all values: no wide interval squeezes them."""
+    values = np.asarray(values, float)
+    values = values[np.isfinite(values)]
+    if len(values) and axes.get_yscale() == "linear":
+        margin = share * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
+        axes.set_ylim(values.min() - margin, values.max() + margin)
 
 
 def keep_possible(axes: Axes, column: str, values: Any) -> None:
@@ -310,31 +325,13 @@ def present(frame: pandas.DataFrame) -> list[run_series.Series]:
     return there or groups
 
 
-def first(frame: pandas.DataFrame, most: int) -> tuple[list[run_series.Series], str]:
-    """Returns the first of the series that are `present`, and a note where there are more."""
-    groups = present(frame)
-    return groups[:most], first_note(most, len(groups))
+def first(found: Sequence[Any], most: int, what: str = "series") -> tuple[Sequence[Any], str]:
+    """Returns the first of what is found, and a note where there is more."""
+    shown = f"The first {most} of {len(found)} {what}; the CSV file holds all."
+    return found[:most], shown if most < len(found) else ""
 
 
-def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
-    """Labels 1, 2 and 5 where there are few decades, as plain numbers where they are short.
-
-    From a ratio of the axis' ends on, `crowded`, decades alone are labelled.
-    """
-    subs = (1.0, 2.0, 5.0) if span < crowded else (1.0,)
-    if span < 10:
-        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-    axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
-
-
-def percent_tick(value: float, _: Any = None) -> str:
-    """Returns a share as a percentage, for an axis whose label names the unit."""
-    return wording.tick(round(100 * value, 6))
-
-
-def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str = "") -> None:
+def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str) -> None:
     """Sets a panel's heading, and below it over each batch size how many runs failed, and how.
 
     A kind of failure is a line, such as `3 div.`; where batch sizes are many there is no room.
@@ -342,12 +339,13 @@ def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str = "") -> None:
     look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
     look |= {"linespacing": 1.0, "annotation_clip": False, "xycoords": axes.get_xaxis_transform()}
     few, lines = frame["batch_size"].nunique() <= _MOST_MARKED, 0
-    for size, rows in frame[frame["status"] != FINISHED].groupby("batch_size") if few else ():
+    failed = frame[frame["status"] != records.FINISHED]
+    for size, rows in failed.groupby("batch_size") if few else ():
         counts = rows["status"].value_counts()
         marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
         annotate(axes, "\n".join(marks), (np.log2(size), 1.0), (0, 2), **look)
         lines = max(lines, len(marks))
-    title(axes, text or axes.get_title("left"), 8.5 * lines)
+    title(axes, text, 8.5 * lines)
     if axes.get_subplotspec().is_first_col():
         grow(axes.figure, 8.5 * lines / 72)
 
@@ -366,38 +364,28 @@ def grow(figure: Figure, inches: float) -> None:
 
 
 def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
-    """Writes below a figure what failed and what else a reader must know, broken where it ends."""
+    """Writes below a figure what a reader must know, what is coupled and what failed."""
+    coupled = []
+    for factor, values in run_series.coupled_factors(frame).items():
+        words = [each if isinstance(each, str) else wording.shortest(each) for each in values]
+        listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
+        coupled.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
+    counts = frame["status"].value_counts()
+    failed = [
+        absence.counted(status, counts[status]) + wording.aside(_SHORT.get(status, ""))
+        for status in (*_SHORT, *absence.WORDS)
+        if status in counts
+    ]
+    lines = [
+        *others,
+        f"Changes with the batch size: {'; '.join(coupled)}." if coupled else "",
+        f"Of {len(frame)} runs: {', '.join(failed)}." if failed else "",
+    ]
     width = int(figure.get_size_inches()[0] * _NOTE_LETTERS)
-    lines = (*others, coupled_note(frame), failure_note(frame))
     found = [part for line in lines for part in textwrap.wrap(line, width)]
     if found:
         grow(figure, 0.1 + 0.14 * len(found))
         figure.supxlabel("\n".join(found), fontsize=8, color=MUTED, x=0.01, ha="left")
-
-
-def first_note(shown: int, count: int, what: str = "series") -> str:
-    """Returns how many of all are drawn; empty where all are."""
-    return f"The first {shown} of {count} {what}; the CSV file holds all." if shown < count else ""
-
-
-def coupled_note(frame: pandas.DataFrame) -> str:
-    """Returns what else changes along the lines, or an empty string."""
-    parts = []
-    for factor, values in run_series.coupled_factors(frame).items():
-        words = [wording.shortest(v) if not isinstance(v, str) else v for v in values]
-        listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
-        parts.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
-    return f"Changes with the batch size: {'; '.join(parts)}." if parts else ""
-
-
-def failure_note(frame: pandas.DataFrame) -> str:
-    """Returns how many runs did not finish, or an empty string."""
-    counts, parts = frame["status"].value_counts(), []
-    for status, word in FAILED_WORDS.items():
-        if status in counts:
-            short = f" ({word})" if status in _SHORT else ""
-            parts.append(f"{absence.counted(status, counts[status])}{short}")
-    return f"Of {len(frame)} runs: " + ", ".join(parts) + "." if parts else ""
 
 
 def empty(axes: Axes, text: str = "no finished run") -> None:
@@ -410,10 +398,15 @@ def empty(axes: Axes, text: str = "no finished run") -> None:
 def legend(
     figure: Figure, entries: Sequence[tuple[Any, str]], title: str | None = None, least: int = 1
 ) -> None:
-    """Draws one legend of handles and labels above all panels, if it has so many or a title."""
+    """Draws one legend above all panels, if it has so many entries or a title.
+
+    Args:
+        entries: An artist, or the look of a line, and its label.
+    """
     if not entries or (len(entries) < least and not title):
         return
-    handles, labels = zip(*entries, strict=True)
+    looks, labels = zip(*entries, strict=True)
+    handles = [look if isinstance(look, Artist) else Line2D([], [], **look) for look in looks]
     longest = max(len(label) for label in labels)
     width = figure.get_size_inches()[0]
     columns = max(1, min(len(labels), int(width / (0.72 + 0.075 * longest))))

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import entries
-from batchscope.catalogue.budget_kinds import TARGET
+from batchscope.catalogue.budget_kinds import SECONDS, TARGET
 from batchscope.catalogue.entries import OVER, Scale
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas
@@ -23,8 +23,7 @@ from batchscope.store import records
 
 _MOST_POINTS = 60  # of one line
 _MOST_ROWS = 8  # series
-_SECONDS = "seconds"
-_AXES = {name: name for name in OVER} | {_SECONDS: "time (s)"}
+_MEANS = "Means over the runs that still train, with a 95 % interval (Student's t)."
 
 
 def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
@@ -34,12 +33,12 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     """
     # Rows of different seeds are alike after as many updates, not at the same second.
     frame = rows.select(tables, replace(spec, columns=(*spec.columns, "updates")))
-    if frame.empty or not axes_of(frame, spec):
+    if frame.empty or not _axes_of(frame, spec):
         return frame.iloc[:0]
     return _with_target(frame, tables.comparisons, spec) if spec.target else frame
 
 
-def axes_of(frame: pandas.DataFrame, spec: entries.Figure) -> list[str]:
+def _axes_of(frame: pandas.DataFrame, spec: entries.Figure) -> list[str]:
     """Returns the axes on which some training has two places with a value."""
     known = frame.dropna(subset=[panel.column for panel in spec.panels], how="all")
     runs = known.groupby([*run_series.varying(frame), "batch_size", "seed"], dropna=False)
@@ -54,15 +53,15 @@ def _with_target(
     Of each series by itself; none where a run did not finish.
     """
     column = spec.panels[0].column
-    stated = np.nan
     if len(compared):
-        known = (compared["budget"] == TARGET) & (compared["budget_column"] == column)
-        values = compared.loc[known & (compared["stated"] == 1), "budget_value"].astype(float)
-        stated = values.iloc[0] if len(values) else np.nan
-    target = pandas.Series(stated, frame.index)
-    for group in run_series.series(frame) if np.isnan(stated) else ():
+        of_loss = compared["budget"].eq(TARGET) & compared["budget_column"].eq(column)
+        stated = compared.loc[of_loss & compared["stated"].eq(1), "budget_value"].astype(float)
+        if len(stated):
+            return frame.assign(target=stated.iloc[0])
+    target = pandas.Series(np.nan, frame.index)
+    for group in run_series.series(frame):
         values = group.frame[column].astype(float)
-        values = values.where(np.isfinite(values) & group.frame["status"].eq(canvas.FINISHED))
+        values = values.where(np.isfinite(values) & group.frame["status"].eq(records.FINISHED))
         lowest = values.groupby([group.frame["batch_size"], group.frame["seed"]]).min()
         target[group.frame.index] = lowest.max(skipna=False)
     return frame.assign(target=target)
@@ -70,17 +69,24 @@ def _with_target(
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: a row of panels per series, one for each axis and outcome."""
-    panels, (groups, more) = rows.panels(frame, spec), canvas.first(frame, _MOST_ROWS)
-    shown = list(itertools.product(axes_of(frame, spec), panels))
+    panels, (groups, more) = (
+        rows.panels(frame, spec),
+        canvas.first(canvas.present(frame), _MOST_ROWS),
+    )
+    shown = list(itertools.product(_axes_of(frame, spec), panels))
     width = {1: 6.5, 2: 4.2}.get(len(shown), canvas.PANEL_WIDTH)
     height = canvas.PANEL_HEIGHT if len(groups) < 4 else 2.2
     alike = {"sharex": "col", "sharey": "col" if len(panels) > 1 else True}
-    figure, grid = canvas.panels(len(groups), len(shown), width, height, **alike)
+    figure, grid = canvas.panels(len(groups) * len(shown), len(shown), width, height, **alike)
+    grid = grid.reshape(len(groups), len(shown))
     looks = canvas.size_styles(frame["batch_size"].unique())
+    # By finished runs, or by all where none finished: else what diverged sets the scale.
+    known = rows.finished(frame)
+    values = [(known if known[p.column].notna().any() else frame)[p.column] for _, p in shown]
     for axes, (_, panel) in zip(grid[0], shown, strict=True):
         if panel.scale == Scale.LOG:
             axes.set_yscale("log")
-    canvas.alike_scales(grid[0], [_scaled_by(frame, panel.column) for _, panel in shown])
+    canvas.alike_scales(grid[0], values)
     for line, group in zip(grid, groups, strict=True):
         for axes, (axis, panel) in zip(line, shown, strict=True):
             _draw_panel(axes, group.frame, axis, panel.column, looks)
@@ -88,51 +94,39 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
             parts = filter(None, [panel.title, by, group.label])
             canvas.title(axes, wording.capital(", ".join(parts)) or spec.title)
         line[0].set_ylabel(panels[0].label)
-    for axes, (axis, panel) in zip(grid[-1], shown, strict=True):
+    for axes, (axis, panel), each in zip(grid[-1], shown, values, strict=True):
         _horizontal_axis(axes, frame, axis)
-        _vertical_axis(axes, _scaled_by(frame, panel.column), panel.scale)
+        canvas.value_axis(axes, each, scale=panel.scale)
+        canvas.around(axes, each, 0.05)
     canvas.size_legend(figure, looks)
     crosses = "×: diverged." if (frame["status"] == records.DIVERGED).any() else ""
-    means = "Means over the runs that still train, with a 95 % interval (Student's t)."
-    means = means if frame["seed"].nunique() > 1 else ""
+    means = _MEANS if frame["seed"].nunique() > 1 else ""
     targets = frame["target"].dropna().unique() if "target" in frame else ()
     target = f"Dotted: the target, {wording.number(targets[0])}." if len(targets) == 1 else ""
     canvas.notes(figure, rows.runs(frame), more, means, crosses, target)
     return figure
 
 
-def _scaled_by(frame: pandas.DataFrame, column: str) -> np.ndarray:
-    """Returns the values of finished runs, or of all where none finished: else what diverged."""
-    known = rows.finished(frame)[column].astype(float)
-    return (known if known.notna().any() else frame[column].astype(float)).to_numpy()
-
-
 def _draw_panel(
-    axes: Axes,
-    own: pandas.DataFrame,
-    axis: str,
-    column: str,
-    looks: dict[int, dict[str, Any]],
+    axes: Axes, own: pandas.DataFrame, axis: str, column: str, looks: dict[int, dict[str, Any]]
 ) -> None:
     """Draws a mean for each batch size, runs that did not finish thin, and the target."""
     known = own[own[axis].notna() & np.isfinite(own[column].astype(float))]
     if known.empty:
-        untimed = axis == _SECONDS and own[column].notna().any()
+        untimed = axis == SECONDS and own[column].notna().any()
         canvas.empty(axes, "not timed" if untimed else "no run")
     for size, of_size in known.groupby("batch_size"):
-        look = looks[int(size)]
-        whole = rows.finished(of_size)
+        look, whole = looks[int(size)], rows.finished(of_size)
         if len(whole):
             _draw_mean(axes, whole, axis, column, look)
-        for _, run in of_size[of_size["status"] != canvas.FINISHED].groupby("seed"):
+        for _, run in of_size[of_size["status"] != records.FINISHED].groupby("seed"):
             axes.plot(run[axis], run[column], linewidth=0.6, alpha=0.6, **look)
             if run["status"].iloc[0] == records.DIVERGED:
                 # At the upper edge: its loss has left the panel.
                 at_edge = {"transform": axes.get_xaxis_transform(), "color": look["color"]}
                 axes.plot(run[axis].iloc[-1], 0.97, marker="x", **at_edge)
-    if "target" in own and np.isfinite(own["target"].iloc[0]):
-        line = {"color": canvas.MUTED, "linewidth": 0.9, "linestyle": canvas.LINES[2]}
-        axes.axhline(float(own["target"].iloc[0]), **line)
+    if "target" in own and np.isfinite(target := float(own["target"].iloc[0])):
+        axes.axhline(target, color=canvas.MUTED, linewidth=0.9, linestyle=canvas.LINES[2])
 
 
 def _draw_mean(
@@ -142,17 +136,18 @@ def _draw_mean(
 
     Over seconds it is of rows after as many updates, at the mean of the seeds' times.
     """
-    alike = "updates" if axis == _SECONDS else axis
-    table = whole.astype({column: float}).pivot_table(column, alike, "seed")
+    alike = "updates" if axis == SECONDS else axis
+    whole = whole.astype({column: float, axis: float})
+    table = whole.pivot_table(column, alike, "seed")
     # Where one stopped early between two rows of the others, these have no value.
     table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
     table = table.iloc[thinned(len(table), axis != "epoch")]
-    at = whole.astype({axis: float}).groupby(alike)[axis].mean()[table.index].to_numpy(float)
+    at = whole.groupby(alike)[axis].mean()[table.index].to_numpy(float)
     if len(at) < 3:
         mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
         canvas.error_bars(axes, at, mean, low, high, marker="o", linestyle="none", **look)
     else:
-        canvas.curve(axes, at, table.to_numpy(float), look)
+        canvas.curve(axes, table, look, at)
 
 
 def thinned(length: int, ratios: bool, most: int = _MOST_POINTS) -> np.ndarray:
@@ -165,7 +160,7 @@ def thinned(length: int, ratios: bool, most: int = _MOST_POINTS) -> np.ndarray:
 
 def _horizontal_axis(axes: Axes, frame: pandas.DataFrame, axis: str) -> None:
     """Labels the horizontal axis: whole epochs, or a logarithmic one of what was used."""
-    axes.set_xlabel(_AXES[axis])
+    axes.set_xlabel("time (s)" if axis == SECONDS else axis)
     if axis == "epoch":
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         return
@@ -174,11 +169,3 @@ def _horizontal_axis(axes: Axes, frame: pandas.DataFrame, axis: str) -> None:
     if len(values):
         axes.set_xscale("log", nonpositive="mask")
         canvas.few_log_labels(axes.xaxis, values.max() / values.min(), crowded=30)
-
-
-def _vertical_axis(axes: Axes, values: np.ndarray, scale: str) -> None:
-    canvas.value_axis(axes, values, scale=scale)
-    if np.isfinite(values).any() and axes.get_yscale() == "linear":
-        low, high = np.nanmin(values), np.nanmax(values)
-        margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
-        axes.set_ylim(low - margin, high + margin)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from batchscope import wording
 from batchscope.catalogue import entries
@@ -18,50 +13,45 @@ from batchscope.figures.drawing import canvas
 
 _PLACES = {"start": "Start", "middle": "Middle", "end": "End"}
 _MOST_ROWS = 6  # series
+_RANDOM = ({"color": canvas.MUTED, "linewidth": 0.7}, "the same gradients with random signs")
+_DOTS = {"marker": "o", "markersize": 4, **canvas.EDGED}
 
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: a row per series, a panel per place, smallest and largest batch size."""
-    (panel,) = rows.panels(frame, spec)
-    (groups, more), known = canvas.first(frame, _MOST_ROWS), rows.finished(frame)
+    (panel,), known = rows.panels(frame, spec), rows.finished(frame)
+    groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)
     looks = canvas.size_styles(known["batch_size"].unique())
-    ends = dict.fromkeys([min(looks), max(looks)])
+    looks = {size: looks[size] for size in (min(looks), max(looks))}
     places = [place for place in _PLACES if (known["place"] == place).any()]
-    alike = {"sharex": True, "sharey": True}
-    figure, grid = canvas.panels(len(groups), len(places), **alike)
-    grid[0, 0].set_xscale("log", base=2)
-    grid[0, 0].set_yscale("log")
+    count, alike = len(groups) * len(places), {"sharex": True, "sharey": True}
+    figure, grid = canvas.panels(count, len(places), **alike)
+    first = grid[0]
+    first.set_xscale("log", base=2)
+    first.set_yscale("log")
+    grid = grid.reshape(len(groups), len(places))
     for line, group in zip(grid, groups, strict=True):
-        own = rows.finished(group.frame)
-        own = own[own["batch_size"].isin([*ends])]
         for axes, place in zip(line, places, strict=True):
-            _draw_panel(axes, own[own["place"] == place], panel.column, looks)
+            own = rows.finished(group.frame)
+            own = own[own["batch_size"].isin([*looks]) & own["place"].eq(place)]
+            for size, chosen in own.groupby("batch_size"):
+                table, look = chosen.pivot_table(panel.column, "examples", "seed"), looks[size]
+                canvas.curve(axes, table, {**_DOTS, **look})
+                alone = chosen.groupby("examples")["independent"].mean()
+                axes.plot(alone.index, alone, linewidth=0.7, **{**look, "zorder": 1})
             canvas.title(axes, wording.titled(_PLACES[place], group.label))
         line[0].set_ylabel(panel.label)
     for axes in grid[-1]:
         axes.set_xlabel("examples b in a mean gradient")
-    first, values = grid[0, 0], known[[panel.column, "independent"]].to_numpy(float)
     examples = sorted(known["examples"].dropna().astype(int).unique().tolist())
-    first.xaxis.set_major_locator(FixedLocator(canvas.spread(examples)))
-    first.xaxis.set_minor_locator(NullLocator())
-    first.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+    shown = canvas.spread(examples)
+    first.set_xticks(shown, map(wording.tick, shown))
+    first.minorticks_off()
+    values = known[[panel.column, "independent"]].to_numpy(float)
     low = np.nanmin(values[values > 0])
     first.set_ylim(low / 1.15, 1.3)
     canvas.few_log_labels(first.yaxis, 1 / low)
-    lines = [(Line2D([], [], color=looks[end]["color"]), f"batch size {end}") for end in ends]
-    random = Line2D([], [], color=canvas.MUTED, linewidth=0.7)
-    canvas.legend(figure, [*lines, (random, "the same gradients with random signs")])
+    lines = [({"color": look["color"]}, f"batch size {size}") for size, look in looks.items()]
+    canvas.legend(figure, [*lines, _RANDOM])
     canvas.notes(figure, rows.runs(frame), more)
     return figure
-
-
-def _draw_panel(
-    axes: Axes, own: pandas.DataFrame, column: str, looks: dict[int, dict[str, Any]]
-) -> None:
-    """Draws the mean ratio of each batch size, with its t-interval over seeds."""
-    for size, chosen in own.groupby("batch_size"):
-        table, look = chosen.pivot_table(column, "examples", "seed"), looks[int(size)]
-        dots = {"marker": "o", "markersize": 4, **canvas.EDGED}
-        canvas.curve(axes, table.index.to_numpy(float), table.to_numpy(float), {**dots, **look})
-        alone = chosen.groupby("examples")["independent"].mean()
-        axes.plot(alone.index, alone, linewidth=0.7, **{**look, "zorder": 1})

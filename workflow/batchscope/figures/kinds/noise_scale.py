@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from batchscope import wording
@@ -34,30 +34,30 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
         return pandas.DataFrame()
     keys, factors = [*rows.RUN], [*run_series.varying(runs), "batch_size", "seed", "status"]
     about = runs[list(dict.fromkeys([*keys, *factors, "epochs_run"]))]
-    epochs = {START: 0, END: about["epochs_run"]}
-    parts = []
+    epochs, parts = {START: 0, END: about["epochs_run"]}, {}
     for place, ending in noise_scales.ENDINGS.items():
         values = {name: runs[f"{name}{ending}"] for name in _COLUMNS}
-        parts.append(about.assign(place=place, epoch=epochs[place], **values))
+        parts[place] = about.assign(place=place, epoch=epochs[place], **values)
     if len(tables.at_epochs):
         early = tables.at_epochs[[*keys, "at_epoch", *_COLUMNS]]
         early = about.merge(early.rename(columns={"at_epoch": "epoch"}), on=keys)
         # The weights after a training's last epoch are its end.
-        parts.append(early[early["epoch"] < early["epochs_run"]].assign(place=EARLY))
-    frame = pandas.concat([part.astype({"epoch": float}) for part in parts])
-    order = frame["place"].map({START: 0, EARLY: 1, END: 2})
-    frame = frame.assign(order=order).sort_values(["order", "epoch"], kind="stable")
-    kept = frame[[*factors, "place", "epoch", *_COLUMNS]].reset_index(drop=True)
+        parts[EARLY] = early[early["epoch"] < early["epochs_run"]].assign(place=EARLY)
+    in_order = [
+        parts[place].astype({"epoch": float}).sort_values("epoch", kind="stable")
+        for place in (START, EARLY, END)
+        if place in parts
+    ]
+    kept = pandas.concat(in_order)[[*factors, "place", "epoch", *_COLUMNS]].reset_index(drop=True)
     return kept if rows.panels(kept, spec) else kept.iloc[:0]
 
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: one panel per series."""
-    groups, more = canvas.first(frame, _MOST_PANELS)
+    groups, more = canvas.first(canvas.present(frame), _MOST_PANELS)
     looks = canvas.size_styles(frame["batch_size"].unique())
-    width = 5.6 if len(groups) == 1 else 4.4
-    alike = {"sharex": True, "sharey": True}
-    figure, grid = canvas.some_panels(len(groups), min(len(groups), 2), width, 3.2, **alike)
+    alike = {"sharex": True, "sharey": True, "width": 5.6 if len(groups) == 1 else 4.4}
+    figure, grid = canvas.panels(len(groups), min(len(groups), 2), height=3.2, **alike)
     points = [{size: noise_scales.points(group.frame, size) for size in looks} for group in groups]
     shown = [point for found in points for each in found.values() for point in each]
     low, high = _limits(shown, list(looks))
@@ -99,10 +99,9 @@ def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
     between = [epoch for epoch in epochs if 0 < epoch < last]
     if between and last > 8 * between[0]:
         axes.set_xscale("symlog", base=2, linthresh=1.0)
-        named = canvas.spread([round(epoch) for epoch in epochs if epoch >= 1])
-        axes.xaxis.set_major_locator(FixedLocator([0, *named]))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+        named = [0, *canvas.spread([round(epoch) for epoch in epochs if epoch >= 1])]
+        axes.set_xticks(named, map(wording.tick, named))
+        axes.minorticks_off()
         axes.set_xlim(-0.35, last * 1.5)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
@@ -112,37 +111,37 @@ def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
 def _draw_panel(
     axes: Axes, points: dict[int, list[Point]], looks: dict[int, dict[str, Any]], low: float
 ) -> None:
+    """Draws the estimates of every batch size and their intervals, side by side at an epoch."""
     if not any(points.values()):
         canvas.empty(axes)
         return
     step = min(_STEP, _WIDEST / len(points))
-    dotted = {"linestyle": canvas.LINES[2], "linewidth": 1}
+    dotted = {"linestyle": canvas.LINES[2], "linewidth": 1, "zorder": 1}
     for index, (size, each) in enumerate(points.items()):
-        if each:
-            axes.axhline(size, **{**looks[size], **dotted, "zorder": 1})
-            _draw_points(axes, each, looks[size], step * (index - (len(points) - 1) / 2), low)
-
-
-def _draw_points(
-    axes: Axes, points: list[Point], look: dict[str, Any], shift: float, low: float
-) -> None:
-    """Draws one batch size's estimates and their intervals, so many points beside the epoch."""
-    beside = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
-    place = {"transform": beside, **look}
-    known = [point for point in points if point.found.resolved]
-    # Broken where there is no more than a lower end.
-    values = [np.nan if point.found.open else point.found.ratio for point in known]
-    line = canvas.line_look({"linestyle": "-", "linewidth": 1, **place}, len(known))
-    axes.plot([point.epoch for point in known], values, **line)
-    for point in known:
-        at, found = point.epoch, point.found
-        if found.open:
-            arrow = {"arrowstyle": "<-", "color": look["color"], "shrinkA": 0, "shrinkB": 2}
-            offset = {"xycoords": beside, "textcoords": "offset points"}
-            axes.annotate("", (at, found.low), (0, 22), arrowprops=arrow, **offset)
-            axes.plot(at, found.low, marker="o", markerfacecolor=canvas.PAPER, **place)
+        if not each:
             continue
-        bottom, top = point.ends
-        if np.isfinite(top):
-            axes.plot([at] * 2, [max(bottom, low), top], linewidth=1, **place)
-        axes.plot(at, found.ratio, marker="o", **{**canvas.EDGED, **place})
+        axes.axhline(size, **{**looks[size], **dotted})
+        shift = step * (index - (len(points) - 1) / 2) / 72
+        beside = axes.transData + ScaledTranslation(shift, 0, axes.figure.dpi_scale_trans)
+        place = {"transform": beside, **looks[size]}
+        known = [point for point in each if point.found.resolved]
+        # Broken where there is no more than a lower end.
+        values = [np.nan if point.found.open else point.found.ratio for point in known]
+        line = canvas.line_look({"linestyle": "-", "linewidth": 1, **place}, len(known))
+        axes.plot([point.epoch for point in known], values, **line)
+        for point in known:
+            _draw_point(axes, point, place, low)
+
+
+def _draw_point(axes: Axes, point: Point, place: dict[str, Any], foot: float) -> None:
+    at, found = point.epoch, point.found
+    if found.open:
+        arrow = {"arrowstyle": "<-", "color": place["color"], "shrinkA": 0, "shrinkB": 2}
+        beside = {"xycoords": place["transform"], "arrowprops": arrow}
+        canvas.annotate(axes, "", (at, found.low), (0, 22), **beside)
+        axes.plot(at, found.low, marker="o", markerfacecolor=canvas.PAPER, **place)
+        return
+    bottom, top = point.ends
+    if np.isfinite(top):
+        axes.plot([at] * 2, [max(bottom, foot), top], linewidth=1, **place)
+    axes.plot(at, found.ratio, marker="o", **{**canvas.EDGED, **place})

@@ -36,7 +36,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
     The speed is that without the profiler, and so is how busy CPU and GPU were meanwhile.
     """
-    rows = timings.at_most_all(timings.timed_here(getattr(tables, spec.table)))
+    rows = timings.here(getattr(tables, spec.table))
     if rows.empty or rows["compute"].isna().all():
         return rows.iloc[:0]
     names = [*timings.factor_columns(rows), *_ALWAYS, "batch_size", "status", *PARTS, "steps"]
@@ -46,8 +46,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: one bar per configuration and batch size, under their headings."""
     bars = _bars(frame)[:_MOST_BARS]
-    figure, grid = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(bars), 4))
-    axes = grid[0, 0]
+    figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(bars), 4))
     beside = [name for name in _BESIDE if frame[name].notna().any()]
     for at, (heading, row) in enumerate(bars):
         if row is None:
@@ -85,9 +84,8 @@ def _bars(frame: pandas.DataFrame) -> list[tuple[str, pandas.Series | None]]:
 def _draw_bar(axes: Axes, at: float, row: pandas.Series, beside: list[str]) -> None:
     shares = np.array([row[name] for name in PARTS], float)
     if not np.isfinite(shares).all():
-        text = str(row["status"]).replace("_", " ")
         look = {"va": "center", "fontsize": 8, "color": canvas.FAILED_COLOUR}
-        axes.text(0.01, at, text, **look)
+        axes.text(0.01, at, str(row["status"]).replace("_", " "), **look)
         return
     starts = np.cumsum(shares) - shares
     for (_, colour), start, share in zip(PARTS.values(), starts, shares, strict=True):

@@ -9,10 +9,8 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from batchscope import wording
-from batchscope.analysis import run_series
 from batchscope.catalogue import entries, run_factors
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
@@ -31,7 +29,7 @@ _FIT: dict[str, Any] = {"color": canvas.MUTED, "linewidth": 1.3, "linestyle": "-
 _LARGEST: dict[str, Any] = {"color": canvas.INK, "marker": "o", "markersize": 11}
 _LARGEST |= {"fillstyle": "none", "linestyle": "none"}
 _LINE = ("memory_fixed_mb", "memory_mb_per_image")
-_SUMMARY = ("max_batch_size", "max_batch_size_bound", "memory_limit_mb", *_LINE)
+_SUMMARY = ["max_batch_size", "max_batch_size_bound", "memory_limit_mb", *_LINE]
 _MOST_PANELS = 6
 
 
@@ -46,49 +44,38 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     names = ("machine", *run_factors.FACTORS, "dataset_digest", "model_digest")
     keys = [name for name in names if name in tries and name != "batch_size"]
     found = summaries[summaries["max_batch_size"].notna()].drop_duplicates(keys)
-    by_search = found.set_index(_identified(found, keys))[[*_SUMMARY]]
-    beside = by_search.reindex(_identified(tries, keys)).reset_index(drop=True)
+    # As texts, since the tables may type a column unlike.
+    theirs, ours = ([_text(row) for row in each[keys].to_numpy()] for each in (found, tries))
+    beside = found.set_axis(theirs)[_SUMMARY].reindex(ours).reset_index(drop=True)
     return pandas.concat([frame, beside], axis=1)
 
 
-def _identified(frame: pandas.DataFrame, keys: list[str]) -> pandas.Index:
-    """Returns each row's factors as they compare between tables, which may type a column unlike."""
-    texts = [
-        frame[name].map(lambda value: str(float(value)))
-        if pandas.api.types.is_numeric_dtype(frame[name])
-        else frame[name].astype(str)
-        for name in keys
-    ]
-    return pandas.Index([" ".join(map(str, row)) for row in zip(*texts, strict=True)], dtype=object)
+def _text(values: np.ndarray) -> str:
+    return " ".join(str(each if isinstance(each, str) else float(each)) for each in values)
 
 
 def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
     """Returns the figure: one panel for each series."""
     groups = timings.series(frame)[:_MOST_PANELS]
-    width = 5.2 if len(groups) == 1 else 4.0
-    figure, grid = canvas.some_panels(len(groups), None, width, 3.1)
+    figure, grid = canvas.panels(len(groups), 0, 5.2 if len(groups) == 1 else 4.0, 3.1)
     for axes, group in zip(grid, groups, strict=True):
         canvas.title(axes, wording.capital(group.label) or "Batch sizes tried")
-        _draw_panel(axes, group)
-    seen = [*_OUTCOMES, *(set(frame["outcome"]) - {*_OUTCOMES})]
-    entries_: list[tuple[Any, str]] = [
-        (Line2D([], [], linestyle="none", **_OUTCOMES.get(each, _OTHER)), each.replace("_", " "))
-        for each in seen
+        _draw_panel(axes, group.frame)
+    handles = [
+        ({"linestyle": "none", **_OUTCOMES.get(each, _OTHER)}, each.replace("_", " "))
+        for each in dict.fromkeys([*_OUTCOMES, *frame["outcome"]])
         if (frame["outcome"] == each).any()
     ]
-    entries_.append((Line2D([], [], **_LARGEST), "largest that fits"))
+    handles.append((_LARGEST, "largest that fits"))
     for column, look, label in (("memory_limit_mb", _LIMIT, "limit"), (_LINE[1], _FIT, "fit")):
-        if frame[column].notna().any():
-            entries_.append((Line2D([], [], **look), label))
-    canvas.legend(figure, entries_)
+        handles += [(look, label)] if frame[column].notna().any() else []
+    canvas.legend(figure, handles)
     return figure
 
 
-def _draw_panel(axes: Axes, group: run_series.Series) -> None:
-    rows = group.frame
+def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> None:
     limit, largest = (timings.one(rows, name) for name in ("memory_limit_mb", "max_batch_size"))
-    sizes = sorted({int(size) for size in rows["batch_size"]})
-    canvas.batch_size_axis(axes, sizes, room=0.1)
+    canvas.batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}), room=0.1)
     axes.set_ylabel("peak memory (MB)")
     peaks = rows["peak_mb"].to_numpy(float)
     timings.value_axis(axes, [np.append(peaks, limit)])
@@ -101,15 +88,14 @@ def _draw_panel(axes: Axes, group: run_series.Series) -> None:
         axes.plot(np.log2(grid), fixed + each * grid, zorder=2, **_FIT)
     axes.set_ylim(bottom, top)
     # A try of unknown memory stands at the upper edge.
-    heights = np.where(np.isfinite(peaks), peaks, top)
-    for outcome in rows["outcome"].unique():
-        at = (rows["outcome"] == outcome).to_numpy()
+    rows = rows.assign(height=np.where(np.isfinite(peaks), peaks, top))
+    for outcome, tried in rows.groupby("outcome", sort=False):
         look = {**canvas.EDGED, "linestyle": "none", "markersize": 5.5, "clip_on": False}
         look |= {"zorder": 4, **_OUTCOMES.get(outcome, _OTHER)}
-        axes.plot(np.log2(rows["batch_size"][at].astype(float)), heights[at], **look)
-    found = (rows["batch_size"] == largest).to_numpy() & (rows["outcome"] == FITS).to_numpy()
-    if found.any():
-        place = (math.log2(largest), heights[found][0])
+        axes.plot(np.log2(tried["batch_size"].astype(float)), tried["height"], **look)
+    found = rows[rows["batch_size"].eq(largest) & rows["outcome"].eq(FITS)]
+    if len(found):
+        place = (math.log2(largest), found["height"].iloc[0])
         axes.plot(*place, zorder=5, **_LARGEST)
         more = " or more" if (rows["max_batch_size_bound"] == _MOST_FITS).any() else ""
         look = {"ha": "right", "fontsize": 8.5, "fontweight": "bold"}

@@ -8,32 +8,29 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
 from batchscope.analysis.run_series import Series
 from batchscope.catalogue import entries
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
-from batchscope.figures.kinds import against_batch_size
+from batchscope.figures.kinds.against_batch_size import Cell, draw_cell
 
 _MOST_ROWS = 6  # series
 
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: for each series, distributions beside medians."""
-    (panel,) = rows.panels(frame, spec)
-    groups, more = canvas.first(frame, _MOST_ROWS)
+    (panel,), (ink,) = rows.panels(frame, spec), canvas.series_styles(1)
+    groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)
     looks = canvas.size_styles(frame["batch_size"].unique())
-    figure, grid = canvas.panels(len(groups), 2, width=4.2)
-    (ink,) = canvas.series_styles(1)
-    for (left, right), group in zip(grid, groups, strict=True):
+    figure, grid = canvas.panels(2 * len(groups), 2, width=4.2)
+    for left, right, group in zip(grid[::2], grid[1::2], groups, strict=True):
         _draw_distributions(left, group.frame, looks, panel.column)
-        runs = rows.runs(group.frame)
-        title = wording.titled(panel.title, group.label)
         canvas.title(left, wording.titled("Distribution", group.label))
-        cell = against_batch_size.Cell(panel, title, [Series("", {}, runs)])
-        against_batch_size.draw_cell(right, cell, {"": ink})
+        title = wording.titled(panel.title, group.label)
+        cell = Cell(panel, title, [Series("", {}, rows.runs(group.frame))])
+        draw_cell(right, cell, {"": ink})
         canvas.keep_possible(right, panel.column, cell.values)
     canvas.size_legend(figure, looks)
     canvas.notes(figure, rows.runs(frame), more, "Triangles: medians.")
@@ -48,13 +45,12 @@ def _draw_distributions(
     for size, chosen in binned.groupby("batch_size"):
         # All runs have the same bins, of equal width on a logarithmic axis, and list a range of
         # them: one that a run does not list holds none of its own.
-        low, high = (np.log10(chosen[name].to_numpy(float)) for name in ("low", "high"))
+        low, high = np.log10(chosen[["low", "high"]].to_numpy(float)).T
         width = np.median(high - low)
         index = np.round(low / width).astype(int)
         totals = np.bincount(index - index.min(), weights=chosen["share"].to_numpy(float))
         edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
-        shares = totals / chosen["seed"].nunique()
-        look = looks[int(size)]
+        shares, look = totals / chosen["seed"].nunique(), looks[int(size)]
         axes.stairs(shares, edges, linewidth=1.2, **look)
         middle = chosen.drop_duplicates("seed")[median].mean()
         if edges[0] <= middle < edges[-1]:
@@ -64,6 +60,6 @@ def _draw_distributions(
     low, high = axes.get_xlim()
     canvas.few_log_labels(axes.xaxis, high / low)
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
+    axes.yaxis.set_major_formatter(canvas.percent_tick)
     axes.set_xlabel("‖update‖")
     axes.set_ylabel("updates per bin (%)")

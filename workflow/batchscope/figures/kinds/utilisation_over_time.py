@@ -10,7 +10,6 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from batchscope import wording
 from batchscope.analysis import run_series
@@ -47,7 +46,7 @@ class Phase(NamedTuple):
 
 def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     """Returns one row per series and sample: batch size, seconds, utilisations and memory."""
-    rows = timings.at_most_all(getattr(tables, spec.table))
+    rows = timings.here(getattr(tables, spec.table))
     if rows.empty:
         return rows
     columns = ["batch_size", "phase", "seconds", *_PANELS[0], *_PANELS[1]]
@@ -63,9 +62,8 @@ def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
     for index, group in enumerate(groups):
         _draw_series(grid[2 * index : 2 * index + 2], group)
     grid[-1].set_xlabel("time (s)")
-    known = {name: look for name, look in _PANELS[0].items() if frame[name].notna().any()}
-    handles = [(Line2D([], [], **look), words) for look, words in known.values()]
-    canvas.legend(figure, handles)
+    known = [line for name, line in _PANELS[0].items() if frame[name].notna().any()]
+    canvas.legend(figure, known)
     return figure
 
 
