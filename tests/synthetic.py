@@ -47,6 +47,29 @@ class Study:
     claims: tuple[Claim, ...] = ()
 
 
+_COUNTS = {"train": 1149, "validation": 288, "test": 360}
+_DATASET = {
+    "counts": _COUNTS,
+    "class_counts": {split: [size // 10] * 10 for split, size in _COUNTS.items()},
+    "class_names": [str(digit) for digit in range(10)],
+    "input_shape": [8, 8, 1],
+    "classes": 10,
+    "source": "scikit-learn <digits>",
+    "sha256": {"train_images.npy": "ab" * 32},
+    "split_seed": 0,
+    "skipped": [{"file": "cat <666>.jpg", "reason": "cannot be decoded"}],
+    "skipped_count": 1,
+    "bytes": 115008,
+}
+# Where runs and timings were made.
+_WHERE = {
+    "threads": 1,
+    "device": "cpu",
+    "versions": {"tensorflow": "2.21.0", "keras": "3.15.1"},
+    "machine": {"cpu": "A CPU <4>", "cores": 2, "memory_gb": 8.0, "gpu": None, "name": "local"},
+}
+
+
 def grid(
     batch_sizes: Iterable[int] = (16, 32, 64, 128, 256),
     seeds: Iterable[int] = range(6),
@@ -108,10 +131,10 @@ def write(
                 _write_run(results, planned, experiment, run, status, patience)
         for small, large in experiment.trainings.pairs.get("line", ()):
             _write_line(results, experiment, small, large, failed)
-    counts = {"train": 1149, "validation": 288, "test": 360}
-    dataset = {"dataset": DATASET, "counts": counts, "input_shape": [8, 8, 1], "classes": 10}
-    dataset |= {"source": "scikit-learn", "split_seed": 0, "skipped_count": 0, "bytes": 115008}
-    disk.write_json(records.dataset_folder(results, DATASET) / "record.json", dataset)
+    every = (each.trainings.runs.values() for each in planned.experiments.values())
+    for token in {factors["dataset"] for runs in every for factors in runs}:
+        path = records.dataset_folder(results, token) / "record.json"
+        disk.write_json(path, {**_DATASET, "dataset": token})
 
 
 def tabulate(
@@ -160,7 +183,7 @@ def _write_run(
         "version": "train-v1",
         "factors": factors,
         "status": status,
-        "message": "" if finished else f"the training ended: {status}",
+        "message": "" if finished else f"the training ended & <{status}>",
         "dataset": factors["dataset"],
         "model": factors["model"],
         "parameters": 9098,
@@ -172,12 +195,9 @@ def _write_run(
         "stop_reason": ("patience" if patience else "epochs") if finished else status,
         "effective_learning_rate": rate,
         "contended_seconds": epochs * 0.4,
-        "threads": 1,
-        "device": "cpu",
         "resumed": 0,
         "weights": {},
-        "versions": {"tensorflow": "2.21.0", "keras": "3.15.1"},
-        "machine": {"cpu": "A CPU", "cores": 2, "memory_gb": 8.0, "gpu": None, "name": "local"},
+        **_WHERE,
         "finished_at": "2026-11-21T00:00:00Z",
     }
     disk.write_json(folder / "record.json", record)
@@ -303,7 +323,7 @@ def _time_epoch(settings: dict, size: int, rate: float, generator: Generator) ->
         "seconds_per_epoch_q1": seconds * 0.97,
         "seconds_per_epoch_q3": seconds * 1.06,
         "images_per_second": 1149 / seconds,
-    }, {}
+    }, _WHERE
 
 
 def _displacement(settings: dict, size: int, rate: float, generator: Generator) -> Measured:

@@ -9,7 +9,7 @@ import yaml
 
 from batchscope import disk
 from batchscope.cli import entry, steps
-from batchscope.report import ledger_page
+from batchscope.report import claim_rows
 from project import forked
 from small_study import config
 
@@ -74,9 +74,9 @@ def test_an_error_of_the_systems_is_told_where_it_names_a_file(monkeypatch):
     def fails(*names):
         raise OSError(errno.EBADF, "Bad file descriptor", *names)
 
-    monkeypatch.setattr(ledger_page, "write", lambda *_: fails("a.html"))
+    monkeypatch.setattr(claim_rows, "write_ledger", lambda *_: fails("a.html"))
     assert refused("ledger") == "a.html: Bad file descriptor."
-    monkeypatch.setattr(ledger_page, "write", lambda *_: fails())
+    monkeypatch.setattr(claim_rows, "write_ledger", lambda *_: fails())
     with pytest.raises(OSError, match="Bad file descriptor"):  # a traceback: nobody can mend it
         entry.main(["ledger"])
 

@@ -88,7 +88,7 @@ def _tables(best: bool = True) -> figures.Tables:
     )  # fmt: skip
     times = [(size, seed, SECONDS[size] + seed / 100) for size in RATIOS for seed in (0, 1)]
     to_target = pandas.DataFrame(times, columns=["batch_size", "seed", "seconds"])
-    to_target = to_target.assign(target="validation_loss=0.2", target_value=0.2)
+    to_target = to_target.assign(target_column="validation_loss", target_value=0.2)
     of = {"comparisons": _comparisons(), "runs": runs, "to_target": to_target}
     return figures.Tables(advice=_advice(best), **of)
 

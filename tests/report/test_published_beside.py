@@ -8,8 +8,7 @@ import pandas
 import pytest
 
 from batchscope.catalogue.outcomes import Reason
-from batchscope.report import page
-from batchscope.report import published_beside as shown
+from batchscope.report import page, study_page
 from batchscope.tables import published
 from html_page import Page
 
@@ -65,7 +64,7 @@ def test_ours_and_theirs_stand_side_by_side():
     first |= {"figure": "accuracy", "batch_size": 16, "here_n": 6, "here_reason": math.nan}
     ours = {"here": 0.6, "here_low": 0.5, "here_high": 0.7}
     row, absent = (
-        {**shown.row_of({**first, **given}), "experiment": "Ours", "link": link}
+        {**study_page.published({**first, **given}), "experiment": "Ours", "link": link}
         for given, link in (
             (ours, ("Figure 3", "#figure-3")),
             (dict.fromkeys(ours, math.nan), None),

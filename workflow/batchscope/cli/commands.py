@@ -102,10 +102,10 @@ def results(arguments: Namespace) -> None:
 
 def ledger(arguments: Namespace) -> None:
     """Write the verdicts on every study's documents: one page."""
-    from batchscope.report import ledger_page
+    from batchscope.report import claim_rows
 
     output = arguments.output or arguments.results / "ledger.html"
-    ledger_page.write(arguments.results, output)
+    claim_rows.write_ledger(arguments.results, output)
     print(f"Written: {output}")
 
 

@@ -1,32 +1,64 @@
-"""The rows of claims.csv as templates show them; their words stand in claim_words.html.j2."""
+"""The rows of claims.csv as templates show them, and the ledger of those of all studies.
+
+Their words stand in claim_words.html.j2.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from batchscope import disk, wording
-from batchscope.catalogue import factor_words, tables, value_ranges
+from batchscope.catalogue import factor_words, value_ranges
+from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import Verdict
-from batchscope.report.text import format_interval, is_number, parsed
+from batchscope.report import page
+from batchscope.report.text import ESTIMATE, format_interval, is_number, parsed
 from batchscope.study.claims import RATIO
+from batchscope.tables import csv_tables
+from batchscope.wording import Unit
 
 Row = dict[str, str]
 Cells = list[tuple[str, list[str]]]  # name of a factor and its values, in words
 Link = tuple[str, str] | None  # label and address of a figure, where there is one
 
 _NAMED = ("optimizer", "device", "framework")  # factors that their values name
-_MILLISECONDS = wording.Unit(" ms", 1000.0)
+
+
+def tables(results: Path | str) -> list[Path]:
+    """Returns the tables of claims of all studies, by name."""
+    return sorted(Path(results, "studies").glob(f"*/{csv_tables.CLAIMS}"))
 
 
 def read(path: Path | str) -> list[Row]:
     """Reads a table of claims; raises as `disk.read_rows` does."""
     return disk.read_rows(path, *CLAIMS)
+
+
+def write_ledger(results: Path | str, output: Path | str) -> None:
+    """Writes the page of all studies' claims by document, from which their reports are linked.
+
+    Raises:
+        UserError: If a table of claims is damaged.
+    """
+    every = []
+    for path in tables(results):
+        study, reports = path.parent.name, [path.parent / "report.html"]
+        reports += [Path(results, "report.html")] if study == "default" else []
+        there = next((report for report in reports if report.exists()), None)
+        address = Path(os.path.relpath(there, Path(output).parent)).as_posix() if there else ""
+        for row in read(path):
+            figure, experiment = row["figure"], row["experiment"]
+            link = (figure.replace("_", " "), f"{address}#{experiment}-{figure}")
+            every.append(shown({**row, "study": study}, link if there else None))
+    given = {"ledger": ledger(every), "policy": page.policy(), "style": page.style()}
+    disk.write_text(output, page.render("ledger.html.j2", **given))
 
 
 def ledger(shown: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -35,14 +67,12 @@ def ledger(shown: Iterable[dict[str, Any]]) -> dict[str, Any]:
     for row in shown:
         groups.setdefault(row["document"], []).append(row)
     every = [row for rows in groups.values() for row in rows]
-    return {
-        "documents": [
-            {"document": name, "rows": rows, "verdicts": verdicts(rows)}
-            for name, rows in groups.items()
-        ],
-        "verdicts": verdicts(every),
-        "experiments": list(dict.fromkeys(row["within"] for row in every)),
-    }
+    documents = [
+        {"document": name, "rows": rows, "verdicts": verdicts(rows)}
+        for name, rows in groups.items()
+    ]
+    experiments = list(dict.fromkeys(row["within"] for row in every))
+    return {"documents": documents, "verdicts": verdicts(every), "experiments": experiments}
 
 
 def verdicts(rows: Iterable[Row]) -> dict[str, int]:
@@ -53,19 +83,22 @@ def verdicts(rows: Iterable[Row]) -> dict[str, int]:
 
 def shown(row: Row, link: Link) -> dict[str, Any]:
     """Returns what a page shows of a claim; of a named study it stands in `study: experiment`."""
-    unit, found = _unit(row), [parsed(row[name]) for name in ("estimate", "low", "high")]
+    unit, found = _unit(row), [parsed(row[name]) for name in ESTIMATE]
     if row["type"] == "value" and None not in found:  # all others are differences or ratios
         found[1:] = value_ranges.clipped(row["column"], found[1:])
     lower, upper = _bounds(row, unit)
     if unit.suffix == " s" and all(abs(number or 0) < 1 for number in found):
-        unit = _MILLISECONDS
+        unit = Unit(" ms", 1000.0)
     contrary, level = row["verdict"] == Verdict.CONTRADICTED, parsed(row["level"])
-    column = tables.column(row["table"], row["column"])
-    reason_of, part = _read(row["reason_of"]), _read(row["part"])
+    column = table_entries.column(row["table"], row["column"])
+    of_cells, sides, reason_of, part = (
+        json.loads(row[name]) if row[name] else {}
+        for name in ("cells", "sides", "reason_of", "part")
+    )
     # What the deciding contrast is of: its own cells, then one end against the other.
     pairs = {name: each for name, each in part.items() if isinstance(each, list)}
-    part = [{name: each for name, each in part.items() if name not in pairs}]
-    part += [{name: each[end] for name, each in pairs.items()} for end in (0, 1)]
+    parts = [{name: each for name, each in part.items() if name not in pairs}]
+    parts += [{name: each[end] for name, each in pairs.items()} for end in (0, 1)]
     return {
         **row,
         "within": ": ".join(filter(None, [row.get("study"), row["experiment"]])),
@@ -77,22 +110,18 @@ def shown(row: Row, link: Link) -> dict[str, Any]:
         "rises": bool(row["low_bound"]),
         "lower": lower,
         "upper": upper,
-        "cells": cells(_read(row["cells"])),
-        "sides": [cells(side) for side in _read(row["sides"]) or ()],
-        "part": [cells(each) for each in part] if int(row["parts"] or 0) > 1 else [],
+        "cells": cells(of_cells),
+        "sides": [cells(side) for side in sides],
+        "part": [cells(each) for each in parts] if int(row["parts"] or 0) > 1 else [],
         "p": parsed(row["p_against" if contrary else "p"]),
         "contrary": contrary,
-        "timed": row["table"] in tables.OF_TIMINGS,
+        "timed": row["table"] in table_entries.OF_TIMINGS,
         "lost": bool(row["n"]) and int(row["n"]) < int(row["replicates"]),
         "wanted": int(row["seeds_to_resolve"] or 0),
         "lacking": cells({name: each for name, each in reason_of.items() if name != "framework"}),
         "frameworks": reason_of.get("framework", []),
         "figure_link": link if row["figure"] else None,
     }
-
-
-def _read(text: str) -> Any:
-    return json.loads(text) if text else {}
 
 
 def _name(factor: str) -> str:
@@ -113,16 +142,15 @@ def cells(found: dict[str, Any]) -> Cells:
     return named
 
 
-def _unit(row: Row) -> wording.Unit:
+def _unit(row: Row) -> Unit:
     """Returns the unit to show numbers in: shares in per cent, their differences in points."""
     unit = "" if row["scale"] == RATIO else row["unit"]
     if unit not in ("share", "%"):
-        return wording.Unit(f" {unit}" if unit else "")
-    suffix = " %" if row["type"] == "value" else " points"
-    return wording.Unit(suffix, 100.0 if unit == "share" else 1.0)
+        return Unit(f" {unit}" if unit else "")
+    return Unit(" %" if row["type"] == "value" else " points", 100.0 if unit == "share" else 1.0)
 
 
-def _bounds(row: Row, unit: wording.Unit) -> tuple[str, str]:
+def _bounds(row: Row, unit: Unit) -> tuple[str, str]:
     """Returns the bounds that say something; a value is never beyond what its column can have."""
     low, high = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
     if row["type"] == "value":
@@ -133,7 +161,6 @@ def _bounds(row: Row, unit: wording.Unit) -> tuple[str, str]:
             low = -math.inf
     # The lower of two may be what no decimals write: 1 / 1.05.
     lower = wording.number(unit.times * low, 4) if math.isfinite(low) else ""
-    upper = wording.tick(unit.times * high) if math.isfinite(high) else ""
-    if upper:
-        return lower, upper + unit.suffix * bool(high)
+    if math.isfinite(high):
+        return lower, wording.tick(unit.times * high) + unit.suffix * bool(high)
     return lower + unit.suffix * bool(low), ""

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import base64
-import functools
 import glob
 import json
 import os
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchscope import disk, errors
+from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
-from batchscope.host.absence import Absence
-from batchscope.report import claim_rows, inline_svg, runs_table
-from batchscope.store import job_files, paths, records, states, taken, weights
-from batchscope.store.weights import Layer
+from batchscope.report import inline_svg, runs_table
+from batchscope.store import job_files, records, states, taken, weights
 from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:
@@ -31,21 +29,15 @@ if TYPE_CHECKING:
 LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
 Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 Record = dict[str, Any]
-_LAST_LINE = 400  # most characters that are quoted of a log's last line
-
-# Fields that are empty unless they are given.
-_map = functools.partial(field, default_factory=dict)
-_list = functools.partial(field, default_factory=list)
 
 
-@dataclass(frozen=True)
-class ExperimentResults:
-    """What there is of one experiment; `figures` are as `read_figures` returns them."""
+class ExperimentResults(NamedTuple):
+    """What there is of one experiment."""
 
     experiment: Experiment
     rows: list[runs_table.Row]  # as `runs_table.complete` returns them
-    tables: Tables = field(default_factory=Tables)  # empty before they are made
-    figures: list[Record] = _list()
+    tables: Tables  # empty before they are made
+    figures: list[Record]  # as `read_figures` returns them
 
 
 @dataclass(frozen=True)
@@ -55,21 +47,17 @@ class Inputs:
     config_name: str
     config_text: str  # as written
     experiments: dict[str, ExperimentResults]
-    runs: dict[str, Record] = _map()  # record of each run on the study's own machine
-    other_runs: list[Record] = _list()  # of the same runs, on other machines
-    timings: list[Record] = _list()
-    missing_runs: dict[str, str] = _map()  # run -> what its log says
-    missing_measures: dict[str, dict[str, str]] = _map()  # measure -> run or sweep -> its log
-    # Step and version that is not today's -> what it made.
-    other_versions: dict[tuple[str, str], list[job_files.Job]] = _map()
-    absent: dict[Absence, list[job_files.Job]] = _map()  # what waits for what is not here
-    datasets: dict[str, Record] = _map()  # by dataset id
-    samples: dict[str, list[samples.Sample]] = _map()  # by dataset id
-    models: dict[Look, list[Layer]] = _map()  # layers, as far as they are known
-    claims: list[claim_rows.Row] = _list()  # as in claims.csv
-    files: list[Path] = _list()  # the tables that have rows, each experiment's after another
-    taken: taken.Taken = field(default_factory=taken.Taken)
-    partial: bool = False  # asked for with only a part of the results
+    states: states.Table
+    runs: dict[str, Record]  # record of each run on the study's own machine
+    other_runs: list[Record]  # of the same runs, on other machines
+    timings: list[Record]
+    datasets: dict[str, Record]  # by dataset id
+    samples: dict[str, list[samples.Sample]]  # by dataset id
+    models: dict[Look, list[weights.Layer]]  # layers, as far as they are known
+    claims: list[Record]  # the rows of claims.csv
+    files: list[Path]  # the tables that have rows, each experiment's after another
+    taken: taken.Taken
+    partial: bool  # asked for with only a part of the results
 
     @property
     def rows(self) -> list[runs_table.Row]:
@@ -101,25 +89,25 @@ def read(
     runs, timings = _runs(study, here), _timings(study, places)
     every = {name: records.data_record(results, name) for name in study.datasets}
     datasets = {name: record for name, record in every.items() if record is not None}
+    path = Path(config_path)
+    inside = path.is_absolute() and path.is_relative_to(Path.cwd())
+    name = path.relative_to(Path.cwd()) if inside else Path(os.path.normpath(path))
     return Inputs(
-        config_name=_nearest(config_path),
-        config_text=Path(config_path).read_text(encoding="utf-8"),
+        config_name=name.as_posix(),
+        config_text=path.read_text(encoding="utf-8"),
         experiments=experiments,
+        states=table,
         runs=runs,
         other_runs=[run for place in others for run in _runs(study, place).values()],
         timings=timings,
-        missing_runs=_missing_runs(study, results),
-        missing_measures=_missing_measures(table, experiments.values()),
-        other_versions=_other_versions(table),
-        absent=table.absent(),
         datasets=datasets,
         samples={
             name: samples.few(records.dataset_folder(results, name), record)
             for name, record in datasets.items()
         },
         models=_models(study, results, datasets),
-        claims=claim_rows.read(claims) if study.claims and claims.exists() else [],
-        files=[*filter(_filled, [*sorted(folder.glob("*.csv")), *sorted(folder.glob("*/*.csv"))])],
+        claims=disk.read_rows(claims, *CLAIMS) if study.claims and claims.exists() else [],
+        files=[path for each in ("*.csv", "*/*.csv") for path in _filled(folder.glob(each))],
         taken=taken.find(
             table, runs, [one for one in timings if one["machine"]["name"] == here.machine]
         ),
@@ -128,25 +116,17 @@ def read(
 
 
 def _experiment(study: Study, name: str, folder: Path, partial: bool) -> ExperimentResults:
-    path = folder / csv_tables.RUNS
-    rows = disk.read_rows(path, "run", "status") if path.exists() else []
-    tables = Tables(folder if path.exists() else None)
+    there = (folder / csv_tables.RUNS).exists()
+    rows = disk.read_rows(folder / csv_tables.RUNS, "run", "status") if there else []
+    tables = Tables(folder if there else None)
     rows = runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories))
     figures = read_figures(folder / "figures", partial)
     return ExperimentResults(study.experiments[name], rows, tables, figures)
 
 
-def _filled(table: Path) -> bool:
-    """Returns whether a table has more than its head."""
-    with table.open(encoding="utf-8") as file:
-        return bool(next(file, "") and next(file, ""))
-
-
-def _nearest(path: Path | str) -> str:
-    """Returns a path relative to the working folder where it lies in it."""
-    path, here = Path(path), Path.cwd()
-    inside = path.is_absolute() and path.is_relative_to(here)
-    return (path.relative_to(here) if inside else Path(os.path.normpath(path))).as_posix()
+def _filled(tables: Iterable[Path]) -> list[Path]:
+    """Returns the tables that have more than their head, in order."""
+    return [path for path in sorted(tables) if path.read_bytes().count(b"\n") > 1]
 
 
 def read_figures(folder: Path, partial: bool) -> list[Record]:
@@ -168,14 +148,13 @@ def listed(folder: Path) -> list[Record]:
 
 
 def _drawing(path: Path) -> Record:
-    anchor = f"{path.parent.parent.name}-{path.stem}"
+    anchor, rows = f"{path.parent.parent.name}-{path.stem}", path.with_suffix(".csv")
     with errors.reading(path, "an SVG image", path.parent):
         content = path.read_bytes()
         svg = inline_svg.read(content, anchor)
     width = re.search(rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ ([\d.]+) ", content[:8192])
-    rows = path.with_suffix(".csv")
-    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)  # without a header
-    packed = packer.compress(rows.read_bytes()) + packer.flush() if rows.exists() else b""
+    # Deflated without a header.
+    packed = zlib.compress(rows.read_bytes(), 9, -zlib.MAX_WBITS) if rows.exists() else b""
     return {
         "anchor": anchor,
         "svg": svg,
@@ -185,17 +164,18 @@ def _drawing(path: Path) -> Record:
     }
 
 
-def _models(study: Study, results: Path, datasets: dict[str, Record]) -> dict[Look, list[Layer]]:
+def _models(
+    study: Study, results: Path, datasets: dict[str, Record]
+) -> dict[Look, list[weights.Layer]]:
     found = {}
     every = (factors for each in study.experiments.values() for factors in each.factors())
     for model, dataset in dict.fromkeys((one["model"], one["dataset"]) for one in every):
         record = datasets.get(dataset, {})
-        if not {"input_shape", "classes"} <= record.keys():
-            continue
-        look = model, tuple(record["input_shape"]), record["classes"]
-        files = f"{glob.escape(records.initial_name(*look))}+seed=*.npz"
-        for path in sorted((results / "initial").glob(files))[:1]:
-            found[look] = weights.layers(path)
+        if {"input_shape", "classes"} <= record.keys():
+            look = model, tuple(record["input_shape"]), record["classes"]
+            files = f"{glob.escape(records.initial_name(*look))}+seed=*.npz"
+            for path in sorted((results / "initial").glob(files))[:1]:
+                found[look] = weights.layers(path)
     return found
 
 
@@ -222,50 +202,3 @@ def _record(path: Path, machine: str) -> Record:
     described = record.get("machine")
     described = described if isinstance(described, dict) else {}
     return {**record, "machine": {**described, "name": machine}}
-
-
-def _missing_runs(study: Study, results: Path) -> dict[str, str]:
-    """Returns run without a record -> what its job's log says, or that of its data."""
-    found = {}
-    for name, factors in study.runs.items():
-        data = records.dataset_folder(results, factors["dataset"]) / "record.json"
-        record = records.run_folder(results, name) / "record.json"
-        if not record.exists():
-            found[name] = _last_words(results, record, *([] if data.exists() else [data]))
-    return found
-
-
-def _missing_measures(
-    table: states.Table, experiments: Iterable[ExperimentResults]
-) -> dict[str, dict[str, str]]:
-    """Returns measure -> finished run without its record, or sweep -> what the job's log says.
-
-    Of a pair the first run stands for both. What waits for what is not here is not among them.
-    """
-    missing: dict[str, dict[str, str]] = {}
-    for found in experiments:
-        own = [row for row in found.rows if row.get("machine") in (None, table.study.machine)]
-        finished = {row["run"] for row in own if row["status"] == records.FINISHED}
-        for state in table.experiments[found.experiment.name]:
-            job = state.job
-            if job.measure != "train" and state.missing and finished.issuperset(job.runs):
-                said = _last_words(table.results, job.path)
-                missing.setdefault(job.measure, {})[job.subject] = said
-    return missing
-
-
-def _other_versions(table: states.Table) -> dict[tuple[str, str], list[job_files.Job]]:
-    found: dict[tuple[str, str], list[job_files.Job]] = {}
-    for path, made in table.other_versions().items():
-        found.setdefault(made, []).append(table.every[path].job)
-    return found
-
-
-def _last_words(results: Path, *records_of_jobs: Path) -> str:
-    """Returns the last line and the path of the jobs' first log; nothing where none has begun."""
-    logs = (paths.log_path(results, record) for record in records_of_jobs)
-    if (log := next((path for path in logs if path.exists()), None)) is None:
-        return ""
-    lines = map(str.strip, log.read_text(encoding="utf-8", errors="replace").split("\n"))
-    last = [*filter(None, lines)][-1:] or ["nothing"]
-    return f"{last[0][:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"

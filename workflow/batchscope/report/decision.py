@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 RATE = "learning_rate"
-SCOPE = ("model", "dataset", "optimizer", "device", "machine")
+_SCOPE = ("model", "dataset", "optimizer", "device", "machine")
 _HERE = ("local", own_columns.ELSEWHERE)  # machines that are not named
 _MEAN = [f"mean{end}" for end in intervals.ENDS]
 _MEMORY = "memory_peak_mb"
@@ -74,10 +74,13 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
             command = gaps.snakemake(study, config, how="--cores all")
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
     tables = {name: Tables(folder / name) for name in trained}
-    without = [name for name, each in tables.items() if each.advice.empty]
-    found = [{**card, "lines": [*_aligned(card["sizes"])]} for card in cards(study, tables)]
-    given = {"cards": found, "without": without, "seeds": seeds, "trained": trained}
-    return page.render("advice.txt.j2", **given).strip()
+    return page.render(
+        "advice.txt.j2",
+        cards=[{**card, "lines": [*_aligned(card["sizes"])]} for card in cards(study, tables)],
+        without=[name for name, each in tables.items() if each.advice.empty],
+        seeds=seeds,
+        trained=trained,
+    ).strip()
 
 
 def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
@@ -90,13 +93,13 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
     names = dict.fromkeys(each["name"] for each in limits if pandas.notna(each["batch_size"]))
     ends = {name: _at(compared, name, CONVERGENCE, END) for name in names if name not in TAKEN}
     runs = _of_series(tables.runs, factors)
-    columns = [*_columns(rows[Item.SIZE], compared, ends, runs, tables.utilisation)]
+    columns = _columns(rows[Item.SIZE], compared, ends, runs, tables.utilisation)
     to_resolve = [each for each in limits if pandas.notna(each["seeds_to_resolve"])]
     return {
         "best": best,
         "scope": [
             factor_words.value_words(name, factors[name])
-            for name in SCOPE
+            for name in _SCOPE
             if pandas.notna(factors.get(name)) and factors[name] not in _HERE
         ],
         "reached": _reached(compared, best["batch_size"]) if best else None,
@@ -226,18 +229,19 @@ def _column(title: str, name: str, rows: pandas.DataFrame) -> tuple[str, Cells]:
     return title + wording.aside(how.suffix.strip()), cells
 
 
-def _sizes(sizes: Sequence[Row], best: Row | None, columns: list[tuple[str, Cells]]) -> Row:
+def _sizes(sizes: Sequence[Row], best: Row | None, columns: Iterator[tuple[str, Cells]]) -> Row:
     """Returns the table with a row per batch size, of the columns that have a text."""
-    filled = [each for each in columns if any(text for text, _ in each[1].values())]
+    filled = {title: cells for title, cells in columns if any(text for text, _ in cells.values())}
+    low, high = (best["smallest"], best["largest"]) if best else (1, 0)
     lines = [
         {
             **row,
-            "inside": best is not None and best["smallest"] <= row["batch_size"] <= best["largest"],
-            "cells": [cells.get(row["batch_size"], ("", None)) for _, cells in filled],
+            "inside": low <= row["batch_size"] <= high,
+            "cells": [cells.get(row["batch_size"], ("", None)) for cells in filled.values()],
         }
         for row in sizes
     ]
-    return {"heads": [title for title, _ in filled], "rows": lines}
+    return {"heads": [*filled], "rows": lines}
 
 
 def _checks(rows: list[Row], best: Row | None) -> list[Row]:

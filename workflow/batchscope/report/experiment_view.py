@@ -12,14 +12,7 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, step_cost
 from batchscope.catalogue import factor_words, own_columns, sweep_names, value_ranges
-from batchscope.catalogue.budget_kinds import (
-    CONVERGENCE,
-    END,
-    EPOCHS,
-    SECONDS,
-    TARGET,
-    UPDATES,
-)
+from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, SECONDS, TARGET, UPDATES
 from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.host import absence
 from batchscope.report.content import ExperimentResults
@@ -54,11 +47,7 @@ Row = dict[str, Any]
 
 
 def build(found: ExperimentResults, cards: list[Row]) -> Row:
-    """Returns what the page shows of an experiment.
-
-    Args:
-        cards: What `decision.cards` returns of the study.
-    """
+    """Returns what the page shows of an experiment, given what `decision.cards` returns."""
     experiment, tables = found.experiment, found.tables
     own = [card for card in cards if card["experiment"] == experiment.name]
     answer, rest = _answer(experiment, trends(tables.trends), bool(own))
@@ -80,26 +69,20 @@ def build(found: ExperimentResults, cards: list[Row]) -> Row:
 
 def trends(table: pandas.DataFrame) -> list[Row]:
     """Returns the rows of trends.csv with words for their series, and their numbers as texts."""
-    labels = {
-        index: group.label
-        for group in (run_series.series(table) if len(table) else ())
-        for index in group.frame.index
-    }
-    return [
-        {**row, "series": labels[index], **_texts(row)}
-        for index, row in zip(table.index, table.to_dict("records"), strict=True)
-    ]
+    found = []
+    for group in run_series.series(table) if len(table) else ():
+        rows = group.frame.to_dict("index")
+        found += [(at, {**row, "series": group.label, **_texts(row)}) for at, row in rows.items()]
+    return [row for _, row in sorted(found, key=lambda each: each[0])]
 
 
 def _texts(row: Row) -> Row:
     """Returns a trend's means, its change per doubling and their units."""
     column, ratio = row["outcome"], row["budget"] == TARGET
-    means = [
-        [row[f"{end}_mean{part}"] for part in ("", "_low", "_high")]
-        for end in ("smallest", "largest")
-    ]
+    ends = ("smallest", "largest")
+    means = [[row[f"{end}_mean{part}"] for part in intervals.ENDS] for end in ends]
     how = unit(column, [each[0] for each in means])
-    points = not ratio and of_difference(column) != wording.PLAIN
+    points = of_difference(column) != wording.PLAIN
     change = wording.PLAIN if ratio else of_difference(column) if points else how
     return {
         "unit": how.suffix.strip(),
@@ -117,12 +100,10 @@ def _answer(experiment: Experiment, rows: list[Row], decided: bool) -> tuple[lis
     Args:
         decided: Whether it has a card, which answers it where it states no primary column.
     """
-    measured = (
-        column for name in experiment.trainings.measures for column in ENTRIES[name].columns
-    )
+    measured = (ENTRIES[name].columns for name in experiment.trainings.measures)
     asked = [
         row
-        for column in experiment.primary or dict.fromkeys(measured)
+        for column in experiment.primary or dict.fromkeys(chain.from_iterable(measured))
         for row in rows
         if row["outcome"] == column and row["budget"] == END
     ]
@@ -140,12 +121,13 @@ def equal(comparisons: pandas.DataFrame) -> list[Row]:
     for group in run_series.series(kept) if len(kept) else ():
         rows = comparisons.loc[group.frame.index]
         sizes = sorted(map(int, rows["batch_size"].unique()))
-        tabs = [(paid, [*_lines(rows, budgets, sizes)]) for paid, budgets in _PAID.items()]
+        tabs = {paid: [*_lines(rows, budgets, sizes)] for paid, budgets in _PAID.items()}
         shown = [
-            {"name": paid, "rows": lines, "best": lines[0]["best"]} for paid, lines in tabs if lines
+            {"name": paid, "rows": lines, "best": lines[0]["best"]}
+            for paid, lines in tabs.items()
+            if lines
         ]
-        if shown:
-            found.append({"series": group.label, "sizes": sizes, "tabs": shown})
+        found += [{"series": group.label, "sizes": sizes, "tabs": shown}] if shown else []
     return found
 
 
@@ -161,12 +143,8 @@ def _lines(
                 rises = outcome.endswith("accuracy")
                 best = int(means.idxmax() if rises else means.idxmin())
                 cells = {row["batch_size"]: row for row in line.to_dict("records")}
-                yield {
-                    **line.iloc[0],
-                    "rises": rises,
-                    "best": best,
-                    "cells": [cells.get(size) for size in sizes],
-                }
+                shown = {"rises": rises, "best": best, "cells": [*map(cells.get, sizes)]}
+                yield {**line.iloc[0], **shown}
 
 
 def timings(sweeps: pandas.DataFrame, throughput: pandas.DataFrame) -> Row | None:
@@ -174,15 +152,16 @@ def timings(sweeps: pandas.DataFrame, throughput: pandas.DataFrame) -> Row | Non
 
     A configuration that waits for what is not here is among `left_out` alone.
     """
-    found: list[Row] = []
+    found: dict[str, list[Row]] = {"configurations": [], "left_out": []}
+    measured = False
     for group in run_series.series(sweeps.assign(batch_size=0, seed=0)) if len(sweeps) else ():
-        found += [_timed(row, group.label, throughput) for row in group.frame.to_dict("records")]
-    measured = [each for each in found if not each.keys().isdisjoint(_MEASURED)]
-    waiting = [
-        each for each in found if each not in measured and each.get("status") in absence.WORDS
-    ]
-    kept = [each for each in found if each not in waiting]
-    return {"configurations": kept, "left_out": waiting} if measured else None
+        for row in group.frame.to_dict("records"):
+            timed = _timed(row, group.label, throughput)
+            there = not timed.keys().isdisjoint(_MEASURED)
+            waits = not there and timed.get("status") in absence.WORDS
+            found["left_out" if waits else "configurations"].append(timed)
+            measured |= there
+    return found if measured else None
 
 
 def _timed(row: Row, label: str, throughput: pandas.DataFrame) -> Row:
@@ -191,15 +170,16 @@ def _timed(row: Row, label: str, throughput: pandas.DataFrame) -> Row:
     known["fits"] = all(known.get(name, 0) > 0 for name in ("fixed_seconds", "seconds_per_image"))
     for name, times in _TIMED.items():
         values = [float(known.get(name + end, math.nan)) for end in intervals.ENDS]
-        shown = (times * each for each in value_ranges.clipped(name, values))
-        known[name] = format_interval(*shown)
+        known[name] = format_interval(
+            *(times * each for each in value_ranges.clipped(name, values))
+        )
     known["noisy"] = step_cost.too_noisy(known.get("noise_floor"))
     known["rising"] = str(row.get("still_rising")) == "True"
     same = throughput["machine"].eq(row["machine"]) & throughput["sweep"].eq(row["sweep"])
     speeds = throughput[same].set_index("batch_size")["images_per_second"].dropna().sort_index()
-    shown_at = {round((len(speeds) - 1) * part / (_MOST_SIZES - 1)) for part in range(_MOST_SIZES)}
     if len(speeds):
-        known["by_size"] = list(speeds.iloc[sorted(shown_at)].items())
+        shown = {round((len(speeds) - 1) * at / (_MOST_SIZES - 1)) for at in range(_MOST_SIZES)}
+        known["by_size"] = list(speeds.iloc[sorted(shown)].items())
     return {"title": label or f"{row['model']} on {row['dataset']}", **known}
 
 

@@ -69,7 +69,13 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
                 f"{column} that is better than at the first evaluation of every run and that "
                 "every run reached; one is expected, as --target validation_loss=0.2."
             )
-    step = _step_seconds(step_seconds) if step_seconds else ()
+    step = _numbers(step_seconds) if step_seconds else []
+    if step_seconds and (len(step) != 2 or not all(0 < each < math.inf for each in step)):
+        raise UserError(
+            f"--step-seconds: received {problems.show(step_seconds)}; two numbers above 0 are "
+            "expected: the fixed cost of a step and the cost per example in seconds, as "
+            "0.002,0.0001."
+        )
     return Found(runs, to_target_tables.of_series(series, wanted, step))
 
 
@@ -93,16 +99,6 @@ def _target(text: str, external: external_runs.ExternalRuns) -> Target:
     return Target(column, value)
 
 
-def _step_seconds(text: str) -> list[float]:
-    found = _numbers(text)
-    if len(found) != 2 or not all(0 < each < math.inf for each in found):
-        raise UserError(
-            f"--step-seconds: received {problems.show(text)}; two numbers above 0 are expected: "
-            "the fixed cost of a step and the cost per example in seconds, as 0.002,0.0001."
-        )
-    return found
-
-
 def _numbers(text: str) -> list[float]:
     """Returns the numbers between commas; none where one of them is not."""
     try:
@@ -122,22 +118,22 @@ def write(found: Found, folder: Path) -> list[Path]:
     from batchscope import figures
     from batchscope.figures.drawing import canvas
 
-    fits = to_target_tables.fits(found.scalings)
-    tables = figures.Tables(
-        critical_batch_size=fits,
-        to_target=to_target_tables.trainings(found.scalings),
-        runs=found.runs,
-    )
-    axes = [name for name in AXES if tables.to_target[name].notna().any()]
+    fits, each = to_target_tables.fits(found.scalings), to_target_tables.trainings(found.scalings)
+    tables = figures.Tables(critical_batch_size=fits, to_target=each, runs=found.runs)
+    axes = [name for name in AXES if each[name].notna().any()]
     panels = tuple(Panel(name, name.capitalize(), f"{name} to the target") for name in axes)
     figure = figures.Figure(dataclasses.replace(figures.FIGURES[NAME].entry, panels=panels))
     svg, png = canvas.svg_and_png(figure.draw(figure.select(tables)), TITLE)
     paths = [folder / f"{NAME}{suffix}" for suffix in (".csv", ".svg", ".png")]
-    csv_tables.write(fits.rename(columns=lambda name: name.removeprefix(own_columns.OWN)), paths[0])
+    csv_tables.write(fits.rename(columns=_theirs), paths[0])
     disk.write_text(paths[1], svg)
     with disk.atomic_path(paths[2]) as temporary:
         temporary.write_bytes(png)
     return paths
+
+
+def _theirs(column: str) -> str:
+    return column.removeprefix(own_columns.OWN)
 
 
 def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
@@ -147,16 +143,13 @@ def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
     critical, fitted, each = fit["critical_batch_size"], scaling.fitted, scaling.trainings
     departs = bool(scaling.fit and scaling.fit.flagged)
     if critical is not None and not departs:
-        used = [*compress(each.axes[0], fitted)]
-        base = base or critical_batch_size.default_base(used)
+        base = base or critical_batch_size.default_base([*compress(each.axes[0], fitted)])
         fit |= {"base": base, "b20": critical_batch_size.twenty_percent(critical, base)}
     title = (factor_words.describe(each.factors), to_target_tables.target_text(scaling.target))
     return {
         **fit,
         "title": ", ".join(filter(None, title)),
-        "along": {
-            name.removeprefix(own_columns.OWN): values for name, values in each.along.items()
-        },
+        "along": {_theirs(name): values for name, values in each.along.items()},
         "rates": _rates(scaling) if each.tuned else None,
         "seeds": len(each.axes[2]),
         "reached": int(fitted.sum()),
@@ -170,11 +163,10 @@ def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
 
 def _rates(scaling: Scaling) -> dict[str, Any]:
     """Returns which rates were tried, chosen and left out, each with its batch sizes."""
-    sizes, tried, _ = scaling.trainings.axes
-    best = scaling.taken["updates"]
-    chosen = zip(best.rates.tolist(), best.on_edge.tolist(), strict=True)
+    (sizes, tried, _), best = scaling.trainings.axes, scaling.taken["updates"]
+    chosen = ([one] for one in zip(best.rates.tolist(), best.on_edge.tolist(), strict=True))
     left_out = {why: _by_size(each, sizes) for why, each in scaling.left_out().items()}
-    return {"tried": tried, "chosen": _by_size(([one] for one in chosen), sizes), **left_out}
+    return {"tried": tried, "chosen": _by_size(chosen, sizes), **left_out}
 
 
 def _by_size(each: Iterable[Iterable[Any]], sizes: Sequence[int]) -> dict[Any, list[int]]:

@@ -6,6 +6,8 @@ The words stand in gaps.html.j2 and repeat.html.j2.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope import project_files
@@ -14,13 +16,14 @@ from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.host import absence
 from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct
-from batchscope.store import records
+from batchscope.store import paths, records
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 Gap = dict[str, Any]
 _HERE = "--cores 8"  # as in the README's commands
+_LAST_LINE = 400  # most characters that are quoted of a log's last line
 STATUSES = (  # in the order of the page
     records.FINISHED,
     *(records.DIVERGED, records.OUT_OF_MEMORY, records.OFF_TARGET, records.MISSING),
@@ -31,39 +34,28 @@ STATUSES = (  # in the order of the page
 def find(study: Study, inputs: Inputs) -> list[Gap]:
     """Returns runs or jobs that share a fate other than finished: by status, then by measure.
 
-    The kind of each is `run`, `elsewhere` (a run made elsewhere), `measure`, `timing` or `absent`
-    (what waits for what is not here), its name the status or the measure; of `version`
-    (records that another version made) the step. Its entries are run or
-    job, and a message; `command` mends it.
+    The kind of each is `run`, `elsewhere` (a run made elsewhere), `measure`, `timing`, `version`
+    (records that another version of a step made) or `absent` (what waits for what is not here); its
+    name is the status, the measure or the step. Its entries are run or job, and a message;
+    `command` mends it.
     """
     command = snakemake(study, inputs.config_name)
-    by_status: dict[tuple[str, bool], list[tuple[str, str]]] = {}
-    waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
-    for run, row in distinct(inputs.rows).items():
-        listed_below = row["status"] in absence.WORDS and row["run"] in waiting
-        if row["status"] != records.FINISHED and not listed_below:
-            message = inputs.missing_runs.get(run) or row.get("message", "")
-            if row["status"] == records.DIVERGED and row.get("epochs_run"):
-                message = f"{message} (epochs_run {row['epochs_run']})".strip()
-            made = row.get("machine") == own_columns.ELSEWHERE
-            by_status.setdefault((row["status"], made), []).append((run, message))
-    order = {status: place for place, status in enumerate(STATUSES)}
-    gaps = []
-    for status, made in sorted(by_status, key=lambda each: (order.get(each[0], 9), each[1])):
-        kind, mend = "elsewhere" if made else "run", status == records.MISSING and not made
-        gaps.append(_gap(kind, status, by_status[status, made], command if mend else ""))
-    for measure, runs in inputs.missing_measures.items():
+    gaps = [*_of_runs(study, inputs, command)]
+    for measure, entries in _missing(inputs).items():
         kind, noun = ("timing", "timing") if measure in OF_SWEEPS else ("measure", "run")
-        gaps.append(_gap(kind, measure, [*runs.items()], command, noun))
-    for (step, version), jobs in inputs.other_versions.items():
-        items = [(job.subject, "") for job in jobs]
-        gaps.append(_gap("version", step, items, "", "record") | {"title": version})
-    for lacking, jobs in inputs.absent.items():
+        gaps.append(_gap(kind, measure, [*entries.items()], command, noun))
+    versions: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for path, made in inputs.states.other_versions().items():
+        versions.setdefault(made, []).append((inputs.states.every[path].job.subject, ""))
+    for (step, version), entries in versions.items():
+        gaps.append(_gap("version", step, entries, "", "record") | {"title": version})
+    for lacking, jobs in inputs.states.absent().items():
         mend = f"{lacking.command} && {command}" if lacking.command else command
-        items = [(job.subject, job.measure) for job in jobs]
-        nouns = {job.noun for job in jobs}
-        noun = nouns.pop() if len(nouns) == 1 else "job"
-        gaps.append(_gap("absent", lacking.status, items, mend, noun) | {"title": lacking.title})
+        entries, nouns = [(job.subject, job.measure) for job in jobs], {job.noun for job in jobs}
+        gap = _gap(
+            "absent", lacking.status, entries, mend, nouns.pop() if len(nouns) < 2 else "job"
+        )
+        gaps.append(gap | {"title": lacking.title})
     return gaps
 
 
@@ -71,6 +63,60 @@ def _gap(
     kind: str, name: str, entries: list[tuple[str, str]], command: str, noun: str = "run"
 ) -> Gap:
     return {"kind": kind, "name": name, "entries": entries, "command": command, "noun": noun}
+
+
+def _of_runs(study: Study, inputs: Inputs, command: str) -> Iterator[Gap]:
+    by_status: dict[tuple[str, bool], list[tuple[str, str]]] = {}
+    waiting = {run for jobs in inputs.states.absent().values() for job in jobs for run in job.runs}
+    for run, row in distinct(inputs.rows).items():
+        listed_below = row["status"] in absence.WORDS and row["run"] in waiting
+        if row["status"] == records.FINISHED or listed_below:
+            continue
+        message, made = row.get("message", ""), row.get("machine") == own_columns.ELSEWHERE
+        if run in study.runs and run not in inputs.runs:
+            message = _said_of_run(study, inputs.states.results, run) or message
+        if row["status"] == records.DIVERGED and row.get("epochs_run"):
+            message = f"{message} (epochs_run {row['epochs_run']})".strip()
+        by_status.setdefault((row["status"], made), []).append((run, message))
+    order = {status: place for place, status in enumerate(STATUSES)}
+    for status, made in sorted(by_status, key=lambda each: (order.get(each[0], 9), each[1])):
+        mend = command if status == records.MISSING and not made else ""
+        yield _gap("elsewhere" if made else "run", status, by_status[status, made], mend)
+
+
+def _said_of_run(study: Study, results: Path, run: str) -> str:
+    """Returns what the log of a run without a record says, or that of its data."""
+    data = records.dataset_folder(results, study.runs[run]["dataset"]) / "record.json"
+    record = records.run_folder(results, run) / "record.json"
+    return _last_words(results, record, *([] if data.exists() else [data]))
+
+
+def _missing(inputs: Inputs) -> dict[str, dict[str, str]]:
+    """Returns measure -> finished run without its record, or sweep -> what the job's log says.
+
+    Of a pair the first run stands for both. What waits for what is not here is not among them.
+    """
+    missing: dict[str, dict[str, str]] = {}
+    for name, found in inputs.experiments.items():
+        here = (None, inputs.states.study.machine)
+        own = [row for row in found.rows if row.get("machine") in here]
+        finished = {row["run"] for row in own if row["status"] == records.FINISHED}
+        for state in inputs.states.experiments[name]:
+            job = state.job
+            if job.measure != "train" and state.missing and finished.issuperset(job.runs):
+                said = _last_words(inputs.states.results, job.path)
+                missing.setdefault(job.measure, {})[job.subject] = said
+    return missing
+
+
+def _last_words(results: Path, *records_of_jobs: Path) -> str:
+    """Returns the last line and the path of the jobs' first log; nothing where none has begun."""
+    for log in (paths.log_path(results, record) for record in records_of_jobs):
+        if log.exists():
+            lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+            last = next(filter(None, map(str.strip, reversed(lines))), "nothing")
+            return f"{last[:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"
+    return ""
 
 
 def snakemake(study: Study, config_name: str, target: str = "", how: str = _HERE) -> str:
@@ -85,15 +131,12 @@ def snakemake(study: Study, config_name: str, target: str = "", how: str = _HERE
 
 def commands(study: Study, config_name: str) -> dict[str, str]:
     """Returns the commands that repeat a study: plan, study, slurm and, of a training, run."""
-    plan = "python workflow/run.py plan"
-    if config_name != project_files.DEFAULT_CONFIG:
-        plan += f" {shlex.quote(config_name)}"
+    default = config_name == project_files.DEFAULT_CONFIG
     found = {
-        "plan": plan,
+        "plan": "python workflow/run.py plan" + ("" if default else f" {shlex.quote(config_name)}"),
         "study": snakemake(study, config_name),
         "slurm": snakemake(study, config_name, how="--profile slurm"),
     }
-    if study.runs:
-        target = f"results/runs/{next(iter(study.runs))}/record.json"
-        found["run"] = snakemake(study, config_name, target)
+    for run in [*study.runs][:1]:
+        found["run"] = snakemake(study, config_name, f"results/runs/{run}/record.json")
     return found

@@ -8,21 +8,19 @@ from __future__ import annotations
 import datetime
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchscope import disk
 from batchscope.analysis.advice import Item
 from batchscope.errors import UserError
-from batchscope.report import claim_rows, content, ledger_page, page
+from batchscope.report import claim_rows, content, page
 
 PAGES = "pages.json"
 _REDUCED = "-reduced"
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """A figure that a page shows."""
 
     study: str  # the folder of its results, such as `keskar2017-reduced`
@@ -31,11 +29,7 @@ class Chosen:
 
     @classmethod
     def of(cls, text: str) -> Chosen:
-        """Reads `study/experiment/figure`.
-
-        Raises:
-            UserError: If it has other than three parts.
-        """
+        """Reads `study/experiment/figure`; raises `UserError` if it has other than three parts."""
         parts = text.split("/")
         if len(parts) != 3 or not all(parts):
             raise UserError(f"--figures: received '{text}'; study/experiment/figure is expected.")
@@ -61,7 +55,7 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
         UserError: If a figure is not there, or a table of claims is damaged.
     """
     folder = output.with_suffix("")
-    claims = {path.parent.name: path for path in ledger_page.tables(results)}
+    claims = {path.parent.name: claim_rows.read(path) for path in claim_rows.tables(results)}
     for chosen in figures:
         if not chosen.image(results).exists():
             raise UserError(f"--figures: {chosen.image(results)} is missing; run its study first.")
@@ -72,8 +66,7 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
         for chosen in of_study:
             with disk.atomic_path(folder / chosen.file) as temporary:
                 shutil.copyfile(chosen.image(results), temporary)
-        place = results / "studies" / study
-        rows = claim_rows.read(claims[study]) if study in claims else []
+        place, rows = results / "studies" / study, claims.get(study, [])
         made = max(path.stat().st_mtime for path in place.glob("**/*.csv"))
         pages[study] = {
             "name": study.removesuffix(_REDUCED),
@@ -93,18 +86,17 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
             study=pages[study],
             machines=_machines(results),
             advice=[row for row in advice if row["item"] == Item.RECOMMENDATION],
-            figures=[{**_listed(results, chosen), "chosen": chosen} for chosen in of_study],
+            figures=[
+                {**entry, "chosen": chosen}
+                for chosen in of_study
+                for entry in content.listed(chosen.image(results).parent)
+                if entry["name"] == chosen.figure
+            ],
             documents=claim_rows.ledger(claim_rows.shown(row, None) for row in rows)["documents"],
         )
         disk.write_text(folder / f"{study}.md", text)
     disk.write_json(folder / PAGES, dict(sorted(pages.items())))
     disk.write_text(output, page.render("results_index.md.j2", pages=pages, folder=folder.name))
-
-
-def _listed(results: Path, chosen: Chosen) -> dict[str, Any]:
-    """Returns the entry of a figure in the listing of its folder."""
-    found = content.listed(chosen.image(results).parent)
-    return next(entry for entry in found if entry["name"] == chosen.figure)
 
 
 def _machines(results: Path) -> list[dict[str, Any]]:

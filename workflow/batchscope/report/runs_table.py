@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pandas
 from markupsafe import Markup, escape
@@ -22,24 +22,6 @@ Row = dict[str, str]  # column of runs.csv -> text, empty where there is no valu
 PRINTED_COLUMNS = 11  # what an A4 page holds
 _EVALUATED = ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy")
 _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
-
-
-class Cell(NamedTuple):
-    """A cell: shown text, exact text if it differs, CSS class."""
-
-    text: str
-    full: str = ""
-    css: str = ""
-
-
-class Column(NamedTuple):
-    """A column of runs.csv; its kind is how it is sorted, `usual` whether it is shown at first."""
-
-    name: str
-    label: Markup  # with places where it may break
-    kind: str
-    doc: str
-    usual: bool
 
 
 def evaluated(rows: list[Row], evaluations: pandas.DataFrame) -> list[Row]:
@@ -64,25 +46,22 @@ def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
     Its factors are as in paths, 0.1 and 1e-5, true and false. Behind them stand the rows of other
     machines, and those made elsewhere.
     """
-    experiment = study.experiments[name]
+    experiment, here = study.experiments[name], (None, study.machine)
     tidy = [
-        {**row, **{column: _given(text) for column, text in row.items() if _is_factor(column)}}
+        {column: _as_in_paths(text) if _is_factor(column) else text for column, text in row.items()}
         for row in rows
     ]
-    here = (None, study.machine)
     own = {row["run"]: row for row in tidy if row.get("machine") in here}
-    planned = []
-    for run in experiment.trainings.runs:
-        planned.append(own.get(run) or _unrecorded(study, name, run))
     others = (row for row in tidy if experiment.own.path or row.get("machine") not in here)
-    return [*planned, *others]
+    planned = experiment.trainings.runs
+    return [*(own.get(run) or _unrecorded(study, name, run) for run in planned), *others]
 
 
 def _is_factor(column: str) -> bool:
     return column in run_factors.FACTORS or own_columns.is_own(column)
 
 
-def _given(text: str) -> str:
+def _as_in_paths(text: str) -> str:
     if text in ("True", "False"):
         return text.lower()
     value = parsed(text)
@@ -90,8 +69,8 @@ def _given(text: str) -> str:
 
 
 def _unrecorded(study: Study, experiment: str, run: str) -> Row:
-    factors, row = study.runs[run], {"run": run, "study": study.name, "experiment": experiment}
-    row |= {"machine": study.machine, **{key: plain(value) for key, value in factors.items()}}
+    row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
+    row |= {key: plain(value) for key, value in study.runs[run].items()}
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
         row[key], digest = run_names.split_token(row[key])
         row[f"{key}_digest"] = digest or ""
@@ -104,7 +83,7 @@ def distinct(rows: list[Row]) -> dict[str, Row]:
     Under the run's name; behind it, for another machine's, the machine's.
     """
     several = len({row.get("machine") for row in rows}) > 1
-    return {row["run"] + (f" ({row['machine']})" if several else ""): row for row in rows}
+    return {row["run"] + (wording.aside(row["machine"]) if several else ""): row for row in rows}
 
 
 def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
@@ -117,59 +96,63 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
     asked = [name for name in present if name in _EVALUATED or outcomes.outcome(name)]
     factors = [name for name in present if _is_factor(name)]
     first = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *asked, *present)
-    values = {name: {row.get(name, "") for row in rows} for name in present}
     shown, same = [], {}
     for name in sorted(dict.fromkeys(first), key=lambda name: name == "run"):
-        factor, found = run_factors.FACTORS.get(name), values.get(name, ())
-        if len(found) > 1 or (found and (len(rows) == 1 or name in _KEPT)):
-            shown.append(_column(name, values[name]))
-        elif found and factor and (factor.core or {*found} != {plain(factor.birth)}):
+        factor, found = run_factors.FACTORS.get(name), {row.get(name, "") for row in rows}
+        if name not in present:
+            continue
+        if len(found) > 1 or len(rows) == 1 or name in _KEPT:
+            shown.append(_column(name, found))
+        elif factor and (factor.core or {*found} != {plain(factor.birth)}):
             (same[name],) = found
     selects = [
         {
-            "label": column.name.title(),
+            "label": name.title(),
             "column": position,
-            "options": [*Counter(row.get(column.name, "") for row in rows).items()],
+            "options": [*Counter(row.get(name, "") for row in rows).items()],
         }
         for name in ("status", "experiment")
         for position, column in enumerate(shown)
-        if column.name == name
+        if column["name"] == name
     ]
     cells = [[_cell(row, column) for column in shown] for row in rows]
     return {"columns": shown, "rows": cells, "same": same, "selects": selects}, _rules(shown)
 
 
-def _column(name: str, found: set[str]) -> Column:
-    documented = columns.describe(name)
+def _column(name: str, found: set[str]) -> dict[str, Any]:
+    """Returns a column: its `kind` is how it is sorted, `usual` whether it is shown at first."""
+    documented, doc = columns.describe(name), ""
     numbers = [parsed(text) for text in found if text]
     kind = "number" if numbers and None not in numbers else "text"
-    if documented is not None and documented.kind:
-        kind = "number" if documented.kind in ("int", "float") else "text"
-    unit = f" [{documented.unit}]" if documented and documented.unit else ""
-    label = Markup("_<wbr>").join(escape(part) for part in name.split("_"))
+    if documented is not None:
+        doc = documented.doc + (f" [{documented.unit}]" if documented.unit else "")
+        if documented.kind:
+            kind = "number" if documented.kind in ("int", "float") else "text"
     usual = name in ("experiment", "machine", "status", "run", *_EVALUATED) or _is_factor(name)
-    filled = bool(numbers) and (usual or outcomes.outcome(name) is not None)
-    return Column(name, label, kind, f"{documented.doc}{unit}" if documented else "", filled)
+    return {
+        "name": name,
+        "label": Markup("_<wbr>").join(escape(part) for part in name.split("_")),  # may break there
+        "kind": kind,
+        "doc": doc,
+        "usual": bool(numbers) and (usual or outcomes.outcome(name) is not None),
+    }
 
 
-def _cell(row: Row, column: Column) -> Cell:
-    text = row.get(column.name, "")
-    if not text:
-        return Cell(wording.ABSENT)
-    if column.name == "status":
-        return Cell(text, "", "" if text == records.FINISHED else "bad")
-    value = parsed(text) if column.kind == "number" else None
-    if value is None or _is_factor(column.name):
-        return Cell(text)
-    shown = wording.cell(value)
-    return Cell(shown, "" if parsed(shown) == value else text)
+def _cell(row: Row, column: dict[str, Any]) -> dict[str, str]:
+    """Returns a cell: shown text, exact text if it differs, and CSS class."""
+    name, text = column["name"], row.get(column["name"], "")
+    value = parsed(text) if column["kind"] == "number" and not _is_factor(name) else None
+    shown = text or wording.ABSENT if value is None else wording.cell(value)
+    bad = name == "status" and text != records.FINISHED
+    full = text if value is not None and parsed(shown) != value else ""
+    return {"text": shown, "full": full, "css": "bad" if bad and text else ""}
 
 
-def _rules(shown: list[Column]) -> str:
+def _rules(shown: list[dict[str, Any]]) -> str:
     """Returns a rule for all columns of numbers, and one that prints the first usual ones."""
     places = dict(enumerate(shown, 1))
-    numbers = [place for place, column in places.items() if column.kind == "number"]
-    usual = [place for place, column in places.items() if column.usual and column.name != "run"]
+    numbers = [place for place, column in places.items() if column["kind"] == "number"]
+    usual = [at for at, column in places.items() if column["usual"] and column["name"] != "run"]
     hidden = [place for place in places if place not in usual[:PRINTED_COLUMNS]]
     aligned, gone = (
         ", ".join(f".runs {cells}:nth-child({place})" for place in found)

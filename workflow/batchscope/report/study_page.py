@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 from collections import Counter
-from itertools import chain, count
+from itertools import chain, count, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas
 from markupsafe import Markup
 
 from batchscope import wording
-from batchscope.catalogue import own_columns, run_names
+from batchscope.catalogue import columns, own_columns, run_names
 from batchscope.catalogue.figures import PRIMARY
 from batchscope.host import absence
-from batchscope.report import (
-    claim_rows,
-    decision,
-    experiment_view,
-    gaps,
-    page,
-    places,
-    published_beside,
-    runs_table,
-)
+from batchscope.report import claim_rows, decision, experiment_view, gaps, page, runs_table
 from batchscope.report.content import Inputs
-from batchscope.report.text import is_number
-from batchscope.store import records
+from batchscope.report.text import format_interval, is_number, plain
+from batchscope.store import data_warnings, records
+from batchscope.study import published_numbers
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -35,6 +30,9 @@ if TYPE_CHECKING:
 AS_TABLES = ("verdict_matrix", "advice", "batch_size_limits")
 WHY = ("Weights", "Gradients", "Sharpness", "Landscape")  # categories, which come last
 _MOST_NAMED = 3
+_MANY_CLASSES = 40  # of more, the smallest and the largest are given
+_SKIPPED_SHOWN = 200  # more are in the data set's record
+Row = dict[str, Any]
 Links = dict[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
 
 
@@ -48,7 +46,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         UserError: If a table that is read now is missing or damaged.
     """
     table, rules = runs_table.build(inputs.rows)
-    script, cards = page.asset("report.js"), _cards(study, inputs)
+    script, cards, found = page.asset("report.js"), _cards(study, inputs), gaps.find(study, inputs)
     experiments = [experiment_view.build(each, cards) for each in inputs.experiments.values()]
     # What recommends something stands at the top of the page.
     experiments.sort(key=lambda each: not any(card["best"] for card in each["cards"]))
@@ -62,22 +60,24 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         cards=cards,
         lead=experiments[0]["blocks"][:1] if experiments else [],
         scope=_scope(inputs),
-        counts=_counts(inputs),
-        partial=missing or bool(inputs.missing_measures),  # what could be made here
+        counts=counts(inputs),
+        # What could be made here.
+        partial=missing or any(gap["kind"] in ("measure", "timing") for gap in found),
         experiments=experiments,
         ledger=claim_rows.ledger(
             claim_rows.shown(row, links.get((row["experiment"], row["figure"])))
             for row in inputs.claims
         ),
-        beside=published_beside.build(study, inputs, links),
+        beside=_published(study, inputs, links),
         table=table,
         files=[
             (f"{path.parent.name}/{path.name}", os.path.relpath(path, folder or path.parent))
             for path in inputs.files
         ],
-        gaps=gaps.find(study, inputs),
-        datasets=places.datasets(inputs),
-        machines=places.machines(inputs),
+        gaps=found,
+        absent=[*inputs.states.absent()],
+        datasets=[_dataset(inputs, token) for token in inputs.datasets],
+        machines=_machines(inputs),
         commands=gaps.commands(study, inputs.config_name),
         policy=page.policy(script),
         style=page.style(rules),
@@ -88,15 +88,15 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
 def headline(study: Study, inputs: Inputs) -> str:
     """Returns a report in one line: its first decision, and how many runs it has."""
     card = next(iter(_cards(study, inputs)), None)
-    given = {"title": study.title, "card": card, "counts": _counts(inputs)}
+    given = {"title": study.title, "card": card, "counts": counts(inputs)}
     return page.render("headline.txt.j2", **given).strip()
 
 
-def _cards(study: Study, inputs: Inputs) -> list[dict[str, Any]]:
+def _cards(study: Study, inputs: Inputs) -> list[Row]:
     return decision.cards(study, {name: each.tables for name, each in inputs.experiments.items()})
 
 
-def _number_figures(experiments: list[dict[str, Any]]) -> Links:
+def _number_figures(experiments: list[Row]) -> Links:
     """Puts figures into blocks, numbered in the page's order; returns their labels and addresses.
 
     A figure takes the one row of trends.csv that is of a column of it, which is then among its
@@ -107,7 +107,7 @@ def _number_figures(experiments: list[dict[str, Any]]) -> Links:
     for each in experiments:
         plan, trends = each["plan"], [*each["answer"], *each["rest"]]
         links |= {(plan.name, name): ("Table", f"#equal-{plan.name}") for name in AS_TABLES}
-        blocks: dict[str, list[dict[str, Any]]] = {}
+        blocks: dict[str, list[Row]] = {}
         for figure in each["figures"]:
             if figure["name"] not in AS_TABLES:
                 blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
@@ -127,14 +127,14 @@ def _number_figures(experiments: list[dict[str, Any]]) -> Links:
     return links
 
 
-def _rank(figure: dict[str, Any], asked: set[str]) -> int:
+def _rank(figure: Row, asked: set[str]) -> int:
     """Returns a figure's rank: what decides, what is asked about, trainings, what says why."""
     if figure["name"] == PRIMARY:
         return 0
     return 1 if asked & {*figure["columns"]} else 3 if figure["category"] in WHY else 2
 
 
-def _counts(inputs: Inputs) -> dict[str, Any]:
+def counts(inputs: Inputs) -> Row:
     """Returns how many runs and timings there are, and what became of the runs."""
     runs = runs_table.distinct(inputs.rows)
     found = Counter(row["status"] for row in runs.values())
@@ -157,22 +157,105 @@ def _scope(inputs: Inputs) -> list[str]:
         names |= {run_names.split_token(str(sweep.factors[factor]))[0] for sweep in sweeps}
         few = len(names) <= _MOST_NAMED
         named.append(wording.listed(sorted(names)) if few else wording.count(len(names), noun))
-    made = [each.get("machine") for each in (*inputs.runs.values(), *inputs.timings)]
-    machines = dict.fromkeys(_processor(each) for each in made if isinstance(each, dict))
+    made = (record["machine"] for record in (*inputs.runs.values(), *inputs.timings))
+    machines = [*filter(None, dict.fromkeys(map(processor, made)))]
     taken = [record.get("contended_seconds") for record in inputs.runs.values()]
-    seconds = sum(each for each in taken if is_number(each))
+    seconds = sum(filter(is_number, taken))
     parts = [
         " on ".join(filter(None, named)),
-        wording.listed([*filter(None, machines)][:_MOST_NAMED]),
+        wording.listed(machines[:_MOST_NAMED]),
         f"{wording.duration(seconds)} of training" if seconds else "",
     ]
     return [*filter(None, parts)]
 
 
-def _processor(machine: dict[str, Any]) -> str:
+def processor(machine: Row) -> str:
     """Returns the GPUs of a machine and its CPU with the cores that could be used."""
     gpus, cores = machine.get("gpu"), machine.get("usable_cores") or machine.get("cores")
     cpu = " ".join(str(machine.get("cpu") or "").split())
-    cpu += f" ({wording.count(cores, 'core')})" if cpu and isinstance(cores, int) else ""
+    cpu += wording.aside(wording.count(cores, "core")) if cpu and isinstance(cores, int) else ""
     gpus = [gpus] if isinstance(gpus, str) else gpus or []
     return ", ".join(filter(None, [*dict.fromkeys(map(str, gpus)), cpu]))
+
+
+def _published(study: Study, inputs: Inputs, links: Links) -> Row:
+    """Returns every number of a study's documents, by whether ours is there; empty without any."""
+    used = [
+        {
+            "dataset": run_names.split_token(token)[0],
+            "published": published,
+            "place": place,
+            "counts": inputs.datasets.get(token, {}).get("counts") or {},
+        }
+        for token, (published, place) in study.published.items()
+    ]
+    rows = [
+        {
+            **published(row),
+            "experiment": found.experiment.title,
+            "link": links.get((name, row["figure"])),
+        }
+        for name, found in inputs.experiments.items()
+        for row in found.tables.published.to_dict("records")
+    ]
+    there, absent = [row for row in rows if row["here"]], [row for row in rows if not row["here"]]
+    return {"examples": used, "here": there, "absent": absent} if used or rows else {}
+
+
+def published(row: Row) -> Row:
+    """Returns a row of published.csv with both numbers as texts, shares in per cent."""
+    column, scale = row["column"], 100 if row["column"].endswith("accuracy") else 1
+    parameter, described = published_numbers.COLUMNS[column], columns.describe(column)
+    known = {name: None if pandas.isna(value) else value for name, value in row.items()}
+    ours = (known[name] for name in ("here", "here_low", "here_high"))
+    return {
+        **known,
+        "label": (described and described.label) or parameter.doc.removesuffix("."),
+        "unit": "%" if parameter.unit in ("shares", "percent") else parameter.unit,
+        "published": f"{scale * row['value']:.6g}",
+        "here": format_interval(*(None if each is None else scale * each for each in ours)),
+    }
+
+
+def _dataset(inputs: Inputs, token: str) -> Row:
+    """Returns what the page shows of a prepared data set."""
+    record, samples = inputs.datasets[token], inputs.samples.get(token, ())
+    splits, per_split = list(record.get("counts") or ()), record.get("class_counts") or {}
+    lists = [per_split.get(split) or [] for split in splits]
+    balance = [*zip_longest(*lists, fillvalue=0)]  # of each class its examples in every split
+    names = [*map(str, record.get("class_names") or [])]
+    labels = [*names, *map(str, range(len(names), len(balance)))]
+    many = len(balance) > _MANY_CLASSES
+    skipped = record.get("skipped") or ()
+    return {
+        "token": token,
+        "record": record,
+        "samples": [(each.label, each.text, _address(each.image), each.small) for each in samples],
+        "splits": splits if balance else [],
+        "balance": [] if many else list(zip(labels, balance, strict=False)),
+        "ends": [(min(each), max(each)) for each in zip(*balance, strict=True)] if many else [],
+        "skipped": skipped[:_SKIPPED_SHOWN],
+        "skipped_count": record.get("skipped_count") or len(skipped),
+        "warnings": list(data_warnings.warnings(token, record)),
+    }
+
+
+def _address(image: bytes) -> str:
+    return f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
+
+
+def _machines(inputs: Inputs) -> list[Row]:
+    """Returns each machine and set of versions, with what was made there.
+
+    That is how many runs and timings were made on each device with so many threads.
+    """
+    columns: dict[str, Row] = {}
+    runs = [*inputs.runs.values(), *inputs.other_runs]
+    for use, found in (("run", runs), ("timing job", inputs.timings)):
+        for record in found:
+            machine, versions = record["machine"], record.get("versions") or {}
+            key = json.dumps([machine, versions], sort_keys=True)
+            column = columns.setdefault(key, {"of": machine, "versions": versions, "uses": {}})
+            how = (plain(record.get("device")), record.get("threads"))
+            column["uses"].setdefault(use, Counter())[how] += 1
+    return list(columns.values())
