@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import contextlib
 import time
 from pathlib import Path
 
@@ -27,22 +27,6 @@ def media(browser, scheme: str = "light", medium: str = "") -> None:
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     given = {"media": medium, "features": features}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", given)
-
-
-def drawn_anew(browser) -> None:
-    """Waits until the page is laid out again: two frames, since the first may have begun before."""
-    browser.execute_async_script(
-        "requestAnimationFrame(() => requestAnimationFrame(arguments[arguments.length - 1]))"
-    )
-
-
-def picture(browser, path: Path) -> None:
-    """Keeps a screenshot of the whole page."""
-    height = browser.execute_script("return document.documentElement.scrollHeight")
-    width = browser.execute_script("return window.innerWidth")
-    size(browser, width, min(height, 16_000))
-    shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
-    path.write_bytes(base64.b64decode(shot["data"]))
 
 
 def column(browser, name: str) -> list[str]:
@@ -86,3 +70,12 @@ def plate(browser, figure: str):
     plate = browser.find_element(By.CSS_SELECTOR, f'[data-name="gap-{figure}"] .plate')
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plate)
     return plate
+
+
+@contextlib.contextmanager
+def without_script(browser):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        yield
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

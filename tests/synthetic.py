@@ -205,7 +205,7 @@ def _write_run(
         if measure in experiment.trainings.pairs:
             continue
         path = _measure_path(results, run, measure, settings)
-        values, details = _VALUES[measure](settings, size, rate, generator)
+        values, details = _measured(measure, settings, size, rate, generator)
         if measure == "landscape" and finished:
             disk.write_arrays(path.with_suffix(".npz"), _landscape(settings, size, generator))
         if measure == "time_epoch":
@@ -283,146 +283,100 @@ def _moved(size: int, rate: float) -> float:
     return 4.2 * 0.82 ** math.log2(size / 16) * (rate / 0.05) ** 0.4
 
 
-# Of each measure: its values and what else its record holds, by its settings, the batch size and
-# the learning rate.
-def _evaluate(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
+def _alone(generator: Generator, scatter: float) -> float:
+    """Returns a factor that scatters around 1 by so much."""
+    return math.exp(generator.normal(0, scatter))
+
+
+def _measured(
+    measure: str, settings: dict[str, Any], size: int, rate: float, generator: Generator
+) -> Measured:
+    """Returns the values of a measure, and what else its record holds."""
     doublings = math.log2(size / 16)
-    train, test = 0.01 * 1.35**doublings, 0.075 * 1.15**doublings
-    train, test = (x * math.exp(generator.normal(0, 0.1)) for x in (train, test))
-    validation = (0.9 * test + 0.1 * train) * math.exp(generator.normal(0, 0.05))
-    values = _of_losses({"train": train, "validation": validation, "test": test})
-    return values | {
-        "generalisation_gap": test - train,
-        "generalisation_gap_accuracy": values["train_accuracy"] - values["test_accuracy"],
-        "generalisation_gap_ratio": test / train,
-    }, {}
+    if measure == "evaluate":
+        losses = {"train": 0.01 * 1.35**doublings, "test": 0.075 * 1.15**doublings}
+        losses = {split: loss * _alone(generator, 0.1) for split, loss in losses.items()}
+        train, test = losses.values()
+        losses["validation"] = (0.9 * test + 0.1 * train) * _alone(generator, 0.05)
+        values = _of_losses(losses)
+        gap = values["train_accuracy"] - values["test_accuracy"]
+        gaps = {"": test - train, "_accuracy": gap, "_ratio": test / train}
+        return values | {f"generalisation_gap{end}": each for end, each in gaps.items()}, {}
+    if measure == "weight_distance":
+        moved, shares = _moved(size, rate) * _alone(generator, 0.03), (0.3, 0.5, 0.75, 0.32)
+        rows = {
+            layer: {"distance": moved * share, "relative": moved * share / 3}
+            for layer, share in zip(LAYERS, shares, strict=True)
+        }
+        return {"weight_distance": moved, "weight_distance_relative": moved / 6}, {"layers": rows}
+    if measure == "time_epoch":
+        seconds = 0.09 + 3.2 / size
+        ends = {"": seconds, "_q1": seconds * 0.97, "_q3": seconds * 1.06}
+        values = {f"seconds_per_epoch{end}": each for end, each in ends.items()}
+        return values | {"images_per_second": 1149 / seconds}, _WHERE
+    if measure == "sharpness":
+        values, of = {}, {"full": 12.0, "subspace": 0.4}
+        for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
+            value = of[space] * (epsilon / 1e-3) ** 1.6 * 2.1**doublings * _alone(generator, 0.3)
+            values[f"sharpness_{space}_{name_codec.number_text(epsilon)}"] = value
+        return values, {}
+    if measure == "hessian":
+        top = 20 * 1.4**doublings * _alone(generator, 0.1)
+        values = {"top_eigenvalue": top, "top_eigenvalue_error": top / 1000}
+        values |= {"trace": 6 * top, "trace_error": top / 3}
+        return {f"hessian_{name}": value for name, value in values.items()}, {}
+    if measure == "noise_scale":
+        start = {f"{name}_start": each for name, each in _noise_at(0, size, generator).items()}
+        return start | _noise_at(40, size, generator), {"micro_batch": 1}
+    if measure == "sam_sharpness":
+        scale, texts = 0.02 * 1.3**doublings * _alone(generator, 0.1), settings["rhos"]
+        return {f"sam_sharpness_{name_codec.number_text(rho)}": scale * rho for rho in texts}, {}
+    if measure == "landscape":
+        surfaces = [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}]
+        rise = 0.3 * (size / 16) ** 0.2 * _alone(generator, 0.1)
+        return {"landscape_rise": rise}, {"surfaces": surfaces, "lines": [0, 1]}
+    of_way = {"displacement": _displacement, "gradient_alignment": _alignment}
+    return of_way[measure](size, rate, generator)
 
 
-def _weight_distance(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
-    moved = _moved(size, rate) * math.exp(generator.normal(0, 0.03))
-    rows = {
-        layer: {"distance": moved * share, "relative": moved * share / 3}
-        for layer, share in zip(LAYERS, (0.3, 0.5, 0.75, 0.32), strict=True)
-    }
-    return {"weight_distance": moved, "weight_distance_relative": moved / 6}, {"layers": rows}
-
-
-def _sharpness(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
-    values = {}
-    for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
-        scale = (12.0 if space == "full" else 0.4) * (epsilon / 1e-3) ** 1.6
-        value = scale * 2.1 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.3))
-        values[f"sharpness_{space}_{name_codec.number_text(epsilon)}"] = value
-    return values, {}
-
-
-def _time_epoch(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
-    seconds = 0.09 + 3.2 / size
-    return {
-        "seconds_per_epoch": seconds,
-        "seconds_per_epoch_q1": seconds * 0.97,
-        "seconds_per_epoch_q3": seconds * 1.06,
-        "images_per_second": 1149 / seconds,
-    }, _WHERE
-
-
-def _displacement(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
+def _displacement(size: int, rate: float, generator: Generator) -> Measured:
     """As if each size took straighter ways than the one below it."""
-    steps = 40 * math.ceil(1149 / size)
-    straightness = min(0.3 * 1.2 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.05)), 1)
-    distance = _moved(size, rate)
+    steps, distance = 40 * math.ceil(1149 / size), _moved(size, rate)
+    straightness = min(0.3 * 1.2 ** math.log2(size / 16) * _alone(generator, 0.05), 1)
     norms = generator.lognormal(0, 0.5, steps)
     norms *= distance / straightness / norms.sum()
     low, high = math.floor(20 * math.log10(norms.min())), math.ceil(20 * math.log10(norms.max()))
     edges = 10 ** (np.arange(low, high + 1) / 20)
-    values = {
-        "updates": steps,
-        "update_norm_mean": norms.mean(),
-        "update_norm_median": np.median(norms),
-        "path_length": norms.sum(),
-        "straightness": straightness,
-    }
+    values = {"updates": steps, "path_length": norms.sum(), "straightness": straightness}
+    values |= {"update_norm_mean": norms.mean(), "update_norm_median": np.median(norms)}
     logs = {"distance": distance, "updates": steps, "mean_update": norms.mean()}
-    logs["straightness"] = straightness
+    logs = {name: math.log(each) for name, each in (logs | {"straightness": straightness}).items()}
     return values, {
-        "logs": {name: math.log(value) for name, value in logs.items()},
+        "logs": logs,
         "histogram": {"edges": edges, "counts": np.histogram(norms, edges)[0]},
     }
 
 
-def _alignment(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
-    values, places = {}, []
+def _alignment(size: int, rate: float, generator: Generator) -> Measured:
+    values, places, examples = {}, [], 2.0 ** np.arange(9)
     for place, epoch, cosine in (("start", 0, 0.12), ("middle", 20, 0.05), ("end", 40, 0.01)):
-        cosine = cosine * (1 + math.log2(size / 16) / 8) * math.exp(generator.normal(0, 0.1))
-        examples = 2.0 ** np.arange(9)
+        cosine = cosine * (1 + math.log2(size / 16) / 8) * _alone(generator, 0.1)
         ratio = np.sqrt((1 + (examples - 1) * cosine) / examples)
         values[f"gradient_cosine_{place}"] = cosine
-        places.append(
-            {
-                "place": place,
-                "epoch": epoch,
-                "batch_sizes": examples.astype(int),
-                "norm": 3 * ratio,
-                "ratio": ratio,
-                "independent": examples**-0.5,
-            }
-        )
+        found = {"place": place, "epoch": epoch, "batch_sizes": examples.astype(int)}
+        found |= {"norm": 3 * ratio, "ratio": ratio, "independent": examples**-0.5}
+        places.append(found)
     return values, {"places": places}
 
 
 def _noise_at(epoch: int, size: int, generator: Generator) -> dict[str, float | None]:
     """Noise that outgrows the gradient; after 40 epochs the gradient is below its own error."""
-    variance = 40 * math.exp(generator.normal(0, 0.05))
+    variance = 40 * _alone(generator, 0.05)
     norm_squared = 2 * math.exp(-epoch / 6) + generator.normal(0, 0.02)
     scale = variance / norm_squared if norm_squared > 0 else None
-    return {
-        "gradient_noise_scale": scale,
-        "gradient_noise_scale_error": scale and scale / 5,
-        "gradient_norm_squared": norm_squared,
-        "gradient_variance": variance,
-    }
-
-
-def _noise_scale(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
-    start = {f"{name}_start": value for name, value in _noise_at(0, size, generator).items()}
-    return start | _noise_at(40, size, generator), {"micro_batch": 1}
-
-
-def _hessian(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
-    top = 20 * 1.4 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
-    return {
-        "hessian_top_eigenvalue": top,
-        "hessian_top_eigenvalue_error": top / 1000,
-        "hessian_trace": 6 * top,
-        "hessian_trace_error": top / 3,
-    }, {}
-
-
-def _sam_sharpness(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
-    scale = 0.02 * 1.3 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
-    return {
-        f"sam_sharpness_{name_codec.number_text(rho)}": scale * rho for rho in settings["rhos"]
-    }, {}
-
-
-def _rise(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
-    rise = 0.3 * (size / 16) ** 0.2 * math.exp(generator.normal(0, 0.1))
-    surfaces = [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}]
-    return {"landscape_rise": rise}, {"surfaces": surfaces, "lines": [0, 1]}
-
-
-_VALUES = {
-    "evaluate": _evaluate,
-    "weight_distance": _weight_distance,
-    "sharpness": _sharpness,
-    "time_epoch": _time_epoch,
-    "displacement": _displacement,
-    "gradient_alignment": _alignment,
-    "hessian": _hessian,
-    "noise_scale": _noise_scale,
-    "sam_sharpness": _sam_sharpness,
-    "landscape": _rise,
-}
+    found = {"noise_scale": scale, "noise_scale_error": scale and scale / 5}
+    found |= {"norm_squared": norm_squared, "variance": variance}
+    return {f"gradient_{name}": value for name, value in found.items()}
 
 
 def _landscape(settings: dict[str, Any], size: int, generator: Generator) -> dict[str, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -82,15 +81,6 @@ def opened(browser, page):
     import browsing
 
     return browsing.visit(browser, page)
-
-
-@pytest.fixture(scope="session")
-def screenshots(tmp_path_factory) -> Path:
-    """Returns the folder that pictures are kept in."""
-    given = os.environ.get("BATCHSCOPE_SCREENSHOTS")
-    folder = Path(given) if given else tmp_path_factory.mktemp("screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 @pytest.fixture(scope="session")

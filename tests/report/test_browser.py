@@ -1,12 +1,8 @@
-"""The report in headless Chromium: nothing fetched, nothing overflows, it reads and prints.
-
-Screenshots and the printed page stay in $BATCHSCOPE_SCREENSHOTS, or in pytest's folder.
-"""
+"""The report in headless Chromium: nothing fetched, nothing overflows, it reads and prints."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
 import time
@@ -22,15 +18,6 @@ from selenium.webdriver.common.keys import Keys
 import browsing
 
 pytestmark = pytest.mark.slow
-
-
-@contextlib.contextmanager
-def without_script(browser):
-    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
-        yield
-    finally:
-        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def displayed(browser, selector: str) -> list[bool]:
@@ -94,7 +81,7 @@ def test_keyboard_reaches_the_content(opened):
 
 
 def test_works_without_script(browser, page, drawn):
-    with without_script(browser):
+    with browsing.without_script(browser):
         browsing.visit(browser, page)
         assert len(browser.find_elements(By.CSS_SELECTOR, "#runs-table tbody tr")) == 60
         assert not browser.find_element(By.ID, "runs-controls").is_displayed()
@@ -114,28 +101,23 @@ def test_works_without_script(browser, page, drawn):
     assert len(tabs) > 1 and at > 0
 
 
-def test_first_screen_of_a_window(browser, drawn, screenshots):
+def test_first_screen_of_a_window(browser, drawn):
     browsing.visit(browser, drawn)
     browsing.size(browser, 1280, 800)
     for selector in ("h1", ".summary", ".card .use", ".decision .plate"):
         assert browsing.inside(browser, browser.find_element(By.CSS_SELECTOR, selector)), selector
-    contents, title = (
-        browser.find_element(By.ID, "contents"),
-        browser.find_element(By.TAG_NAME, "h1"),
-    )
+    contents, title = (browser.find_element(By.CSS_SELECTOR, each) for each in ("#contents", "h1"))
     assert contents.rect["x"] + contents.rect["width"] <= title.rect["x"]  # beside, not above
     assert displayed(browser, ".menu") == [False]
-    browsing.picture(browser, screenshots / "report-drawn.png")
 
 
-def test_first_screen_of_a_telephone(browser, drawn, screenshots):
+def test_first_screen_of_a_telephone(browser, drawn):
     browsing.visit(browser, drawn)
     browsing.size(browser, 400, 800)
     for selector in ("h1", ".summary", ".card .use"):
         assert browsing.inside(browser, browser.find_element(By.CSS_SELECTOR, selector)), selector
     contents, menu = (
-        browser.find_element(By.ID, "contents"),
-        browser.find_element(By.CLASS_NAME, "menu"),
+        browser.find_element(By.CSS_SELECTOR, each) for each in ("#contents", ".menu")
     )
     assert not contents.is_displayed()
     menu.send_keys(Keys.ENTER)
@@ -150,7 +132,6 @@ def test_first_screen_of_a_telephone(browser, drawn, screenshots):
     before = browser.execute_script(left)
     browser.execute_script("document.querySelector('.scroll:has(.matrix)').scrollLeft = 200")
     assert abs(browser.execute_script(left) - before) <= 1
-    browsing.picture(browser, screenshots / "report-narrow.png")
 
 
 def test_the_contents_mark_where_one_is_and_open_what_is_folded(browser, drawn):
@@ -191,7 +172,7 @@ return [...pairs.values()];
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast_of_page_and_figures_is_enough(browser, drawn, scheme, screenshots):
+def test_contrast_of_page_and_figures_is_enough(browser, drawn, scheme):
     browsing.visit(browser, drawn)
     browsing.media(browser, scheme)
     colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
@@ -202,20 +183,18 @@ def test_contrast_of_page_and_figures_is_enough(browser, drawn, scheme, screensh
     for ink, paper, where in pairs:
         light, dark = sorted((_luminance(ink), _luminance(paper)), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, f"{scheme}: {ink} on {paper}: {where}"
-    browsing.picture(browser, screenshots / f"report-{scheme}.png")
 
 
-def test_prints_two_pages_on_a4_and_the_rest_on_demand(browser, drawn, screenshots):
+def test_prints_two_pages_on_a4_and_the_rest_on_demand(browser, drawn):
     browsing.visit(browser, drawn)
     browsing.media(browser, "dark", "print")
     colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert colour == "rgb(255, 255, 255)"
     browsing.media(browser)
     pages = []
-    for name in ("report", "report-all"):
+    for _ in range(2):
         printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
         content = base64.b64decode(printed["data"])
-        (screenshots / f"{name}.pdf").write_bytes(content)
         pages.append(len(re.findall(rb"/Type\s*/Page\b", content)))
         box = re.search(rb"/MediaBox\s*\[([\d. ]+)\]", content)[1].split()[2:]
         assert [round(float(side)) for side in box] == [595, 842]

@@ -14,11 +14,10 @@ more than the standard library, so that the workflow lists figures without payin
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -70,9 +69,7 @@ class Tables:
 
     def __init__(self, folder: Path | None = None, **given: pandas.DataFrame) -> None:
         if unknown := given.keys() - table_entries.TABLES.keys():
-            raise TypeError(
-                f"Expected tables of {', '.join(table_entries.TABLES)}. Received: {unknown}"
-            )
+            raise TypeError(f"Expected tables of the catalogue. Received: {unknown}")
         vars(self).update(given, _folder=folder)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
@@ -84,10 +81,8 @@ class Tables:
 
         if name not in table_entries.TABLES:
             raise AttributeError(name)
-        if self._folder is None:
-            found = pandas.DataFrame()
-        else:
-            folder = self._folder
+        found = pandas.DataFrame()
+        if folder := self._folder:
             found = timing_repeats.over_jobs(
                 name, lambda each: csv_tables.read(folder / f"{each}.csv")
             )
@@ -146,9 +141,6 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str, processe
     nothing to show. `figures.json` lists those that were drawn, in order, for the report. All are
     drawn into a folder beside it, which then takes its place: it is never there in part.
 
-    Args:
-        processes: How many processes share the figures.
-
     Raises:
         UserError: If a name is not registered.
     """
@@ -163,12 +155,15 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str, processe
             known = ", ".join(FIGURES)
             raise UserError(f"figures: received {name!r}; one of {known} is expected.")
     _read_once.cache_clear()  # of tables that were there before
-    with disk.atomic_folder(folder) as beside, contextlib.ExitStack() as stack:
-        each: Callable[..., Iterable[dict[str, Any]]] = map
-        if min(processes, len(names)) > 1:
-            each = stack.enter_context(ProcessPoolExecutor(min(processes, len(names)))).map
-        listing = list(filter(None, each(_write_figure, repeat(tables), names, repeat(beside))))
-        (beside / LISTING).write_text(json.dumps(listing, indent=1) + "\n", encoding="utf-8")
+    with disk.atomic_folder(folder) as beside:
+        given = (_write_figure, repeat(tables), names, repeat(beside))
+        if (workers := min(processes, len(names))) > 1:
+            with ProcessPoolExecutor(workers) as pool:
+                found = [*pool.map(*given)]
+        else:
+            found = [*map(*given)]
+        listing = json.dumps([*filter(None, found)], indent=1)
+        (beside / LISTING).write_text(listing + "\n", encoding="utf-8")
 
 
 _read_once = functools.cache(read)  # by each of the processes that share the figures
@@ -186,14 +181,6 @@ def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any]
     frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+    said = {key: getattr(entry, key) for key in ("name", "title", "category", "caption", "table")}
     shown = [panel.column for panel in entry.panels]
-    return {
-        "name": entry.name,
-        "title": entry.title,
-        "category": entry.category,
-        "caption": entry.caption,
-        "table": entry.table,
-        "columns": shown,
-        "of": entry.of or entry.name,
-        "axis": entry.along,
-    }
+    return {**said, "columns": shown, "of": entry.of or entry.name, "axis": entry.along}

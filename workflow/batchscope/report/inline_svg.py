@@ -12,16 +12,13 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-_ELEMENTS = frozenset(
-    {
-        *("svg", "g", "defs", "use", "clipPath", "mask", "pattern", "title"),
-        *("linearGradient", "radialGradient", "stop"),
-        *("path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "image"),
-        *("text", "tspan"),
-    }
-)
 _TEXTS = ("text", "tspan", "title")
-_DROPPED = frozenset({"version", "width", "height", "class"})  # of the picture as a whole
+_ELEMENTS = {
+    *("svg", "g", "defs", "use", "clipPath", "mask", "pattern", "stop", *_TEXTS),
+    *("linearGradient", "radialGradient", "image"),
+    *("path", "rect", "circle", "ellipse", "line", "polyline", "polygon"),
+}
+_DROPPED = {"version", "width", "height", "class"}  # of the picture as a whole
 _MARKS = ("use", "path")  # whose equal styles are stated once, of their group
 _IMAGE = "data:image/png;base64,"
 _URL = "url("

@@ -19,17 +19,12 @@ from batchscope.catalogue import factor_words, run_names
 from batchscope.host import absence
 from batchscope.report import text
 
+_WORDS = ("batch_size", "capital", "cell", "duration", "grouped", "listed", "lower", "number")
+_WORDS += ("p_value", "percent", "shortest", "size")
+_TEXTS = ("bracketed", "cells", "counted", "difference", "label", "markdown", "plain", "rounded")
 _FILTERS = {
-    **{
-        name: getattr(wording, name)
-        for name in ("batch_size", "capital", "cell", "duration", "grouped", "listed", "lower")
-        + ("number", "p_value", "percent", "shortest", "size")
-    },
-    **{
-        name: getattr(text, name)
-        for name in ("bracketed", "cells", "counted", "difference", "label", "markdown", "plain")
-        + ("rounded", "whole")
-    },
+    **{name: getattr(wording, name) for name in _WORDS},
+    **{name: getattr(text, name) for name in (*_TEXTS, "whole")},
     "described": factor_words.describe,
     "named": lambda token: run_names.split_token(token)[0],
     "status": absence.word,

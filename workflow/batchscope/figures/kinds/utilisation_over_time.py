@@ -22,18 +22,19 @@ _WIDTH, _HEIGHTS = 8.8, (2.0, 1.25)  # inches, of both panels of a series
 _LETTER, _POINTS = 6.0, 560.0  # width of a digit, and of the time axis, about
 _SHADE = {"color": canvas.MUTED, "alpha": 0.15, "linewidth": 0, "zorder": 0}
 _PROCESS: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.0}
-_GPU: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.0, "linestyle": (0, (4, 1.2))}
-_MACHINE: dict[str, Any] = {"color": canvas.MUTED, "linewidth": 0.6}
-# Column -> look and words, panel by panel.
-_PANELS: tuple[dict[str, tuple[dict[str, Any], str]], ...] = (
-    {
-        "machine_percent": (_MACHINE, "CPU of the whole machine"),
-        "process_percent": (_PROCESS, "CPU of the process, and its memory"),
-        "gpu_percent": (_GPU, "GPU, and its memory"),
-    },
-    {"memory_mb": (_PROCESS, ""), "gpu_memory_mb": (_GPU, "")},
-)
-_LABELS = (("Utilisation", "utilisation (%)"), ("Memory", "memory (MB)"))
+_GPU: dict[str, Any] = {**_PROCESS, "linestyle": (0, (4, 1.2))}
+# Column -> look, panel by panel.
+_UPPER = {
+    "machine_percent": {"color": canvas.MUTED, "linewidth": 0.6},
+    "process_percent": _PROCESS,
+    "gpu_percent": _GPU,
+}
+_LOWER = {"memory_mb": _PROCESS, "gpu_memory_mb": _GPU}
+_WORDS = {
+    "machine_percent": "CPU of the whole machine",
+    "process_percent": "CPU of the process, and its memory",
+    "gpu_percent": "GPU, and its memory",
+}
 
 
 class Phase(NamedTuple):
@@ -49,7 +50,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     rows = timings.here(getattr(tables, spec.table))
     if rows.empty:
         return rows
-    columns = ["batch_size", "phase", "seconds", *_PANELS[0], *_PANELS[1]]
+    columns = ["batch_size", "phase", "seconds", *_UPPER, *_LOWER]
     return rows[[*timings.factor_columns(rows), *columns]].reset_index(drop=True)
 
 
@@ -59,11 +60,11 @@ def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
     size, ratios = (_WIDTH, 0.4 + sum(_HEIGHTS) * len(groups)), _HEIGHTS * len(groups)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(2 * len(groups), 1, squeeze=False, height_ratios=ratios)[:, 0]
-    for index, group in enumerate(groups):
-        _draw_series(grid[2 * index : 2 * index + 2], group)
+    for upper, lower, group in zip(grid[::2], grid[1::2], groups, strict=True):
+        _draw_series(upper, lower, group)
     grid[-1].set_xlabel("time (s)")
-    known = [line for name, line in _PANELS[0].items() if frame[name].notna().any()]
-    canvas.legend(figure, known)
+    known = [name for name in _UPPER if frame[name].notna().any()]
+    canvas.legend(figure, [(_UPPER[name], _WORDS[name]) for name in known])
     return figure
 
 
@@ -73,36 +74,31 @@ def phases(rows: pandas.DataFrame) -> list[Phase]:
     A sample stands for the time since the one before it, so that a training begins with the
     last sample before its own.
     """
-    sizes = rows["batch_size"].to_numpy(float, na_value=math.nan)
-    seconds = rows["seconds"].to_numpy(float)
-    found: list[Phase] = []
-    for index, size in enumerate(sizes):
-        if index and sizes[index - 1] == size:
-            found[-1] = found[-1]._replace(stop=float(seconds[index]))
-        elif not math.isnan(size):
-            found.append(Phase(int(size), float(seconds[max(index - 1, 0)]), float(seconds[index])))
-    return found
+    rows = rows.astype({"batch_size": float, "seconds": float})
+    rows["start"] = rows["seconds"].shift().fillna(rows["seconds"])
+    changes = rows["batch_size"].ne(rows["batch_size"].shift()).cumsum()
+    trainings = rows[rows["batch_size"].notna()].groupby(changes)
+    found = trainings.agg({"batch_size": "first", "start": "first", "seconds": "last"})
+    return [Phase(int(size), start, stop) for size, start, stop in found.to_numpy(float)]
 
 
-def _draw_series(both: Sequence[Axes], group: run_series.Series) -> None:
+def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
     # The series have samples by batch size, rests last.
     rows = group.frame.sort_index().sort_values("seconds", kind="stable")
     seconds, trainings = rows["seconds"].to_numpy(float), phases(rows)
-    for axes, columns, (title, label) in zip(both, _PANELS, _LABELS, strict=True):
+    for axes, looks in ((upper, _UPPER), (lower, _LOWER)):
         for phase in trainings:
             axes.axvspan(phase.start, phase.stop, **_SHADE)
-        drawn = []
-        for column, (look, _) in columns.items():
-            values = rows[column].to_numpy(float)
-            if np.isfinite(values).any():
-                axes.plot(seconds, values, drawstyle="steps-pre", **look)
-                drawn.append(values)
-        timings.value_axis(axes, drawn, linear=True)
+        values = {name: rows[name].to_numpy(float) for name in looks if rows[name].notna().any()}
+        for name, each in values.items():
+            axes.plot(seconds, each, drawstyle="steps-pre", **looks[name])
+        timings.value_axis(axes, [*values.values()], linear=True)
         axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
-        axes.set_ylabel(label)
-        axes.set_title(wording.titled(title, group.label) if axes is both[0] else "", pad=16)
-    both[0].tick_params(labelbottom=False)
-    _label(both[0], trainings, float(np.ptp(seconds)))
+    upper.set_ylabel("utilisation (%)")
+    lower.set_ylabel("memory (MB)")
+    upper.set_title(wording.titled("Utilisation", group.label), pad=16)
+    upper.tick_params(labelbottom=False)
+    _label(upper, trainings, float(np.ptp(seconds)))
 
 
 def _label(axes: Axes, trainings: Sequence[Phase], seconds: float) -> None:
