@@ -14,67 +14,53 @@ from made_sweeps import first, tables_of
 SIZES = (1, 8, 64, 256)
 
 
-def busy(sizes=SIZES, gpu=False, failed=(), per_image=0.5, of="tensorflow_peak_mb", **given):
-    """Returns made-up rows of utilisation.csv; `of`: what memory per example is read from."""
+def busy(sizes=SIZES, gpu=False, **given):
+    """Returns made-up rows of utilisation.csv."""
     rows = []
     for size in sizes:
-        row = {**first(**given), "batch_size": size, "status": "finished"}
-        if size in failed:
-            rows.append(row | {"status": "out_of_memory"})
-            continue
         level = 20 + 8 * math.log2(size)
+        row = {**first(**given), "batch_size": size, "status": "finished"}
         row |= {"process_percent": level, "process_percent_q1": level - 2}
         row |= {"process_percent_q3": level + 3, "machine_percent": level / 2}
         row |= {"process_zero_share": 0.25 / size, "memory_peak_mb": 600 + 0.1 * size}
-        row |= {"tensorflow_peak_mb": 40 + per_image * size}
-        for end, factor in (("", 1.0), ("_low", 0.8), ("_high", 1.2)) if of else ():
-            row |= {f"memory_mb_per_image{end}": factor * per_image, "memory_of": of}
+        row |= {"tensorflow_peak_mb": 40 + 0.5 * size}
         if gpu:
-            level = level / 3
-            row |= {"gpu_percent": level, "gpu_percent_q1": level - 1, "gpu_percent_q3": level + 1}
-            row |= {"gpu_zero_share": 0.5 / size, "gpu_bandwidth_percent": level / 4}
-            row |= {"gpu_memory_peak_mb": 9000, "joules_per_epoch": 4000 / size**0.5}
+            row |= {"gpu_percent": level / 3, "gpu_zero_share": 0.5 / size}
+            row |= {"gpu_bandwidth_percent": level / 12, "gpu_memory_peak_mb": 9000}
+            row |= {"joules_per_epoch": 4000 / size**0.5}
         rows.append(row)
     return rows
 
 
-def sampled(sizes=SIZES, seconds=5.0, pause=1.0, interval=0.1, gpu=False, **given):
+def sampled(sizes=SIZES, seconds=5.0, pause=1.0, gpu=False, **given):
     """Returns made-up rows of samples.csv: the rests are at 2 %, trainings at 50 %."""
-    rows, time = [], 0.0
-
-    def stay(span, size, percent):
-        nonlocal time
-        stop = time + span
-        while time < stop - 1e-9:
-            time = min(time + interval, stop)
+    spans = [(pause, None, 2.0)]
+    for size in sizes:
+        spans += [(seconds, size, 50.0), (pause, None, 2.0)]
+    rows, start = [{**first(**given), "batch_size": None, "seconds": 0.0, "memory_mb": 500}], 0.0
+    for span, size, percent in spans:
+        for time in start + np.arange(1, round(span / 0.1) + 1) * 0.1:
             row = {**first(**given), "batch_size": size, "seconds": round(time, 3)}
             row |= {"process_percent": percent, "machine_percent": percent / 2 + 3}
             row |= {"memory_mb": 500 + (size or 0)}
-            if gpu:
-                row |= {"gpu_percent": percent / 2, "gpu_memory_mb": 9000}
-            rows.append(row)
-
-    rows.append({**first(**given), "batch_size": None, "seconds": 0.0, "memory_mb": 500})
-    for size in sizes:
-        stay(pause, None, 2.0)
-        stay(seconds, size, 50.0)
-    stay(pause, None, 2.0)
+            rows.append(row | ({"gpu_percent": percent / 2, "gpu_memory_mb": 9000} if gpu else {}))
+        start += span
     return rows
 
 
-def tried(outcomes, limit=1000.0, bound="resolved", fixed=200.0, per_image=2.0, **given):
+def tried(outcomes, limit=1000.0):
     """Returns made-up rows of largest.csv and of sweeps.csv.
 
     Args:
         outcomes: Batch size -> (outcome, peak), in the order of the tries.
     """
     tries = [
-        {**first(**given), "batch_size": size, "outcome": outcome, "peak_mb": peak, "seconds": 3.0}
+        {"batch_size": size, "outcome": outcome, "peak_mb": peak, "seconds": 3.0}
         for size, (outcome, peak) in outcomes.items()
     ]
     fitting = [size for size, (outcome, _) in outcomes.items() if outcome == "fits"]
-    found = {"max_batch_size": max(fitting, default=0), "max_batch_size_bound": bound}
-    found |= {"memory_limit_mb": limit, "memory_fixed_mb": fixed, "memory_mb_per_image": per_image}
+    found = {"max_batch_size": max(fitting), "max_batch_size_bound": "resolved"}
+    found |= {"memory_limit_mb": limit, "memory_fixed_mb": 200.0, "memory_mb_per_image": 2.0}
     return tries, found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pandas
@@ -14,82 +15,78 @@ from batchscope.figures.kinds import primary
 from batchscope.report import decision, experiment_view
 from batchscope.report.text import bracketed, difference, level, unit
 
-RATIOS = {8: (2.0, 1.8, 2.2, "beyond"), 16: (0.8, 0.7, 0.9, "within"), 32: (1.2, 1.0, None, "open")}
+RATIOS = {
+    8: (2.0, 1.8, 2.2, "beyond"),
+    16: (0.8, 0.7, 0.9, "within"),
+    32: (1.2, 1.0, None, "not_resolved"),
+}
 SECONDS = {8: 0.2, 16: 0.1, 32: 0.12}
 
 
+SERIES = {"model": "net", "dataset": "data", "machine": "local"}
+
+
 def _advice(best: bool = True) -> pandas.DataFrame:
+    verdicts = {8: "beyond", 16: "within", 32: "not_resolved"}
+    more = {32: {"seeds_to_resolve": 9, "minutes_to_resolve": 2}}
+    falling = {
+        "item": "check",
+        "name": "still_falling",
+        "passed": 0,
+        "key": "epochs",
+        "value": "20",
+    }
+    need = {"item": "need", "name": "seeds", "key": "seeds", "value": "9", "seeds_to_resolve": 9}
     recommended = {"item": "recommendation", "batch_size": 16, "smallest": 16, "largest": 16}
     recommended |= {"learning_rate": 0.1, "n": 6, "grade": "provisional"}
-    sizes = [
-        {
-            "item": "size",
-            "name": "seconds",
-            "batch_size": size,
-            "learning_rate": 0.1,
-            "verdict": each,
-        }
-        for size, each in ((8, "beyond"), (16, "within"), (32, "not_resolved"))
-    ]
-    limits = [
-        {"item": "limit", "name": name, "batch_size": size, "verdict": "within", **open_}
-        for name in ("seconds", "test_accuracy")
-        for size in RATIOS
-        for open_ in [{"seeds_to_resolve": 9, "minutes_to_resolve": 2} if size == 32 else {}]
-    ]
-    others = [
+    rows = [
+        *([recommended] if best else []),
+        *(
+            {"item": "size", "batch_size": size, "learning_rate": 0.1, "verdict": verdict}
+            for size, verdict in verdicts.items()
+        ),
+        *(
+            {"item": "limit", "name": name, "batch_size": size, "verdict": "within"}
+            | more.get(size, {})
+            for name in ("seconds", "test_accuracy")
+            for size in RATIOS
+        ),
         {"item": "limit", "name": "memory", "largest": 512, "reason": "lower_bound"},
-        {"item": "check", "name": "still_falling", "batch_size": 8, "passed": 0, "key": "epochs",
-         "value": "20"},
-        {"item": "check", "name": "still_falling", "batch_size": 32, "passed": 0, "key": "epochs",
-         "value": "20"},
+        *({**falling, "batch_size": size} for size in (8, 32)),
         {"item": "check", "name": "rate_on_edge", "passed": 1},
-        {"item": "need", "name": "seeds", "key": "seeds", "value": "9", "seeds_to_resolve": 9,
-         "minutes_to_resolve": 3},
-    ]  # fmt: skip
-    rows = [*([recommended] if best else []), *sizes, *limits, *others]
-    frame = pandas.DataFrame(rows, columns=[*ADVICE])
-    return frame.assign(model="net", dataset="data", machine="local")
+        {**need, "minutes_to_resolve": 3},
+    ]
+    return pandas.DataFrame(rows, columns=[*ADVICE]).assign(**SERIES)
 
 
 def _comparisons() -> pandas.DataFrame:
     rows = []
     for size, (estimate, low, high, verdict) in RATIOS.items():
-        verdict = "not_resolved" if verdict == "open" else verdict
-        shared = {
-            "batch_size": size,
-            "learning_rate": 0.1,
-            "n": 6,
-            "against": 8 if size == 16 else 16,
-        }
+        shared = {"batch_size": size, "learning_rate": 0.1, "n": 6}
+        shared["against"] = 8 if size == 16 else 16
         target = {"budget": "target", "budget_value": 0.2, "budget_column": "validation_loss"}
         mean = SECONDS[size]
-        means = {"mean": mean, "mean_low": 0.8 * mean, "mean_high": 1.25 * mean}
-        ratio = {"estimate": estimate, "low": low, "high": high, "margin": 0.1, "verdict": verdict}
-        rows.append({**shared, **target, "outcome": "seconds", **means, **ratio})
+        target |= {"mean": mean, "mean_low": 0.8 * mean, "mean_high": 1.25 * mean, "margin": 0.1}
+        target |= {"estimate": estimate, "low": low, "high": high, "verdict": verdict}
         end = {"budget": "convergence", "outcome": "test_accuracy", "margin": 0.02}
-        accuracy = {"mean": 0.97, "mean_low": 0.9, "mean_high": 1.04, "estimate": 0.0}
-        rows.append({**shared, **end, **accuracy, "low": -0.01, "high": 0.01, "verdict": "within"})
+        end |= {"mean": 0.97, "mean_low": 0.9, "mean_high": 1.04, "verdict": "within"}
         epochs = {"budget": "epochs", "budget_value": 10, "outcome": "test_accuracy"}
-        worse = {"mean": 1 - size / 100, "estimate": -0.1, "low": -0.2, "high": 0.0}
-        rows.append({**shared, **epochs, **worse, "verdict": "beyond"})
-    frame = pandas.DataFrame(rows, columns=[*COMPARISONS])
-    return frame.assign(model="net", dataset="data", machine="local")
+        epochs |= {"mean": 1 - size / 100, "estimate": -0.1, "low": -0.2, "high": 0.0}
+        rows.append({**shared, "outcome": "seconds", **target})
+        rows.append({**shared, **end, "estimate": 0.0, "low": -0.01, "high": 0.01})
+        rows.append({**shared, **epochs, "verdict": "beyond"})
+    return pandas.DataFrame(rows, columns=[*COMPARISONS]).assign(**SERIES)
 
 
 def _tables(best: bool = True) -> figures.Tables:
-    runs = pandas.DataFrame(
-        [
-            {"run": f"{size}-{seed}", "batch_size": size, "learning_rate": rate, "seed": seed,
-             "status": "finished", "model": "net", "dataset": "data", "machine": "local",
-             "seconds_per_epoch": rate * size * (1 + seed / 10)}
-            for size in RATIOS for rate in (0.1, 1.0) for seed in (0, 1)
-        ]
-    )  # fmt: skip
-    times = [(size, seed, SECONDS[size] + seed / 100) for size in RATIOS for seed in (0, 1)]
-    to_target = pandas.DataFrame(times, columns=["batch_size", "seed", "seconds"])
+    cells = itertools.product(RATIOS, (0.1, 1.0), (0, 1))
+    runs = pandas.DataFrame(cells, columns=["batch_size", "learning_rate", "seed"])
+    times = runs["learning_rate"] * runs["batch_size"] * (1 + runs["seed"] / 10)
+    runs = runs.assign(run=runs.index.astype(str), status="finished", seconds_per_epoch=times)
+    taken = [(size, seed, SECONDS[size] + seed / 100) for size in RATIOS for seed in (0, 1)]
+    to_target = pandas.DataFrame(taken, columns=["batch_size", "seed", "seconds"])
     to_target = to_target.assign(target_column="validation_loss", target_value=0.2)
-    of = {"comparisons": _comparisons(), "runs": runs, "to_target": to_target}
+    of = {"comparisons": _comparisons(), "runs": runs.assign(**SERIES), "to_target": to_target}
     return figures.Tables(advice=_advice(best), **of)
 
 
