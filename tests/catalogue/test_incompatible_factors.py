@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue import framework_names, incompatible_factors, run_factors, sweep_names
+from batchscope.catalogue import framework_names, incompatible_factors, run_factors
 from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo, Patches
 from batchscope.errors import UserError
 from batchscope.study import planner
@@ -14,11 +14,11 @@ from small_study import MODEL_FILE, config, problems, timed
 
 IDS = {"dataset": "mine-1f0a93c2", "model": "campbell_cnn", "optimizer": "sgd"}
 TRAINING = {
-    **{name: factor.birth for name, factor in run_factors.FACTORS.items() if name != "seed"},
+    **{name: factor.default for name, factor in run_factors.FACTORS.items() if name != "seed"},
     **{**IDS, "batch_size": 32, "learning_rate": 0.1, "epochs": 4},
 }
 TIMING = {
-    **{name: factor.birth for name, factor in sweep_names.FACTORS.items()},
+    **{name: factor.default for name, factor in run_factors.SWEEP_FACTORS.items()},
     **{**IDS, "batch_size": 32},
 }
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from batchscope.catalogue import measure_settings, name_codec, run_factors, run_names
+from batchscope.catalogue import parameters, run_factors, run_names
 
 CORE = {
     "dataset": "digits-065f9c58",
@@ -101,9 +101,9 @@ def test_golden_timing_name():
 
 @pytest.mark.parametrize(("measure", "settings", "name"), GOLDEN_SETTINGS)
 def test_golden_settings_names(measure, settings, name):
-    assert measure_settings.settings_name(measure, settings) == name
-    births = {each.name: each.birth for each in measure_settings.ENTRIES[measure].settings}
-    assert measure_settings.parse_settings(measure, name) == {**births, **settings}
+    assert run_names.settings_name(measure, settings) == name
+    births = {each.name: each.default for each in run_names.ENTRIES[measure].settings}
+    assert run_names.parse_settings(measure, name) == {**births, **settings}
 
 
 def test_golden_digests():
@@ -137,13 +137,13 @@ def test_every_factor_survives_the_round_trip(factor):
         assert "," not in name and name == name.lower()
 
 
-@pytest.mark.parametrize("measure", measure_settings.ENTRIES)
+@pytest.mark.parametrize("measure", run_names.ENTRIES)
 def test_every_setting_survives_the_round_trip(measure):
-    for key, parameter in measure_settings.ENTRIES[measure].parameters.items():
+    for key, parameter in run_names.ENTRIES[measure].parameters.items():
         for value in _samples(parameter):
             settings = {key: (value,) if parameter.many else value}
-            name = measure_settings.settings_name(measure, settings)
-            assert measure_settings.parse_settings(measure, name)[key] == settings[key]
+            name = run_names.settings_name(measure, settings)
+            assert run_names.parse_settings(measure, name)[key] == settings[key]
 
 
 @pytest.mark.parametrize(
@@ -176,13 +176,13 @@ def test_only_canonical_names_are_read(name):
     [(1, "1"), (1.0, "1"), (0.1, "0.1"), (1e-3, "0.001"), (1e-7, "1e-7"), (1e16, "1e16")],
 )
 def test_numbers_have_one_text(value, text):
-    assert name_codec.number_text(value) == text
+    assert parameters.number_text(value) == text
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "1"])
 def test_what_is_no_finite_number_is_refused(value):
     with pytest.raises(ValueError):
-        name_codec.number_text(value)
+        parameters.number_text(value)
 
 
 def test_names_have_an_end():
@@ -191,7 +191,7 @@ def test_names_have_an_end():
 
 
 def test_aliases_are_distinct_and_safe_in_paths():
-    settings = [entry.settings for entry in measure_settings.ENTRIES.values()]
+    settings = [entry.settings for entry in run_names.ENTRIES.values()]
     for known in (run_factors.FACTORS.values(), *settings):
         aliases = [parameter.alias for parameter in known]
         assert len(set(aliases)) == len(aliases)
@@ -201,5 +201,5 @@ def test_aliases_are_distinct_and_safe_in_paths():
 def test_only_core_factors_lack_a_birth_value():
     core = [name for name, factor in run_factors.FACTORS.items() if factor.core]
     assert core == list(CORE)
-    for entry in measure_settings.ENTRIES.values():
+    for entry in run_names.ENTRIES.values():
         assert not any(setting.core for setting in entry.settings)

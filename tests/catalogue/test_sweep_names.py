@@ -4,15 +4,15 @@ import random
 
 import pytest
 
-from batchscope.catalogue import sweep_names
+from batchscope.catalogue import run_factors, sweep_names
 
 FACTORS = {"dataset": "mnist-1f0a93c2", "model": "campbell_cnn", "optimizer": "adam"}
 
 
 def sweep(*batch_sizes: int, **factors: object) -> sweep_names.Sweep:
     births = {
-        name: factor.birth
-        for name, factor in sweep_names.FACTORS.items()
+        name: factor.default
+        for name, factor in run_factors.SWEEP_FACTORS.items()
         if name not in ("dataset", "model", "batch_size", "optimizer")
     }
     return sweep_names.Sweep({**births, **FACTORS, **factors}, batch_sizes)

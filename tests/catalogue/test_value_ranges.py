@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from batchscope.catalogue import value_ranges
+from batchscope.catalogue.tables import clipped, possible
 
 INF = math.inf
 
@@ -24,17 +24,17 @@ INF = math.inf
     ],
 )
 def test_ends_of_a_column(column, ends):
-    assert value_ranges.possible(column) == ends
+    assert possible(column) == ends
 
 
 def test_an_interval_is_cut_where_no_value_can_be():
-    assert value_ranges.clipped("test_accuracy", (-0.8, 1.87)) == [0, 1]
-    assert value_ranges.clipped("weight_distance", (-3.0, 5.0)) == [0, 5]
-    assert value_ranges.clipped("generalisation_gap", (-3.0, 5.0)) == [-3, 5]
-    assert value_ranges.clipped("process_percent_q3", (99.0, 112.0)) == [99, 100]
+    assert clipped("test_accuracy", (-0.8, 1.87)) == [0, 1]
+    assert clipped("weight_distance", (-3.0, 5.0)) == [0, 5]
+    assert clipped("generalisation_gap", (-3.0, 5.0)) == [-3, 5]
+    assert clipped("process_percent_q3", (99.0, 112.0)) == [99, 100]
 
 
 def test_values_beyond_the_range_stand_at_its_end():
-    found = value_ranges.clipped("fixed_seconds", (-0.5, -0.6, math.nan))
+    found = clipped("fixed_seconds", (-0.5, -0.6, math.nan))
     assert found[:2] == [0, 0] and math.isnan(found[2])
-    assert all(map(math.isnan, value_ranges.clipped("test_loss", (math.nan, math.nan))))
+    assert all(map(math.isnan, clipped("test_loss", (math.nan, math.nan))))

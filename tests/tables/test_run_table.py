@@ -11,14 +11,7 @@ import pytest
 
 import synthetic
 from batchscope import disk, errors
-from batchscope.catalogue import (
-    columns,
-    measure_settings,
-    run_factors,
-    run_names,
-    sweep_names,
-    tables,
-)
+from batchscope.catalogue import columns, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, records
 from batchscope.study import plan
@@ -145,7 +138,7 @@ def test_landscapes(written):
     run = [*written.trainings.runs][0]
     frame = frame[frame["run"] == run]
     surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
-    settings = measure_settings.settings_name("landscape", synthetic.MEASURES["landscape"])
+    settings = run_names.settings_name("landscape", synthetic.MEASURES["landscape"])
     path = written.record("landscape", settings)
     saved = disk.read_arrays(path.with_suffix(".npz"))
     axis = saved["axis"].tolist()
@@ -182,7 +175,7 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
     run, timed = [*written.trainings.runs][0], written.trainings.measures
     shutil.copytree(records.run_folder(written.results, run), records.run_folder(other, run))
     timing = run_names.timing_name(run_names.parse_run(run))
-    settings = measure_settings.settings_name("time_epoch", timed["time_epoch"])
+    settings = run_names.settings_name("time_epoch", timed["time_epoch"])
     path = records.timing_path(other, "theirs", timing, settings, "time_epoch")
     disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
     written.planned.machines["cluster"] = (str(other), "theirs")
@@ -218,11 +211,11 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     results, planned = written
     chosen = planned.experiments["gap"]
     first = run_names.parse_run([*chosen.trainings.runs][0])
-    births = {name: factor.birth for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
+    births = {name: factor.default for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
     timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
     factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
     size = int(first["batch_size"])
-    settings = measure_settings.parse_settings("throughput", "default")
+    settings = run_names.parse_settings("throughput", "default")
     times = plan.Times({"throughput": settings}, (sweep_names.Sweep(factors, (size,)),))
     planned.experiments["speed"] = plan.Experiment("speed", "", "", {}, times=times)
     (job,) = job_files.timing_jobs(planned.experiments["speed"], results, planned.machine)

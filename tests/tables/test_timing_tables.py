@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from batchscope import disk
-from batchscope.catalogue import tables, timing_columns
+from batchscope.catalogue import tables
 from batchscope.store import job_files
 from batchscope.study import config
 from batchscope.tables import experiment_tables, timing_tables
@@ -307,7 +307,7 @@ def test_tries_and_profiles(written):
 def test_nothing_measured_is_headers(written):
     for name, made in every_table("nowhere", written).items():
         frame, own = made[made["machine"] == "desktop"], tables.TABLES[name].columns
-        assert frame.empty and list(frame.columns) == [*timing_columns.FIRST, *own]
+        assert frame.empty and list(frame.columns) == [*tables.FIRST, *own]
         whole = {column for column in frame if frame[column].dtype == "Int64"}
         assert whole == {column for column in own if own[column].kind == "int"}, name
 
@@ -344,7 +344,7 @@ def test_what_is_not_installed_has_its_rows(frameworks):
         assert len(found) == count and len(frame) == 2 * count
         assert set(found["framework"]) == {"mxnet"} and set(found["machine"]) == {"desktop"}
         assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
-        known = set(found.columns[found.notna().any()]) - {*timing_columns.FIRST, tables.REPEAT}
+        known = set(found.columns[found.notna().any()]) - {*tables.FIRST, tables.REPEAT}
         assert known == ({"status"} if table == "summaries" else {"batch_size", "status"})
     speeds = timing_tables.throughput("results", frameworks, "machine")
     times = timing_tables.training_times("results", frameworks, "machine", throughput_by_job=speeds)

@@ -66,7 +66,7 @@ def graph(arrays, tmp_path_factory):
     """Rates and summary of the loop in the graph, batch 1."""
     folder = tmp_path_factory.mktemp("graph")
     model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
-    factors = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    factors = {name: factor.default for name, factor in run_factors.FACTORS.items()}
     factors |= {"optimizer": "sgd", "learning_rate": 1e-6, "batch_size": 1}
     examples, batches = Examples(*arrays, 1 / 255), step_loop.Batches(1)
     steps = step_loop.StepLoop(model, optimizers.make_optimizer(factors), examples, batches)

@@ -11,7 +11,7 @@ import pytest
 
 import small_study
 from batchscope import snakefile
-from batchscope.catalogue.measure_settings import ENTRIES
+from batchscope.catalogue.run_names import ENTRIES
 from batchscope.host import absence
 from batchscope.store import job_files
 from batchscope.study import planner

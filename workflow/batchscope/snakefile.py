@@ -17,14 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk, figures, project_files
-from batchscope.catalogue import (
-    kept_epochs,
-    measure_settings,
-    run_factors,
-    run_names,
-    sweep_names,
-    tables,
-)
+from batchscope.catalogue import kept_epochs, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.entries import REPEATS, Measure, Timing
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence, warm_process
@@ -211,7 +204,7 @@ class Jobs:
                     yield path.as_posix()
         for job in job_files.measure_jobs(self.study, found, RESULTS):
             yield job.path.as_posix()
-            for suffix in measure_settings.ENTRIES[job.measure].also_writes:
+            for suffix in run_names.ENTRIES[job.measure].also_writes:
                 yield job.path.with_suffix(suffix).as_posix()
 
     def _run_record(self, run: str) -> Iterator[str]:
@@ -391,7 +384,7 @@ def subject(entry: Timing) -> str:
 
 def command(step: str) -> str:
     """The call of the door that makes a measure or a timing; any change of it makes all again."""
-    entry = measure_settings.ENTRIES[step]
+    entry = run_names.ENTRIES[step]
     if isinstance(entry, Timing):
         options, data = ("machine", subject(entry)), True
     else:
@@ -417,7 +410,7 @@ def turn(timing: str) -> Callable[[Any], int]:
     """
 
     def priority(wildcards: Any) -> int:
-        parsed = measure_settings.parse_settings(timing, wildcards.settings)
+        parsed = run_names.parse_settings(timing, wildcards.settings)
         return 1 + REPEATS.maximum - parsed[REPEATS.name]
 
     return priority

@@ -17,7 +17,7 @@ import pandas
 
 from batchscope.analysis import contrasts, run_series, trajectories
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.catalogue import claim_tables, shared_columns
+from batchscope.catalogue import shared, tables
 from batchscope.catalogue.outcomes import RISES, Reason
 from batchscope.store import records
 from batchscope.study.claims import Cells, Test
@@ -73,7 +73,7 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
     for _, run in frame.groupby(["machine", "run"], sort=False):
         at = trajectories.at_budget(run[budget], run[column], value, column.endswith("loss"))
         found.append({**run.iloc[0].to_dict(), budget: value, column: at})
-    others = {*claim_tables.BUDGETS} - {budget, column}
+    others = {*tables.BUDGETS} - {budget, column}
     return pandas.DataFrame(found).drop(columns=[*others])
 
 
@@ -93,7 +93,7 @@ def lacking(rows: pandas.DataFrame, test: Test) -> Reason:
 
 def replicate(frame: pandas.DataFrame, test: Test) -> str:
     """Returns the column that distinguishes replicates of a row; empty where there is none."""
-    name = shared_columns.REPEAT if test.timed else "seed"
+    name = shared.REPEAT if test.timed else "seed"
     return name if name in frame else ""
 
 
@@ -192,7 +192,7 @@ def _groups(
     frame: pandas.DataFrame, test: Test, named: set[str]
 ) -> Iterator[tuple[Cell, pandas.DataFrame]]:
     """Yields the rows that share all that is not named, with what distinguishes them."""
-    keys = [name for name in claim_tables.TABLES[test.table].keys if name != test.column]
+    keys = [name for name in tables.OF_CLAIMS[test.table].keys if name != test.column]
     # With another factor than the batch size in its place, each batch size is a series.
     names = [*run_series.series_factors(frame), "batch_size", *keys]
     split = [

@@ -1,6 +1,6 @@
 """The columns of what follows from the runs, by table: verdicts, targets, advice and claims."""
 
-from batchscope.catalogue.entries import Column, Integer, Text, interval
+from batchscope.catalogue.entries import Column, Integer, Positive, Text, interval
 
 _TARGET = {
     "target": Text("Loss or accuracy to reach, as the command line takes it."),
@@ -169,13 +169,13 @@ CRITICAL: dict[str, Column] = {
         "Batch size of the study with the least geometric mean of the examples to the target, of "
         "those that measured_fastest is of."
     ),
-    "fixed_seconds": Column(
+    "fixed_seconds": Positive(
         "Fixed cost a of a step, from the line a + b * B through the seconds per step of the "
         "timing jobs over the examples of these; empty unless both costs are positive, "
         "their ratio is known to a factor of e (95 %), and the line departs by at most 5 %.",
         "s",
     ),
-    "seconds_per_image": Column("Cost per example b.", "s"),
+    "seconds_per_image": Positive("Cost per example b.", "s"),
     "half_batch": Column("Batch size a / b at which half of a step is fixed cost."),
     **interval("half_batch"),
     "fastest_batch_size": Column(
@@ -185,7 +185,7 @@ CRITICAL: dict[str, Column] = {
     **interval(
         "fastest_batch_size", "Lower end of its 95 % interval; empty where one of both is open."
     ),
-    "fastest_seconds": Column("Seconds to the target there, in closed form.", "s"),
+    "fastest_seconds": Positive("Seconds to the target there, in closed form.", "s"),
     "fastest_from": Column("Smallest batch size within 10 % of that time, in closed form."),
     "fastest_to": Column("Largest one."),
     "measured_fastest": Integer(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import kept_epochs, measure_settings, run_names, sweep_names
+from batchscope.catalogue import kept_epochs, run_names, sweep_names
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
@@ -148,7 +148,7 @@ def _every_job(
 ) -> Iterator[MeasureJob]:
     trainings = experiment.trainings
     for measure, values in trainings.measures.items():
-        settings = measure_settings.settings_name(measure, values)
+        settings = run_names.settings_name(measure, values)
         if measure in trainings.pairs:
             for pair in trainings.pairs[measure]:
                 path = records.pair_path(results, *pair, measure, settings)
@@ -179,7 +179,7 @@ def time_path(
     """
     trainings = experiment.trainings
     repeat = trainings.seeds.index(factors["seed"]) + 1
-    settings = measure_settings.job_settings(timing, trainings.measures[timing], repeat)
+    settings = run_names.job_settings(timing, trainings.measures[timing], repeat)
     configuration = run_names.timing_name(factors)
     return records.timing_path(place.results, place.recorded, configuration, settings, timing)
 
@@ -222,7 +222,7 @@ def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
     Which `weights` it reads otherwise plays no part then.
     """
     others = {name: value for name, value in settings.items() if name != "weights"}
-    return measure_settings.settings_name(measure, {**others, "epoch": epoch})
+    return run_names.settings_name(measure, {**others, "epoch": epoch})
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def timing_jobs(
         found = (sweep_names.jobs(measure, sweep) for sweep in experiment.times.sweeps)
         jobs = {job.name: job for job in chain.from_iterable(found)}
         for repeat in range(1, values[REPEATS.name] + 1):
-            settings = measure_settings.job_settings(measure, values, repeat)
+            settings = run_names.job_settings(measure, values, repeat)
             for name, sweep in jobs.items():
                 path = records.timing_path(results, machine, name, settings, measure)
                 yield MeasureJob(path, measure, sweep=sweep, repeat=repeat)
@@ -269,7 +269,7 @@ def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
 
 @functools.cache
 def _epoch(measure: str, settings: str) -> int:
-    return measure_settings.parse_settings(measure, settings).get("epoch", 0)
+    return run_names.parse_settings(measure, settings).get("epoch", 0)
 
 
 def epochs_read(study: plan.Study, jobs: Iterable[MeasureJob]) -> dict[str, dict[int | str, None]]:

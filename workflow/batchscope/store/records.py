@@ -10,7 +10,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 
 # A run's status. The first three are results; the others are what is shown: `off_target` of a
 # finished run that missed its target_train_loss, `missing` where no record is.

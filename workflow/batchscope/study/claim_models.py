@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from batchscope.catalogue.claim_tables import TABLES
 from batchscope.catalogue.fields import Name, Number, Positive, Section, Text, one_of
 from batchscope.catalogue.outcomes import FALLS, RISES
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected
+from batchscope.catalogue.tables import OF_CLAIMS
 
 GPU, MACHINE = "gpu", "machine"
 RATIO, DIFFERENCE = "ratio", "difference"
@@ -90,7 +90,7 @@ class TestKeys(Section):
     type: str
     experiment: Name
     """The experiment whose runs or times test it."""
-    table: one_of(*TABLES) = "runs"
+    table: one_of(*OF_CLAIMS) = "runs"
     """One of its tables, without `.csv`."""
     column: Text
     """The column that is stated about."""

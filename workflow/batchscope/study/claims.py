@@ -10,14 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import claim_tables, run_factors, run_names, sweep_names, tables
-from batchscope.catalogue.claim_tables import TABLES
+from batchscope.catalogue import run_factors, run_names, tables
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
 from batchscope.catalogue.readers import expected, number, plain, read_items
-from batchscope.catalogue.sweep_names import EVERY_FACTOR
+from batchscope.catalogue.run_factors import CONSTANT, EVERY_FACTOR, FALLING_REASON
+from batchscope.catalogue.tables import OF_CLAIMS
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import horizons, messages
 from batchscope.study.claim_models import DIFFERENCE, RATIO, ClaimKeys, TestKeys
@@ -95,7 +94,7 @@ class Test:
     @property
     def budget(self) -> dict[str, Any]:
         """The budget at which trajectories are read; of other tables none."""
-        budgets = claim_tables.BUDGETS if self.table == "trajectories" else ()
+        budgets = tables.BUDGETS if self.table == "trajectories" else ()
         fixed = {name: self.cells.get(name, ()) for name in budgets}
         return {name: values[0] for name, values in fixed.items() if len(values) == 1}
 
@@ -201,9 +200,9 @@ def _test(
     test = Test(**given, low=low, high=high)
     experiment = experiments[name]
     # A seed pairs the cells of a claim, and distinguishes none.
-    factors = sweep_names.FACTORS if experiment.times.timings else run_factors.FACTORS
+    factors = run_factors.SWEEP_FACTORS if experiment.times.timings else run_factors.FACTORS
     known = dict.fromkeys((*(one for one in factors if one != "seed"), "machine"), False)
-    about = TABLES[test.table]
+    about = OF_CLAIMS[test.table]
     known |= {key: about.columns[key].kind != "str" for key in about.keys}
 
     def cells(at: Place, given: dict[str, Any]) -> Cells:
@@ -227,7 +226,7 @@ def _test(
         findings.report(received((*place, "below"), high, "a number above `above`"))
     at = (*place, "cells")
     if test.table == "trajectories" and len(test.budget) != 1 and not findings.broken(at):
-        text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
+        text = f"received without one budget; one of {', '.join(tables.BUDGETS)} is expected."
         findings.report(Problem(at, text))
     return None if len(findings.problems) > before else test
 
@@ -236,16 +235,16 @@ def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[
     """Yields that an experiment has no such column, or that it cannot be read at a budget."""
     table, column = test.table, test.column
     measures = {**experiment.trainings.measures, **experiment.times.timings}
-    filling = {*TABLES[table].measures} & {*measures}
-    trained = experiment.trainings.runs and not TABLES[table].measures
-    known = claim_tables.columns_of(table, measures) if filling or trained else []
+    filling = {*OF_CLAIMS[table].measures} & {*measures}
+    trained = experiment.trainings.runs and not OF_CLAIMS[table].measures
+    known = tables.columns_of(table, measures) if filling or trained else []
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, known)
     schedule = horizons.falling_schedule(experiment.trainings.runs.values())
     if schedule and table == "trajectories":
-        text = f"received trajectories with schedule {schedule}, {REASON}; schedule {CONSTANT} is "
-        yield Problem((*place, "table"), f"{text}expected, or another table.")
+        text = f"received trajectories with schedule {schedule}, {FALLING_REASON}; schedule "
+        yield Problem((*place, "table"), f"{text}{CONSTANT} is expected, or another table.")
 
 
 def _apart(place: Place, test: Test) -> Iterator[Problem]:
@@ -312,7 +311,7 @@ def _figure(
     # An experiment that names none draws all that it can.
     shown = experiment.figures or tuple(FIGURES)
     of_column = [name for name in shown if FIGURES[name].shows(test.column)]
-    of_table = [name for name in TABLES[test.table].figures if name in shown]
+    of_table = [name for name in OF_CLAIMS[test.table].figures if name in shown]
     return given or next(iter([*of_table, *of_column, *experiment.figures]), "")
 
 
@@ -380,7 +379,7 @@ def _too_few(test: Test, experiment: Experiment) -> str:
     """Returns how few replicates there are where no result could decide a test; else nothing."""
     noun, count = "seed", len(experiment.trainings.seeds)
     if test.timed:
-        filling, timings = TABLES[test.table].measures, experiment.times.timings
+        filling, timings = OF_CLAIMS[test.table].measures, experiment.times.timings
         noun = "repeat of the timing"
         count = min(each[REPEATS.name] for name, each in timings.items() if name in filling)
     return wording.count(count, noun) if count < LEAST_SEEDS else ""

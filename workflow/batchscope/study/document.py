@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from batchscope.catalogue import budget_kinds, columns, sweep_names
+from batchscope.catalogue import budget_kinds, columns, run_factors
 from batchscope.catalogue.dataset_definitions import Dataset
 from batchscope.catalogue.fields import (
     Count,
@@ -41,7 +41,7 @@ MARGIN_OUTCOMES = tuple(
 )
 MAX_RUNS = 1000
 OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
-_EVERY_FACTOR = {name: one for name, one in sweep_names.EVERY_FACTOR.items() if name != "seed"}
+_EVERY_FACTOR = {name: one for name, one in run_factors.EVERY_FACTOR.items() if name != "seed"}
 _NO_SEED = {"seed": Refused("a seed given by the experiment's own key 'seeds'")}
 ONE_VALUE: dict[str, FieldReader] = {name: OneValue(one) for name, one in _EVERY_FACTOR.items()}
 _LISTS: dict[str, FieldReader] = {name: ListOf(one) for name, one in _EVERY_FACTOR.items()}

@@ -15,7 +15,7 @@ from types import FrameType
 import numpy as np
 
 from batchscope.catalogue import incompatible_factors, kept_epochs
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import Interrupted
 from batchscope.store import job_files, records
 from batchscope.store.progress import Reporter

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Integer,
+    Measure,
+    Panel,
+    Positive,
+    Scale,
+    Table,
+)
 
 _UPDATES = {
     "low": Column("Lower edge of a bin of the norms of the updates."),
@@ -36,14 +45,14 @@ ENTRY = Measure(
         "updates": Integer(
             "Updates whose norms were kept.", unit="updates", label="Number of updates"
         ),
-        "update_norm_mean": Column(
+        "update_norm_mean": Positive(
             "Mean Euclidean norm of an update, ||w after - w before||.",
             label="Mean norm of an update",
         ),
-        "update_norm_median": Column(
+        "update_norm_median": Positive(
             "Median Euclidean norm of an update.", label="Median norm of an update"
         ),
-        "path_length": Column("Sum of the norms of all updates.", label="Length of the path"),
+        "path_length": Positive("Sum of the norms of all updates.", label="Length of the path"),
         "straightness": Column(
             "Distance from first to last weights over path_length: 1 for a straight way.",
             label="Straightness of the path",

@@ -1,7 +1,7 @@
 """Loss and accuracy: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Scale
-from batchscope.catalogue.shared_settings import WEIGHTS, epoch
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Positive, Scale, Share
+from batchscope.catalogue.shared import WEIGHTS, epoch
 
 _FIGURES = (
     Figure(
@@ -59,22 +59,24 @@ ENTRY = Measure(
     ),
     settings=(WEIGHTS, epoch("`weights`")),
     columns={
-        "train_loss": Column("Mean loss over the train split, dropout off.", label="Training loss"),
-        "train_accuracy": Column(
+        "train_loss": Positive(
+            "Mean loss over the train split, dropout off.", label="Training loss"
+        ),
+        "train_accuracy": Share(
             "Share of the train split that is classified rightly, dropout off.",
             unit="share",
             label="Training accuracy",
         ),
-        "validation_loss": Column(
+        "validation_loss": Positive(
             "Mean loss over the validation split, dropout off.", label="Validation loss"
         ),
-        "validation_accuracy": Column(
+        "validation_accuracy": Share(
             "Share of the validation split that is classified rightly, dropout off.",
             unit="share",
             label="Validation accuracy",
         ),
-        "test_loss": Column("Mean loss over the test split, dropout off.", label="Test loss"),
-        "test_accuracy": Column(
+        "test_loss": Positive("Mean loss over the test split, dropout off.", label="Test loss"),
+        "test_accuracy": Share(
             "Share of the test split that is classified rightly, dropout off.",
             unit="share",
             label="Test accuracy",

@@ -18,7 +18,7 @@ from batchscope.catalogue.entries import (
     Text,
 )
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS, examples
+from batchscope.catalogue.shared import WEIGHTS, examples
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:

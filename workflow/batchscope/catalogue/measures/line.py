@@ -13,11 +13,12 @@ from batchscope.catalogue.entries import (
     Panel,
     Scale,
     Settings,
+    Share,
     Table,
     Text,
 )
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS
+from batchscope.catalogue.shared import WEIGHTS
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -34,7 +35,7 @@ _LINES = {
     "alpha": Column("Position on the line between them."),
     "split": Text("train, validation or test."),
     "loss": Column("Loss there.", "nats"),
-    "accuracy": Column("Accuracy there."),
+    "accuracy": Share("Accuracy there."),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Scale, Settings
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import epoch, examples
+from batchscope.catalogue.shared import epoch, examples
 
 FEWEST_UNITS = 3  # gradients: the jackknife leaves one out, and two have one pair
 

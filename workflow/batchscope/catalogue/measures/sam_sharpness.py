@@ -2,7 +2,7 @@
 
 from batchscope.catalogue.entries import Column, Figure, Measure, Panel
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS, examples
+from batchscope.catalogue.shared import WEIGHTS, examples
 
 ENTRY = Measure(
     name="sam_sharpness",

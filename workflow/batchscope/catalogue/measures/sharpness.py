@@ -1,8 +1,8 @@
 """Sharpness of the minimum: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Panel
+from batchscope.catalogue.entries import Figure, Measure, Panel, Positive
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import BATCH_NORM, WEIGHTS, examples
+from batchscope.catalogue.shared import WEIGHTS, examples
 
 ENTRY = Measure(
     name="sharpness",
@@ -27,11 +27,13 @@ ENTRY = Measure(
         Parameter("iterations", "it", "int", 10, "L-BFGS-B iterations per start.", minimum=1),
         Parameter("starts", "st", "int", 4, "Starting points of the maximiser.", minimum=1),
         Parameter("dimensions", "dim", "int", 100, "Columns of the subspace.", minimum=1),
-        BATCH_NORM,
+        Parameter.choice(
+            "batch_norm", "bn", "Statistics that batch normalisation uses.", "moving", "batch"
+        ),
         Parameter("memory_mb", "mem", "int", 2048, "Limit on the subspace.", "MB", minimum=1),
     ),
     columns={
-        "sharpness_{spaces}_{epsilons}": Column(
+        "sharpness_{spaces}_{epsilons}": Positive(
             "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space "
             "or a random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric "
             "2.1).",

@@ -6,13 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table, Text
-from batchscope.catalogue.shared_settings import WEIGHTS
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Integer,
+    Measure,
+    Panel,
+    Positive,
+    Scale,
+    Table,
+    Text,
+)
+from batchscope.catalogue.shared import WEIGHTS
 
 _LAYERS = {
     "position": Integer("Place of the layer in the model, from 0."),
     "layer": Text("Name of the layer."),
-    "distance": Column("Euclidean distance of its weights from the initial ones."),
+    "distance": Positive("Euclidean distance of its weights from the initial ones."),
     "relative": Column("distance over the norm of its initial weights."),
 }
 
@@ -29,13 +39,13 @@ ENTRY = Measure(
     doc="Distance of the weights from the initial ones: overall, relative and by layer.",
     settings=(WEIGHTS,),
     columns={
-        "weight_distance": Column(
+        "weight_distance": Positive(
             "Euclidean distance of the weights from the initial ones.",
             label="Distance from the initial weights",
             direction="falls",
             source="Keskar et al. 2017, arXiv 1609.04836; Hoffer et al. 2017, arXiv 1705.08741",
         ),
-        "weight_distance_relative": Column(
+        "weight_distance_relative": Positive(
             "weight_distance over the Euclidean norm of the initial weights.",
             label="Relative distance from the initial weights",
         ),

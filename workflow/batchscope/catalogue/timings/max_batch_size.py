@@ -1,6 +1,6 @@
 """Largest batch that fits: the entry."""
 
-from batchscope.catalogue import shared_columns
+from batchscope.catalogue import shared
 from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing
 from batchscope.catalogue.parameters import Parameter
 
@@ -15,8 +15,8 @@ _LARGEST = {
         "CPU utilisation over the try, its start and all its processes included, % of "
         "its cores: mean, since their clock ticks too slowly for a median."
     ),
-    **shared_columns.GPU,
-    "gpu_memory_peak_mb": shared_columns.GPU_MEMORY_PEAK_MB,
+    **shared.GPU,
+    "gpu_memory_peak_mb": shared.GPU_MEMORY_PEAK_MB,
     "foreign_cores": Column("Cores that other processes took during the try: mean."),
 }
 

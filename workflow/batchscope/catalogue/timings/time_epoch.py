@@ -1,6 +1,6 @@
 """Time of an epoch: the entry."""
 
-from batchscope.catalogue.entries import Column, Figure, Panel, Scale, Timing
+from batchscope.catalogue.entries import Column, Figure, Panel, Positive, Scale, Timing
 from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Timing(
@@ -15,7 +15,7 @@ ENTRY = Timing(
         Parameter.seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
     ),
     columns={
-        "seconds_per_epoch": Column(
+        "seconds_per_epoch": Positive(
             "Time of one epoch, validation apart: median of a timing job that had the "
             "machine to itself.",
             unit="s",
@@ -23,8 +23,8 @@ ENTRY = Timing(
             direction="falls",
             source="Chang and Pathak 2020",
         ),
-        "seconds_per_epoch_q1": Column("Lower quartile of the timing job's blocks.", unit="s"),
-        "seconds_per_epoch_q3": Column("Upper quartile of the timing job's blocks.", unit="s"),
+        "seconds_per_epoch_q1": Positive("Lower quartile of the timing job's blocks.", unit="s"),
+        "seconds_per_epoch_q3": Positive("Upper quartile of the timing job's blocks.", unit="s"),
         "images_per_second": Column(
             "Training examples per second in the timing job.", unit="examples/s"
         ),
