@@ -18,7 +18,7 @@ rule all:
     default_target: True
     input:
         # A function: other targets, the jobs of a cluster among them, do without it.
-        lambda wildcards: STUDY.targets(),
+        everything,
 
 
 rule data:

@@ -196,3 +196,15 @@ def speeds(framework):
 
 
 FIRST = tuple(busy()[0])[: list(busy()[0]).index("batch_size")]
+
+
+@pytest.mark.parametrize(
+    ("peaks", "dense", "scale"),
+    [((10, 100), True, "linear"), ((10, 130), True, "log"), ((10, 100), False, "log")],
+)
+def test_highest_values_decide_the_scale_of_a_dense_range(peaks, dense, scale):
+    axes = canvas.panels(1, 1)[1][0, 0]
+    timings.value_axis(axes, [np.array([1.0, peak]) for peak in peaks], dense=dense)
+    assert axes.get_yscale() == scale
+    if scale == "linear":
+        assert axes.get_ylim() == pytest.approx((0, 1.08 * max(peaks)))

@@ -70,32 +70,6 @@ def trained(request, tmp_path_factory):
     return token, results
 
 
-def test_a_training_is_repeated_to_the_bit_and_goes_on_after_a_stop(trained, tmp_path):
-    token, results = trained
-    (tmp_path / "data").symlink_to(results / "data")
-    run = trainer.Run(tmp_path, run_name(token))
-    limits = trainer.Limits(chunk_steps=1, checkpoint_seconds=0.0)
-    stopped = trainer.Training(run, limits)
-    reporter, reports = stopped.reporter.report, []
-
-    def record(*progress):
-        reporter(*progress)
-        reports.append(progress)
-        stopped.stopping = len(reports) == 3  # inside the first epoch
-
-    stopped.reporter.report = record
-    with pytest.raises(trainer.Interrupted):
-        stopped.fit()
-    assert stopped.checkpoint.exists()
-    assert trainer.train(run, limits) == records.FINISHED
-    one, other = records.run_folder(results, run.name), run.folder
-    assert disk.read_json(records.run_record(other))["resumed"] == 1
-    for name in ("initial.npz", "final.npz", "best.npz", "updates.npz"):
-        left, right = (disk.read_arrays(folder / name) for folder in (one, other))
-        assert list(left) == list(right)
-        assert all(left[key].tobytes() == right[key].tobytes() for key in left), name
-
-
 def test_a_table_has_tokens_where_examples_are_sequences(trained):
     token, results = trained
     name = run_names.split_token(token)[0]

@@ -14,14 +14,14 @@ import pandas
 import pytest
 
 import report_example
-from batchscope import report
+from batchscope import disk, report
 from batchscope.catalogue import run_names
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
-from batchscope.report import content, runs_table, study_page
+from batchscope.report import content, gaps, runs_table, study_page
 from batchscope.store import records
+from batchscope.store.weights import Layer
 from batchscope.study import config
-from batchscope.training.weights import Layer
 from html_page import Page
 
 MOST_WORDS, MOST_UNFOLDED = 3000, 1200
@@ -222,3 +222,13 @@ def test_many_models_are_counted_and_gpus_come_first(finished):
     runs = {"0": {**machine, "contended_seconds": 120.0}}
     scope = study_page._scope(content.Inputs("c.yaml", "", {"gap": found}, runs))
     assert scope == ["4 models on d", "A GPU, A CPU (8 cores)", "2 min of training"]
+
+
+def test_records_of_another_version_are_listed(tmp_path):
+    study, results, path = report_example.write(tmp_path, 2, ("gap",), troubles=False)
+    record = next(results.glob("runs/*/evaluate/default.json"))
+    disk.write_json(record, {**disk.read_json(record), "version": "evaluate-v0"})
+    found = gaps.find(study, content.read(study, results, path))
+    (gap,) = (each for each in found if (each["kind"], each["name"]) == ("version", "evaluate"))
+    assert gap["title"] == "evaluate-v0"
+    assert gap["entries"] == [(record.parents[1].name, "")]

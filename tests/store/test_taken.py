@@ -8,7 +8,8 @@ import pytest
 
 import small_study
 from batchscope import disk
-from batchscope.store import job_files, records, taken
+from batchscope.host import absence
+from batchscope.store import records, states, taken
 from batchscope.study import planner
 
 MACHINE = {"usable_cores": 4}
@@ -26,10 +27,11 @@ def written(tmp_path, **factors):
         folder.mkdir(parents=True)
         (folder / "final.npz").write_bytes(bytes(1000))
         os.link(folder / "final.npz", folder / "best.npz")
-    every = list(job_files.every_job(study, tmp_path).values())
+    table = states.Table(study, tmp_path)
+    every = list(table.here())
     for job in every:
         disk.write_json(job.path, {})
-    return study, trained, every
+    return table, trained, every
 
 
 def note(tmp_path, jobs, seconds):
@@ -40,16 +42,16 @@ def note(tmp_path, jobs, seconds):
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     """Lets every job be made here: no GPU is asked for."""
-    monkeypatch.setattr(job_files, "lacking", lambda *_: None)
+    monkeypatch.setattr(absence, "of", lambda _: None)
 
 
 def test_cores_are_summed_and_each_file_counts_once(tmp_path):
-    study, trained, jobs = written(tmp_path, threads=2)
+    table, trained, jobs = written(tmp_path, threads=2)
     measures = [job for job in jobs if job.noun == "measure"]
     timings = [job for job in jobs if job.noun == "timing"]
     note(tmp_path, measures, 6)
     note(tmp_path, timings, 30)
-    found = taken.find(study, tmp_path, trained)
+    found = taken.find(table, trained)
     records_of_measures = sum(job.path.stat().st_size for job in measures)
     assert (found.training, found.gpu, found.cores, found.unknown) == (2 * 300, 0, 4, ())
     assert (found.measures, found.timings) == (12, 30 * len(timings))
@@ -57,11 +59,11 @@ def test_cores_are_summed_and_each_file_counts_once(tmp_path):
 
 
 def test_gpus_count_by_replica_and_what_nobody_noted_is_unknown(tmp_path):
-    study, trained, jobs = written(tmp_path, device="gpu", replicas=2)
+    table, trained, jobs = written(tmp_path, device="gpu", replicas=2)
     note(tmp_path, [job for job in jobs if job.measure == "evaluate"], 6)
-    found = taken.find(study, tmp_path, trained)
+    found = taken.find(table, trained)
     assert found.gpu == 2 * 300 + 2 * 6 and found.timings == 0
     assert {job.measure for job in found.unknown} == {"time_epoch"}
     first, *_ = trained
-    found = taken.find(study, tmp_path, {first: {}})
+    found = taken.find(table, {first: {}})
     assert found.unknown[0].noun == "training" and found.gpu == 12

@@ -38,7 +38,7 @@ def made(tmp_path_factory):
     (run,) = study.runs
     job_files.note_epochs(study, results)
     train(results, run)
-    for job in job_files.measure_jobs(study, study.experiments["epochs"], results):
+    for job in job_files.measure_jobs(study.experiments["epochs"], results):
         words = ("--run", run, "--settings", job.path.stem, "--output", str(job.path))
         assert step("evaluate", "--results", str(results), *words) == (0, "")
     return study, run, results

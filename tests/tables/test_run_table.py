@@ -13,6 +13,7 @@ import synthetic
 from batchscope import disk, errors
 from batchscope.catalogue import columns, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import job_files, records
 from batchscope.study import plan
 from batchscope.tables import csv_tables, experiment_tables, long_tables
@@ -74,6 +75,26 @@ def test_what_is_not_there_is_empty(tmp_path, written):
     assert math.isnan(missing["seconds_per_epoch"])  # the second seed's job of it was not
     nothing = written._replace(results=tmp_path / "nothing").made("runs")
     assert list(nothing.columns) == list(frame.columns) and set(nothing["status"]) == {"missing"}
+
+
+def test_examples_that_are_sequences_are_counted_in_tokens(written):
+    path = records.dataset_folder(written.results, synthetic.DATASET) / "record.json"
+    with synthetic.edited(path) as record:
+        record |= {"kind": "tokens", "input_shape": [25]}
+    row = written.made("runs").iloc[2]
+    assert row["tokens_per_update"] == 25 * 32
+    assert row["tokens_per_second"] == 25 * row["images_per_second"]
+
+
+def test_records_of_another_version_are_told_apart(written):
+    for measure in ("evaluate", "weight_distance"):
+        with synthetic.edited(written.record(measure)) as record:
+            record["version"] = "evaluate-v0" if measure == "evaluate" else VERSIONS[measure]
+    frame = written.made("runs")
+    assert frame["other_versions"].dropna().to_dict() == {
+        0: "train-v1 evaluate-v0",
+        **dict.fromkeys((1, 2), "train-v1"),
+    }
 
 
 def test_the_csv_reads_back_as_it_was(written, tmp_path):

@@ -9,7 +9,7 @@ import pandas
 import pytest
 import yaml
 
-from batchscope import disk
+from batchscope import disk, figures
 from batchscope.catalogue import tables
 from batchscope.store import job_files
 from batchscope.study import config
@@ -188,7 +188,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
     """Six jobs, of which one was slow beyond all measure; an even number has two in its middle."""
     study = {**STUDY, "machines": {}}
     study["experiments"] = {"machine": {**STUDY["experiments"]["machine"]}}
-    study["experiments"]["machine"]["timing"] = {"throughput": {"repeats": 6}}
+    study["experiments"]["machine"] |= {"timing": {"throughput": {"repeats": 6}}, "at_epochs": [2]}
     Path("jobs.yaml").write_text(yaml.safe_dump(study))
     study = config.study("jobs.yaml")
     slow = (1.0, 1.1, 1.2, 1.3, 1.4, 30.0)
@@ -199,7 +199,10 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
                 each["seconds_per_step"] *= slow[job.repeat - 1]
         disk.write_json(job.path, record)
     made = every_table("of_jobs", study)
-    speeds, sweeps, by_job = (made[name] for name in ("throughput", "sweeps", "sweeps_by_job"))
+    assert {*made["throughput"]["repeat"]} == {*range(1, 7)} and len(made["sweeps"]) == 12
+    experiment_tables.write("of_jobs", study, "machine", Path("tables"))
+    found = figures.read("tables")
+    speeds, sweeps, times = found.throughput, found.sweeps, found.training_times
     assert (len(speeds), len(sweeps)) == (16, 2)
     row = sweeps.iloc[0]
     assert row["fixed_seconds"] == pytest.approx(1.25 * FIXED)
@@ -211,7 +214,10 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
     assert list(of_it["seconds_per_step"]) == pytest.approx(list(line))
     assert list(of_it["images_per_second"]) == pytest.approx(list(of_it["batch_size"] / line))
     assert row["highest_images_per_second"] == pytest.approx(of_it["images_per_second"].max())
-    assert by_job["fixed_seconds"].max() == pytest.approx(30 * FIXED)
+    assert made["sweeps"]["fixed_seconds"].max() == pytest.approx(30 * FIXED)
+    seconds = 2 * 1000 / of_it["batch_size"] * line
+    assert list(times["train_seconds"][: len(of_it)]) == pytest.approx(list(seconds))
+    assert not {"repeat"} & {*speeds, *sweeps, *times}
 
 
 def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
@@ -344,12 +350,23 @@ def test_what_is_not_installed_has_its_rows(frameworks):
         assert len(found) == count and len(frame) == 2 * count
         assert set(found["framework"]) == {"mxnet"} and set(found["machine"]) == {"desktop"}
         assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
-        known = set(found.columns[found.notna().any()]) - {*tables.FIRST, tables.REPEAT}
+        known = set(found.columns[found.notna().any()]) - {*tables.FIRST, "repeat"}
         assert known == ({"status"} if table == "summaries" else {"batch_size", "status"})
     speeds = timing_tables.throughput("results", frameworks, "machine")
-    times = timing_tables.training_times("results", frameworks, "machine", throughput_by_job=speeds)
+    times = timing_tables.training_times("results", frameworks, "machine", throughput=speeds)
     assert set(times["framework"]) == {"tensorflow"} and len(times) == 4
     seconds = [2 * 1000 * (FIXED / size + PER_IMAGE) for size in (1, 2, 4, 8)]
     assert times["train_seconds"].tolist() == pytest.approx(seconds)
     samples = timing_tables.samples("results", frameworks, "machine")
     assert set(samples["framework"]) == {"tensorflow"}
+
+
+def test_operations_are_those_of_every_gradient_of_an_update():
+    record = throughput((1, 2))
+    plain, several = (
+        timing_tables._step_time(
+            timing_tables.Timing({"method": method, "inner_steps": 3}, None, record)
+        )
+        for method in ("plain", "conservative")
+    )
+    assert (plain["flops_per_image"], several["flops_per_image"]) == (1e6, 3e6)

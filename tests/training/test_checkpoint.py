@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 
 from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.catalogue import run_names
+from batchscope.errors import Interrupted, UserError
 from batchscope.training import checkpoint
 from batchscope.training.checkpoint import Progress
+from batchscope.training.fit import Limits, Training
+from batchscope.training.runs import Run
+from measured_run import RUN
 
 
 def load(path, key="key", shape=(2,)):
@@ -63,3 +67,36 @@ def test_one_that_cannot_be_read_now_is_not_lost(path, monkeypatch):
     monkeypatch.setattr(disk.np, "load", refuse)
     with pytest.raises(UserError, match=r"checkpoint\.npz: .*Input/output error"):
         load(path)
+
+
+def test_a_training_that_is_stopped_goes_on_with_the_same_bits(results, tmp_path):
+    more = {"epochs": 2, "update_norms": True, "evaluate_every": 40}
+    run = Run(results, run_names.run_name({**run_names.parse_run(RUN), **more}))
+    limits = Limits(chunk_steps=2, checkpoint_seconds=1e9)
+
+    def trained(folder, pauses=None):
+        training = Training(run, limits, tmp_path / folder)
+        counted = iter(range(100))
+
+        def report(*_):
+            training.stopping = next(counted) == pauses
+
+        training.reporter.report = report
+        training.fit()
+        return training
+
+    whole = trained("whole")
+    assert not whole.checkpoint.exists()  # none was due
+    for pauses in (1, 3):  # in the first epoch, and in the second
+        with pytest.raises(Interrupted):
+            trained("cut", pauses)
+    cut = trained("cut")
+    assert (cut.progress.resumed, cut.progress.epoch) == (2, 2)
+    for one, other in zip(whole.variables, cut.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    norms = [each.progress.update_norms() for each in (whole, cut)]
+    np.testing.assert_array_equal(*norms)
+    for row in (*whole.progress.history, *cut.progress.history):
+        del row["seconds"]
+    assert whole.progress.history == cut.progress.history
+    assert whole.progress.trajectory == cut.progress.trajectory

@@ -102,22 +102,6 @@ def test_softmax_regression_by_hand_whatever_the_chunks(chunk):
     assert objective.loss_and_accuracy()[1] == accuracy
 
 
-def test_logistic_regression_by_hand():
-    images, labels = examples(classes=2)
-    model = chain(keras.layers.Dense(1, activation="sigmoid"))
-    objective = objective_of(model, images, labels, chunk=7)
-    weights = np.random.default_rng(1).standard_normal(5).astype(np.float32).astype(np.float64)
-    inputs = images.reshape(len(images), -1) / 16
-    numbers = inputs @ weights[:4] + weights[4]
-    error = 1 / (1 + np.exp(-numbers)) - labels
-    loss, gradient = objective.loss_and_gradient(weights)
-    assert loss == pytest.approx(np.logaddexp(0, numbers * (1 - 2 * labels)).mean(), rel=1e-6)
-    np.testing.assert_allclose(
-        gradient, np.append(error @ inputs, error.sum()) / len(labels), rtol=1e-5, atol=1e-7
-    )
-    assert objective.loss_and_accuracy()[1] == ((numbers > 0) == (labels == 1)).mean()
-
-
 def convolutional():
     keras.utils.set_random_seed(4)
     first = keras.layers.Conv2D(3, 2, activation="tanh"), keras.layers.BatchNormalization()

@@ -73,11 +73,6 @@ def weights_of(count):
     return [keras.Variable(value, name=f"weight_{i}") for i, value in enumerate(values)]
 
 
-def reads_of_whole_numbers(operations):
-    reads = [each for each in operations if each.type == "ReadVariableOp"]
-    return sum(each.outputs[0].dtype.is_integer for each in reads)
-
-
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
 def test_an_update_is_that_of_keras_in_fewer_operations(name):
     """The same bits; of Adam to the rounding of 1 - beta_2, which Keras has in double precision."""
@@ -91,8 +86,6 @@ def test_an_update_is_that_of_keras_in_fewer_operations(name):
     assert sum(each.type == "ResourceApplyAdam" for each in operations) == 4 * fused
     assert [each.name for each in own.variables] == [each.name for each in kept.variables]
     assert own.iterations.numpy() == 3
-    _, of_one = updates(made(optimizer=name.lower()), weights_of(1))
-    assert reads_of_whole_numbers(operations) == reads_of_whole_numbers(of_one)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import disk
-from batchscope.store import job_files, records
+from batchscope.store import job_files, paths, records
 from batchscope.study import planner
 from digit_runs import arrays, keep, record, run_name, step, train
 from small_study import config
@@ -40,7 +40,7 @@ def copied(dropout_run, tmp_path):
 def test_a_training_keeps_what_is_read_and_it_stays(copied):
     folder, run, model = copied
     assert kept(folder, run) == {"1.npz", "2.npz", "middle.npz"}
-    path = job_files.snapshot_path(folder, run, 2)
+    path = paths.snapshot_path(folder, run, 2)
     inode, before = path.stat().st_ino, path.read_bytes()
     assert snapshot(folder, run, 2, "--model-file", model) == (0, "")
     assert (path.stat().st_ino, path.read_bytes()) == (inode, before)
@@ -57,7 +57,7 @@ def test_weights_before_the_end_have_the_rates_of_the_whole_training(copied):
     run = run_name(epochs=3, schedule="cosine", batch_size=128)
     keep(folder, run, 1)
     train(folder, run)
-    path = job_files.snapshot_path(folder, run, 1)
+    path = paths.snapshot_path(folder, run, 1)
     before = bits(path)
     path.unlink()
     assert snapshot(folder, run, 1) == (0, "")
@@ -67,7 +67,7 @@ def test_weights_before_the_end_have_the_rates_of_the_whole_training(copied):
 def test_what_was_not_kept_is_trained_again_to_the_same_bits(copied):
     """Through dropout, batch normalisation, Adam and a warm-up that is longer than it."""
     folder, run, model = copied
-    path = job_files.snapshot_path(folder, run, 2)
+    path = paths.snapshot_path(folder, run, 2)
     before = bits(path), record(folder, run)
     path.unlink()
     code, output = snapshot(folder, run, 2, "--model-file", model)
@@ -79,7 +79,7 @@ def test_what_was_not_kept_is_trained_again_to_the_same_bits(copied):
 @pytest.mark.parametrize("third_kept", [False, True])
 def test_the_middle_is_that_of_the_epochs_that_were_run(copied, third_kept):
     folder, run, model = copied
-    middle, third = (job_files.snapshot_path(folder, run, name) for name in ("middle", 3))
+    middle, third = (paths.snapshot_path(folder, run, name) for name in ("middle", 3))
     before = bits(middle)
     middle.rename(third)  # as an older version kept it
     if not third_kept:
@@ -92,7 +92,7 @@ def test_the_middle_is_that_of_the_epochs_that_were_run(copied, third_kept):
 
 def test_weights_of_another_machine_are_refused(copied):
     folder, run, model = copied
-    path = job_files.snapshot_path(folder, run, 2)
+    path = paths.snapshot_path(folder, run, 2)
     path.unlink()
     history = path.parents[1] / "history.csv"
     header, first, *rest = history.read_text().splitlines()
@@ -119,7 +119,7 @@ def test_a_run_that_never_came_there_has_no_weights(tmp_path, changes, epoch):
     path = records.run_folder(tmp_path, run) / "record.json"
     disk.write_json(path, {"status": "finished", "epochs_run": 8, **changes})
     assert snapshot(tmp_path, run, epoch) == (0, "")
-    assert arrays(job_files.snapshot_path(tmp_path, run, epoch)) == {}
+    assert arrays(paths.snapshot_path(tmp_path, run, epoch)) == {}
 
 
 def test_what_is_noted_for_the_trainings(tmp_path):

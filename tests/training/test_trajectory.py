@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +13,9 @@ from batchscope.training import trajectory
 from digit_runs import (
     arrays,
     assert_same_bits,
-    door,
     record,
     step,
     train,
-    wait_for_checkpoints,
     with_digits,
 )
 
@@ -119,24 +114,3 @@ def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
     for split in ("validation", "test"):
         assert all(0 <= row[f"{split}_accuracy"] <= 1 for row in found)
         assert last[f"{split}_accuracy"] > found[0][f"{split}_accuracy"]
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_keeps_every_row(dropout_run, evaluated, digits, tmp_path):
-    results, run = evaluated
-    again = with_digits(digits, tmp_path)
-    shutil.copy(dropout_run[0] / "epochs_read.json", again)
-    folder = again / "runs" / run
-    arguments = ("train", "--results", str(again), "--run", run, "--model-file", dropout_run[2])
-    arguments += ("--chunk-steps", "2", "--checkpoint-seconds", "0")
-    for checkpoints in (4, 9):  # further into the training each time
-        process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        wait_for_checkpoints(process, folder, checkpoints)
-        assert process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=300)
-        assert not (folder / "record.json").exists()
-    assert train(again, run, *arguments[5:])["resumed"] == 2
-    assert_same_bits(results / "runs" / run, folder)
-    kept = (results / "runs" / run / "trajectory.csv").read_bytes()
-    assert (folder / "trajectory.csv").read_bytes() == kept

@@ -1,8 +1,9 @@
 """What the rules receive of a study."""
 
+import contextlib
 import dataclasses
 import importlib.util
-import re
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 import small_study
-from batchscope import snakefile
-from batchscope.catalogue.run_names import ENTRIES
+from batchscope import figures, rule_parts, snakefile
 from batchscope.host import absence
-from batchscope.store import job_files
+from batchscope.store import paths
 from batchscope.study import planner
 
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
-RULES = Path(__file__).parents[2] / "workflow" / "rules"
 
 
 def made(models=None, **experiment) -> snakefile.Jobs:
@@ -31,8 +30,8 @@ def made(models=None, **experiment) -> snakefile.Jobs:
 )
 def test_a_training_claims_a_gpu_for_every_replica(device, replicas, training, measuring):
     for run in made(set={"device": device, "replicas": replicas}).study.runs:
-        assert snakefile.gpus(run) == training
-        assert snakefile.measure_gpus(run) == measuring
+        assert rule_parts.gpus(run) == training
+        assert rule_parts.measure_gpus(run) == measuring
 
 
 def test_tables_follow_what_evaluate_writes_after_each_epoch():
@@ -79,48 +78,6 @@ def test_own_models_are_built_where_they_can_be(
     assert ("models: not checked before" in capfd.readouterr().err) == (not installed)
 
 
-def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setenv(absence.VARIABLE, "")
-    monkeypatch.setattr(absence, "of", lambda factors: factors["device"] == "gpu" or None)
-    vary = {"model": ["small_cnn", "mine"], "batch_size": [16]}
-    study = made(OWN, vary=vary, measure=["evaluate"]).study
-    (token,) = [model for model, path in study.models.items() if path]
-    (dataset,) = study.datasets
-    assert job_files.own_models(study, tmp_path) == {(dataset, token)}
-    experiment = study.experiments["a"]
-    trainings = [job_files.training_job(tmp_path, run) for run in study.runs]
-    measures = job_files.measure_jobs(study, experiment, tmp_path)
-    *paths, last = [job.path for job in (*trainings, *measures)]
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    assert job_files.own_models(study, tmp_path) == {(dataset, token)}
-    last.parent.mkdir(parents=True)
-    last.touch()
-    assert job_files.own_models(study, tmp_path) == set()
-    # What waits for a GPU is not made here.
-    for other in (
-        made(vary=vary | {"model": ["small_cnn"]}),
-        made(OWN, vary=vary, set={"device": "gpu"}),
-    ):
-        assert job_files.own_models(other.study, tmp_path) == set()
-
-
-@pytest.mark.parametrize("step", ["prepare_data", "train"])
-def test_a_log_is_found_where_its_rule_writes_it(step):
-    rules = "".join(path.read_text() for path in sorted(RULES.glob("*.smk")))
-    body = re.search(rf"^rule {step}:\n((?:    .*\n|\n)+)", rules, re.M)[1]
-    record = re.search(r"output:\n.*?\"(results/[^\"]+\.json)\"", body, re.S)[1]
-    log = re.search(r"log:\n +\"([^\"]+)\"", body)[1]
-    assert job_files.log_path("results", record).as_posix() == log
-
-
-@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
-def test_a_log_is_found_where_the_rule_of_an_entry_writes_it(entry):
-    record = f"{snakefile.output(entry)}.json"
-    assert job_files.log_path("results", record).as_posix() == snakefile.log(entry)
-
-
 def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     study = made(measure=["evaluate"])
@@ -129,15 +86,16 @@ def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch)
     for log in [*logs, f"logs/train/{small}.log"]:
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         Path(log).touch()
-    trained = Path("results/runs") / small / "record.json"
-    trained.parent.mkdir(parents=True)
-    trained.touch()
+    for name in paths.run_files(study.study.runs[small]):
+        path = paths.run_folder("results", small) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     assert study.quoted_logs() == []
     assert dataclasses.replace(study, partial=True).quoted_logs() == logs
 
 
 def test_timing_jobs_take_turns_before_all_else():
-    turn = snakefile.turn("time_epoch")
+    turn = rule_parts.turn("time_epoch")
     names = ("default", "bl=3", "bl=3+rep=2", "rep=6", "rep=100")
     first, same, second, sixth, last = (turn(SimpleNamespace(settings=name)) for name in names)
     assert first == same > second > sixth > last > 0
@@ -146,38 +104,57 @@ def test_timing_jobs_take_turns_before_all_else():
 MEASURED = {"evaluate": None, "time_epoch": None, "landscape": None}
 
 
-def every_file(study: snakefile.Jobs) -> list[str]:
-    """Every file that a study makes, by what the plan knows of."""
-    (experiment,) = study.study.experiments.values()
-    measured = [
-        str(job.path.with_suffix(suffix))
-        for job in job_files.measure_jobs(study.study, experiment, "results")
-        for suffix in (".json", *ENTRIES[job.measure].also_writes)
-    ]
-    made = [*study.data_records(), *study.run_records(), *dict.fromkeys(measured)]
-    return [*made, *study.tables(), *study.figures()]
+def every_file(study: snakefile.Jobs) -> dict[str, str]:
+    """Every file that a study makes -> what makes it again where it is deleted."""
+    runs = [paths.run_folder("results", run) for run in study.study.runs]
+    data = [paths.dataset_folder("results", token) for token in study.study.datasets]
+    folders = {**dict.fromkeys(runs, paths.RUN_FILES), **dict.fromkeys(data, paths.ARRAYS)}
+    found = {
+        (folder / name).as_posix(): (folder / paths.RECORD).as_posix()
+        for folder, names in folders.items()
+        for name in (*names, paths.RECORD)
+    }
+    drawn = [figures.LISTING, *(f"accuracy{suffix}" for suffix in figures.SUFFIXES)]
+    found |= {f"{folder}/{name}": folder for folder in study.figures() for name in drawn}
+    own = [path for path in study.table_inputs("a") if not path.endswith("record.json")]
+    return found | {path: path for path in (*own, *study.tables(), study.report, study.headline)}
 
 
 @pytest.fixture
 def whole(tmp_path, monkeypatch):
-    """A study of which every file is there, empty."""
+    """A study of which every file is there, empty but for the list of its figures."""
     monkeypatch.chdir(tmp_path)
     study = made(measure=MEASURED)
-    for path in (study.report, *every_file(study)):
+    for path in every_file(study):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).touch()
-    return study
+        Path(path).write_text('[{"name": "accuracy"}]' if path.endswith(figures.LISTING) else "")
+    return dataclasses.replace(study)
+
+
+def again(study: snakefile.Jobs) -> tuple[set[str], set[str]]:
+    """What is asked for beside the report, and what is made though it is there."""
+    study = dataclasses.replace(study)  # its table is made once
+    return set(study.targets()) - {study.report}, study.damaged()
 
 
 def test_the_target_of_a_whole_study_is_its_report(whole):
-    assert whole.targets() == [whole.report]
+    assert (whole.targets(), whole.damaged()) == ([whole.report], set())
 
 
-def test_whatever_is_missing_behind_a_report_is_a_target(whole):
-    for path in every_file(whole):
+def test_whatever_is_deleted_is_made_again(whole):
+    for path, output in every_file(whole).items():
+        text = Path(path).read_text()
         Path(path).unlink()
-        assert set(whole.targets()) - {whole.report} == {path}
-        Path(path).touch()
+        targets, damaged = again(whole)
+        if path == whole.report:
+            assert (targets, damaged) == (set(), set())
+        elif path == output or path.endswith(paths.RECORD):
+            assert (targets, damaged) == ({path}, set())
+        else:
+            assert damaged == {output} and targets <= {output}
+        Path(path).write_text(text)
+    Path(whole.figures()[0]).rename("figures")
+    assert again(whole) == ({*whole.figures()}, set())
 
 
 def test_many_figures_are_drawn_by_two_processes(whole):
@@ -190,16 +167,15 @@ def test_a_partial_report_asks_for_no_record(whole):
     missing = [*partial.run_records(), partial.tables()[0]]
     for path in missing:
         Path(path).unlink()
-    assert partial.targets() == [partial.report, missing[-1]]
+    assert again(partial) == ({missing[-1]}, set())
 
 
 def test_what_needs_what_is_not_here_is_no_target(whole, monkeypatch):
-    for path in (*whole.data_records(), *whole.run_records(), *map(str, Path().rglob("*.json"))):
-        Path(path).unlink(missing_ok=True)
+    for path in every_file(whole):
+        if path.endswith(".json") and not path.endswith(figures.LISTING):
+            Path(path).unlink()
     monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
-    assert [path for path in whole.targets() if not path.startswith("results/studies")] == [
-        whole.report
-    ]
+    assert again(whole) == (set(), set())
 
 
 def test_deleted_data_are_made_alone(whole, capsys):
@@ -207,11 +183,47 @@ def test_deleted_data_are_made_alone(whole, capsys):
     (data,), run = whole.data_records(), whole.run_records()[0]
     Path(data).unlink()
     Path(run).unlink()
-    assert whole.targets() == [data]
-    assert "made alone now" in capsys.readouterr().err
+    assert again(whole)[0] == {data}
+    assert Path(data).parent.name in capsys.readouterr().err
     for path in every_file(whole):
         Path(path).unlink(missing_ok=True)
-    assert {data, run} < set(whole.targets())  # nothing was made of them yet
+    assert {data, run} < again(whole)[0]  # nothing was made of them yet
+
+
+@pytest.mark.parametrize(
+    ("deleted", "left"),
+    [("report.txt", "report.txt"), ("runs/*/best.npz", "record.json")],
+)
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_command_goes_on_until_its_targets_are_there(whole, monkeypatch, status, deleted, left):
+    begun = []
+    done = subprocess.CompletedProcess([], returncode=status)
+    monkeypatch.setattr(subprocess, "run", lambda command, env: begun.append(env) or done)
+    whole.go_on([whole.report], True)
+    assert begun == []
+    next(Path("results").glob(deleted)).unlink()
+    with pytest.raises(SystemExit) if status else contextlib.nullcontext():
+        whole.go_on([whole.report], True)
+    assert len(begun) == 1 and begun[0][snakefile.ONCE_MORE]
+    # The second time it is an error; what was not asked for is none.
+    monkeypatch.setenv(snakefile.ONCE_MORE, "true")
+    whole.go_on([whole.report], False)
+    with pytest.raises(SystemExit, match=left):
+        whole.go_on([], True)
+
+
+@pytest.mark.parametrize("name", ["a{b}", "a<b>", "a{b", "plain"])
+def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir()
+    path = Path(name, "model.py")
+    path.write_text("x")
+    given = rule_parts.literal(str(path))
+    assert (given == str(path)) == (name == "plain")
+    assert not set(given) & set("{}<>") and Path(given).samefile(path) and given.endswith(".py")
+    before = os.lstat(given).st_mtime_ns
+    assert rule_parts.literal(str(path)) == given and os.lstat(given).st_mtime_ns == before
+    assert rule_parts.environment("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
 
 
 def test_the_ledger_reads_the_claims_of_every_study_that_has_some(tmp_path, monkeypatch):

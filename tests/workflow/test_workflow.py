@@ -125,6 +125,10 @@ def test_whatever_is_deleted_behind_a_report_is_made_again(edited):
     for deleted, expected in (
         (study / "figures", DRAWN),
         (study / "layers.csv", TABLES),
+        (study / "figures" / "accuracy.csv", DRAWN),
+        (results / "report.txt", {"report": 1}),
+        (next(results.glob("runs/*/history.csv")), {**trained(1), **TABLES}),
+        (next(results.glob("data/*/train_images.npy")), {"prepare_data": 1}),
         (next(results.glob("runs/*/sharpness/*.json")), {"sharpness": 1, **TABLES}),
         (next(results.glob("timing/*/*/*/*.json")), {"time_epoch": 1, **TABLES}),
         (next(results.glob("data/*")), {"prepare_data": 1}),
@@ -332,25 +336,47 @@ def test_killed_unlocked_and_finished(edited):
     """kill -9 of everything while trainings run; what was finished is not done again."""
     # The weights of an epoch are there while a training runs.
     configured(edited, set={"epochs": 400}, measure=["evaluate"], at_epochs=[1], **ONE)
-    command = [sys.executable, "-m", "snakemake", "--cores", "2"]
-    process = subprocess.Popen(
-        command, cwd=edited, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    limit = time.monotonic() + 120
-    while not list(edited.glob("results/runs/*ep=400*/epochs/*.npz")):
-        assert process.poll() is None and time.monotonic() < limit
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    killed_when(edited, "results/runs/*ep=400*/epochs/*.npz")
     finished = {path: path.stat().st_mtime_ns for path in edited.glob("results/runs/*/record.json")}
-    locked = project.snakemake(edited, "--cores", "2")
-    assert locked.returncode != 0 and "--unlock" in locked.stdout
-    project.run(edited, "--unlock")
     project.run(edited)
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     assert project.planned(edited) == {}
     assert [row["status"] for row in runs(edited)] == ["finished"] * 4
+
+
+def killed_when(folder: Path, pattern: str) -> None:
+    """Runs a study and kills all of it with SIGKILL as soon as a file is there; unlocks it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", "--cores", "2"],
+        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    limit = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert process.poll() is None and time.monotonic() < limit
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    project.run(folder, "--unlock")
+
+
+@pytest.mark.parametrize("options", [(), ("--rerun-incomplete",)], ids=["plain", "remade"])
+def test_killed_when_its_data_are_there_it_is_made_to_the_report(tmp_path, options):
+    """Snakemake looks at no job behind a data set that it makes anew."""
+    folder = project.copy(tmp_path / "a{b} <c>")
+    one = {**EXPERIMENT, "vary": {"batch_size": [256]}, "measure": ["evaluate"], "seeds": 1, **ONE}
+    project.write_config(folder, {**project.TINY, "experiments": {"batch_size": one}})
+    killed_when(folder, "results/data/*/record.json")
+    project.run(folder, *options)
+    assert (folder / "results" / "report.html").exists() and project.planned(folder) == {}
+    for deleted in (
+        "data/*/test_labels.npy",
+        "runs/*/best.npz",
+        "studies/*/*/figures/figures.json",
+    ):
+        next((folder / "results").glob(deleted)).unlink()
+    project.run(folder)
+    assert len(list(folder.glob("results/runs/*/best.npz"))) == 1
+    assert list(folder.glob("results/data/*/test_labels.npy")) and project.planned(folder) == {}
 
 
 def test_when_snakemake_alone_is_killed_its_jobs_end(tmp_path):

@@ -24,6 +24,7 @@ PACKAGES = {
     "tables": ("numpy", "pandas"),
     "figures": ("numpy", "pandas", "matplotlib"),
     "report": ("jinja2", "pandas"),
+    "rule_parts": (),
     "snakefile": (),
     "cli": (),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import glob
 import hashlib
 import io
 import json
@@ -24,6 +25,8 @@ from typing import Any
 import numpy as np
 
 from batchscope import errors
+
+_STALE = 3600.0  # seconds after which nobody writes into a scratch folder any more
 
 
 @contextlib.contextmanager
@@ -67,10 +70,14 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 def atomic_folder(path: Path | str) -> Iterator[Path]:
     """Yields an empty folder beside `path`, which replaces it when the block succeeds.
 
-    Whatever dies, `path` is the old folder, or none, or the whole new one.
+    Whatever dies, `path` is the old folder, or none, or the whole new one. What a killed process
+    left beside it goes after an hour.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        if time.time() - left.stat().st_mtime > _STALE:
+            shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
         new, old = Path(scratch) / "new", Path(scratch) / "old"
         new.mkdir()

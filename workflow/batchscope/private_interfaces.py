@@ -1,9 +1,7 @@
 """Every private or undocumented interface of another library, and why no public one does.
 
-Each function imports its library when it is called. The tests of this module fail where an
-interface is gone or does something else.
-
-Snakemake's own are in the rules, where its `workflow` is; `SNAKEMAKE` lists them.
+Each function imports its library when it is called. Snakemake's own are in the rules, where its
+`workflow` is; `SNAKEMAKE` lists them.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 # Attributes of Snakemake's `workflow` that its documentation does not name -> what for.
 SNAKEMAKE = {
     "configfiles": "the configuration file as it was given; `config` has its contents alone",
+    "dag": "what a command was to make, and which of its outputs are made though they are there",
     "get_rule": "docstrings of rules that a loop makes; a rule's own must be a literal",
     "global_resources": "whether GPUs are given with --resources; `resources` belong to a job",
     "local_exec": "whether jobs run on this machine, where they share imported libraries",

@@ -1,4 +1,4 @@
-"""What the workflow's rules ask about a study: paths, inputs, threads. No Snakemake in it."""
+"""What the workflow's rules ask about a study: inputs, targets, what is left to make."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import importlib.util
 import json
 import logging
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -16,17 +15,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk, figures, project_files
-from batchscope.catalogue import kept_epochs, run_factors, run_names, sweep_names, tables
-from batchscope.catalogue.entries import REPEATS, Measure, Timing
+from batchscope import disk, figures, project_files, rule_parts
+from batchscope.catalogue import run_names, tables
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence, warm_process
-from batchscope.store import job_files, owners, records, status
+from batchscope.rule_parts import RESULTS
+from batchscope.store import job_files, owners, paths, records, states, status
 from batchscope.study import command_line, plan
 from batchscope.study import config as configuration
 
-RESULTS = "results"
 TABLES = tables.FILES
+ONCE_MORE = "BATCHSCOPE_ONCE_MORE"  # in the environment of a command that makes what is left
 
 FIGURES_OF_ONE = 6  # two processes would import as much each, and keep a core from other jobs
 
@@ -88,18 +87,25 @@ class Jobs:
             study = configuration.study(path, options["scale"], recorded)
             made = cls(study, path, options["scale"], options["partial"])
             owners.check(made.folder, study.name, path)
+            every = chain.from_iterable(one.factors() for one in study.experiments.values())
+            absent = made.table.absent() if any(map(absence.of, every)) else {}
         except UserError as error:
             sys.exit(str(error))  # an exception would add a traceback of the Snakefile
-        for line in (*study.warnings, *status.absence_lines(job_files.absent(study, RESULTS))):
+        for line in (*study.warnings, *status.absence_lines(absent)):
             print(line, file=sys.stderr)
         return made
+
+    @functools.cached_property
+    def table(self) -> states.Table:
+        """How every job of the study stands."""
+        return states.Table(self.study, RESULTS)
 
     def check_models(self) -> None:
         """Builds the user's own models before any job; ends the process on a fault in one.
 
         Their data need not be prepared. Nothing is built where all that is of them is made.
         """
-        if self.partial or not job_files.own_models(self.study, RESULTS):
+        if self.partial or not self.table.own_models():
             return
         if importlib.util.find_spec("tensorflow") is None:
             text = "not checked before their first job: TensorFlow is in the jobs' environment only"
@@ -112,7 +118,7 @@ class Jobs:
     @property
     def folder(self) -> str:
         """Folder of the study's tables and figures."""
-        return f"{RESULTS}/studies/{self.study.folder_name}"
+        return paths.study_folder(RESULTS, self.study.folder_name).as_posix()
 
     @property
     def report(self) -> str:
@@ -143,21 +149,25 @@ class Jobs:
 
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""
-        return [_data_record(token) for token in self.study.datasets]
+        return [rule_parts.data_record(token) for token in self.study.datasets]
 
     def run_records(self) -> list[str]:
         """Records of the study's runs, but of those that need what is not here."""
-        return [path for run in self.study.runs for path in self._run_record(run)]
+        runs = self.study.runs.items()
+        return [rule_parts.run_file(run) for run, factors in runs if not absence.of(factors)]
 
     def table_inputs(self, experiment: str) -> list[str]:
         """Records behind an experiment's tables; in a partial report those that exist.
 
         A partial table also follows the configuration: it has a row for what is missing.
         """
-        paths = list(dict.fromkeys(self._records(experiment)))
+        found = list(dict.fromkeys(self._records(experiment)))
         if not self.partial:
-            return paths
-        return [self.config_path, *(path for path in paths if os.path.exists(path))]
+            return found
+        return [
+            rule_parts.literal(self.config_path),
+            *(path for path in found if os.path.exists(path)),
+        ]
 
     def also(self, experiment: str) -> str:
         """What an experiment's tables follow besides its records, as JSON.
@@ -179,37 +189,40 @@ class Jobs:
             }
         if found.own.path:  # a file of another content may be older
             followed["runs"] = found.own.sha256
-        waiting = list(job_files.left_out(self.study, found, RESULTS))
+        waiting = []
+        if any(map(absence.of, found.factors())):
+            waiting = [state for state in self.table.experiments[experiment] if state.lacking]
         if waiting:  # what comes to be there, or was copied here, changes rows
+            there = [each.job.path for each in waiting if each.job.path.exists()]
             followed["left_out"] = {
-                "why": sorted({what.status for what, _ in waiting}),
-                "there": sorted(job.path.as_posix() for _, job in waiting if job.path.exists()),
+                "why": sorted({each.lacking.status for each in waiting if each.lacking}),
+                "there": sorted(path.as_posix() for path in there),
             }
         return json.dumps(followed, sort_keys=True)
 
     def _records(self, experiment: str) -> Iterator[str]:
+        """Yields the files that an experiment's tables are made of."""
         found = self.study.experiments[experiment]
         if found.own.path:
-            yield found.own.path
+            yield rule_parts.literal(found.own.path)
         for other in found.trainings.beside:
             yield from self._records(other)
-        for run in found.trainings.runs:
-            yield from self._run_record(run)
         # What other machines measured is read, and never made.
         for folder, machine in self.study.machines.values():
-            runs = [records.run_folder(folder, run) / "record.json" for run in found.trainings.runs]
-            jobs = job_files.measure_jobs(self.study, found, folder, machine)
-            for path in (*runs, *(job.path for job in jobs)):
-                if path.exists():
-                    yield path.as_posix()
-        for job in job_files.measure_jobs(self.study, found, RESULTS):
-            yield job.path.as_posix()
+            runs = (job_files.training_job(folder, run) for run in found.trainings.runs)
+            for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
+                if job.path.exists():
+                    yield rule_parts.literal(job.path.as_posix())
+        for state in self.table.experiments[experiment]:
+            if not state.lacking:
+                yield state.job.path.as_posix()
+                yield from self._beside(state.job)
+
+    def _beside(self, job: job_files.Job) -> Iterator[str]:
+        """Yields what a measure or a timing writes beside its record."""
+        if job.measure != "train":
             for suffix in run_names.ENTRIES[job.measure].also_writes:
                 yield job.path.with_suffix(suffix).as_posix()
-
-    def _run_record(self, run: str) -> Iterator[str]:
-        if not absence.of(self.study.runs[run]):
-            yield f"{RESULTS}/runs/{run}/record.json"
 
     def tables(self) -> list[str]:
         """Tables of every experiment."""
@@ -242,55 +255,88 @@ class Jobs:
 
     def figures(self) -> list[str]:
         """Folders of the figures of every experiment."""
-        return [f"{self.folder}/{name}/figures" for name in self.study.experiments]
+        names = self.study.experiments
+        return [rule_parts.figures_folder(self.study.folder_name, name) for name in names]
 
     def targets(self) -> list[str]:
         """The report, and what is missing behind it: data, records, tables and figures.
 
         Of itself, Snakemake makes nothing again that is missing behind a report which is there. A
-        partial report asks for no data and no records. Where data sets were deleted, they alone.
+        partial report asks for no data and no records. Where data sets were deleted, they come
+        first, alone (see `go_on`).
         """
-        behind = [*self.tables(), *self.stated(), *self.figures()]
+        behind = [self.headline, *self.tables(), *self.stated(), *self.figures()]
         if not self.partial:
             if deleted := self._deleted_data():
                 names = ", ".join(Path(path).parent.name for path in deleted)
-                text = f"{names}: deleted; made alone now, the rest by the same command."
-                print(text, file=sys.stderr)
+                print(f"{names}: deleted; made first, and the rest after that.", file=sys.stderr)
                 return deleted
-            behind += [*self._needed_data(), *self._every_record()]
+            behind += map(rule_parts.data_record, self._lacking_data())
+            behind += chain.from_iterable(map(self._records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
         return [self.report, *_missing(behind)]
 
-    def _needed_data(self) -> list[str]:
-        return [_data_record(token) for token in job_files.needed_data(self.study)]
+    def damaged(self) -> set[str]:
+        """Outputs that are there and lack a file of theirs: their jobs are to run again.
 
-    def _every_record(self) -> Iterator[str]:
-        return chain.from_iterable(map(self._records, self.study.experiments))
+        The others of a run's or a data set's files, and single figures, are known by its record.
+        """
+        found = {folder for folder in self.figures() if not _whole_figures(Path(folder))}
+        if self.partial:
+            return found
+        data = map(rule_parts.data_record, self._lacking_data())
+        runs = (state.job.path.as_posix() for state in self.table.every.values() if state.damaged)
+        return {*found, *runs, *(path for path in data if os.path.exists(path))}
 
     def _deleted_data(self) -> list[str]:
-        """Records of missing data sets that something here was made of.
+        """Records of data sets that something here was made of, and that are not whole.
 
         Snakemake takes a file that it makes for a new one, and would make all of that again too.
         """
-        missing = _missing(self._needed_data())
-        made = [path for path in self._every_record() if os.path.exists(path)] if missing else []
-        tokens = {part for path in made for part in re.findall(r"/([^/+]+)\+", path)}
-        return [path for path in missing if Path(path).parent.name in tokens]
+        lacking = self._lacking_data()
+        made = [
+            each.job for each in self.table.every.values() if lacking and each.job.path.exists()
+        ]
+        used = {job.subject.split("+")[0] for job in made}
+        return [rule_parts.data_record(token) for token in lacking if token in used]
+
+    def _lacking_data(self) -> list[str]:
+        return [token for token, whole in self.table.data().items() if not whole]
+
+    def go_on(self, made: Iterable[str], whole: bool) -> None:
+        """Makes what a command has left, by the same command; ends the process where that fails.
+
+        Snakemake looks at no job behind a data set that it makes anew, for runs take it whatever
+        its age: where they are missing, it ends as if they were there.
+
+        Args:
+            made: Files that the command was to make.
+            whole: Whether it was to make the whole study.
+        """
+        vars(self).pop("table", None)
+        left = _missing([*made, *(self.targets() if whole else [])])
+        left += sorted(self.damaged()) if whole else []
+        if not left:
+            return
+        if os.environ.get(ONCE_MORE):
+            sys.exit(f"Not made, though no job failed: {', '.join(left)}.")
+        command = [sys.executable, "-m", "snakemake", *sys.argv[1:], "--nolock"]
+        done = subprocess.run(command, env={**os.environ, ONCE_MORE: "true"})
+        if done.returncode:
+            sys.exit(done.returncode)
 
     def quoted_logs(self) -> list[str]:
         """Logs of what a partial report lacks: it quotes them."""
         if not self.partial:
             return []
-        jobs = [job_files.training_job(RESULTS, run) for run in self.study.runs]
-        for experiment in self.study.experiments.values():
-            jobs += job_files.measure_jobs(self.study, experiment, RESULTS)
-        wanted = [*(job.path for job in jobs), *map(Path, self.data_records())]
-        logs = {job_files.log_path(RESULTS, path) for path in wanted if not path.exists()}
+        wanted = [state.job.path for state in self.table.every.values() if not state.made]
+        wanted += [Path(path) for path in _missing(self.data_records())]
+        logs = {paths.log_path(RESULTS, path) for path in wanted}
         return sorted(log.as_posix() for log in logs if log.exists())
 
     def note_epochs(self) -> None:
         """Notes for the trainings which weights before their last the study reads."""
-        job_files.note_epochs(self.study, RESULTS)
+        job_files.note_epochs(self.study, self.table.here(), RESULTS)
 
     def definition(self, dataset: str) -> str:
         """Definition of a data set, as JSON."""
@@ -303,7 +349,7 @@ class Jobs:
     def model_file(self, name: str) -> list[str]:
         """The user's model file of a run or timing configuration; nothing if it is built in."""
         path = self.study.models.get(name.split("+")[1])
-        return [path] if path else []
+        return [rule_parts.literal(path)] if path else []
 
     def shared(self, value_of: Callable[[str], Any], wildcard: str = "run") -> Any:
         """Returns what is the same for every run, or else a function of the wildcards.
@@ -316,127 +362,17 @@ class Jobs:
         return lambda wildcards: value_of(getattr(wildcards, wildcard))
 
 
-def dataset_record(name: str) -> str:
-    """Record of the data set of a run or of a timing configuration."""
-    return _data_record(name.split("+")[0])
+def _whole_figures(folder: Path) -> bool:
+    """Whether a folder has each file of the figures that it lists; one that is not there has."""
+    if not folder.is_dir():
+        return True
+    try:
+        listed = json.loads((folder / figures.LISTING).read_text(encoding="utf-8"))
+        names = {f"{each['name']}{suffix}" for each in listed for suffix in figures.SUFFIXES}
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+    return names.issubset(os.listdir(folder))
 
 
-def _data_record(token: str) -> str:
-    return f"{RESULTS}/data/{token}/record.json"
-
-
-def _missing(paths: Iterable[str]) -> list[str]:
-    return [path for path in dict.fromkeys(paths) if not os.path.exists(path)]
-
-
-def measured(entry: Measure) -> dict[str, str]:
-    """Files of the run, or of both, that a measure reads: input's name -> path."""
-    found = {}
-    for prefix, run in (("", "{run}"), ("other_", "{other}"))[: 1 + entry.pairs]:
-        folder = f"{RESULTS}/runs/{run}"
-        found[f"{prefix}record"] = f"{folder}/record.json"
-        for weights in entry.weights:
-            inner = "epochs/" if weights == kept_epochs.MIDDLE else ""
-            found[f"{prefix}{weights}"] = f"{folder}/{inner}{weights}.npz"
-        for file in entry.reads:
-            found[prefix + Path(file).stem] = f"{folder}/{file}"
-    return found
-
-
-def timed_data(entry: Timing) -> Callable[[Any], str]:
-    """Returns, as a function of the wildcards, the record of the data set that is timed."""
-    return lambda wildcards: dataset_record(getattr(wildcards, subject(entry)))
-
-
-def early(entry: Measure) -> Callable[[Any], list[str]]:
-    """Returns, as a function of the wildcards, weights before a run's last; mostly none."""
-
-    def read(wildcards: Any) -> list[str]:
-        if wildcards.settings == "default":  # a dry-run asks several times for every job
-            return []
-        run, horizon = wildcards.run, _factors(wildcards.run)["epochs"]
-        epoch = job_files.epoch_read(entry.name, wildcards.settings, horizon)
-        return [] if epoch is None else [job_files.snapshot_path(RESULTS, run, epoch).as_posix()]
-
-    return read
-
-
-def output(entry: Measure | Timing) -> str:
-    """Path of a measure's or timing's record, without its ending."""
-    if isinstance(entry, Timing):
-        return f"{RESULTS}/timing/{{machine}}/{{{subject(entry)}}}/{entry.name}/{{settings}}"
-    of = f"{entry.name}_to/{{other}}" if entry.pairs else entry.name
-    return f"{RESULTS}/runs/{{run}}/{of}/{{settings}}"
-
-
-def log(entry: Measure | Timing) -> str:
-    """Path of a measure's or timing's log."""
-    if isinstance(entry, Timing):
-        return f"logs/{entry.name}/{{machine}}/{{{subject(entry)}}}/{{settings}}.log"
-    other = "{other}/" if entry.pairs else ""
-    return f"logs/{entry.name}/{{run}}/{other}{{settings}}.log"
-
-
-def subject(entry: Timing) -> str:
-    """The wildcard, and the option of the door, that say what is timed."""
-    return "timing" if entry.trains else "sweep"
-
-
-def command(step: str) -> str:
-    """The call of the door that makes a measure or a timing; any change of it makes all again."""
-    entry = run_names.ENTRIES[step]
-    if isinstance(entry, Timing):
-        options, data = ("machine", subject(entry)), True
-    else:
-        options, data = ("run", "other") if entry.pairs else ("run",), entry.data
-    words = [f"--{option} {{wildcards.{option}:q}}" for option in (*options, "settings")]
-    words += ["--model-file {input.model:q}"] if data else []
-    written = "{output.record:q}" if entry.also_writes else "{output:q}"
-    made = f"--output {written} > {{log:q}} 2>&1"
-    return " ".join(["python workflow/run.py", entry.name, *words, made])
-
-
-def installing(rule: str) -> str:
-    """The call of the door that installs a framework, by the name of its rule."""
-    words = f"install_framework --framework {rule.removeprefix('install_')}"
-    return f"python workflow/run.py {words} --output {{output:q}} > {{log:q}} 2>&1"
-
-
-def turn(timing: str) -> Callable[[Any], int]:
-    """Returns, as a function of the wildcards, the priority of a timing job.
-
-    The first jobs of every configuration stand before the second of any, and all before other jobs:
-    without that, those that ask for the whole machine run last.
-    """
-
-    def priority(wildcards: Any) -> int:
-        parsed = run_names.parse_settings(timing, wildcards.settings)
-        return 1 + REPEATS.maximum - parsed[REPEATS.name]
-
-    return priority
-
-
-def growing(memory_mb: int) -> Callable[[Any, int], int]:
-    """Returns the memory that an attempt is given, MB: twice that of the attempt before."""
-    return lambda wildcards, attempt: memory_mb * 2 ** (attempt - 1)
-
-
-def gpus(name: str) -> int:
-    """GPUs that a training, a timing configuration or a sweep needs: one per replica."""
-    return run_factors.gpus(_factors(name))
-
-
-def measure_gpus(name: str) -> int:
-    """GPUs that a measure of a run needs."""
-    return int(_factors(name)["device"] == "gpu")
-
-
-def threads(name: str) -> int:
-    """Threads of a run or a timing configuration; of a sweep that uses all cores no number, -1."""
-    return _factors(name)["threads"] or -1
-
-
-@functools.cache
-def _factors(name: str) -> dict[str, Any]:
-    # A timing configuration has the name of a sweep over its batch size.
-    return run_names.parse_run(name) if "+seed=" in name else sweep_names.parse(name).factors
+def _missing(wanted: Iterable[str]) -> list[str]:
+    return [path for path in dict.fromkeys(wanted) if not os.path.exists(path)]

@@ -1,4 +1,4 @@
-"""Glue: the study behind the rules. All that it calls lives in batchscope.snakefile."""
+"""Glue: the study behind the rules. All that it calls lives in batchscope.snakefile and rule_parts."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ import time
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope.host import framework_environments as environments
-from batchscope import snakefile as jobs
+from batchscope import rule_parts as parts, snakefile as jobs
 from batchscope.catalogue.framework_names import FRAMEWORKS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
@@ -18,6 +18,8 @@ jobs.activate(gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0)
 # A study is run alone: --configfile replaces the default study, it is never merged with it. There
 # is no `configfile:` here, for Snakemake names no line of a broken file.
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
+CONFIG = parts.literal(STUDY.config_path)  # as an input; commands have the path itself
+ENVIRONMENT = parts.environment(workflow.basedir)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's
 # profile does, for there a scheduler counts them. (The executor is not known yet here.)
@@ -30,19 +32,25 @@ ALONE = 4096
 
 # What a job needs besides its data.
 RUN_MODEL = STUDY.shared(STUDY.model_file)
-RUN_GPUS = STUDY.shared(jobs.gpus)
-MEASURE_GPUS = STUDY.shared(jobs.measure_gpus)
-RUN_THREADS = STUDY.shared(jobs.threads)
+RUN_GPUS = STUDY.shared(parts.gpus)
+MEASURE_GPUS = STUDY.shared(parts.measure_gpus)
+RUN_THREADS = STUDY.shared(parts.threads)
 TIMING_MODEL = STUDY.shared(STUDY.model_file, "timing")
-TIMING_GPUS = STUDY.shared(jobs.gpus, "timing")
-TIMING_THREADS = STUDY.shared(jobs.threads, "timing")
+TIMING_GPUS = STUDY.shared(parts.gpus, "timing")
+TIMING_THREADS = STUDY.shared(parts.threads, "timing")
 SWEEP_MODEL = lambda wildcards: STUDY.model_file(wildcards.sweep)
-SWEEP_GPUS = lambda wildcards: jobs.gpus(wildcards.sweep)
-SWEEP_THREADS = lambda wildcards: jobs.threads(wildcards.sweep)
+SWEEP_GPUS = lambda wildcards: parts.gpus(wildcards.sweep)
+SWEEP_THREADS = lambda wildcards: parts.threads(wildcards.sweep)
 
 
 # A rule's warning that is of no use to a user.
 logger.addFilter(jobs.deserves_a_line)
+
+
+def everything(wildcards):
+    """Inputs of the whole study; what is there and lacks a file of its own is made again."""
+    workflow.dag.forcefiles.update(STUDY.damaged())
+    return STUDY.targets()
 
 
 onstart:
@@ -61,6 +69,8 @@ onstart:
 
 
 onsuccess:
+    made = [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
+    STUDY.go_on(made, any(job.rule.name == "all" for job in workflow.dag.jobs))
     if news := STUDY.news(STARTED):
         logger.info(news)
 

@@ -8,7 +8,7 @@ rule prepare_data:
     log:
         "logs/prepare_data/{dataset}.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=120,

@@ -14,10 +14,10 @@ for FRAMEWORK in FRAMEWORKS.values():
         # A cluster's nodes may reach no package index.
         localrule: True
         conda:
-            "../../envs/batchscope.yaml"
+            ENVIRONMENT
         shell:
             # Evaluated anew when a job runs, and FRAMEWORK is the last of all by then.
-            jobs.installing(locals().get("rule", f"install_{FRAMEWORK.name}"))
+            parts.installing(locals().get("rule", f"install_{FRAMEWORK.name}"))
 
     workflow.get_rule(f"install_{FRAMEWORK.name}").docstring = (
         f"Installs {FRAMEWORK.title} into an environment of its own."

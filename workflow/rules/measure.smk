@@ -9,32 +9,32 @@ for ENTRY in MEASURES.values():
             **{
                 # One file for all runs of a model and seed: the last of them to end has touched it.
                 name: ancient(path) if name == "initial" else path
-                for name, path in jobs.measured(ENTRY).items()
+                for name, path in parts.measured(ENTRY).items()
             },
-            **({"early": jobs.early(ENTRY)} if ENTRY.at_epochs else {}),
+            **({"early": parts.early(ENTRY)} if ENTRY.at_epochs else {}),
             **(
                 {
-                    "data": ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
+                    "data": ancient(lambda wildcards: parts.dataset_record(wildcards.run)),
                     "model": ancient(RUN_MODEL),
                 }
                 if ENTRY.data
                 else {}
             ),
         output:
-            record=f"{jobs.output(ENTRY)}.json",
-            also=[jobs.output(ENTRY) + suffix for suffix in ENTRY.also_writes],
+            record=parts.output(ENTRY),
+            also=parts.beside(ENTRY),
         log:
-            jobs.log(ENTRY),
+            parts.log(parts.output(ENTRY)),
         conda:
-            "../../envs/batchscope.yaml"
+            ENVIRONMENT
         resources:
-            mem_mb=jobs.growing(ENTRY.memory_mb),
+            mem_mb=parts.growing(ENTRY.memory_mb),
             runtime=ENTRY.minutes,
             gpu=MEASURE_GPUS if ENTRY.data else 0,
         params:
             ENTRY.version,
         shell:
             # Evaluated anew when a job runs, and ENTRY is the last of all by then.
-            jobs.command(locals().get("rule", ENTRY.name))
+            parts.command(locals().get("rule", ENTRY.name))
 
     workflow.get_rule(ENTRY.name).docstring = ENTRY.doc

@@ -7,7 +7,7 @@ rule report:
         tables=STUDY.tables(),
         figures=STUDY.figures(),
         claims=STUDY.stated(),
-        config=STUDY.config_path,
+        config=CONFIG,
         code=jobs.REPORT_CODE,
         logs=STUDY.quoted_logs(),
     output:
@@ -16,12 +16,13 @@ rule report:
     log:
         f"logs/report/{STUDY.study.folder_name}.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     params:
+        config=lambda wildcards: STUDY.config_path,
         scale=STUDY.scale,
         partial="--partial" if STUDY.partial else "",
     shell:
-        "python workflow/run.py report --config {input.config:q} --scale {params.scale:q}"
+        "python workflow/run.py report --config {params.config:q} --scale {params.scale:q}"
         " --output {output.page:q} {params.partial} > {log:q} 2>&1"
 
 
@@ -35,6 +36,6 @@ rule ledger:
     log:
         "logs/ledger.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     shell:
         "python workflow/run.py ledger --output {output:q} > {log:q} 2>&1"

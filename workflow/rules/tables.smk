@@ -11,9 +11,9 @@ rule tabulate:
     log:
         "logs/tabulate/{study}/{experiment}.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     params:
-        config=STUDY.config_path,
+        config=lambda wildcards: STUDY.config_path,
         scale=STUDY.scale,
         # What the tables read of the configuration besides the records' names.
         also=lambda wildcards: STUDY.also(wildcards.experiment),
@@ -27,18 +27,19 @@ rule claims:
     """Tests what the documents of the study state."""
     input:
         tables=STUDY.claim_tables(),
-        config=STUDY.config_path,
+        config=CONFIG,
         code=jobs.TABLE_CODE,
     output:
         STUDY.claims,
     log:
         f"logs/claims/{STUDY.study.folder_name}.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     params:
+        config=lambda wildcards: STUDY.config_path,
         scale=STUDY.scale,
     shell:
-        "python workflow/run.py claims --config {input.config:q} --scale {params.scale:q}"
+        "python workflow/run.py claims --config {params.config:q} --scale {params.scale:q}"
         " --output {output:q} > {log:q} 2>&1"
 
 
@@ -46,7 +47,7 @@ rule figures:
     """Draws the figures of an experiment that have something to show."""
     input:
         tables=multiext("results/studies/{study}/{experiment}/", *jobs.TABLES),
-        config=STUDY.config_path,
+        config=CONFIG,
         style="workflow/report/batchscope.mplstyle",
         code=jobs.FIGURE_CODE,
     output:
@@ -61,12 +62,13 @@ rule figures:
     log:
         "logs/figures/{study}/{experiment}.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     threads: lambda wildcards: STUDY.figure_processes(wildcards.experiment)
     params:
+        config=lambda wildcards: STUDY.config_path,
         scale=STUDY.scale,
     shell:
-        "python workflow/run.py figures --config {input.config:q} --scale {params.scale:q}"
+        "python workflow/run.py figures --config {params.config:q} --scale {params.scale:q}"
         " --experiment {wildcards.experiment:q} --processes {threads}"
         " --tables results/studies/{wildcards.study:q}/{wildcards.experiment:q}"
         " --output {output:q} > {log:q} 2>&1"

@@ -6,19 +6,19 @@ for ENTRY in TIMINGS.values():
         name:
             ENTRY.name
         input:
-            data=ancient(jobs.timed_data(ENTRY)),
+            data=ancient(parts.timed_data(ENTRY)),
             model=ancient(TIMING_MODEL if ENTRY.trains else SWEEP_MODEL),
         output:
-            record=f"{jobs.output(ENTRY)}.json",
-            also=[directory(jobs.output(ENTRY) + suffix) for suffix in ENTRY.also_writes],
+            record=parts.output(ENTRY),
+            also=[directory(path) for path in parts.beside(ENTRY)],
         log:
-            jobs.log(ENTRY),
-        priority: jobs.turn(ENTRY.name)
+            parts.log(parts.output(ENTRY)),
+        priority: parts.turn(ENTRY.name)
         conda:
-            "../../envs/batchscope.yaml"
+            ENVIRONMENT
         threads: ALONE
         resources:
-            mem_mb=jobs.growing(ENTRY.memory_mb),
+            mem_mb=parts.growing(ENTRY.memory_mb),
             runtime=ENTRY.minutes,
             gpu=TIMING_GPUS if ENTRY.trains else SWEEP_GPUS,
             # What a cluster is asked for in place of `threads`.
@@ -29,6 +29,6 @@ for ENTRY in TIMINGS.values():
             ENTRY.version,
         shell:
             # Evaluated anew when a job runs, and ENTRY is the last of all by then.
-            jobs.command(locals().get("rule", ENTRY.name))
+            parts.command(locals().get("rule", ENTRY.name))
 
     workflow.get_rule(ENTRY.name).docstring = ENTRY.doc

@@ -5,7 +5,7 @@ rule train:
     """Trains one run; a killed training goes on from its checkpoint."""
     input:
         # Their content is pinned by the digests in the run's name, whatever their age.
-        data=ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
+        data=ancient(lambda wildcards: parts.dataset_record(wildcards.run)),
         model=ancient(RUN_MODEL),
     output:
         record="results/runs/{run}/record.json",
@@ -17,7 +17,7 @@ rule train:
     log:
         "logs/train/{run}.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     threads: RUN_THREADS
     resources:
         # The last attempt has no more than the one before: it records that this was not enough.
@@ -37,7 +37,7 @@ rule snapshot:
     """Weights after an epoch: as the training kept them, or trained again to that epoch."""
     input:
         record="results/runs/{run}/record.json",
-        data=ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
+        data=ancient(lambda wildcards: parts.dataset_record(wildcards.run)),
         model=ancient(RUN_MODEL),
     output:
         # What the training kept is not to be deleted before this job.
@@ -45,7 +45,7 @@ rule snapshot:
     log:
         "logs/snapshot/{run}/{epoch}.log",
     conda:
-        "../../envs/batchscope.yaml"
+        ENVIRONMENT
     threads: RUN_THREADS
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),

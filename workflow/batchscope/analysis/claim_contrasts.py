@@ -192,7 +192,7 @@ def _groups(
     frame: pandas.DataFrame, test: Test, named: set[str]
 ) -> Iterator[tuple[Cell, pandas.DataFrame]]:
     """Yields the rows that share all that is not named, with what distinguishes them."""
-    keys = [name for name in tables.OF_CLAIMS[test.table].keys if name != test.column]
+    keys = [name for name in tables.CLAIMED[test.table].keys if name != test.column]
     # With another factor than the batch size in its place, each batch size is a series.
     names = [*run_series.series_factors(frame), "batch_size", *keys]
     split = [

@@ -98,7 +98,7 @@ def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> panda
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
     """Returns the factors that a frame has and the machine, batch size and seed apart.
 
-    After those of the registry stand columns of a table of one's own runs that are none of them:
+    After those of the registry stand columns of an external table that are none of them:
     their names begin with `own_`.
     """
     known = [name for name in factor_words.FACTORS if name not in _AXES and name in frame]

@@ -92,7 +92,7 @@ def target_column(trainings: Trainings) -> str | None:
 
 
 def at_own_targets(evaluations: pandas.DataFrame) -> bool:
-    """Returns whether trainings made elsewhere have one row each, which then is their target.
+    """Returns whether external runs have one row each, which then is their target.
 
     A training here that is evaluated once was not stopped at a target.
     """

@@ -121,6 +121,9 @@ COLUMNS: dict[str, Column] = {
     ),
     **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
     **OF_RECORD,
+    "other_versions": Text(
+        "Versions of the steps that made some of these numbers, where they are not today's."
+    ),
     "best_train_loss": Positive(
         "Lowest training loss of an epoch: the mean over its updates, dropout on.",
         label="Best training loss",

@@ -109,8 +109,8 @@ _OF_SEVERAL = (
         "Accuracy by number of epochs",
         "Quality",
         caption=(
-            "Accuracy on the test data after each number of epochs: the weights of one training "
-            "are read several times, and nothing is trained twice."
+            "Accuracy on the test data after each number of epochs. The snapshots of one run are "
+            "read, and nothing is trained twice."
         ),
         table="at_epochs",
         panels=(Panel("test_accuracy", "Test accuracy", "test accuracy (%)", Scale.PERCENT),),
@@ -205,8 +205,7 @@ _OF_SEVERAL = (
         "Machine",
         caption=(
             "How busy the machine was, the most memory held and examples trained on per second, "
-            "framework by framework. What is measured of a CPU and of a GPU are not the same "
-            "quantities."
+            "framework by framework. The quantities of a CPU and of a GPU differ."
         ),
         kind="sweep",
         table="utilisation",

@@ -10,7 +10,7 @@ from typing import Any
 from batchscope.catalogue.readers import number
 from batchscope.catalogue.run_factors import FACTORS
 
-# What a training has used so far.
+# What a run has used so far.
 AXES = ("updates", "examples", "seconds")
 # In the order in which targets are stated where none is given.
 LOSSES = ("validation_loss", "test_loss", "train_loss")
@@ -23,7 +23,7 @@ ELSEWHERE = "elsewhere"  # the machine of external runs
 
 
 def is_own(column: Any) -> bool:
-    """Whether a column of our tables is a further one of somebody's own table."""
+    """Whether a column of our tables is a further one of an external table."""
     return isinstance(column, str) and column.startswith(OWN)
 
 

@@ -51,7 +51,7 @@ TABLES: dict[str, Table] = {
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)
 # Those that a claim may be of.
-OF_CLAIMS = {name: table for name, table in TABLES.items() if table.keys is not None}
+CLAIMED = {name: table for name, table in TABLES.items() if table.keys is not None}
 
 
 def column(table: str, name: str) -> Column | None:
@@ -61,13 +61,13 @@ def column(table: str, name: str) -> Column | None:
     return next((each for each in known if each.label), known[0] if known else None)
 
 
-def columns_of(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
+def claimed(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
     """Returns the columns of a table that a claim on an experiment may be of.
 
     Args:
         measures: What the experiment measures or times -> every setting.
     """
-    found, keys = TABLES[table].columns, TABLES[table].keys
+    found, keys = CLAIMED[table].columns, CLAIMED[table].keys
     if table == "runs":
         own = columns.of_measures(dict(measures)) if measures else columns.OF_RECORD
         found = {name: column for name in own if (column := columns.describe(name))}

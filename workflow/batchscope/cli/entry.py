@@ -63,19 +63,16 @@ def forked() -> warm_process.Steps:
 
 def shared(words: list[str]) -> bool:
     """Whether a step may run in a copy of the warm process, which has one thread and no GPU."""
-    step = words[0]
-    if step in job.TABLE_STEPS:
+    options = dict(zip(words, words[1:], strict=False))
+    if words[0] in job.TABLE_STEPS:
         return True
-    if step in TIMINGS:
-        timed = run_names.configuration(_after("--timing", words)) if TIMINGS[step].forked else None
-        return timed is not None and timed.factors["device"] == "cpu"
+    if words[0] in TIMINGS and not TIMINGS[words[0]].forked:
+        return False
     try:
-        factors = run_names.parse_run(_after("--run", words))
+        if "--timing" in options:  # a timing sets its threads itself
+            return run_names.configuration(options["--timing"]).factors["device"] == "cpu"
+        factors = run_names.parse_run(options.get("--run", ""))
     except ValueError:
         return False
-    replicas = 1 if step in MEASURES else factors["replicas"]
+    replicas = 1 if words[0] in MEASURES else factors["replicas"]
     return (factors["threads"], factors["device"], replicas) == (1, "cpu", 1)
-
-
-def _after(option: str, words: list[str]) -> str:
-    return words[words.index(option) + 1] if option in words[:-1] else ""

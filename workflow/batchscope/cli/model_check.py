@@ -1,21 +1,21 @@
 """The check of a study's own models before their data: each is built, apart from this process.
 
 A user's file may end the process or change its folder. So the models are built in a copy of this
-process, which reports on each in a line; a line that is missing tells of a file that ended it.
+process, which reports on each; a report that is missing tells of a file that ended it.
 """
 
 from __future__ import annotations
 
-import functools
-import json
+import contextlib
+import multiprocessing
 import os
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from batchscope.cli import steps
 from batchscope.errors import ConfigError, UserError
-from batchscope.host import forked_step
-from batchscope.store import job_files
+from batchscope.store import states
 
 
 def check(study: Any, results: Path) -> None:
@@ -24,7 +24,7 @@ def check(study: Any, results: Path) -> None:
     Raises:
         ConfigError: With a line for each file that fails.
     """
-    waiting = sorted(job_files.own_models(study, results))
+    waiting = sorted(states.Table(study, results).own_models())
     problems: list[str] = []
     while waiting:
         found = _reports(study, results, waiting)
@@ -39,20 +39,20 @@ def check(study: Any, results: Path) -> None:
 
 def _reports(study: Any, results: Path, models: list[tuple[str, str]]) -> list[str]:
     """Returns a text for each model, empty of one that is well, until a file ends the process."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        build = functools.partial(_build, study, results, models)
-        os._exit(forked_step.outcome(build, writer))
-    os.close(writer)
-    with open(reader, encoding="utf-8") as lines:
-        found = [json.loads(line) for line in lines]
-    os.waitpid(pid, 0)
+    fork = multiprocessing.get_context("fork")
+    reader, writer = fork.Pipe(duplex=False)
+    process = fork.Process(target=_build, args=(study, results, models, writer))
+    process.start()
+    writer.close()
+    found = []
+    with contextlib.suppress(EOFError):
+        while True:
+            found.append(reader.recv())
+    process.join()
     return found
 
 
-def _build(study: Any, results: Path, models: list[tuple[str, str]], writer: int) -> None:
+def _build(study: Any, results: Path, models: list[tuple[str, str]], reports: Connection) -> None:
     steps.start({"threads": 1, "device": "cpu"})
     from batchscope import datasets
     from batchscope.training import models as training_models
@@ -69,4 +69,4 @@ def _build(study: Any, results: Path, models: list[tuple[str, str]], writer: int
         if os.getcwd() != folder:
             os.chdir(folder)
             problem = f"{file}: changes the working directory; a file that keeps it is expected."
-        os.write(writer, f"{json.dumps(problem)}\n".encode())
+        reports.send(problem)

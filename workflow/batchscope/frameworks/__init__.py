@@ -1,16 +1,9 @@
 """What runs and times training steps: one interface, and the frameworks other than TensorFlow.
 
-TensorFlow's loops implement the same interface in batchscope.timing.steps. Nothing is installed
-here; batchscope.host does that. Every framework trains the same two networks, each written as its
-users write it. Also the same are the images in memory, the order of reading, the loss (from the
-logits, a mean over the batch), the updates and the dropout. A step differs:
-
-`pytorch`  an eager module, autograd, `torch.optim`: one operation after the other from Python
-`mxnet`    a hybridized Gluon block, autograd, `Trainer`: operations queued for an engine
-`jax`      one jitted function per batch size that takes the weights' buffers over
-
-Each framework runs in its own environment (batchscope.host.framework_environments), which imports
-this package. Nothing here may import TensorFlow, or a framework that is not asked for.
+TensorFlow's loops implement the same interface in batchscope.timing.steps. Every framework trains
+the same two networks, written as its users write them, on images in memory, with the same loss,
+updates and dropout. Each runs in its own environment (batchscope.host.framework_environments),
+which imports this package: nothing here may import a framework that is not asked for.
 """
 
 from __future__ import annotations
@@ -54,17 +47,11 @@ class Runner(abc.ABC):
 
     All batch sizes share weights and images, and each keeps its own place in its epoch. The last,
     smaller batch of an epoch is left out, so that a time belongs to its batch size.
-
-    Attributes:
-        examples: Training examples of an epoch.
-        threads: Threads that it may use.
-        unit: Updates of one call: only multiples of it are to be timed.
-        lead_in_seconds: A lead-in ends after this time.
     """
 
     threads = 1
-    unit = 1
-    lead_in_seconds = LEAD_IN_SECONDS
+    unit = 1  # updates of one call: only multiples of it are to be timed
+    lead_in_seconds = LEAD_IN_SECONDS  # a lead-in ends after this time
 
     def __init__(self, examples: int) -> None:
         self.examples = examples
@@ -82,13 +69,8 @@ class Runner(abc.ABC):
     def run(self, batch_size: int, steps: int, delayed: bool = True) -> float:
         """Runs the next updates, waits for the device, and returns the seconds that they took.
 
-        After a change of batch size or delay, a lead-in runs untimed.
-
-        Args:
-            delayed: Whether the sweep's delay, where it has one, comes before every step.
-
-        Raises:
-            NotFinite: If the loss is not finite.
+        After a change of batch size, or of whether the sweep's delay comes before every step, a
+        lead-in runs untimed. Raises `NotFinite` if the loss is not finite.
         """
         try:
             if (batch_size, delayed) != self._current:
@@ -113,9 +95,9 @@ class Runner(abc.ABC):
 
     @abc.abstractmethod
     def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
-        """Returns the seconds of updates from a place in the epoch, and the last or mean loss.
+        """Returns the seconds of updates from a place in the epoch, and a loss.
 
-        The loss is finite only if all losses were.
+        It is finite only if all losses were.
         """
 
     def _switch(self, batch_size: int, delayed: bool) -> None:
@@ -144,13 +126,7 @@ class Runner(abc.ABC):
 
 
 class FrameworkRunner(Runner):
-    """Updates in a framework beside TensorFlow, on images in the memory of its device.
-
-    Args:
-        model: `campbell_cnn` or `lheureux_cnn`.
-        optimizer: `sgd` or `adam`.
-        learning_rate: Rate of its updates.
-    """
+    """Updates by sgd or adam in a framework beside TensorFlow, on images in its device's memory."""
 
     def __init__(
         self,
@@ -184,18 +160,11 @@ class FrameworkRunner(Runner):
 
     @abc.abstractmethod
     def _update(self, starts: Sequence[int], batch_size: int) -> float:
-        """Makes one update per first example of a batch, and waits; returns the last loss.
-
-        Whatever is not finite stays in the weights, and so in the last loss.
-        """
+        """Makes one update per first example of a batch, and waits; returns the last loss."""
 
 
 def start(framework: str, threads: int, device: str) -> ModuleType:
-    """Sets a framework up and returns its module, before anything else imports it.
-
-    Raises:
-        UserError: If it finds no GPU, where one is asked for.
-    """
+    """Sets a framework up and returns its module, before anything else imports it."""
     tensorflow_start.limit(threads, device)
     if framework == "mxnet":
         # Threads of the engine run operations side by side, each with OpenMP's threads besides.

@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 
 # Signals that ask a process to stop, with what a copy does of itself.
@@ -37,39 +36,25 @@ def run(main: Callable[[list[str]], object], words: list[str], control: socket.s
 
 
 def _run(main: Callable[[list[str]], object], words: list[str], control: socket.socket) -> int:
-    parent, child = socket.socketpair()  # each end closes with the process that holds it
-    pid = os.fork()
-    if pid == 0:
-        control.close()
-        parent.close()
-        for signum, handler in _STOPS.items():
-            signal.signal(signum, handler)
-        _end_after(received, child, 1)
-        os._exit(outcome(main, words))  # the interpreter's own end belongs to the process copied
-    child.close()
-    with parent:
-        while parent not in select.select([parent, control], [], [])[0]:
-            signum = received(control, 1)
-            os.kill(pid, signum[0] if signum else signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    import multiprocessing.connection  # most jobs only ask
+
+    step = multiprocessing.get_context("fork").Process(target=_step, args=(main, words, control))
+    step.start()
+    while step.sentinel not in multiprocessing.connection.wait([step.sentinel, control]):
+        signum = received(control, 1)
+        os.kill(step.pid, signum[0] if signum else signal.SIGKILL)
+    step.join()
+    return step.exitcode
 
 
-def outcome(main: Callable[[list[str]], object], words: list[str]) -> int:
-    """Runs a step, which may end in `sys.exit`, and reports its error; returns its exit status."""
-    status = 1
-    try:
-        main(words)
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
-    with contextlib.suppress(OSError):  # nobody reads
-        sys.stdout.flush()
-        sys.stderr.flush()
-    return status
+def _step(main: Callable[[list[str]], object], words: list[str], control: socket.socket) -> None:
+    import multiprocessing
+
+    control.close()
+    for signum, handler in _STOPS.items():
+        signal.signal(signum, handler)
+    _end_after(multiprocessing.parent_process().join)
+    main(words)
 
 
 def follow(pid: int) -> None:

@@ -21,10 +21,9 @@ from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.host.absence import Absence
 from batchscope.report import claim_rows, inline_svg, runs_table
-from batchscope.store import job_files, records, taken
+from batchscope.store import job_files, paths, records, states, taken, weights
+from batchscope.store.weights import Layer
 from batchscope.tables import csv_tables
-from batchscope.training import weights
-from batchscope.training.weights import Layer
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -61,7 +60,9 @@ class Inputs:
     timings: list[Record] = _list()
     missing_runs: dict[str, str] = _map()  # run -> what its log says
     missing_measures: dict[str, dict[str, str]] = _map()  # measure -> run or sweep -> its log
-    absent: dict[Absence, list[job_files.MeasureJob]] = _map()  # what waits for what is not here
+    # Step and version that is not today's -> what it made.
+    other_versions: dict[tuple[str, str], list[job_files.Job]] = _map()
+    absent: dict[Absence, list[job_files.Job]] = _map()  # what waits for what is not here
     datasets: dict[str, Record] = _map()  # by dataset id
     samples: dict[str, list[samples.Sample]] = _map()  # by dataset id
     models: dict[Look, list[Layer]] = _map()  # layers, as far as they are known
@@ -95,6 +96,7 @@ def read(
     experiments = {
         name: _experiment(study, name, folder / name, partial) for name in study.experiments
     }
+    table = states.Table(study, results)
     here, *others = places = [*job_files.places(study, results)]
     runs, timings = _runs(study, here), _timings(study, places)
     every = {name: records.data_record(results, name) for name in study.datasets}
@@ -107,8 +109,9 @@ def read(
         other_runs=[run for place in others for run in _runs(study, place).values()],
         timings=timings,
         missing_runs=_missing_runs(study, results),
-        missing_measures=_missing_measures(study, results, experiments.values()),
-        absent=job_files.absent(study, results),
+        missing_measures=_missing_measures(table, experiments.values()),
+        other_versions=_other_versions(table),
+        absent=table.absent(),
         datasets=datasets,
         samples={
             name: samples.few(records.dataset_folder(results, name), record)
@@ -118,7 +121,7 @@ def read(
         claims=claim_rows.read(claims) if study.claims and claims.exists() else [],
         files=[*filter(_filled, [*sorted(folder.glob("*.csv")), *sorted(folder.glob("*/*.csv"))])],
         taken=taken.find(
-            study, results, runs, [one for one in timings if one["machine"]["name"] == here.machine]
+            table, runs, [one for one in timings if one["machine"]["name"] == here.machine]
         ),
         partial=partial,
     )
@@ -207,7 +210,7 @@ def _timings(study: Study, places: Iterable[job_files.Place]) -> list[Record]:
         job.path: place.machine
         for experiment in study.experiments.values()
         for place in places
-        for job in job_files.measure_jobs(study, experiment, place.results, place.recorded)
+        for job in job_files.measure_jobs(experiment, place.results, place.recorded)
         if job.measure in TIMINGS
     }
     return [_record(path, machine) for path, machine in found.items() if path.exists()]
@@ -233,7 +236,7 @@ def _missing_runs(study: Study, results: Path) -> dict[str, str]:
 
 
 def _missing_measures(
-    study: Study, results: Path, experiments: Iterable[ExperimentResults]
+    table: states.Table, experiments: Iterable[ExperimentResults]
 ) -> dict[str, dict[str, str]]:
     """Returns measure -> finished run without its record, or sweep -> what the job's log says.
 
@@ -241,18 +244,26 @@ def _missing_measures(
     """
     missing: dict[str, dict[str, str]] = {}
     for found in experiments:
-        own = [row for row in found.rows if row.get("machine") in (None, study.machine)]
+        own = [row for row in found.rows if row.get("machine") in (None, table.study.machine)]
         finished = {row["run"] for row in own if row["status"] == records.FINISHED}
-        for job in job_files.measure_jobs(study, found.experiment, results):
-            if finished.issuperset(job.runs) and not job.path.exists():
-                said = _last_words(results, job.path)
+        for state in table.experiments[found.experiment.name]:
+            job = state.job
+            if job.measure != "train" and state.missing and finished.issuperset(job.runs):
+                said = _last_words(table.results, job.path)
                 missing.setdefault(job.measure, {})[job.subject] = said
     return missing
 
 
+def _other_versions(table: states.Table) -> dict[tuple[str, str], list[job_files.Job]]:
+    found: dict[tuple[str, str], list[job_files.Job]] = {}
+    for path, made in table.other_versions().items():
+        found.setdefault(made, []).append(table.every[path].job)
+    return found
+
+
 def _last_words(results: Path, *records_of_jobs: Path) -> str:
     """Returns the last line and the path of the jobs' first log; nothing where none has begun."""
-    logs = (job_files.log_path(results, record) for record in records_of_jobs)
+    logs = (paths.log_path(results, record) for record in records_of_jobs)
     if (log := next((path for path in logs if path.exists()), None)) is None:
         return ""
     lines = map(str.strip, log.read_text(encoding="utf-8", errors="replace").split("\n"))

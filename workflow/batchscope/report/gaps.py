@@ -32,7 +32,8 @@ def find(study: Study, inputs: Inputs) -> list[Gap]:
     """Returns runs or jobs that share a fate other than finished: by status, then by measure.
 
     The kind of each is `run`, `elsewhere` (a run made elsewhere), `measure`, `timing` or `absent`
-    (what waits for what is not here), its name the status or the measure. Its entries are run or
+    (what waits for what is not here), its name the status or the measure; of `version`
+    (records that another version made) the step. Its entries are run or
     job, and a message; `command` mends it.
     """
     command = snakemake(study, inputs.config_name)
@@ -54,6 +55,9 @@ def find(study: Study, inputs: Inputs) -> list[Gap]:
     for measure, runs in inputs.missing_measures.items():
         kind, noun = ("timing", "timing") if measure in OF_SWEEPS else ("measure", "run")
         gaps.append(_gap(kind, measure, [*runs.items()], command, noun))
+    for (step, version), jobs in inputs.other_versions.items():
+        items = [(job.subject, "") for job in jobs]
+        gaps.append(_gap("version", step, items, "", "record") | {"title": version})
     for lacking, jobs in inputs.absent.items():
         mend = f"{lacking.command} && {command}" if lacking.command else command
         items = [(job.subject, job.measure) for job in jobs]

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from batchscope import wording
 from batchscope.catalogue import columns, outcomes, own_columns, run_factors, run_names
 from batchscope.report.text import parsed, plain
-from batchscope.store import job_files, records
+from batchscope.store import records, states
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -95,7 +95,7 @@ def _unrecorded(study: Study, experiment: str, run: str) -> Row:
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
         row[key], digest = run_names.split_token(row[key])
         row[f"{key}_digest"] = digest or ""
-    return {**row, "status": job_files.unrecorded(factors)}
+    return {**row, "status": states.unrecorded(study.runs[run])}
 
 
 def distinct(rows: list[Row]) -> dict[str, Row]:

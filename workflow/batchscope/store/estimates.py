@@ -13,10 +13,10 @@ from typing import Any
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions, dataset_splits, run_factors, run_names
 from batchscope.catalogue.entries import REPEATS
-from batchscope.store import records
+from batchscope.store import paths, records
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
-_NOTED = "job_seconds.csv"  # measure, settings, data set, model, seconds
+_FLOAT_BYTES = 4
 WEIGHT_FILES = 2  # of every run, final and best; both may be one, which nobody knows before
 
 
@@ -44,8 +44,8 @@ class History:
                 read[own] += self._learn(results, name)
 
     def _learn(self, results: Path, name: str) -> bool:
-        folder = records.run_folder(results, name)
-        path = records.run_record(folder)
+        folder = paths.run_folder(results, name)
+        path = paths.run_record(folder)
         record = disk.read_json(path) if path.exists() else {}
         if record.get("status") != records.FINISHED:
             return False
@@ -97,7 +97,10 @@ def note(results: Path, measure: str, name: str, output: Path, seconds: float) -
     if disk.read_json(output).get("status") != records.FINISHED:
         return
     line = ",".join((*kind(measure, output.stem, name), f"{seconds:.2f}\n"))
-    with contextlib.suppress(OSError), open(results / _NOTED, "a", encoding="utf-8") as file:
+    with (
+        contextlib.suppress(OSError),
+        open(paths.seconds_note(results), "a", encoding="utf-8") as file,
+    ):
         file.write(line)  # one write: jobs that end together do not mix
 
 
@@ -107,7 +110,7 @@ class MeasureHistory:
     def __init__(self, results: Path) -> None:
         self._times: dict[tuple[str, ...], list[float]] = {}
         with contextlib.suppress(OSError):
-            text = (results / _NOTED).read_text(encoding="utf-8", errors="replace")
+            text = paths.seconds_note(results).read_text(encoding="utf-8", errors="replace")
             for line in text.splitlines():
                 *found, seconds = line.split(",")
                 with contextlib.suppress(ValueError):  # a truncated line is skipped

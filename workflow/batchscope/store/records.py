@@ -1,8 +1,7 @@
-"""The files of finished work: where they lie, their keys, status words, and weights."""
+"""What records hold: status words, columns, readers, weights. Where they lie is in `paths`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,18 @@ import numpy as np
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions
 from batchscope.catalogue.run_names import VERSIONS
+from batchscope.store.paths import (  # noqa: F401 - callers of other packages find them here
+    SPLITS,
+    dataset_folder,
+    dataset_record,
+    initial_name,
+    layers_path,
+    measure_path,
+    pair_path,
+    run_folder,
+    run_record,
+    timing_path,
+)
 
 # A run's status. The first three are results; the others are what is shown: `off_target` of a
 # finished run that missed its target_train_loss, `missing` where no record is.
@@ -23,7 +34,6 @@ MISSING = "missing"
 FAILED = (DIVERGED, OUT_OF_MEMORY)
 UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and FINISHED did not run
 
-SPLITS = ("train", "validation", "test")
 HISTORY_COLUMNS = (
     "epoch",
     "step",
@@ -48,14 +58,9 @@ TRAJECTORY_COLUMNS = (
 )
 
 
-def dataset_folder(results: Path | str, dataset: str) -> Path:
-    """Returns the folder of prepared arrays of a data set's token."""
-    return Path(results) / "data" / dataset
-
-
 def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
     """Returns the record of a data set; None where it is not prepared."""
-    path = dataset_folder(results, dataset) / "record.json"
+    path = dataset_record(results, dataset)
     return disk.read_json(path) if path.exists() else None
 
 
@@ -70,41 +75,6 @@ def sequence_length(results: Path | str, dataset: str) -> int | None:
     """Returns the tokens of an example of a prepared data set; None where it has no sequences."""
     record = data_record(results, dataset) or {}
     return record["input_shape"][0] if record.get("kind") in dataset_definitions.OF_TOKENS else None
-
-
-def run_folder(results: Path | str, run: str) -> Path:
-    """Returns the folder of one training run."""
-    return Path(results) / "runs" / run
-
-
-def initial_name(model: str, input_shape: Iterable[int], classes: int) -> str:
-    """Returns what the files in `results/initial` are called, of a model for such examples."""
-    return f"{model}+{'x'.join(map(str, input_shape))}+{classes}"
-
-
-def run_record(folder: Path | str) -> Path:
-    """Returns the record in a run's folder: what to delete, whatever is damaged there.
-
-    Snakemake misses no other file of a run.
-    """
-    return Path(folder) / "record.json"
-
-
-def measure_path(results: Path | str, run: str, measure: str, settings: str) -> Path:
-    """Returns the file of one measure of a run, by the name of its settings."""
-    return run_folder(results, run) / measure / f"{settings}.json"
-
-
-def pair_path(results: Path | str, run: str, other: str, measure: str, settings: str) -> Path:
-    """Returns the file of one measure of two runs, by the name of its settings."""
-    return run_folder(results, run) / f"{measure}_to" / other / f"{settings}.json"
-
-
-def timing_path(
-    results: Path | str, machine: str, timing: str, settings: str, measure: str
-) -> Path:
-    """Returns the file of one timing measure, by machine and timing configuration."""
-    return Path(results) / "timing" / machine / timing / measure / f"{settings}.json"
 
 
 def write_weights(
@@ -141,6 +111,15 @@ def read_weights(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, np.
 def layer_of(variable: str) -> str:
     """Returns the layer of a variable's path: `conv_1` of `conv_1/kernel`."""
     return variable.rpartition("/")[0] or variable
+
+
+def other_version(step: str, record: dict[str, Any]) -> str | None:
+    """Returns the version of a step that made a record, where it is not today's.
+
+    A record without one, as measures once wrote them, counts as today's.
+    """
+    version = record.get("version")
+    return version if isinstance(version, str) and version != VERSIONS[step] else None
 
 
 def measure_record(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscope import disk, wording
+from batchscope import wording
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import absence
 from batchscope.host.absence import Absence
-from batchscope.store import data_warnings, estimates, job_files, records
-from batchscope.store.job_files import MeasureJob
+from batchscope.store import data_warnings, estimates, job_files, records, states
+from batchscope.store.job_files import Job
 from batchscope.study import advice_needs, plan
 
 # Seconds of a core until a job that needs TensorFlow computes: of a sweep, which has a process of
@@ -28,6 +28,7 @@ _STARTS = {
     **{name: FORK_SECONDS if entry.forked else START_SECONDS for name, entry in TIMINGS.items()},
 }
 
+TRAINING = "training"  # `noun` of a job
 _STATUSES = (
     *(records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING),
     *(absence.NO_GPU, absence.NO_CORES),
@@ -53,11 +54,11 @@ class Overview:
     missing_data: tuple[str, ...]  # tokens of data sets that are not prepared
     # What is yet to be made, trainings first, and its seconds, or None: of one core, or for
     # timings of the whole machine.
-    jobs: list[tuple[MeasureJob, float | None]]
+    jobs: list[tuple[Job, float | None]]
     to_epoch: int  # how many of these train finished runs to an epoch whose weights are read
     # Missing data sets, and models on data sets of missing runs, and their bytes, or None.
     sizes: list[tuple[str, float | None]]
-    absent: dict[Absence, list[MeasureJob]]  # and what waits for it
+    absent: dict[Absence, list[Job]]  # and what waits for it
     # Step and version that made records -> how many, where it is not today's.
     outdated: Counter[tuple[str, str]]
     data_warnings: list[str]  # sentences
@@ -66,14 +67,14 @@ class Overview:
         """Returns the seconds of all trainings, measures or timings, as far as they are known."""
         return sum(seconds or 0 for job, seconds in self.jobs if job.noun == noun)
 
-    def untimed(self, *nouns: str) -> list[MeasureJob]:
+    def untimed(self, *nouns: str) -> list[Job]:
         """Returns the trainings, measures or timings of which they are not known."""
         return [job for job, seconds in self.jobs if job.noun in nouns and seconds is None]
 
     @property
     def start_seconds(self) -> float:
         """Seconds until the jobs compute, where that is not in the other times."""
-        trainings = sum(job.noun == "training" for job, _ in self.jobs)
+        trainings = sum(job.noun == TRAINING for job, _ in self.jobs)
         others = (_STARTS[job.measure] for job in self.untimed("measure", "timing"))
         return sum(others, trainings * _STARTS["train"])
 
@@ -103,55 +104,47 @@ class Overview:
 
 def overview(study: plan.Study, results: Path | str) -> Overview:
     """Returns where a study stands; raises `UserError` if a record is damaged."""
-    results = Path(results)
-    statuses = {name: job_files.run_status(results, name, run) for name, run in study.runs.items()}
-    files = {
-        name: {job.path: job for job in job_files.measure_jobs(study, experiment, results)}
-        for name, experiment in study.experiments.items()
-    }
-    every = {path: job for found in files.values() for path, job in found.items()}
-    present = {path for path in every if path.exists()}
+    results, table = Path(results), states.Table(study, results)
+    statuses = states.statuses(table)
+    others = [state for state in table.every.values() if state.job.measure != "train"]
     missing = [run for run, status in statuses.items() if status == records.MISSING]
-    made = [
-        job_files.training_job(results, name)
-        for name, run in study.runs.items()
-        if statuses[name] != records.MISSING and not absence.of(run)
+    old = {
+        path: made for path, made in table.other_versions().items() if not table.every[path].lacking
+    }
+    again = [job.runs[0] for job in (table.every[path].job for path in old) if job.noun == TRAINING]
+    unmade = [state.job for state in others if state.missing]
+    repeated = [
+        state.job
+        for state in others
+        if state.made and not state.lacking and _made_again(state.job, old, {*again})
     ]
-    old = _other_versions([*made, *(job for path, job in every.items() if path in present)])
-    again = [job.runs[0] for job in made if job.path in old]
-    unmade = [job for path, job in every.items() if path not in present]
-    repeated = _measured_again(every, present, {*again}, old)
     to_epoch = job_files.trained_again(study, unmade, results)
     trainings = [(run, study.runs[run]) for run in (*missing, *again)]
     trainings += [(run, {**study.runs[run], "epochs": epoch}) for run, epoch in to_epoch]
     history = estimates.History(results, {estimates.subject(factors) for _, factors in trainings})
     took = estimates.MeasureHistory(results)
-    jobs = [
+    jobs: list[tuple[Job, float | None]] = [
         (job_files.training_job(results, run), history.seconds(factors))
         for run, factors in trainings
     ]
     jobs += [(job, took.seconds(job.kind)) for job in [*unmade, *repeated]]
-    data = tuple(
-        token
-        for token in job_files.needed_data(study)
-        if not (records.dataset_folder(results, token) / "record.json").exists()
-    )
+    data = tuple(token for token, whole in table.data().items() if not whole)
     return Overview(
         experiments=tuple(
-            _experiment(name, experiment.trainings.runs, statuses, files[name], present)
+            _experiment(name, experiment.trainings.runs, statuses, table.experiments[name])
             for name, experiment in study.experiments.items()
             if not experiment.own.path
         ),
-        total=_experiment("all", study.runs, statuses, every, present),
+        total=_experiment("all", study.runs, statuses, table.every.values()),
         missing_data=data,
         jobs=jobs,
         to_epoch=len(to_epoch),
         sizes=[
             *((token, estimates.data_bytes(study.datasets[token])) for token in data),
-            *_weights(study, missing, every.values(), history),
+            *_weights(study, missing, table.here(), history),
             *(_weight(study, history, run, files=1) for run, _ in to_epoch),
         ],
-        absent=job_files.absent(study, results),
+        absent=table.absent(),
         outdated=Counter(old.values()),
         data_warnings=[
             warning for token in study.datasets for warning in data_warnings.read(results, token)
@@ -159,11 +152,13 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     )
 
 
+def _made_again(job: Job, old: Collection[Path], runs: set[str]) -> bool:
+    """Whether a measure is made again, by its version or with its run; a time reads no run."""
+    return job.path in old or (job.measure not in TIMINGS and not runs.isdisjoint(job.runs))
+
+
 def _weights(
-    study: plan.Study,
-    missing: Iterable[str],
-    jobs: Iterable[MeasureJob],
-    history: estimates.History,
+    study: plan.Study, missing: Iterable[str], jobs: Iterable[Job], history: estimates.History
 ) -> Iterator[tuple[str, float | None]]:
     """Yields model and data set, and the bytes of its weights, of each missing run.
 
@@ -187,44 +182,14 @@ def _weight(
     return f"{model} on {dataset}", None if one is None else files * one
 
 
-def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
-    """Returns the records that another version than today's made -> step and version.
-
-    One that holds no version, as those of measures once did not, counts as current.
-    """
-    found = {}
-    for job in made:
-        version = disk.read_json(job.path).get("version")
-        if isinstance(version, str) and version != VERSIONS[job.measure]:
-            found[job.path] = (job.measure, version)
-    return found
-
-
-def _measured_again(
-    every: dict[Path, MeasureJob],
-    present: set[Path],
-    runs: set[str],
-    old: dict[Path, tuple[str, str]],
-) -> list[MeasureJob]:
-    """Returns the measures that are there and made again: by version, or with their run."""
-
-    def follows(job: MeasureJob) -> bool:  # the time of an epoch reads no run
-        return job.measure not in TIMINGS and not runs.isdisjoint(job.runs)
-
-    return [job for path, job in every.items() if path in present and (path in old or follows(job))]
-
-
 def _experiment(
-    name: str,
-    runs: Iterable[str],
-    statuses: dict[str, str],
-    files: dict[Path, MeasureJob],
-    present: set[Path],
+    name: str, runs: Iterable[str], statuses: dict[str, str], found: Iterable[states.State]
 ) -> ExperimentStatus:
     counts = Counter(statuses[run] for run in runs)
-    missing = dict.fromkeys((job.measure for job in files.values()), 0)
-    for path, job in files.items():
-        missing[job.measure] += path not in present
+    missing: dict[str, int] = {}
+    for state in found:
+        if state.job.measure != "train" and not state.lacking:
+            missing[state.job.measure] = missing.get(state.job.measure, 0) + state.missing
     return ExperimentStatus(
         name, counts.total(), {word: counts[word] for word in _STATUSES}, missing
     )
@@ -305,9 +270,9 @@ def _table(rows: list[ExperimentStatus]) -> list[str]:
 
 
 def _time_line(found: Overview, cores: int) -> str:
-    training, measures, timings = map(found.seconds, ("training", "measure", "timing"))
-    timed = sum(job.noun == "training" and seconds is not None for job, seconds in found.jobs)
-    untimed_runs, untimed_jobs = found.untimed("training"), found.untimed("measure", "timing")
+    training, measures, timings = map(found.seconds, (TRAINING, "measure", "timing"))
+    timed = sum(job.noun == TRAINING and seconds is not None for job, seconds in found.jobs)
+    untimed_runs, untimed_jobs = found.untimed(TRAINING), found.untimed("measure", "timing")
     parts = []
     if timed:
         runs = wording.count(timed, "run")
@@ -350,7 +315,7 @@ def _disk_line(found: Overview) -> str:
     return f"Disk needed: about {wording.size(found.disk_bytes, 2)}{unknown}."
 
 
-def absence_lines(absent: dict[Absence, list[MeasureJob]]) -> list[str]:
+def absence_lines(absent: dict[Absence, list[Job]]) -> list[str]:
     """Returns a line for each thing that is not here: what waits for it, and what mends it."""
     return [
         f"{what.title}, for which {waiting(jobs)} {'waits' if len(jobs) == 1 else 'wait'}; "
@@ -359,10 +324,10 @@ def absence_lines(absent: dict[Absence, list[MeasureJob]]) -> list[str]:
     ]
 
 
-def waiting(jobs: Sequence[MeasureJob]) -> str:
+def waiting(jobs: Sequence[Job]) -> str:
     """Returns `12 trainings and 1 timing`."""
     counts = Counter(job.noun for job in jobs)
-    nouns = ("training", "timing", "measure")
+    nouns = (TRAINING, "timing", "measure")
     return wording.listed(wording.count(counts[noun], noun) for noun in nouns if counts[noun])
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import run_factors
-from batchscope.store import estimates, job_files, records
-from batchscope.store.job_files import MeasureJob
-from batchscope.study import plan
+from batchscope.store import estimates, job_files, paths
+from batchscope.store.job_files import Job
+from batchscope.store.states import Table
 
 _GPU = "gpu"
 
@@ -26,12 +26,11 @@ class Taken:
     cores: int = 0  # of the machine, for these; 0 where no record states them
     gpu: float = 0.0  # seconds of a GPU, of all of them, as far as known
     run_bytes: int = 0  # of the runs' files, each once
-    unknown: tuple[MeasureJob, ...] = ()  # trainings too; of which nobody noted a time
+    unknown: tuple[Job, ...] = ()  # trainings too; of which nobody noted a time
 
 
 def find(
-    study: plan.Study,
-    results: Path,
+    table: Table,
     trained: dict[str, dict[str, Any]],
     timed: Iterable[dict[str, Any]] = (),
 ) -> Taken:
@@ -45,7 +44,7 @@ def find(
         timed: Records of the timings on this machine.
     """
     sums = dict.fromkeys(("training", "measure", "timing", _GPU), 0.0)
-    unknown = []
+    study, results, unknown = table.study, table.results, []
     for run, record in trained.items():
         seconds = record.get("contended_seconds")
         if not isinstance(seconds, int | float):
@@ -55,7 +54,7 @@ def find(
         sums["training"] += seconds * factors["threads"]
         sums[_GPU] += seconds * run_factors.gpus(factors)
     history = estimates.MeasureHistory(results)
-    for job in job_files.every_job(study, results).values():
+    for job in table.here():
         if not job.path.exists():
             continue
         seconds = history.seconds(job.kind)
@@ -68,7 +67,7 @@ def find(
         used = run_factors.gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
         sums[_GPU] += seconds * used
     cores = _cores([*trained.values(), *timed])
-    run_bytes = _bytes(records.run_folder(results, run) for run in study.runs)
+    run_bytes = _bytes(paths.run_folder(results, run) for run in study.runs)
     times = (sums[noun] for noun in ("training", "measure", "timing"))
     return Taken(*times, cores, sums[_GPU], run_bytes, tuple(unknown))
 

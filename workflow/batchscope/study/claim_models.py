@@ -12,7 +12,7 @@ from batchscope.catalogue.fields import Name, Number, Positive, Section, Text, o
 from batchscope.catalogue.outcomes import FALLS, RISES
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected
-from batchscope.catalogue.tables import OF_CLAIMS
+from batchscope.catalogue.tables import CLAIMED as TABLES
 
 GPU, MACHINE = "gpu", "machine"
 RATIO, DIFFERENCE = "ratio", "difference"
@@ -90,7 +90,7 @@ class TestKeys(Section):
     type: str
     experiment: Name
     """The experiment whose runs or times test it."""
-    table: one_of(*OF_CLAIMS) = "runs"
+    table: one_of(*TABLES) = "runs"
     """One of its tables, without `.csv`."""
     column: Text
     """The column that is stated about."""

@@ -16,7 +16,7 @@ from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
 from batchscope.catalogue.readers import expected, number, plain, read_items
 from batchscope.catalogue.run_factors import CONSTANT, EVERY_FACTOR, FALLING_REASON
-from batchscope.catalogue.tables import OF_CLAIMS
+from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import horizons, messages
 from batchscope.study.claim_models import DIFFERENCE, RATIO, ClaimKeys, TestKeys
@@ -202,7 +202,7 @@ def _test(
     # A seed pairs the cells of a claim, and distinguishes none.
     factors = run_factors.SWEEP_FACTORS if experiment.times.timings else run_factors.FACTORS
     known = dict.fromkeys((*(one for one in factors if one != "seed"), "machine"), False)
-    about = OF_CLAIMS[test.table]
+    about = TABLES[test.table]
     known |= {key: about.columns[key].kind != "str" for key in about.keys}
 
     def cells(at: Place, given: dict[str, Any]) -> Cells:
@@ -235,9 +235,9 @@ def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[
     """Yields that an experiment has no such column, or that it cannot be read at a budget."""
     table, column = test.table, test.column
     measures = {**experiment.trainings.measures, **experiment.times.timings}
-    filling = {*OF_CLAIMS[table].measures} & {*measures}
-    trained = experiment.trainings.runs and not OF_CLAIMS[table].measures
-    known = tables.columns_of(table, measures) if filling or trained else []
+    filling = {*TABLES[table].measures} & {*measures}
+    trained = experiment.trainings.runs and not TABLES[table].measures
+    known = tables.claimed(table, measures) if filling or trained else []
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, known)
@@ -311,7 +311,7 @@ def _figure(
     # An experiment that names none draws all that it can.
     shown = experiment.figures or tuple(FIGURES)
     of_column = [name for name in shown if FIGURES[name].shows(test.column)]
-    of_table = [name for name in OF_CLAIMS[test.table].figures if name in shown]
+    of_table = [name for name in TABLES[test.table].figures if name in shown]
     return given or next(iter([*of_table, *of_column, *experiment.figures]), "")
 
 
@@ -379,7 +379,7 @@ def _too_few(test: Test, experiment: Experiment) -> str:
     """Returns how few replicates there are where no result could decide a test; else nothing."""
     noun, count = "seed", len(experiment.trainings.seeds)
     if test.timed:
-        filling, timings = OF_CLAIMS[test.table].measures, experiment.times.timings
+        filling, timings = TABLES[test.table].measures, experiment.times.timings
         noun = "repeat of the timing"
         count = min(each[REPEATS.name] for name, each in timings.items() if name in filling)
     return wording.count(count, noun) if count < LEAST_SEEDS else ""

@@ -17,7 +17,7 @@ import pandas
 from batchscope.catalogue import columns, run_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
-from batchscope.store import job_files, records
+from batchscope.store import job_files, records, states
 from batchscope.tables import long_tables
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             if row["status"] == records.MISSING:
                 if place.machine != study.machine:
                     continue
-                row["status"] = job_files.unrecorded(factors)
+                row["status"] = states.unrecorded(factors)
             rows.append(row)
     # A record of another version may have columns that are not documented.
     found = itertools.chain(columns.of_measures(chosen.trainings.measures), *rows)
@@ -67,6 +67,7 @@ def _values(
         row |= {name: record.get(name) for name in columns.OF_RECORD}
         losses = (epoch["train_loss"] for epoch in long_tables.history(results, run))
         row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
+    made = {"train": record}
     for measure, settings in experiment.trainings.measures.items():
         if measure not in MEASURES:
             found = read(job_files.time_path(place, experiment, factors, measure), "values")
@@ -77,6 +78,9 @@ def _values(
             path = records.measure_path(results, run, measure, name)
             found = long_tables.read_record(path, "values")
         row |= found["values"] if found else {}
+        made[measure] = found
+    others = (records.other_version(step, found) for step, found in made.items() if found)
+    row["other_versions"] = " ".join(filter(None, others)) or None
     length = records.sequence_length(results, factors["dataset"]) or math.nan
     row["tokens_per_update"] = length * factors["batch_size"]
     row["tokens_per_second"] = length * _known(row, "images_per_second")

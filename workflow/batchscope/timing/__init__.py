@@ -26,16 +26,12 @@ from batchscope.training.runs import Setup
 
 @dataclass(frozen=True)
 class TimingJob(Setup):
-    """What one job times: a sweep, or a training's configuration.
-
-    Attributes:
-        output: The record's file; None where none is written, as of one try of a batch size.
-    """
+    """What one job times: a sweep, or a training's configuration."""
 
     results: Path | str
     subject: Sweep | Configuration
     model_file: Path | str | None = None
-    output: Path | str | None = None
+    output: Path | str | None = None  # the record's file; one try of a batch size writes none
 
     @property
     def factors(self) -> dict[str, Any]:
@@ -59,11 +55,7 @@ class Timed:
 
 
 def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
-    """Times what a job is of, and writes the record.
-
-    Raises:
-        UserError: If the data are missing, or the timing cannot be done here.
-    """
+    """Times a job and writes the record; raises `UserError` if that cannot be done here."""
     parsed = run_names.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
     before, described = description.load(), description.describe()

@@ -62,14 +62,9 @@ def whole(steps: float, unit: int) -> int:
 
 
 def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
-    """Warms a configuration up; returns the steps that take at least `block_seconds`.
+    """Warms a configuration up; returns the steps, a multiple of `unit`, of a block.
 
     The first steps trace, allocate and fill caches: none of them is ever part of a block.
-
-    Args:
-        run_steps: Runs so many steps; returns their seconds.
-        block_seconds: Least seconds in a block.
-        unit: Steps of one call into the graph: a block has a multiple of them.
     """
     run_steps(unit)  # traces, perhaps for longer than the warm-up takes
     spent, done, steps = 0.0, 0, unit
@@ -90,17 +85,11 @@ def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
 def time_blocks(
     timed: Mapping[Turn, Callable[[], Block]], blocks: int, sampler: Sampler
 ) -> tuple[dict[Turn, list[Block]], dict[Turn, str]]:
-    """Times blocks in turns.
-
-    Args:
-        timed: Turn -> what runs one block and returns its times.
-        blocks: Blocks of each turn.
-        sampler: Gives the samples of a block to its batch size; those without the delay to none.
+    """Times blocks in turns; the samples of a block go to its batch size, unless without a delay.
 
     Returns:
-        Turn -> its blocks in order, one per round, with `foreign_cores`, `disturbed` and
-        `repeats` beside their times; and the status of each turn that an error ended, which has
-        no blocks.
+        Turn -> its blocks, one per round, with `foreign_cores`, `disturbed` and `repeats` beside
+        their times; and the status of each turn that an error ended, which has no blocks.
     """
     found: dict[Turn, list[Block]] = {turn: [] for turn in timed}
     ended: dict[Turn, str] = {}
@@ -120,7 +109,8 @@ def _block(turn: Turn, run: Callable[[], Block], sampler: Sampler) -> Block:
     """Runs one block, again where other processes disturbed it."""
     for repeats in range(MOST_REPEATS + 1):
         before = processes.cpu_times()
-        with phase(sampler, turn):
+        of_size = sampler.phase("batch_size", turn.batch_size)
+        with of_size if turn.delayed else contextlib.nullcontext():
             times = run()
         others = processes.foreign_cores(before, processes.cpu_times())
         block = {**times, "foreign_cores": others, "disturbed": others > DISTURBED_CORES}
@@ -128,10 +118,3 @@ def _block(turn: Turn, run: Callable[[], Block], sampler: Sampler) -> Block:
         if not block["disturbed"]:
             break
     return block
-
-
-def phase(sampler: Sampler, turn: Turn) -> contextlib.AbstractContextManager[Any]:
-    """Returns what gives the samples of a block to its batch size, unless it leaves a delay out."""
-    if turn.delayed:
-        return sampler.phase("batch_size", turn.batch_size)
-    return contextlib.nullcontext()

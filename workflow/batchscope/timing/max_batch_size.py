@@ -37,16 +37,10 @@ def search(
 ) -> Result:
     """Finds the largest batch size that fits: doubling until one does not, then bisection.
 
-    Every try halves what is left or doubles what is known, so that the search ends whatever the
-    answers are. Where they are not monotone, the result is a size that fits beside one that does
-    not, and perhaps not the only such pair.
-
-    Args:
-        fits: Tries a size.
-        most: Largest size that may be tried, at least a step.
-        step: Sizes are its multiples.
-        resolution: The bisection ends where the smallest size that does not fit is no further
-            from the largest that does than this share of it, or than one step; 0 for exact.
+    Sizes are multiples of `step`, of which one at least may be tried. The bisection ends where the
+    smallest size that does not fit is no further from the largest that does than the share
+    `resolution` of it, or than one step. Where answers are not monotone, the result is a size that
+    fits beside one that does not, and perhaps not the only such pair.
     """
     tries: list[Try] = []
     low, high, size = 0, None, step
@@ -71,11 +65,7 @@ def search(
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Searches for the largest batch size; every try is in the record.
-
-    Raises:
-        UserError: If a try failed for another reason than memory.
-    """
+    """Searches for the largest batch size; raises `UserError` where a try fails otherwise."""
     factors = job.factors
     limits = attempts.limits_now(factors["device"], settings["limit_mb"])
     cores = tensorflow_start.threads_of(factors["threads"])

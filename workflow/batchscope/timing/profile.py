@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import private_interfaces
-from batchscope.errors import UserError
 from batchscope.frameworks import LEAD_IN_STEPS
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates, steps
@@ -25,28 +24,10 @@ from batchscope.timing.instruments.sampler import Sampler, as_lists
 PLAIN, PROFILED = "plain", "profiled"
 
 
-def newest(folder: Path | str) -> Path:
-    """Returns the newest trace below a folder in TensorBoard's layout.
-
-    Raises:
-        UserError: If there is none.
-    """
-    # The folders are named by their time, to the second.
-    found = sorted(Path(folder).glob("plugins/profile/*/*.xplane.pb"))
-    if not found:
-        raise UserError(
-            f"{folder}: received no plugins/profile/*/*.xplane.pb; a recorded profile is expected."
-        )
-    return found[-1]
-
-
-def read(folder: Path | str) -> dict[str, Any]:
-    """Returns what the time of the newest profile below a folder goes to; see `trace.summarise`.
-
-    Raises:
-        UserError: If there is no profile, or no event of it took any time.
-    """
-    return trace.summarise(private_interfaces.profile(newest(folder).read_bytes()))
+def read(folder: Path) -> dict[str, Any]:
+    """Returns what the time of the profile below a folder goes to; see `trace.summarise`."""
+    (path,) = folder.glob("plugins/profile/*/*.xplane.pb")  # the layout of TensorBoard
+    return trace.summarise(private_interfaces.profile(path.read_bytes()))
 
 
 @contextlib.contextmanager
@@ -89,41 +70,23 @@ def record(
 
     The steps run four times: once, unsaved, so that what is only done once is done, and then
     profiled between two runs without the profiler, so that a drift of the machine's speed does
-    not pass for the profiler's own cost. Writing the profile is in none of the times. A call of
-    Keras's `fit` does more before and after its steps; that is in the trace, as host, and in no
-    speed.
-
-    A trace grows by some tens of events per step of a graph, and by a thousand per eager step
-    (20 kB); a hundred steps or so are enough.
-
-    Args:
-        run_steps: Waits for the end of so many steps; returns their seconds.
-        folder: Gets plugins/profile/<time>/<host>.xplane.pb, as TensorBoard expects it.
-        count: Steps, at least 1.
-        sampler: Gets the phases `PLAIN` and `PROFILED`.
-        per_step: Whether to call `run_steps` for every step by itself, as a step of the trace;
-            a loop in the graph takes all of them in one call, and has no steps in the trace.
-        lead_in: Untimed steps before: a pipeline has batches ready after a pause.
-
-    Returns:
-        steps; steps_per_second without the profiler, and steps_per_second_profiled; overhead:
-        the time that the profiler adds, as a share of the time without it.
+    not pass for the profiler's own cost. Writing the profile is in none of the times. With
+    `per_step`, every step is a call of `run_steps`, and a step of the trace. The untimed steps of
+    the lead-in use up the batches that a pipeline has ready after a pause.
     """
 
-    def run(name: str) -> float:
+    def run(phase: contextlib.AbstractContextManager[Any]) -> float:
         if lead_in:
             run_steps(lead_in)
-        with sampler.phase(name):
+        with phase:
             return _traced(run_steps, count, per_step)
 
     with _profiled(folder, save=False):
-        if lead_in:
-            run_steps(lead_in)
-        _traced(run_steps, count, per_step)
-    before = run(PLAIN)
+        run(contextlib.nullcontext())
+    before = run(sampler.phase(PLAIN))
     with _profiled(folder, save=True):
-        profiled = run(PROFILED)
-    plain = (before + run(PLAIN)) / 2
+        profiled = run(sampler.phase(PROFILED))
+    plain = (before + run(sampler.phase(PLAIN))) / 2
     return {
         "steps": count,
         "steps_per_second": count / plain,

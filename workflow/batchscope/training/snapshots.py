@@ -15,7 +15,7 @@ from pathlib import Path
 from batchscope import disk
 from batchscope.catalogue import run_names
 from batchscope.errors import UserError
-from batchscope.store import job_files, records
+from batchscope.store import job_files, paths, records
 from batchscope.training.runs import Run
 
 
@@ -28,12 +28,12 @@ def write(run: Run, epoch: int | str) -> None:
         UserError: If the run's record or data are missing, or it trains otherwise here.
         Interrupted: If a signal stopped the training.
     """
-    path = job_files.snapshot_path(run.results, run.name, epoch)
+    path = paths.snapshot_path(run.results, run.name, epoch)
     number = job_files.snapshot_epoch(run.results, run.name, epoch)
     if number is None:
         records.write_weights(path, {}, {})
     elif not path.exists():
-        kept = job_files.snapshot_path(run.results, run.name, number)
+        kept = paths.snapshot_path(run.results, run.name, number)
         if kept.exists():
             disk.copy(kept, path)
         else:

@@ -1,10 +1,9 @@
 """Floating-point operations of a training step's products, from the shapes of the layers.
 
-A multiply-add is two operations. Dense layers, convolutions and attention are counted, because a
-matrix product's measured peak bounds only products; all else is small beside them in the
-built-in networks. A convolution counts every tap of its kernel at every position, those on the
-padding too; attention the products of its kernels, and those of its queries with its keys and of
-its weights with its values, over all pairs of positions, masked or not.
+A multiply-add is two operations. Dense layers, convolutions and attention are counted; all else is
+small beside them in the built-in networks. A convolution counts every tap of its kernel at every
+position, those on the padding too; attention the products of its kernels and of all pairs of
+positions, masked or not.
 
 A layer takes its product once forward, again for the gradient by its weights where they are
 trained, and again for the gradient by its input where anything before it is trained: not so for
@@ -66,11 +65,9 @@ def per_image(model: keras.Model) -> Flops:
 
 
 def _products(model: keras.Model, trained: bool) -> Iterator[tuple[str, int, int]]:
-    """Yields the calls of layers that have products, those inside models among them too.
+    """Yields the name of each call of a layer with products, those inside models among them.
 
-    Yields:
-        Name, operations of the product (0 where they are not known), and how often a training
-        step takes it.
+    With its operations (0 where they are not known), and how often a training step takes it.
     """
     graph = keras.Model(model.inputs, model.outputs)  # a Sequential has no nodes of its own
     behind = {id(tensor): trained for tensor in graph.inputs}

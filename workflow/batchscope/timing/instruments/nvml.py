@@ -16,14 +16,10 @@ from batchscope.timing.instruments.samples import GPU_COLUMNS
 
 
 def physical_gpu(visible: str | None, gpu: int, uuids: list[str]) -> int | str | None:
-    """Returns which of the machine's GPUs a process sees under an index; None if there is none.
+    """Returns the machine's GPU that a process sees under an index: its index, or a MIG's UUID.
 
-    Args:
-        visible: CUDA_VISIBLE_DEVICES: indices, or UUIDs or their unambiguous beginnings, up to
-            the first that is none; None where it is not set.
-
-    Returns:
-        Index of the GPU on the machine, or the UUID of a MIG device.
+    CUDA_VISIBLE_DEVICES, here `visible`, has indices, UUIDs or their unambiguous beginnings, up
+    to the first that is none.
     """
     if visible is None:
         return gpu if gpu < len(uuids) else None
@@ -43,13 +39,20 @@ def physical_gpu(visible: str | None, gpu: int, uuids: list[str]) -> int | str |
     return seen[gpu] if gpu < len(seen) else None
 
 
-class Gpu:
-    """One GPU, by its index among those that the process sees; what it does not support is NaN.
+# Function of NVML -> its reading, by column.
+_READINGS: dict[str, Callable[[Any], dict[str, float]]] = {
+    "nvmlDeviceGetUtilizationRates": lambda rates: {
+        "gpu_percent": float(rates.gpu),
+        "gpu_bandwidth_percent": float(rates.memory),
+    },
+    "nvmlDeviceGetMemoryInfo": lambda memory: {"gpu_memory_mb": memory.used / MEGABYTE},
+    "nvmlDeviceGetPowerUsage": lambda milliwatts: {"gpu_power_watts": milliwatts / 1000},
+    "nvmlDeviceGetTotalEnergyConsumption": lambda mj: {"gpu_energy_joules": mj / 1000},
+}
 
-    Raises:
-        LookupError: If the process sees no such GPU.
-        pynvml.NVMLError: If NVML is not to be had.
-    """
+
+class Gpu:
+    """One GPU, by its index among those that the process sees; what it does not support is NaN."""
 
     def __init__(self, gpu: int) -> None:
         import pynvml as nvml
@@ -61,19 +64,8 @@ class Gpu:
         except BaseException:
             nvml.nvmlShutdown()
             raise
-
-        def utilisation() -> tuple[float, ...]:
-            rates = nvml.nvmlDeviceGetUtilizationRates(handle)
-            return float(rates.gpu), float(rates.memory)
-
-        self._queries: dict[tuple[str, ...], Callable[[], tuple[float, ...]]] = {
-            ("gpu_percent", "gpu_bandwidth_percent"): utilisation,
-            ("gpu_memory_mb",): lambda: (nvml.nvmlDeviceGetMemoryInfo(handle).used / MEGABYTE,),
-            ("gpu_power_watts",): lambda: (nvml.nvmlDeviceGetPowerUsage(handle) / 1000,),
-            ("gpu_energy_joules",): lambda: (
-                nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000,
-            ),
-        }
+        self._handle = handle
+        self._supported = list(_READINGS)
 
     def _find(self, gpu: int) -> tuple[Any, str, str]:
         nvml = self._nvml
@@ -95,14 +87,16 @@ class Gpu:
     def read(self) -> list[float]:
         """Returns the values of `samples.GPU_COLUMNS` now, NaN where unknown."""
         found = dict.fromkeys(GPU_COLUMNS, math.nan)
-        for columns, query in list(self._queries.items()):
+        for name in list(self._supported):
             try:
-                found.update(zip(columns, query(), strict=True))
+                reading = getattr(self._nvml, name)(self._handle)
             except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound):
-                del self._queries[columns]
+                self._supported.remove(name)
             except self._nvml.NVMLError:
                 # A passing refusal, such as a timeout, costs one sample and not the training.
                 continue
+            else:
+                found |= _READINGS[name](reading)
         return list(found.values())
 
     def close(self) -> None:

@@ -26,21 +26,15 @@ FEWEST, MOST = 3, 7  # blocks of a size
 def matmul_peak(seconds: float = 1.0, sizes: Sequence[int] | None = None) -> dict[str, Any]:
     """Measures the peak of square matrix products on this process's threads and device.
 
-    Args:
-        seconds: About how long the timed blocks of all sizes may take together. A size is left
-            out if three products would not fit, unless it is the first.
-        sizes: Rows of the matrices, ascending; `SIZES` where None, or `GPU_SIZES` on a GPU.
+    The timed blocks of all sizes take about so many seconds together; a size is left out if three
+    products would not fit, unless it is the first.
 
     Returns:
-        `flops_per_second`: the highest median of a size's blocks, with its quartiles
-        `flops_per_second_q1` and `_q3` and its `size`; `sizes`: for each size tried, the same,
-        and `products` per block and `seconds` of each block; `dtype`; `threads` of an operation
-        (0: as many as TensorFlow chooses); `device`: `cpu` or `gpu`; `tensor_float_32`: whether
-        float32 products may be rounded to 10 bits of mantissa, as GPUs from NVIDIA's Ampere on
-        do by default, and so faster by far than with full ones.
-
-    Raises:
-        ArithmeticError: If what the products gave is not finite.
+        `flops_per_second`: the highest median of a size's blocks, with its quartiles and its
+        `size`; `sizes`: for each size tried, the same, and `products` per block and `seconds` of
+        each block; `threads` of an operation (0: as many as TensorFlow chooses);
+        `tensor_float_32`: whether float32 products may be rounded to 10 bits of mantissa, as GPUs
+        from NVIDIA's Ampere on do by default, and so faster by far than with full ones.
     """
     on_gpu = bool(tf.config.get_visible_devices("GPU"))
     sizes = sizes or (GPU_SIZES if on_gpu else SIZES)

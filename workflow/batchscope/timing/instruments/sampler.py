@@ -26,37 +26,18 @@ from batchscope.timing.instruments.samples import COLUMNS, GPU_COLUMNS, OUTSIDE
 class Sampler:
     """Samples utilisation and memory in a thread while the block runs.
 
-    ::
-
-        with Sampler(cores=2) as sampler:
-            with sampler.phase("batch_size", 32):
-                work()
-        summary(sampler.series(), 0)
-
     Work under one name and value is one phase, however often it is entered. The sampling's own
     CPU time is counted neither as the process's nor as others'. Whatever cannot be measured is
     unknown and stops nothing. CUDA counts GPUs of different kinds in another order than NVML
-    unless CUDA_DEVICE_ORDER is PCI_BUS_ID; `gpu_device` says which one was sampled.
-
-    Args:
-        interval: Seconds between samples; None where whoever times takes them, by `sample`.
-        cores: Cores that the process was given: all of them busy is 100 %.
-        gpu: Index among the GPUs that the process sees; None where none is used.
-        watched: The process that is sampled, with its descendants; None for this one alone.
-
-    Attributes:
-        phases: Name and value of each phase; a sample's phase is an index into it.
-        gpu_device: `name` and `uuid` of the GPU, or the `problem` why it cannot be sampled; None
-            where none is asked for.
-        own_seconds: CPU time of the sampling itself.
+    unless CUDA_DEVICE_ORDER is PCI_BUS_ID; `gpu_device` says which one was sampled, or why none.
     """
 
     def __init__(
         self,
-        interval: float | None = 0.1,
-        cores: int = 1,
-        gpu: int | None = None,
-        watched: processes.Family | None = None,
+        interval: float | None = 0.1,  # seconds; None where whoever times calls `sample`
+        cores: int = 1,  # that the process was given: all of them busy is 100 %
+        gpu: int | None = None,  # index among those that the process sees
+        watched: processes.Family | None = None,  # sampled in place of this process
     ) -> None:
         self._interval, self._cores, self._gpu_index = interval, cores, gpu
         self._machine_cores = psutil.cpu_count(logical=True) or 1
@@ -170,10 +151,9 @@ class Sampler:
     def series(self) -> dict[str, np.ndarray]:
         """Returns the samples so far: column -> values of shape (samples,), NaN where unknown.
 
-        Seconds are since the start, and so are gpu_energy_joules; phase is -1 outside of all;
-        process_percent is of the cores given, machine_percent of all logical cores. Ticks of the
-        machine's clock can make foreign_cores negative. Memory is in 10^6 bytes, on the GPU that
-        of all processes.
+        Seconds and gpu_energy_joules are since the start; phase is -1 outside of all;
+        machine_percent is of all logical cores; gpu_memory_mb is of all processes. Ticks of the
+        machine's clock can make foreign_cores negative.
         """
         with self._lock:
             rows = np.array(self._rows).reshape(-1, len(COLUMNS))
@@ -185,11 +165,10 @@ class Sampler:
 
 
 def as_lists(sampler: Sampler, column: str = "batch_size") -> dict[str, list[Any]]:
-    """Returns a sampler's series for a record: lists, each sample with its phase.
+    """Returns a sampler's series for a record: lists of the columns that are known, rounded.
 
-    Columns that are unknown throughout are left out. Four digits are kept, of seconds three
-    decimals. The values of phases of the name `column` stand in a column of that name; where
-    there are phases of other names, the column `phase` has the names of all.
+    The values of phases of the name `column` stand in a column of that name; where there are
+    phases of other names, the column `phase` has the names of all.
     """
     series = sampler.series()
     labels = [

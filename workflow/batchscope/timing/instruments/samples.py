@@ -95,14 +95,10 @@ def bridged(seconds: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def energy(series: Series, phase: int | None) -> tuple[float | None, float, str | None]:
-    """Returns the energy that the GPU used during a phase, or in all samples where it is None.
+    """Returns the joules that the GPU used during a phase, the known seconds, and their source.
 
-    From NVML's counter where there is one, otherwise the integral of the power by the trapezoid
-    rule; where a reading failed, on a straight line between its neighbours.
-
-    Returns:
-        Joules, the seconds of the phase that they were used in, and `counter` or `power`; None,
-        0 and None where neither is known.
+    From NVML's `counter` where there is one, otherwise the integral of the `power` by the
+    trapezoid rule; where a reading failed, on a straight line between its neighbours.
     """
     weights = np.where(in_phase(series, phase), intervals(series), 0.0)
     counter = bridged(series["seconds"], series["gpu_energy_joules"])
@@ -121,14 +117,10 @@ def energy(series: Series, phase: int | None) -> tuple[float | None, float, str 
 def summary(series: Series, phase: int | None = None) -> dict[str, Any]:
     """Summarises the samples of a phase: -1 for those in none, None for all samples.
 
-    Returns:
-        samples, seconds; for each utilisation X the weighted median `X`, the quartiles `X_q1` and
-        `X_q3` and `X_mean`; process_zero_share and gpu_zero_share, the share of the time at zero;
-        foreign_cores, the cores that others kept busy on average; memory_peak_mb and
-        gpu_memory_peak_mb, the largest sampled; gpu_energy_joules, gpu_energy_source and the mean
-        gpu_power_watts. None where unknown. gpu_settled is whether the GPU's utilisation leaves
-        out the first second of the phase, in which NVML still averages over what came before;
-        False where the phase is too short for that, None where no utilisation is known.
+    A utilisation X has its weighted median `X`, the quartiles `X_q1` and `X_q3` and `X_mean`; a
+    value is None where unknown. gpu_settled is whether the GPU's utilisation leaves out the first
+    second of the phase, in which NVML still averages over what came before; False where the phase
+    is too short for that.
     """
     chosen = in_phase(series, phase)
     weights = np.where(chosen, intervals(series), 0.0)

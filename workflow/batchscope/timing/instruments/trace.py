@@ -17,16 +17,12 @@ The names of the events on the threads of the plane "/host:CPU" decide:
 - With a GPU in the trace, compute is the kernels on the streams of "/device:GPU:n"; copies and
   memory fills are not compute.
 
-A trace cannot show everything. Within a graph, TensorFlow records the ops that its executor takes
-for expensive; the others count as host, in `executor_seconds`: the true share of compute lies
-between compute and compute + executor. The time of an eager op includes some 20 microseconds for
-its function. The threads that share one kernel's work leave no events: `compute_thread_seconds`
-counts the threads that call kernels. A loop over a data set inside a function becomes one op of
-the pipeline (ReduceDataset), with the training in it. Code that XLA compiled for a CPU names no op
-types.
+Within a graph, TensorFlow records the ops that its executor takes for expensive; the others count
+as host, in `executor_seconds`: the true share of compute lies between compute and compute +
+executor. A loop over a data set inside a function becomes one op of the pipeline (ReduceDataset),
+with the training in it. Code that XLA compiled for a CPU names no op types.
 
-The parts follow the step-time breakdown of TensorFlow's profiler (input time, device compute
-time, and the rest), https://www.tensorflow.org/guide/profiler, measured over the whole wall time.
+The parts follow the step-time breakdown of https://www.tensorflow.org/guide/profiler.
 """
 
 from __future__ import annotations
@@ -112,25 +108,12 @@ class Activity(NamedTuple):
     executor: list[tuple[int, int]]
 
 
-def union(spans: Spans) -> np.ndarray:
-    """Returns the union of spans (start, stop) as disjoint ones in order, int64 of shape (m, 2).
-
-    Spans that touch become one; those of no length are left out.
-    """
-    array = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
-    array = array[array[:, 1] > array[:, 0]]
-    if not len(array):
-        return array
+def length(*spans: Spans) -> int:
+    """Returns the length of the union of spans (start, stop), in their own unit."""
+    array = np.concatenate([np.asarray(each, np.int64).reshape(-1, 2) for each in spans])
     array = array[np.argsort(array[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(array[:, 1])
-    first = np.concatenate([[True], array[1:, 0] > reach[:-1]])
-    last = np.concatenate([first[1:], [True]])
-    return np.stack([array[first, 0], reach[last]], axis=1)
-
-
-def length(spans: Spans) -> int:
-    """Returns the length of the union of spans, in their own unit."""
-    return int(np.diff(union(spans), axis=1).sum())
+    covered = np.maximum.accumulate(np.append(array[:1, 0], array[:, 1]))[:-1]
+    return int((array[:, 1] - np.maximum(array[:, 0], covered)).clip(0).sum())
 
 
 def clip(spans: Spans, start: int, stop: int) -> np.ndarray:
@@ -143,13 +126,12 @@ def parts(total: int, compute: Spans, waits: Spans, executor: Spans) -> dict[str
 
     `executor` is the part of host in which an executor runs a graph or an eager op.
     """
-    busy = np.concatenate([union(compute), union(waits)])
-    busy_length, compute_length = length(busy), length(compute)
+    busy, computing = length(compute, waits), length(compute)
     return {
-        "compute": compute_length,
-        "input": busy_length - compute_length,
-        "host": total - busy_length,
-        "executor": length(np.concatenate([busy, union(executor)])) - busy_length,
+        "compute": computing,
+        "input": busy - computing,
+        "host": total - busy,
+        "executor": length(compute, waits, executor) - busy,
     }
 
 
@@ -262,9 +244,7 @@ def _add_thread(result: Activity, line: Line, pipeline_runs: set[int | None]) ->
 
 
 def window(found: Iterable[Line]) -> tuple[int, int]:
-    """Returns start and stop of the recorded steps, in picoseconds: those of the event `WINDOW`.
-
-    A trace without one is taken from its first event to its last.
+    """Returns start and stop of the event `WINDOW`, or of all, in picoseconds.
 
     Raises:
         UserError: If no event of the trace took any time.
@@ -277,18 +257,11 @@ def window(found: Iterable[Line]) -> tuple[int, int]:
 
 
 def summarise(space: XSpace) -> dict[str, Any]:
-    """Returns what the time of a trace goes to.
+    """Returns what the wall time of the recorded steps goes to: shares and seconds of its parts.
 
-    Returns:
-        seconds: The wall time of the recorded steps; X_share and X_seconds of its parts X, compute,
-            input and host; executor_seconds, within host; compute_thread_seconds: compute, added
-            up over threads or streams; pipeline_seconds: any stage of the pipeline runs, training
-            waiting or not; compute_on: "gpu" where kernels of a GPU were counted, else "cpu"; ops:
-            the ten types of compute ops with the most seconds, each with op, count and seconds. A
-            kernel of a GPU whose op is unknown stands under its own name.
-
-    Raises:
-        UserError: If no event of the trace took any time.
+    compute_thread_seconds adds compute up over threads or streams. ops are the types of compute
+    ops with the most seconds; a kernel of a GPU whose op is unknown stands under its own name.
+    Raises `UserError` if no event took any time.
     """
     found = lines(space)
     start, stop = window(found)

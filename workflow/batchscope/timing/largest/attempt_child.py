@@ -33,13 +33,9 @@ def run(
 ) -> None:
     """Tries one batch size in this process, and prints what came of it as one line of JSON.
 
-    The process sets itself up to be the first that the kernel ends, and to end with its parent.
-    An allocator's refusal is an answer; any other error is raised.
-
-    Args:
-        batch_size: Examples in the batch; the data set's images are repeated where it has fewer.
-        memory_mb: The limit. On a CPU, memory beyond it and `slack_mb` is refused by the
-            operating system; on a GPU, TensorFlow's allocator has so much. None for no limit.
+    An allocator's refusal is an answer; any other error is raised. The data set's images are
+    repeated where it has fewer than the batch. On a CPU, the operating system refuses memory beyond
+    the limit and `slack_mb`; on a GPU, TensorFlow's allocator has so much.
     """
     _give_way()
     # Where memory is refused, TensorFlow may crash; its last warnings then say why.

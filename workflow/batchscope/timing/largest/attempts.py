@@ -79,24 +79,14 @@ def free_mb() -> float:
 
 @dataclass(frozen=True)
 class Try:
-    """What came of one batch size; times and samples include the start of the process.
-
-    Attributes:
-        peak_mb: Most memory taken. Of a child that was ended, the most that was seen, a lower
-            bound; None where nothing was seen.
-        baseline_mb: The same before the batch was there: the framework and the model.
-        message: Why the size did not fit.
-        utilisation: Summary of the samples, as `samples.summary` gives it.
-        samples: As `sampler.as_lists` gives them.
-        gpu_device: The GPU that was sampled, as `Sampler.gpu_device` names it, if any.
-    """
+    """What came of one batch size; times and samples include the start of the process."""
 
     batch_size: int
     outcome: str
-    peak_mb: float | None = None
-    baseline_mb: float | None = None
+    peak_mb: float | None = None  # of a child that was ended a lower bound; None if none was seen
+    baseline_mb: float | None = None  # the same before the batch was there
     seconds: float = 0.0
-    message: str = ""
+    message: str = ""  # why the size did not fit
     utilisation: dict[str, Any] = field(default_factory=dict)
     samples: dict[str, list[Any]] = field(default_factory=dict)
     gpu_device: dict[str, str] | None = None
@@ -111,13 +101,8 @@ def attempt(
 ) -> Try:
     """Runs one child, samples what it uses, and returns how it ended.
 
-    Args:
-        command: The command line; its process calls `attempt_child.run` with `limits.memory_mb`.
-        batch_size: Its batch size.
-        limits: It is ended where its resident memory, with that of its own children, is above
-            `host_mb`.
-        cores: Cores that it was given.
-        timeout: Seconds after which it is ended as failed.
+    Its process calls `attempt_child.run` with `limits.memory_mb`. It is ended where its resident
+    memory, with that of its own children, is above `limits.host_mb`.
     """
     begun = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -203,10 +188,7 @@ def _reply(stdout: str) -> dict[str, Any]:
 def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
     """Returns the outcome of a child that ended by itself, and the message of one that did not fit.
 
-    Args:
-        status: Its exit status; -n where signal n ended it.
-        reply: What it printed; empty where it did not come to that.
-        stderr: Its messages.
+    Its exit status is -n where signal n ended it; its reply is empty where it printed none.
     """
     if status == 0 and reply:
         return reply["outcome"], reply.get("message", "")

@@ -12,10 +12,8 @@ so that the same initial weights lead to the same weights. They differ in what a
 its arithmetic. One update differs: of an embedding, `fit` lets an optimizer square the gradients
 of a token's occurrences one by one (see `losses.dense`).
 
-Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025). Its
-examples 1 and 2 are `eager` over the pipeline `dataset`, without and with a delay before each
-step. They do not run as printed: `tf.random.categorical(logits, num_classes=10)` has no such
-argument; one class per image, all ten equally likely, is meant.
+Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025), whose
+examples 1 and 2 are `eager` over the pipeline `dataset`, without and with a delay.
 """
 
 from __future__ import annotations
@@ -130,17 +128,11 @@ class GraphRunner(TensorFlowRunner):
 
 @dataclass(frozen=True)
 class Source:
-    """Where the batches of a loop over a pipeline come from.
-
-    Attributes:
-        pipeline: One of `pipelines.PIPELINES`.
-        delay_seconds: The training thread sleeps so long before every step, once per batch.
-        folder: Gets the files of the pipeline `jpeg`.
-    """
+    """Where the batches of a loop over a pipeline come from."""
 
     pipeline: str = "dataset"
-    delay_seconds: float = 0.0
-    folder: Path | None = None
+    delay_seconds: float = 0.0  # the training thread sleeps so long before every step
+    folder: Path | None = None  # gets the files of the pipeline `jpeg`
 
 
 class PipelineRunner(TensorFlowRunner):
@@ -166,8 +158,7 @@ class PipelineRunner(TensorFlowRunner):
 class StepRunner(PipelineRunner):
     """A Python loop over batches, one GradientTape step each.
 
-    Args:
-        compiled: Whether the step is a tf.function. It is traced once, for batches of any size.
+    If it is compiled, the step is a tf.function, traced once for batches of any size.
     """
 
     def __init__(
@@ -207,20 +198,14 @@ class StepRunner(PipelineRunner):
 
 
 class FitRunner(PipelineRunner):
-    """Keras's `fit`, one call per `run`.
+    """Keras's `fit`, one call per `run`, with so many steps in a call into the graph.
 
-    The timed span lies between Keras's `on_epoch_begin` and `on_epoch_end`: every step with what
-    Keras does around it (its loss metric, its dispatch of callbacks), and at the end the loss as a
-    number, once. A call's work before and after (adapters and callbacks, the reset of metrics) is
-    left out: a training pays it once per epoch and a timing once per block, so that the steps'
-    cost would depend on how many a block has. No callback runs at batches, unless there is a
-    delay: a callback at their end would change how Keras dispatches all of them.
-
-    XLA is off, which Keras would switch on for a GPU: the other loops do not use it either.
-
-    Args:
-        unit: Steps in one call into the graph. Calls of one step run the rest of a number of
-            steps, and a delay is slept before the call that its steps share.
+    The timed span lies between Keras's `on_epoch_begin` and `on_epoch_end`: every step with its
+    loss metric and dispatch of callbacks, and at the end the loss as a number, once. A call's work
+    before and after is left out: a training pays it once per epoch and a timing once per block. No
+    callback runs at batches, unless there is a delay: a callback at their end would change how
+    Keras dispatches all of them. A delay is slept before the call that its steps share. XLA is
+    off, which Keras would switch on for a GPU: the other loops do not use it either.
     """
 
     def __init__(
@@ -314,11 +299,7 @@ def over_pipeline(
 
 @contextlib.contextmanager
 def open_runner(job: TimingJob) -> Iterator[TensorFlowRunner]:
-    """Opens the runner of a sweep.
-
-    Raises:
-        UserError: If the data are missing, or are fewer than the largest batch.
-    """
+    """Opens the runner of a sweep; raises as `steps.open_runner` does."""
     factors, model = job.factors, job.network()
     train = augmentations.extended(factors["augmentation"], job.data.examples("train"))
     largest = max(job.subject.batch_sizes)

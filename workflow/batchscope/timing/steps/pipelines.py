@@ -14,9 +14,8 @@ yields the same whole batches in the same order, epoch after epoch. Nothing is s
 By default tf.data makes a sequential map parallel, fuses it with the batching and puts a prefetch
 behind all. That is switched off here; otherwise the first two pipelines would be the third.
 
-Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025), which
-names parallel maps, prefetching and caching as remedies; TensorFlow's guide "Better performance
-with the tf.data API" for their order.
+Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025);
+TensorFlow's guide "Better performance with the tf.data API" for their order.
 """
 
 from __future__ import annotations
@@ -44,13 +43,8 @@ _ROWS = 1024  # images checked at once
 def examples(pipeline: str, given: Examples, folder: Path | str | None = None) -> tf.data.Dataset:
     """Returns a pipeline's mapped examples, one epoch of them, for batches of any size.
 
-    Args:
-        pipeline: One of `PIPELINES`.
-        given: Their images may be a tensor, which is shared; an array is copied.
-        folder: Gets the files of `jpeg`; must not be there yet.
-
-    Raises:
-        UserError: If the images cannot be JPEG files.
+    Their images may be a tensor, which is shared. The folder gets the files of `jpeg`, and must
+    not be there yet. Raises `UserError` if the images cannot be JPEG files.
     """
     images, labels, scale = given.images, tf.cast(given.labels, tf.int32), given.scale
     if pipeline == "jpeg":
@@ -83,9 +77,7 @@ def examples(pipeline: str, given: Examples, folder: Path | str | None = None) -
 def batches(pipeline: str, examples: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
     """Returns the whole batches of a pipeline's `examples`, epoch after epoch without end.
 
-    Returns:
-        A data set of (images, float32 of shape (b, height, width, channels), labels, int32 of
-        shape (b,)); a batch size above all examples gives all of them as one batch.
+    A batch size above all examples gives all of them as one batch.
     """
     count = int(examples.cardinality())
     # Not by the batching, which would give every batch size a type, and a trace, of its own.

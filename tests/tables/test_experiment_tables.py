@@ -1,10 +1,12 @@
-"""Tables of trainings whose rate falls towards the horizon: nothing is read before their ends."""
+"""Tables that follow from others of the same experiment."""
 
 import pandas
 import pytest
 
+import report_example
 import synthetic
-from batchscope.tables import advice, decisions, long_tables, run_table
+from batchscope.study import config
+from batchscope.tables import advice, experiment_tables, long_tables, run_table
 from costs import first
 
 
@@ -15,8 +17,8 @@ def test_what_is_decided(tmp_path, schedule):
     runs = run_table.collect(tmp_path, study, "gap")
     given = (runs, long_tables.trajectories(tmp_path, study, "gap"))
     experiment = study.experiments["gap"]
-    compared = decisions.held_equal(study, "gap", *given)["comparisons"]
-    found = decisions.to_target(experiment.trainings, *given)
+    compared = experiment_tables.held_equal(study, "gap", *given)["comparisons"]
+    found = experiment_tables.to_target(experiment.trainings, *given)
     if schedule == "cosine":
         assert set(compared["budget"]) == {"epochs", "convergence", "end"}
         assert set(compared.loc[compared["budget"] == "epochs", "budget_value"]) == {40}
@@ -29,3 +31,15 @@ def test_what_is_decided(tmp_path, schedule):
     advised = advice.rows(tmp_path, experiment, tables)
     assert (advised["item"] == "recommendation").any()
     assert not {"target", "longer_training"} & {*advised.loc[advised["item"] == "need", "name"]}
+
+
+def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
+    study = config.study(report_example.write_config(tmp_path, experiments=("gap", "second")))
+    found = experiment_tables._stated(study, "gap")
+    directions = {column: outcome.direction for column, outcome in found.items()}
+    assert directions == {
+        "generalisation_gap": "rises",
+        "sharpness_full_0.001": "rises",
+        "seconds_per_epoch": "falls",
+    }
+    assert experiment_tables._stated(study, "second") == {}

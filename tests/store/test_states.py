@@ -1,0 +1,127 @@
+"""How the jobs of a study stand, by the files that are there and what the machine has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import small_study
+from batchscope import disk
+from batchscope.catalogue.run_names import VERSIONS
+from batchscope.host import absence
+from batchscope.store import job_files, paths, states
+from batchscope.study import planner
+
+OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
+
+
+def planned(models=None, **experiment):
+    return planner.make(small_study.config(models=models or {}, experiment=experiment))
+
+
+def finish(results, study, version=None) -> list[Path]:
+    """Writes every file of a study; returns all of them."""
+    wanted = [paths.dataset_folder(results, token) / name
+              for token in study.datasets for name in (paths.RECORD, *paths.ARRAYS)]  # fmt: skip
+    for state in states.Table(study, results).every.values():
+        factors = study.runs[state.job.runs[0]]
+        names = paths.run_files(factors) if state.job.measure == "train" else [state.job.path.name]
+        wanted += [state.job.path.with_name(name) for name in names]
+    for path in wanted:
+        record = {"status": "finished", **({"version": version} if version else {})}
+        disk.write_json(path, record if path.suffix == ".json" else {})
+    return wanted
+
+
+def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
+    study = planned(set={"evaluate_every": 100}, vary={"batch_size": [16]}, measure=["evaluate"])
+    files = finish(tmp_path, study)
+    assert sum(path.name == "trajectory.csv" for path in files) == len(study.runs)
+    table = states.Table(study, tmp_path)
+    assert not any(state.missing for state in table.every.values()) and all(table.data().values())
+    for path in files:
+        text = path.read_text()
+        path.unlink()
+        table = states.Table(study, tmp_path)
+        lost = [state.job for state in table.every.values() if state.missing]
+        damaged = [state.job for state in table.every.values() if state.damaged]
+        if path.parent.parent.name == "data":
+            assert lost == [] and not any(table.data().values())
+        else:
+            assert len(lost) == 1 and lost[0].path.parent == path.parent
+            assert damaged == ([] if path.suffix == ".json" else lost)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(("version", "made"), [("train-v1", True), (VERSIONS["train"], False)])
+def test_a_run_of_another_version_is_not_trained_for_its_files(tmp_path, version, made):
+    study = planned(vary={"batch_size": [16]}, seeds=1)
+    finish(tmp_path, study, version)
+    next(tmp_path.glob("runs/*/updates.npz")).unlink()
+    (state,) = states.Table(study, tmp_path).every.values()
+    assert (state.made, state.damaged) == (made, not made)
+    state.job.path.write_text("")  # a damaged record has no version
+    (state,) = states.Table(study, tmp_path).every.values()
+    assert state.damaged
+
+
+def test_records_of_other_versions(tmp_path):
+    study = planned(vary={"batch_size": [16]}, seeds=1, measure=["evaluate"])
+    finish(tmp_path, study, VERSIONS["evaluate"])
+    (run,) = study.runs
+    found = states.Table(study, tmp_path).other_versions()
+    path = job_files.training_job(tmp_path, run).path
+    assert found == {path: ("train", VERSIONS["evaluate"])}
+
+
+def test_what_waits_for_what_is_not_here(tmp_path, monkeypatch):
+    measures = ["evaluate", "weight_distance"]
+    study = planned(vary={"batch_size": [16], "device": ["cpu", "gpu"]}, seeds=1, measure=measures)
+    monkeypatch.setattr(
+        absence, "of", lambda factors: absence.GPU if factors["device"] == "gpu" else None
+    )
+    table = states.Table(study, tmp_path)
+    assert sum(state.missing for state in table.every.values()) == 3
+    assert [job.measure for job in table.absent()[absence.GPU]] == ["train"]
+    assert states.statuses(table) == {
+        run: "no_gpu" if factors["device"] == "gpu" else "missing"
+        for run, factors in study.runs.items()
+    }
+    # Trained elsewhere: what reads weights alone is measured here.
+    (run,) = (run for run, factors in study.runs.items() if factors["device"] == "gpu")
+    disk.write_json(job_files.training_job(tmp_path, run).path, {"status": "finished"})
+    table = states.Table(study, tmp_path)
+    assert {job.measure for job in table.absent()[absence.GPU]} == {"train", "evaluate"}
+    assert len([job for job in table.here() if run in job.runs]) == 1
+
+
+def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(absence, "of", lambda factors: factors["device"] == "gpu" or None)
+    vary = {"model": ["small_cnn", "mine"], "batch_size": [16]}
+    study = planned(OWN, vary=vary, seeds=1, measure=["evaluate"])
+    (token,) = [model for model, path in study.models.items() if path]
+    (dataset,) = study.datasets
+    assert states.Table(study, tmp_path).own_models() == {(dataset, token)}
+    *_, last = finish(tmp_path, study)
+    assert states.Table(study, tmp_path).own_models() == set()
+    last.unlink()
+    assert states.Table(study, tmp_path).own_models() == {(dataset, token)}
+    for other in (
+        planned(vary={"batch_size": [8]}),
+        planned(OWN, vary=vary, set={"device": "gpu"}),
+    ):
+        assert states.Table(other, tmp_path).own_models() == set()
+
+
+def test_a_path_and_its_log_are_spelled_once():
+    run, timed = paths.run_folder("results", "{run}"), ("results", "here", "{timing}")
+    for record, log in (
+        (paths.dataset_record("results", "{dataset}"), "prepare_data/{dataset}"),
+        (paths.run_record(run), "train/{run}"),
+        (paths.measure_path("results", "{run}", "evaluate", "at=1"), "evaluate/{run}/at=1"),
+        (paths.pair_path("results", "{run}", "{other}", "line", "d"), "line/{run}/{other}/d"),
+        (paths.timing_path(*timed, "d", "time_epoch"), "time_epoch/here/{timing}/d"),
+    ):
+        assert paths.log_path("results", record).as_posix() == f"logs/{log}.log"
+    assert paths.snapshot_path("results", "{run}", 3) == run / "epochs" / "3.npz"

@@ -1,0 +1,178 @@
+"""What a rule says of one job by its wildcards: files, log, command, resources.
+
+A path that a rule is given is spelled here, or comes from `literal`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from batchscope.catalogue import kept_epochs, run_factors, run_names, sweep_names
+from batchscope.catalogue.entries import REPEATS, Measure, Timing
+from batchscope.store import job_files, paths
+
+RESULTS = "results"
+STAND_INS = Path(".snakemake", "paths")
+
+
+def literal(path: str) -> str:
+    """Returns a path as a rule can have it: Snakemake takes braces and angle brackets for its own.
+
+    A path that holds some is reached by a link.
+    """
+    if not set("{}<>").intersection(path):
+        return path
+    link = STAND_INS / f"{hashlib.sha256(path.encode()).hexdigest()[:16]}{Path(path).suffix}"
+    target = os.path.abspath(path)
+    if not link.is_symlink() or os.readlink(link) != target:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    return link.as_posix()
+
+
+def environment(folder: str) -> str:
+    """Returns the file of the jobs' conda environment, which Snakemake formats as a pattern."""
+    return f"{folder}/envs/batchscope.yaml".replace("{", "{{").replace("}", "}}")
+
+
+def data_record(token: str) -> str:
+    """Record of a data set."""
+    return paths.dataset_record(RESULTS, token).as_posix()
+
+
+def dataset_record(name: str) -> str:
+    """Record of the data set of a run or of a timing configuration."""
+    return data_record(name.split("+")[0])
+
+
+def run_file(run: str, file: str = paths.RECORD) -> str:
+    """A file of a run."""
+    return (paths.run_folder(RESULTS, run) / file).as_posix()
+
+
+def figures_folder(study: str, experiment: str) -> str:
+    """Folder of an experiment's figures."""
+    return paths.figures_folder(RESULTS, study, experiment).as_posix()
+
+
+def measured(entry: Measure) -> dict[str, str]:
+    """Files of the run, or of both, that a measure reads: input's name -> path."""
+    found = {}
+    for prefix, run in (("", "{run}"), ("other_", "{other}"))[: 1 + entry.pairs]:
+        found[f"{prefix}record"] = run_file(run)
+        for weights in entry.weights:
+            inner = "epochs/" if weights == kept_epochs.MIDDLE else ""
+            found[f"{prefix}{weights}"] = run_file(run, f"{inner}{weights}.npz")
+        for file in entry.reads:
+            found[prefix + Path(file).stem] = run_file(run, file)
+    return found
+
+
+def timed_data(entry: Timing) -> Callable[[Any], str]:
+    """Returns, as a function of the wildcards, the record of the data set that is timed."""
+    return lambda wildcards: dataset_record(getattr(wildcards, subject(entry)))
+
+
+def early(entry: Measure) -> Callable[[Any], list[str]]:
+    """Returns, as a function of the wildcards, weights before a run's last; mostly none."""
+
+    def read(wildcards: Any) -> list[str]:
+        if wildcards.settings == "default":  # a dry-run asks several times for every job
+            return []
+        run, horizon = wildcards.run, _factors(wildcards.run)["epochs"]
+        epoch = job_files.epoch_read(entry.name, wildcards.settings, horizon)
+        return [] if epoch is None else [paths.snapshot_path(RESULTS, run, epoch).as_posix()]
+
+    return read
+
+
+def output(entry: Measure | Timing) -> str:
+    """Path of a measure's or timing's record."""
+    name, run, settings = entry.name, "{run}", "{settings}"
+    if isinstance(entry, Timing):
+        timed = f"{{{subject(entry)}}}"
+        return paths.timing_path(RESULTS, "{machine}", timed, settings, name).as_posix()
+    if entry.pairs:
+        return paths.pair_path(RESULTS, run, "{other}", name, settings).as_posix()
+    return paths.measure_path(RESULTS, run, name, settings).as_posix()
+
+
+def beside(entry: Measure | Timing) -> list[str]:
+    """Paths of what a measure or timing writes beside its record."""
+    return [output(entry).removesuffix(".json") + suffix for suffix in entry.also_writes]
+
+
+def log(record: str) -> str:
+    """Path of the log of the job that writes a record."""
+    return paths.log_path(RESULTS, record).as_posix()
+
+
+def subject(entry: Timing) -> str:
+    """The wildcard, and the option of the door, that say what is timed."""
+    return "timing" if entry.trains else "sweep"
+
+
+def command(step: str) -> str:
+    """The call of the door that makes a measure or a timing; any change of it makes all again."""
+    entry = run_names.ENTRIES[step]
+    if isinstance(entry, Timing):
+        options, data = ("machine", subject(entry)), True
+    else:
+        options, data = ("run", "other") if entry.pairs else ("run",), entry.data
+    words = [f"--{option} {{wildcards.{option}:q}}" for option in (*options, "settings")]
+    words += ["--model-file {input.model:q}"] if data else []
+    written = "{output.record:q}" if entry.also_writes else "{output:q}"
+    made = f"--output {written} > {{log:q}} 2>&1"
+    return " ".join(["python workflow/run.py", entry.name, *words, made])
+
+
+def installing(rule: str) -> str:
+    """The call of the door that installs a framework, by the name of its rule."""
+    words = f"install_framework --framework {rule.removeprefix('install_')}"
+    return f"python workflow/run.py {words} --output {{output:q}} > {{log:q}} 2>&1"
+
+
+def turn(timing: str) -> Callable[[Any], int]:
+    """Returns, as a function of the wildcards, the priority of a timing job.
+
+    The first jobs of every configuration stand before the second of any, and all before other jobs:
+    without that, those that ask for the whole machine run last.
+    """
+
+    def priority(wildcards: Any) -> int:
+        parsed = run_names.parse_settings(timing, wildcards.settings)
+        return 1 + REPEATS.maximum - parsed[REPEATS.name]
+
+    return priority
+
+
+def growing(memory_mb: int) -> Callable[[Any, int], int]:
+    """Returns the memory that an attempt is given, MB: twice that of the attempt before."""
+    return lambda wildcards, attempt: memory_mb * 2 ** (attempt - 1)
+
+
+def gpus(name: str) -> int:
+    """GPUs that a training, a timing configuration or a sweep needs: one per replica."""
+    return run_factors.gpus(_factors(name))
+
+
+def measure_gpus(name: str) -> int:
+    """GPUs that a measure of a run needs."""
+    return int(_factors(name)["device"] == "gpu")
+
+
+def threads(name: str) -> int:
+    """Threads of a run or a timing configuration; of a sweep that uses all cores no number, -1."""
+    return _factors(name)["threads"] or -1
+
+
+@functools.cache
+def _factors(name: str) -> dict[str, Any]:
+    # A timing configuration has the name of a sweep over its batch size.
+    return run_names.parse_run(name) if "+seed=" in name else sweep_names.parse(name).factors

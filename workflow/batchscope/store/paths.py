@@ -1,0 +1,105 @@
+"""Where every file below `results` lies, and every log beside it; the one place that spells a path.
+
+The workflow's rules use the same functions: a wildcard such as `{run}` stands for a name there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+RECORD = "record.json"  # of a data set and of a run: written last, so that what has one is whole
+SPLITS = ("train", "validation", "test")
+ARRAYS = tuple(f"{split}_{what}.npy" for split in SPLITS for what in ("images", "labels"))
+RUN_FILES = ("history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
+TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs
+
+
+def dataset_folder(results: Path | str, dataset: str) -> Path:
+    """Returns the folder of a prepared data set's arrays, by its id."""
+    return Path(results) / "data" / dataset
+
+
+def dataset_record(results: Path | str, dataset: str) -> Path:
+    """Returns the record of a prepared data set."""
+    return dataset_folder(results, dataset) / RECORD
+
+
+def run_folder(results: Path | str, run: str) -> Path:
+    """Returns the folder of one run."""
+    return Path(results) / "runs" / run
+
+
+def run_record(folder: Path | str) -> Path:
+    """Returns the record in a run's folder: what to delete, whatever is damaged there."""
+    return Path(folder) / RECORD
+
+
+def run_files(factors: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the names of all files that a run's folder has once it is trained."""
+    return (RECORD, *RUN_FILES, *([TRAJECTORY] if factors["evaluate_every"] else []))
+
+
+def snapshot_path(results: Path | str, run: str, epoch: int | str) -> Path:
+    """Returns the file of a run's weights after an epoch before its last."""
+    return run_folder(results, run) / "epochs" / f"{epoch}.npz"
+
+
+def measure_path(results: Path | str, run: str, measure: str, settings: str) -> Path:
+    """Returns the file of one measure of a run, by the name of its settings."""
+    return run_folder(results, run) / measure / f"{settings}.json"
+
+
+def pair_path(results: Path | str, run: str, other: str, measure: str, settings: str) -> Path:
+    """Returns the file of one measure of two runs, by the name of its settings."""
+    return run_folder(results, run) / f"{measure}_to" / other / f"{settings}.json"
+
+
+def timing_path(
+    results: Path | str, machine: str, timing: str, settings: str, measure: str
+) -> Path:
+    """Returns the file of one timing, by machine and timing configuration."""
+    return Path(results) / "timing" / machine / timing / measure / f"{settings}.json"
+
+
+def initial_name(model: str, input_shape: Iterable[int], classes: int) -> str:
+    """Returns what the files in `results/initial` are called, of a model for such examples."""
+    return f"{model}+{'x'.join(map(str, input_shape))}+{classes}"
+
+
+def layers_path(results: Path | str, model: str, input_shape: Iterable[int], classes: int) -> Path:
+    """Returns the file of a user's model's layers, written beside its initial weights."""
+    return Path(results) / "initial" / f"{initial_name(model, input_shape, classes)}.json"
+
+
+def study_folder(results: Path | str, study: str) -> Path:
+    """Returns the folder of a study: a folder of tables and figures for each experiment."""
+    return Path(results) / "studies" / study
+
+
+def figures_folder(results: Path | str, study: str, experiment: str) -> Path:
+    """Returns the folder of an experiment's figures."""
+    return study_folder(results, study) / experiment / "figures"
+
+
+def epochs_note(results: Path | str) -> Path:
+    """Returns the file that tells trainings which weights before their last are read."""
+    return Path(results) / "epochs_read.json"
+
+
+def seconds_note(results: Path | str) -> Path:
+    """Returns the table of what measures and timings took."""
+    return Path(results) / "job_seconds.csv"
+
+
+def log_path(results: Path | str, output: Path | str) -> Path:
+    """Returns the log of the job that writes a record, of data, a run, a measure or a timing."""
+    kind, *folders, file = Path(output).relative_to(results).parts
+    if file == RECORD:
+        step = {"data": "prepare_data", "runs": "train"}[kind]
+        *folders, file = folders
+    else:
+        step = folders.pop(1 if kind == "runs" else 2).removesuffix("_to")
+        file = file.removesuffix(".json")
+    return Path(results).parent.joinpath("logs", step, *folders, f"{file}.log")

@@ -1,0 +1,170 @@
+"""How every job of a study stands: one table, from which all who ask are answered.
+
+A job is made where its record and each file beside it are there. One that is not made is missing,
+or waits for what is not here: a GPU, cores, a framework.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from batchscope import disk
+from batchscope.catalogue.measures import MEASURES
+from batchscope.errors import UserError
+from batchscope.host import absence
+from batchscope.host.absence import Absence
+from batchscope.store import job_files, paths, records
+from batchscope.store.job_files import Job
+from batchscope.study import plan
+
+
+@dataclass(frozen=True)
+class State:
+    """How one job stands."""
+
+    job: Job
+    made: bool  # whether its record and each file beside it are there
+    recorded: bool  # whether each run that it is of has a record
+    lacking: Absence | None  # what it needs and is not here, whether it is made or not
+
+    @property
+    def missing(self) -> bool:
+        """Whether it is to be made here."""
+        return not (self.made or self.lacking)
+
+    @property
+    def waits(self) -> bool:
+        """Whether what is not here alone keeps it from being made; a measure follows its run."""
+        first = self.recorded or self.job.measure == "train"
+        return bool(self.lacking) and not self.made and first
+
+    @property
+    def damaged(self) -> bool:
+        """Whether it has a record, and lacks a file beside it."""
+        return self.missing and self.job.path.exists()
+
+
+class Table:
+    """The jobs of a study, and how they stand.
+
+    Attributes:
+        experiments: Experiment -> its jobs, trainings first; what experiments share is in each.
+    """
+
+    def __init__(self, study: plan.Study, results: Path | str) -> None:
+        self.study, self.results = study, Path(results)
+        self._trainings = {run: self._training(run) for run in study.runs}
+        self.experiments = {name: self._states(each) for name, each in study.experiments.items()}
+
+    def _states(self, experiment: plan.Experiment) -> list[State]:
+        others = job_files.measure_jobs(experiment, self.results, self.study.machine)
+        trainings = [self._trainings[run] for run in experiment.trainings.runs]
+        return [*trainings, *map(self._other, others)]
+
+    def _training(self, run: str) -> State:
+        job, factors = job_files.training_job(self.results, run), self.study.runs[run]
+        there = _names(job.path.parent)
+        recorded = paths.RECORD in there
+        made = recorded and bool(
+            there.issuperset(paths.run_files(factors))
+            # Another version's may be others: it is told apart, and not trained again for them.
+            or _other_version(job)
+        )
+        return State(job, made, recorded, absence.of(factors))
+
+    def _other(self, job: Job) -> State:
+        recorded = all(self._trainings[run].recorded for run in job.runs)
+        factors = [job.sweep.factors] if job.sweep else [self.study.runs[run] for run in job.runs]
+        lacking = next(filter(None, map(absence.of, factors)), None)
+        # What reads weights alone needs no more than these.
+        if recorded and job.measure in MEASURES and not MEASURES[job.measure].data:
+            lacking = None
+        return State(job, job.path.exists(), recorded, lacking)
+
+    @cached_property
+    def every(self) -> dict[Path, State]:
+        """Record -> how its job stands, each once."""
+        return {each.job.path: each for each in chain.from_iterable(self.experiments.values())}
+
+    def here(self) -> Iterator[Job]:
+        """Yields the measures and timings that can be made here, made or not, each once."""
+        for state in self.every.values():
+            if not state.lacking and state.job.measure != "train":
+                yield state.job
+
+    def absent(self) -> dict[Absence, list[Job]]:
+        """Returns what is not here -> the jobs that wait for it, each once."""
+        found: dict[Absence, list[Job]] = {}
+        for state in self.every.values():
+            if state.lacking and state.waits:
+                found.setdefault(state.lacking, []).append(state.job)
+        return found
+
+    def own_models(self) -> set[tuple[str, str]]:
+        """Returns data set and model of the user's own models that something is missing of."""
+        found = set()
+        for name, experiment in self.study.experiments.items():
+            if any(state.missing for state in self.experiments[name]):
+                found |= {(each["dataset"], each["model"]) for each in experiment.factors()}
+        return {(dataset, model) for dataset, model in found if self.study.models[model]}
+
+    def data(self) -> dict[str, bool]:
+        """Returns the data sets of what can be made here -> whether they are whole, in order."""
+        every = chain.from_iterable(one.factors() for one in self.study.experiments.values())
+        needed = {factors["dataset"] for factors in every if not absence.of(factors)}
+        return {
+            token: whole_data(self.results, token)
+            for token in self.study.datasets
+            if token in needed
+        }
+
+    def other_versions(self) -> dict[Path, tuple[str, str]]:
+        """Returns the records that another version than today's made -> step and version."""
+        found = {}
+        for path, state in self.every.items():
+            step, record = state.job.measure, disk.read_json(path) if path.exists() else {}
+            if version := records.other_version(step, record):
+                found[path] = (step, version)
+        return found
+
+
+def whole_data(results: Path | str, token: str) -> bool:
+    """Whether a data set is prepared, with all its arrays."""
+    return _names(paths.dataset_folder(results, token)).issuperset((paths.RECORD, *paths.ARRAYS))
+
+
+def unrecorded(factors: dict[str, Any]) -> str:
+    """Returns the status of a run without a record: `missing`, or that of what is not here."""
+    found = absence.of(factors)
+    return found.status if found else records.MISSING
+
+
+def statuses(table: Table) -> dict[str, str]:
+    """Returns run -> status; raises `UserError` where a record is damaged."""
+    found = {}
+    for run, factors in table.study.runs.items():
+        path = job_files.training_job(table.results, run).path
+        recorded = path.exists() and not table.every[path].missing
+        found[run] = disk.read_json(path, "status")["status"] if recorded else unrecorded(factors)
+    return found
+
+
+def _names(folder: Path) -> set[str]:
+    try:
+        return {*os.listdir(folder)}
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+
+
+def _other_version(job: Job) -> str | None:
+    """Returns the version that made a record, where it is not today's; a damaged one has none."""
+    with contextlib.suppress(UserError):
+        return records.other_version(job.measure, disk.read_json(job.path))
+    return None
