@@ -367,6 +367,6 @@ def test_operations_are_those_of_every_gradient_of_an_update():
         timing_tables._step_time(
             timing_tables.Timing({"method": method, "inner_steps": 3}, None, record)
         )
-        for method in ("plain", "conservative")
+        for method in ("plain", "proximal")
     )
     assert (plain["flops_per_image"], several["flops_per_image"]) == (1e6, 3e6)

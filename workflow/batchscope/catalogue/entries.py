@@ -174,9 +174,9 @@ class Figure:
 class Entry:
     """What measures and timings have in common."""
 
-    name: str  # in the configuration, in paths, and of its rule and module
     version: str  # of the numbers that it gives: raised when these change, and only then
-    doc: str  # what it is, in a sentence
+    name: str = ""  # in the configuration, in paths and of its rule: that of its module
+    doc: str = ""  # what it is, in a sentence: the docstring of its module
     settings: tuple[Parameter, ...] = ()  # all with a frozen default. Append; never reorder
     columns: dict[str, Column] = field(default_factory=dict)  # of runs.csv, by a setting's `{name}`
     problems: Problems = lambda settings: iter(())  # of incompatible settings
@@ -258,28 +258,30 @@ def discover(package: str, path: list[str], kind: type[Kind]) -> dict[str, Kind]
     """Returns the entries of a package, `ENTRY` in each of its modules, by name and in order.
 
     Raises:
-        ValueError: If a module has no entry of its own name.
+        ValueError: If a module has no entry.
     """
     found = []
-    for module in pkgutil.iter_modules(path):
-        entry = getattr(importlib.import_module(f"{package}.{module.name}"), "ENTRY", None)
-        if not isinstance(entry, kind) or entry.name != module.name:
-            text = f"Expected ENTRY, a {kind.__name__} of that name, in {package}.{module.name}."
+    for info in pkgutil.iter_modules(path):
+        module = importlib.import_module(f"{package}.{info.name}")
+        entry = getattr(module, "ENTRY", None)
+        if not isinstance(entry, kind):
+            text = f"Expected ENTRY, a {kind.__name__}, in {module.__name__}."
             raise ValueError(f"{text} Received: {entry!r}")
-        found.append(_completed(entry))
+        found.append(_completed(entry, info.name, " ".join(module.__doc__.split())))
     return {entry.name: entry for entry in sorted(found, key=lambda each: (each.order, each.name))}
 
 
-def _completed(entry: Kind) -> Kind:
-    """Returns an entry with what all timings have; figures and tables of no other are its own."""
-    own = (entry.name,)
+def _completed(entry: Kind, name: str, doc: str) -> Kind:
+    """Returns an entry with its name, doc and what all have; figures of no other are its own."""
     names = tuple(figure.name for figure in entry.figures)
     return replace(
         entry,
+        name=name,
+        doc=doc,
         settings=(*entry.settings, REPEATS) if isinstance(entry, Timing) else entry.settings,
-        figures=tuple(replace(each, measures=each.measures or own) for each in entry.figures),
+        figures=tuple(replace(each, measures=each.measures or (name,)) for each in entry.figures),
         tables={
-            name: replace(each, measures=each.measures or own, figures=each.figures or names)
-            for name, each in entry.tables.items()
+            key: replace(each, measures=each.measures or (name,), figures=each.figures or names)
+            for key, each in entry.tables.items()
         },
     )

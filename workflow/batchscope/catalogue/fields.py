@@ -10,26 +10,15 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.readers import (
-    FieldReader,
-    below,
-    expected,
-    read_items,
-    unknown_key,
-)
+from batchscope.catalogue.readers import FieldReader, below, expected, read_items, unknown_key
 
 
 class Section(BaseModel):
-    """A map of a study with known keys.
-
-    Attributes:
-        noun: What a key is called in a message.
-        wanted: What is expected of the whole.
-    """
+    """A map of a study with known keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-    noun: ClassVar[str] = "key"
-    wanted: ClassVar[str] = "a map"
+    noun: ClassVar[str] = "key"  # what a key is called in a message
+    wanted: ClassVar[str] = "a map"  # what is expected of the whole
 
     @property
     def given(self) -> dict[str, Any]:
@@ -54,20 +43,12 @@ class Refused(FieldReader):
 
 @dataclass(frozen=True)
 class Keyed(FieldReader):
-    """A map, in the order of the file, whose keys may all be left out.
+    """A map, in the order of the file, whose keys may all be left out."""
 
-    Attributes:
-        fields: Key -> what reads its value.
-        noun: What a key is called in a message.
-        expected: What is expected of the whole.
-        least: Fewest keys.
-        most: Most keys.
-    """
-
-    fields: Mapping[str, FieldReader]
-    noun: str
-    expected: str
-    least: int = 0
+    fields: Mapping[str, FieldReader]  # key -> what reads its value
+    noun: str  # what a key is called in a message
+    expected: str  # of the whole
+    least: int = 0  # keys
     most: int | None = None
 
     def read(self, raw: Any) -> dict[str, Any]:
@@ -80,7 +61,7 @@ class Keyed(FieldReader):
         for key, value in raw.items():
             try:
                 if key not in self.fields:
-                    raise unknown_key(self.noun, self._known(), self._aliases())
+                    raise self._unknown()
                 found[key] = self.fields[key].read(value)
             except PydanticCustomError as error:
                 wrong.append(InitErrorDetails(type=error, loc=(key,), input=value))
@@ -90,42 +71,31 @@ class Keyed(FieldReader):
             raise ValidationError.from_exception_data(self.noun, wrong)
         return found
 
-    def _known(self) -> list[str]:
-        return [key for key, one in self.fields.items() if one.json_schema() != {"not": {}}]
-
-    def _aliases(self) -> dict[str, str]:
-        return {getattr(one, "alias", key): key for key, one in self.fields.items()}
+    def _unknown(self) -> PydanticCustomError:
+        known = [key for key, one in self.fields.items() if one.json_schema() != {"not": {}}]
+        aliases = {getattr(one, "alias", key): key for key, one in self.fields.items()}
+        return unknown_key(self.noun, known, aliases)
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a map."""
-        found: dict[str, Any] = {
+        limits = {"minProperties": self.least or None, "maxProperties": self.most}
+        return {
             "type": "object",
             "additionalProperties": False,
             "properties": {key: one.json_schema() for key, one in self.fields.items()},
+            **{key: limit for key, limit in limits.items() if limit is not None},
         }
-        if self.least:
-            found["minProperties"] = self.least
-        if self.most is not None:
-            found["maxProperties"] = self.most
-        return found
 
 
 @dataclass(frozen=True)
 class ListOf(FieldReader):
-    """A list of at least one value of a parameter.
-
-    Attributes:
-        word: Whether a plain word stands for a list of it.
-        distinct: Whether each value may occur once only.
-        doc: What the list is, in the schema for editors.
-        wanted: What is expected of the whole, where its values do not say it.
-    """
+    """A list of at least one value of a parameter."""
 
     item: Parameter
-    word: bool = False
-    distinct: bool = True
-    doc: str = ""
-    wanted: str = ""
+    word: bool = False  # whether a plain word stands for a list of it
+    distinct: bool = True  # whether each value may occur once only
+    doc: str = ""  # what the list is, in the schema for editors
+    wanted: str = ""  # what is expected of the whole, where its values do not say it
 
     @property
     def alias(self) -> str:

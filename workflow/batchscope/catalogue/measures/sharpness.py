@@ -1,16 +1,13 @@
-"""Sharpness of the minimum: the entry."""
+"""Sharpness, metric 2.1 of Keskar et al. 2017 (arXiv 1609.04836): a lower bound by L-BFGS-B from
+several starts.
+"""
 
 from batchscope.catalogue.entries import Figure, Measure, Panel, Positive
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared import WEIGHTS, examples
 
 ENTRY = Measure(
-    name="sharpness",
     version="sharpness-v1",
-    doc=(
-        "Sharpness, metric 2.1 of Keskar et al. 2017 (arXiv 1609.04836): a lower bound "
-        "by L-BFGS-B from several starts."
-    ),
     settings=(
         WEIGHTS,
         Parameter("epsilons", "eps", "float", (0.001, 0.0005), "Box sizes.", above=0, many=True),
@@ -34,9 +31,8 @@ ENTRY = Measure(
     ),
     columns={
         "sharpness_{spaces}_{epsilons}": Positive(
-            "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space "
-            "or a random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric "
-            "2.1).",
+            "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space or a "
+            "random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric 2.1).",
             unit="% of 1 + loss",
             label="Sharpness, {spaces}, epsilon {epsilons}",
             direction="rises",
@@ -49,10 +45,8 @@ ENTRY = Measure(
             "sharpness",
             "Sharpness",
             "Sharpness",
-            caption=(
-                "Highest loss found in a box of size ε around the weights, relative to 1 + loss "
-                "(Keskar et al. 2017, metric 2.1). The search is stopped early: a lower bound."
-            ),
+            "Highest loss found in a box of size ε around the weights, relative to 1 + loss "
+            "(Keskar et al. 2017, metric 2.1). The search is stopped early: a lower bound.",
             panels=(
                 Panel(
                     "sharpness_{spaces}_{epsilons}",

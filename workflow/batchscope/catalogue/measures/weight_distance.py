@@ -1,4 +1,4 @@
-"""Distance from the initial weights: the entry."""
+"""Distance of the weights from the initial ones: overall, relative and by layer."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 
 
 ENTRY = Measure(
-    name="weight_distance",
     version="weight_distance-v1",
-    doc="Distance of the weights from the initial ones: overall, relative and by layer.",
     settings=(WEIGHTS,),
     columns={
         "weight_distance": Positive(
@@ -57,7 +55,7 @@ ENTRY = Measure(
             "weight_distance",
             "Distance from the initial weights",
             "Weights",
-            caption="Euclidean distance of the trained weights w from the initial ones, w₀.",
+            "Euclidean distance of the trained weights w from the initial ones, w₀.",
             panels=(
                 Panel("weight_distance", "Distance", "‖w − w₀‖"),
                 Panel("weight_distance_relative", "Relative distance", "‖w − w₀‖ / ‖w₀‖"),
@@ -67,7 +65,7 @@ ENTRY = Measure(
             "weight_distance_by_layer",
             "Distance from the initial weights, by layer",
             "Weights",
-            caption="Distance of each layer's weights from the initial ones, in the model's order.",
+            "Distance of each layer's weights from the initial ones, in the model's order.",
             table="layers",
             panels=(Panel("distance", "", "‖w − w₀‖"),),
             columns=("relative",),
@@ -77,10 +75,8 @@ ENTRY = Measure(
             "epoch_distance",
             "Distance within an epoch",
             "Weights",
-            caption=(
-                "How far the weights move from the start of an epoch to its end, each batch size "
-                "at its best learning rate: means over seeds with a 95 % interval."
-            ),
+            "How far the weights move from the start of an epoch to its end, each batch size "
+            "at its best learning rate: means over seeds with a 95 % interval.",
             kind="against_progress",
             table="history",
             panels=(Panel("epoch_distance", "", "distance within an epoch", Scale.LOG),),

@@ -1,4 +1,4 @@
-"""Largest batch that fits: the entry."""
+"""The largest batch that fits into memory: each size is tried in a process of its own."""
 
 from batchscope.catalogue import shared
 from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing
@@ -21,9 +21,7 @@ _LARGEST = {
 }
 
 ENTRY = Timing(
-    name="max_batch_size",
     version="max_batch_size-v1",
-    doc=("The largest batch that fits into memory: each size is tried in a process of its own."),
     settings=(
         Parameter(
             "limit_mb",
@@ -53,11 +51,9 @@ ENTRY = Timing(
             "max_batch_size",
             "Largest batch size",
             "Machine",
-            caption=(
-                "Every batch size that was tried, in a process of its own, against the most "
-                "memory that it took; one of unknown memory stands at the upper edge. The fit is "
-                "fixed memory plus memory per example."
-            ),
+            "Every batch size that was tried, in a process of its own, against the most "
+            "memory that it took; one of unknown memory stands at the upper edge. The fit is "
+            "fixed memory plus memory per example.",
             kind="tries",
             table="largest",
             columns=("seconds", "message"),

@@ -1,4 +1,4 @@
-"""Profile of a step: the entry."""
+"""What the time of a step goes to, by TensorFlow's profiler; keeps a trace for TensorBoard."""
 
 from batchscope.catalogue import shared
 from batchscope.catalogue.entries import Column, Figure, Integer, Percent, Table, Timing
@@ -35,11 +35,7 @@ _PROFILES = {
 }
 
 ENTRY = Timing(
-    name="profile",
     version="profile-v1",
-    doc=(
-        "What the time of a step goes to, by TensorFlow's profiler; keeps a trace for TensorBoard."
-    ),
     settings=(Parameter("steps", "st", "int", 20, "Profiled steps.", "steps", minimum=1),),
     batch_sizes="each",
     also_writes=("",),
@@ -49,11 +45,9 @@ ENTRY = Timing(
             "profile",
             "Where a step's time goes",
             "Machine",
-            caption=(
-                "Shares of the wall time of training steps, by TensorFlow's profiler; where steps "
-                "are short, compute is a lower bound. At the right: what was measured without the "
-                "profiler."
-            ),
+            "Shares of the wall time of training steps, by TensorFlow's profiler; where steps "
+            "are short, compute is a lower bound. At the right: what was measured without the "
+            "profiler.",
             kind="profile",
             table="profiles",
         ),

@@ -1,4 +1,4 @@
-"""Throughput: the entry."""
+"""Steps and examples per second of every batch size, in short blocks that are timed in turns."""
 
 from batchscope.catalogue import shared
 from batchscope.catalogue.entries import (
@@ -16,6 +16,14 @@ from batchscope.catalogue.entries import (
 )
 from batchscope.catalogue.parameters import Parameter
 
+
+def _quartiles(name: str, doc: str) -> dict[str, Column]:
+    return {
+        f"{name}_q1": Positive(f"{doc}: lower quartile of the blocks."),
+        f"{name}_q3": Positive(f"{doc}: upper quartile of the blocks."),
+    }
+
+
 _THROUGHPUT = {
     shared.REPEAT: shared.WHICH,
     "batch_size": Integer("Examples per step."),
@@ -25,18 +33,15 @@ _THROUGHPUT = {
     "disturbed_blocks": shared.DISTURBED_BLOCKS,
     "foreign_cores": Column("Cores that other processes took during a block: median."),
     "seconds_per_step": Positive("Time of a step, s: median of the blocks."),
-    "seconds_per_step_q1": Positive("Time of a step, s: lower quartile of the blocks."),
-    "seconds_per_step_q3": Positive("Time of a step, s: upper quartile of the blocks."),
+    **_quartiles("seconds_per_step", "Time of a step, s"),
     "iterations_per_second": Column(
         "Steps per second: median of the blocks.", "iterations/s", label="Step rate"
     ),
-    "iterations_per_second_q1": Column("Steps per second: lower quartile of the blocks."),
-    "iterations_per_second_q3": Column("Steps per second: upper quartile of the blocks."),
+    **_quartiles("iterations_per_second", "Steps per second"),
     "images_per_second": Column(
         "Examples per second: median of the blocks.", "examples/s", label="Throughput"
     ),
-    "images_per_second_q1": Column("Examples per second: lower quartile of the blocks."),
-    "images_per_second_q3": Column("Examples per second: upper quartile of the blocks."),
+    **_quartiles("images_per_second", "Examples per second"),
     "tokens_per_second": Column(
         "images_per_second times the tokens of a sequence; empty of other examples."
     ),
@@ -128,12 +133,7 @@ _TRAINING_TIMES = {
 }
 
 ENTRY = Timing(
-    name="throughput",
     version="throughput-v3",
-    doc=(
-        "Steps and examples per second of every batch size, in short blocks that are timed in "
-        "turns."
-    ),
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
         Parameter.seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
@@ -170,12 +170,10 @@ ENTRY = Timing(
             "throughput",
             "Throughput",
             "Time",
-            caption=(
-                "Medians and quartiles of blocks of steps that were timed in turns, alone on the "
-                "machine. The plateau is what throughput tends to, the knee the batch size that "
-                "reaches 90 % of it, the ceiling the peak of a matrix product over the operations "
-                "per example."
-            ),
+            "Medians and quartiles of blocks of steps that were timed in turns, alone on the "
+            "machine. The plateau is what throughput tends to, the knee the batch size that "
+            "reaches 90 % of it, the ceiling the peak of a matrix product over the operations "
+            "per example.",
             kind="sweep",
             table="throughput",
             panels=(
@@ -198,11 +196,8 @@ ENTRY = Timing(
             "step_time",
             "Time per step",
             "Time",
-            caption=(
-                "Medians and quartiles of timed blocks with the line a + b × batch size; the "
-                "fixed cost a is its floor at the left. Of several series both costs with 95 % "
-                "intervals."
-            ),
+            "Medians and quartiles of timed blocks with the line a + b × batch size; the fixed "
+            "cost a is its floor at the left. Of several series both costs with 95 % intervals.",
             kind="sweep",
             table="throughput",
             panels=(

@@ -1,4 +1,4 @@
-"""Utilisation and memory: the entry."""
+"""Utilisation of CPU and GPU, and memory, sampled while one batch size after another trains."""
 
 from batchscope.catalogue import shared
 from batchscope.catalogue.entries import (
@@ -102,11 +102,7 @@ MEMORY = (
 )
 
 ENTRY = Timing(
-    name="utilisation",
     version="utilisation-v2",
-    doc=(
-        "Utilisation of CPU and GPU, and memory, sampled while one batch size after another trains."
-    ),
     settings=(
         Parameter.seconds("seconds", "sec", 5.0, "Training at every batch size.", above=0),
         Parameter.seconds("pause_seconds", "pau", 1.0, "Rest before each.", minimum=0),
@@ -126,11 +122,9 @@ ENTRY = Timing(
             "utilisation",
             "Utilisation and memory",
             "Machine",
-            caption=(
-                "How busy the machine was while it trained at every batch size, and the most "
-                "memory held: medians and quartiles of samples within one training. 100 % of the "
-                "CPU are the cores that the process was given."
-            ),
+            "How busy the machine was while it trained at every batch size, and the most "
+            "memory held: medians and quartiles of samples within one training. 100 % of the "
+            "CPU are the cores that the process was given.",
             kind="sweep",
             table="utilisation",
             panels=(
@@ -156,11 +150,8 @@ ENTRY = Timing(
             "utilisation_over_time",
             "Utilisation over time",
             "Machine",
-            caption=(
-                "Samples through consecutive trainings of one job, which rests before each; "
-                "shaded spans are the trainings. Every sample stands for the time since the one "
-                "before it."
-            ),
+            "Samples through consecutive trainings of one job, which rests before each; shaded "
+            "spans are the trainings. Every sample stands for the time since the one before it.",
             kind="utilisation_over_time",
             table="samples",
         ),
