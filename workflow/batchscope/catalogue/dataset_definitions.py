@@ -51,7 +51,7 @@ Column = Annotated[
     str | int,
     _ColumnName(kind="int", minimum=1, wanted="the name of a column, or its number from 1"),
 ]
-Channels = Annotated[int, Parameter.unnamed("int", wanted="1 or 3", choices=(1, 3))]
+Channels = Annotated[int, Parameter(kind="int", wanted="1 or 3", choices=(1, 3))]
 ImageSize = Annotated[whole(4, 2048), Field(description="Side of the square images.")]
 PerClass = Annotated[
     whole(3, MOST) | None,

@@ -28,10 +28,10 @@ def exact(value: float) -> int | float:
 
 Share = Annotated[
     float,
-    Parameter.unnamed("float", above=0, wanted="a fraction below 1 or a count per class"),
+    Parameter(kind="float", above=0, wanted="a fraction below 1 or a count per class"),
     AfterValidator(exact),
 ]
-Fraction = Annotated[float, Parameter.unnamed("float", above=0, below=1)]
+Fraction = Annotated[float, Parameter(kind="float", above=0, below=1)]
 
 
 def split_counts(shares: Mapping[str, float], members: int) -> tuple[int, int, int]:

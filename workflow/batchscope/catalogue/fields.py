@@ -152,23 +152,23 @@ class OneValue(FieldReader):
 
 def words(wanted: str, choices: Iterable[str] = ()) -> Any:
     """Returns the type of a list of words, or of one of them."""
-    item = Parameter.unnamed("str", wanted=wanted, choices=tuple(choices), pattern=".+")
+    item = Parameter(kind="str", wanted=wanted, choices=tuple(choices), pattern=".+")
     return Annotated[tuple[str, ...], ListOf(item, word=True)]
 
 
 def whole(minimum: int, maximum: int) -> Any:
     """Returns the type of a whole number."""
-    return Annotated[int, Parameter.unnamed("int", minimum=minimum, maximum=maximum)]
+    return Annotated[int, Parameter(kind="int", minimum=minimum, maximum=maximum)]
 
 
 def text(wanted: str = "a text", pattern: str = ".+") -> Any:
     """Returns the type of a text that is not empty."""
-    return Annotated[str, Parameter.unnamed("str", pattern=pattern, wanted=wanted)]
+    return Annotated[str, Parameter(kind="str", pattern=pattern, wanted=wanted)]
 
 
 def one_of(*choices: str) -> Any:
     """Returns the type of one of some words."""
-    return Annotated[str, Parameter.unnamed("str", choices=choices)]
+    return Annotated[str, Parameter(kind="str", choices=choices)]
 
 
 Text = text()
@@ -177,7 +177,7 @@ Name = text(
 )
 FilePath = text("a path")
 Sha256 = text("a sha256 of 64 hexadecimal digits", "[0-9a-f]{64}")
-Number = Annotated[float, Parameter.unnamed("float")]
-Positive = Annotated[float, Parameter.unnamed("float", above=0)]
+Number = Annotated[float, Parameter(kind="float")]
+Positive = Annotated[float, Parameter(kind="float", above=0)]
 Count = whole(1, 1_000_000)
 Seed = whole(0, 2**32 - 1)

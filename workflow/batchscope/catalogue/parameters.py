@@ -23,7 +23,7 @@ Value = int | float | bool | str
 
 @dataclass(frozen=True)
 class Parameter(FieldReader):
-    """One value of a study, mostly with a name."""
+    """One value of a study; as metadata without name and doc, which the field states."""
 
     name: str = ""  # as in the configuration and as a column of the tables
     alias: str = ""  # as in paths
@@ -44,19 +44,9 @@ class Parameter(FieldReader):
     wanted: str = ""  # what is expected, where the rest does not say it
 
     @classmethod
-    def choice(cls, name: str, alias: str, doc: str, *choices: str, **more: Any) -> Self:
-        """Returns a parameter with one of some texts, the first of which is its frozen default."""
-        return cls(name, alias, "str", choices[0], doc, choices=choices, **more)
-
-    @classmethod
     def seconds(cls, name: str, alias: str, default: float, doc: str, **more: Any) -> Self:
         """Returns a parameter of a time that a job waits or works at once."""
         return cls(name, alias, "float", default, doc, "s", maximum=_MOST_SECONDS, **more)
-
-    @classmethod
-    def unnamed(cls, kind: str, **more: Any) -> Self:
-        """Returns what a value may be whose name and doc the field that has it states."""
-        return cls(kind=kind, **more)
 
     @property
     def core(self) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from batchscope.catalogue.entries import Column, Integer, Percent, Text
 from batchscope.catalogue.parameters import Parameter
 
-WEIGHTS = Parameter.choice("weights", "w", "Which weights to measure.", "final", "best")
+WEIGHTS = Parameter(
+    "weights", "w", "str", "final", "Which weights to measure.", choices=("final", "best")
+)
 REPEAT = "repeat"  # the column that numbers the timing jobs of a configuration
 WHICH = Integer("Which of the timing jobs of its configuration, from 1 on.")
 STATUS = Text(

@@ -24,8 +24,13 @@ ENTRY = Measure(
         Parameter("iterations", "it", "int", 10, "L-BFGS-B iterations per start.", minimum=1),
         Parameter("starts", "st", "int", 4, "Starting points of the maximiser.", minimum=1),
         Parameter("dimensions", "dim", "int", 100, "Columns of the subspace.", minimum=1),
-        Parameter.choice(
-            "batch_norm", "bn", "Statistics that batch normalisation uses.", "moving", "batch"
+        Parameter(
+            "batch_norm",
+            "bn",
+            "str",
+            "moving",
+            "Statistics that batch normalisation uses.",
+            choices=("moving", "batch"),
         ),
         Parameter("memory_mb", "mem", "int", 2048, "Limit on the subspace.", "MB", minimum=1),
     ),
