@@ -68,7 +68,7 @@ def _constant(name: str, alias: str, **more: Any) -> Any:
     return _factor(alias, DEFAULT, words=words, phrases=phrases, **more)
 
 
-class _Run(Section):
+class RunFactors(Section):
     """The factors of a run: with a frozen default a name spells one only where it differs.
 
     The order is that of names and tables. Append; never reorder.
@@ -230,7 +230,7 @@ class _Run(Section):
     """
 
 
-class _TimesAlone(Section):
+class TimingOnlyFactors(Section):
     """What a timing experiment may vary besides. Append; never reorder.
 
     A training is always the loop in the graph, over arrays in memory.
@@ -266,8 +266,8 @@ def _declared(model: type[Section]) -> dict[str, Factor]:
     }
 
 
-FACTORS: dict[str, Factor] = _declared(_Run)
-TIMING_ONLY_FACTORS: dict[str, Factor] = _declared(_TimesAlone)
+FACTORS: dict[str, Factor] = _declared(RunFactors)
+TIMING_ONLY_FACTORS: dict[str, Factor] = _declared(TimingOnlyFactors)
 # A timing configuration is named by what a run's time per step depends on, and always by its core.
 TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
 TIMING_FACTORS = tuple(
