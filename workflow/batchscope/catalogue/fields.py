@@ -112,7 +112,7 @@ class ListOf(FieldReader):
         given = [raw] if self.word and isinstance(raw, str) else raw
         if not isinstance(given, list) or not given:
             raise expected(self.expected)
-        return read_items(self.item.read, given, self.distinct)
+        return read_items(self.item.read_item, given, self.distinct)
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a list; with `word` of a word too."""
@@ -121,33 +121,6 @@ class ListOf(FieldReader):
         if self.word:
             found = {"if": {"type": "array"}, "then": several, "else": self.item.json_item()}
         return {**found, "description": self.doc} if self.doc else found
-
-
-@dataclass(frozen=True)
-class OneValue(FieldReader):
-    """A value of a factor where a list is a slip: several values belong elsewhere."""
-
-    item: Parameter
-
-    @property
-    def expected(self) -> str:
-        """What is expected of it."""
-        return self.item.expected
-
-    def read(self, raw: Any) -> Any:
-        """Returns the value."""
-        if isinstance(raw, list):
-            raise expected(f"{self.item.expected}, or a list under `vary`,")
-        return self.item.read(raw)
-
-    @property
-    def alias(self) -> str:
-        """The factor's own, which may be taken for its name."""
-        return self.item.alias
-
-    def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of the value."""
-        return self.item.json_schema()
 
 
 def words(wanted: str, choices: Iterable[str] = ()) -> Any:

@@ -90,12 +90,13 @@ class Parameter(FieldReader):
     def read(self, raw: Any) -> Any:
         """Returns the value that YAML's value stands for; of `many` a tuple of distinct ones."""
         if not self.many:
-            return self._read_item(raw)
+            return self.read_item(raw)
         if not isinstance(raw, list | tuple) or not raw:
             raise expected(f"a list of at least one value (each {self.expected_item})")
-        return read_items(self._read_item, raw)
+        return read_items(self.read_item, raw)
 
-    def _read_item(self, raw: Any) -> Any:
+    def read_item(self, raw: Any) -> Any:
+        """Returns the value that one scalar stands for; raises as `read` does."""
         for word, value in (*self.words, *self.renamed):
             if raw == word:
                 return value

@@ -9,6 +9,7 @@ from batchscope.catalogue import framework_names, optimizer_constants
 from batchscope.catalogue.fields import Section
 from batchscope.catalogue.optimizer_constants import DEFAULT
 from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.readers import expected
 
 # Far above what anyone runs: more is a slip of the hand.
 MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
@@ -50,6 +51,12 @@ class Factor(Parameter):
     # value and noun; without a noun by name and value: `rho 0.05`.
     phrase: str = ""
     phrases: dict[Any, str] = field(default_factory=dict)  # value -> what it is called instead
+
+    def read(self, raw: Any) -> Any:
+        """Returns the value that YAML's value stands for; a list of values belongs elsewhere."""
+        if isinstance(raw, list):
+            raise expected(f"{self.expected}, or a list under `vary`,")
+        return self.read_item(raw)
 
 
 def _factor(alias: str, default: Any = None, **more: Any) -> Any:

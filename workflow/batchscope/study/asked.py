@@ -154,7 +154,7 @@ class _Two(FieldReader):
         wrong, values = [], []
         for index, item in enumerate(raw):
             try:
-                values.append(self.factor.read(item))
+                values.append(self.factor.read_item(item))
             except PydanticCustomError as error:
                 wrong.append(InitErrorDetails(type=error, loc=(index,), input=item))
         if wrong:

@@ -281,7 +281,7 @@ def _values(findings: Findings, place: Place, key: str, raw: Any, known: Known) 
         findings.report(unknown(place, "factor", known))
         return ()
     if key in EVERY_FACTOR and key not in ("dataset", "model"):  # by their names in the study
-        read_one = EVERY_FACTOR[key].read
+        read_one = EVERY_FACTOR[key].read_item
     else:
         read_one = _number if known[key] else plain
     several = isinstance(raw, list)

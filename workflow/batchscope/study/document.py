@@ -19,7 +19,6 @@ from batchscope.catalogue.fields import (
     Keyed,
     ListOf,
     Name,
-    OneValue,
     Refused,
     Section,
     Text,
@@ -43,7 +42,7 @@ MAX_RUNS = 1000
 OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
 _EVERY_FACTOR = {name: one for name, one in run_factors.EVERY_FACTOR.items() if name != "seed"}
 _NO_SEED = {"seed": Refused("a seed given by the experiment's own key 'seeds'")}
-ONE_VALUE: dict[str, FieldReader] = {name: OneValue(one) for name, one in _EVERY_FACTOR.items()}
+ONE_VALUE: dict[str, FieldReader] = {**_EVERY_FACTOR}
 _LISTS: dict[str, FieldReader] = {name: ListOf(one) for name, one in _EVERY_FACTOR.items()}
 
 Factors = Annotated[
@@ -96,7 +95,7 @@ class _Seeds(FieldReader):
     def read(self, raw: Any) -> tuple[int, ...] | range:
         """Returns the seeds; a `range` where their number is given."""
         if isinstance(raw, list) and raw:
-            return read_items(FACTORS["seed"].read, raw)
+            return read_items(FACTORS["seed"].read_item, raw)
         count = Parameter(kind="int", minimum=1, maximum=2**32, wanted=self.expected)
         if isinstance(raw, list | dict):
             raise expected(self.expected)
