@@ -41,12 +41,8 @@ def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
 
 def logs(values: dict[str, float | None], distance: float) -> dict[str, float | None]:
     """Returns log D and its three parts, natural logarithms, by the columns of `path`."""
-    parts = {
-        "distance": distance,
-        "updates": values["updates"],
-        "mean_update": values["update_norm_mean"],
-        "straightness": values["straightness"],
-    }
+    parts = {"distance": distance, "updates": values["updates"]}
+    parts |= {"mean_update": values["update_norm_mean"], "straightness": values["straightness"]}
     return {name: math.log(part) if part else None for name, part in parts.items()}
 
 
@@ -75,8 +71,8 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the way of a run's weights; raises `UserError` without norms of its updates."""
-    delete = records.run_record(run.folder)
-    arrays = disk.read_arrays(run.folder / "updates.npz", "update_norms", delete=delete)
+    path, delete = run.folder / "updates.npz", records.run_record(run.folder)
+    arrays = disk.read_arrays(path, "update_norms", delete=delete)
     norms = arrays["update_norms"].astype(np.float64)
     if not len(norms):
         raise UserError(

@@ -32,14 +32,8 @@ def build(
 
     Args:
         token: A built-in's name, or `name-1f0a93c2` for a user's file.
-        look: What its examples look like.
-        model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
         precision: Keras's policy for layers that state none; weights are float32 in any.
-
-    Raises:
-        UserError: If the network is unknown or does not fit the data, or the file is not the
-            one that the token names.
     """
     name, digest = run_names.split_token(token)
     keras.utils.clear_session(free_memory=False)
@@ -47,9 +41,6 @@ def build(
     with _policy(precision):
         if digest is not None:
             return user_models.build(name, digest, model_file, look, scope or nullcontext())
-        if name not in BUILDERS:
-            known = ", ".join(BUILDERS)
-            raise UserError(f"model: received {name!r}; expected one of {known}, or a file.")
         try:
             with scope or nullcontext():
                 return BUILDERS[name](look.input_shape, look.classes)
@@ -75,9 +66,6 @@ def weights(model: keras.Model) -> tuple[Arrays, Arrays]:
 
     State is every weight that is not trained: moving statistics, frozen layers. The
     generators behind dropout are no weights.
-
-    Raises:
-        UserError: If two variables share a path.
     """
     return _arrays(model, model.trainable_weights), _arrays(model, model.non_trainable_weights)
 

@@ -76,37 +76,34 @@ def write(training: Training, end: End) -> None:
     if training.factors["evaluate_every"]:
         path = folder / "trajectory.csv"
         disk.write_rows(path, records.TRAJECTORY_COLUMNS, progress.trajectory)
-    validation_losses = [row["validation_loss"] for row in progress.history]
-    has_target = bool(training.factors["target_train_loss"])
-    disk.write_json(
-        records.run_record(folder),
-        {
-            "run": training.run.name,
-            "version": VERSIONS["train"],
-            "factors": training.factors,
-            "status": end.status,
-            "stop_reason": end.reason,
-            "message": end.message,
-            "reached_target": end.reason == "train_loss" if has_target else None,
-            "parameters": sum(value.size for value in training.initial[0].values()),
-            "epochs_run": progress.epoch,
-            "steps_run": progress.epoch * training.steps + progress.step,
-            "best_epoch": progress.best_epoch or None,
-            "best_monitor": progress.best_value,
-            "best_validation_loss": min(validation_losses, default=None),
-            "effective_learning_rate": effective_learning_rate(training.factors),
-            "optimizer_constants": optimizer_constants.effective(training.factors),
-            "contended_seconds": progress.contended_seconds,
-            "resumed": progress.resumed,
-            "threads": training.factors["threads"],
-            "device": training.factors["device"],
-            **replicas.describe(training.factors),
-            "weights": weights,
-            "versions": description.versions(),
-            "machine": description.describe(),
-            "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        },
-    )
+    factors, history = training.factors, progress.history
+    record = {
+        "run": training.run.name,
+        "version": VERSIONS["train"],
+        "factors": factors,
+        "status": end.status,
+        "stop_reason": end.reason,
+        "message": end.message,
+        "reached_target": end.reason == "train_loss" if factors["target_train_loss"] else None,
+        "parameters": sum(value.size for value in training.initial[0].values()),
+        "epochs_run": progress.epoch,
+        "steps_run": training.updates,
+        "best_epoch": progress.best_epoch or None,
+        "best_monitor": progress.best_value,
+        "best_validation_loss": min((row["validation_loss"] for row in history), default=None),
+        "effective_learning_rate": effective_learning_rate(factors),
+        "optimizer_constants": optimizer_constants.effective(factors),
+        "contended_seconds": progress.contended_seconds,
+        "resumed": progress.resumed,
+        "threads": factors["threads"],
+        "device": factors["device"],
+        **replicas.describe(factors),
+        "weights": weights,
+        "versions": description.versions(),
+        "machine": description.describe(),
+        "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    disk.write_json(records.run_record(folder), record)
     training.checkpoint.unlink(missing_ok=True)
     (folder / memory_kills.NOTE).unlink(missing_ok=True)
 
