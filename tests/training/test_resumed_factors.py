@@ -15,16 +15,12 @@ FACTORS = {
         **{"beta_1": 0.8, "beta_2": 0.99, "epsilon": 1e-6, "weight_decay": 0.1},
         **{"beta_scaling": "half_life", "weight_decay_scaling": "linear"},
     },
-    "square root": {**ADAM, "beta_scaling": "square_root", "learning_rate_scaling": "sqrt"},
-    "cosine": {"schedule": "cosine"},
-    "warm-up alone": {"warmup_epochs": 1},
     "line after warm-up": {
         **{"schedule": "linear", "warmup_epochs": 1, "learning_rate_scaling": "sqrt"},
     },
     "pieces": {**ADAM, "micro_batch_size": 48, "augmentation": "random"},
     "bfloat16": {**ADAM, "precision": "mixed_bfloat16", "micro_batch_size": 48},
     "float16": {**ADAM, "precision": "mixed_float16", "schedule": "cosine"},
-    "decay of sgd": {"weight_decay": 0.01},
     "sam": {**ADAM, "method": "sam"},
 }
 

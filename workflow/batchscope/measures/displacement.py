@@ -71,8 +71,8 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the way of a run's weights; raises `UserError` without norms of its updates."""
-    path, delete = run.folder / "updates.npz", records.run_record(run.folder)
-    arrays = disk.read_arrays(path, "update_norms", delete=delete)
+    delete = records.run_record(run.folder)
+    arrays = disk.read_arrays(run.folder / "updates.npz", "update_norms", delete=delete)
     norms = arrays["update_norms"].astype(np.float64)
     if not len(norms):
         raise UserError(

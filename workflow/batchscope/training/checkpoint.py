@@ -12,8 +12,7 @@ import keras
 import numpy as np
 
 from batchscope import disk, errors
-
-Arrays = dict[str, np.ndarray]
+from batchscope.training.weights import Arrays
 
 
 @dataclass

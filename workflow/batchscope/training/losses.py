@@ -44,10 +44,11 @@ def logits(outputs: tf.Tensor) -> tf.Tensor:
     they return; TensorFlow's are found as the operation that made the tensor.
     """
     kept = private_interfaces.kept_logits(outputs)
-    if kept is None and tf.is_symbolic_tensor(outputs):
-        if outputs.op.type in ("Softmax", "Sigmoid"):
-            kept = outputs.op.inputs[0]
-    return full_precision(outputs if kept is None else kept)
+    if kept is not None:
+        outputs = kept
+    elif tf.is_symbolic_tensor(outputs) and outputs.op.type in ("Softmax", "Sigmoid"):
+        outputs = outputs.op.inputs[0]
+    return full_precision(outputs)
 
 
 def full_precision(tensor: tf.Tensor) -> tf.Tensor:

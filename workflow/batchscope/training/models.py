@@ -86,13 +86,14 @@ def set_weights(model: keras.Model, trainable: Arrays, state: Arrays) -> None:
     """Sets every weight of a model; raises `UserError` if names or shapes are not the model's."""
     groups = (model.trainable_weights, trainable), (model.non_trainable_weights, state)
     for variables, arrays in groups:
-        have = {_key(model, variable): tuple(variable.shape) for variable in variables}
-        received = {path: tuple(array.shape) for path, array in arrays.items()}
-        for path in {**have, **received}:
-            if have.get(path) != received.get(path):
+        own = {_key(model, variable): variable for variable in variables}
+        for path in {**own, **arrays}:
+            have, received = (
+                tuple(group[path].shape) if path in group else None for group in (own, arrays)
+            )
+            if have != received:
                 raise UserError(
-                    f"weights of {model.name}: received {received.get(path)} for {path}; "
-                    f"expected {have.get(path)}; the run belongs to another network."
+                    f"weights of {model.name}: received {received} for {path}; expected {have}; "
+                    "the run belongs to another network."
                 )
-        for variable in variables:
-            variable.assign(arrays[_key(model, variable)])
+            own[path].assign(arrays[path])

@@ -6,10 +6,10 @@ update f_B stays one function: every gradient sees the same dropout masks, and o
 the moving statistics of batch normalisation. The loss that is reported is that of the first
 gradient, at the weights before the update.
 
-With `micro_batch_size` m, a batch of B examples is cut into micro-batches of m, the last one smaller
-where m does not divide B. The gradient of the batch's mean loss is the sum of theirs, each weighted
-by its share of the batch: the same number as in one piece, to rounding. Only one micro-batch's
-activations are in memory, beside one more copy of the gradient. What differs from one piece:
+With `micro_batch_size` m, a batch of B examples is cut into micro-batches of m, the last one
+smaller where m does not divide B. The gradient of the batch's mean loss is the sum of theirs, each
+weighted by its share of the batch: the same number as in one piece, to rounding. Only one
+micro-batch's activations are in memory, beside one more copy of the gradient. What differs:
 
 - Batch normalisation uses the statistics of each micro-batch, and its moving statistics move once
   per micro-batch.
