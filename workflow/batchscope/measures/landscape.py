@@ -223,11 +223,7 @@ def plane_of(objective: Objective) -> Plane:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the landscape around a run's weights.
-
-    Finished rows are kept in the run's scratch file: a job that was killed goes on from there, to
-    the same numbers.
-    """
+    """Measures the landscape around a run's weights; a killed job goes on from its rows."""
     objective, described = run.training_loss(settings)
     key = [VERSIONS["landscape"], run.name, measure_settings.settings_name("landscape", settings)]
     weights_file = run.weights_file(settings["weights"])

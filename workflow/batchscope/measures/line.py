@@ -44,11 +44,7 @@ def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
 
 
 def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Evaluates the line from `run`, at position 0, to `other`, at position 1.
-
-    Raises:
-        UserError: If the runs start from different weights.
-    """
+    """Evaluates the line from `run`, at position 0, to `other`, at position 1."""
     if run.record["weights"]["initial"] != other.record["weights"]["initial"]:
         raise UserError(
             f"line: received {run.name} and {other.name}, whose initial weights differ; two runs "

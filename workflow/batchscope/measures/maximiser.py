@@ -57,17 +57,11 @@ def maximise(
     Args:
         at_zero: Value and gradient at y = 0, which are not computed again.
         width: Half the box's edges, shape (n,), all positive.
-
-    Raises:
-        NotFinite: If value or gradient at y = 0 are not finite.
     """
     if not (np.isfinite(at_zero[0]) and np.isfinite(at_zero[1]).all()):
         raise NotFinite("THE LOSS OR ITS GRADIENT AT THE WEIGHTS")
-    searches = []
-    for index in range(starts):
-        kind, direction = _start(index, at_zero[1], seed)
-        searches.append(_search(function, at_zero, width, kind, direction, iterations))
-    return searches
+    points = (_start(index, at_zero[1], seed) for index in range(starts))
+    return [_search(function, at_zero, width, *point, iterations) for point in points]
 
 
 def _start(index: int, gradient: np.ndarray, seed: int) -> tuple[str, np.ndarray]:

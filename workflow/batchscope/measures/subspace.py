@@ -28,14 +28,7 @@ class Subspace:
 
     The columns are the same whatever the limit, `memory_mb` MB (10^6 bytes); products then differ
     by rounding alone (they are summed in float32, as precise as the weights that they are added
-    to; what the box is made of is summed in float64).
-
-    Args:
-        size: Rows n, the number of weights.
-        dimensions: Columns p.
-
-    Raises:
-        UserError: If p exceeds n, or the limit is too small for one block of columns.
+    to; what the box is made of is summed in float64). `size` is n, the number of weights.
     """
 
     def __init__(self, size: int, dimensions: int, seed: int = 0, memory_mb: float = 2048) -> None:
@@ -83,11 +76,7 @@ class Subspace:
         return np.concatenate(parts).astype(np.float64)
 
     def coordinates(self, x: np.ndarray) -> tuple[np.ndarray, float]:
-        """Returns A's pseudo-inverse, (A^T A)^-1 A^T, times x, and the condition of A^T A.
-
-        Raises:
-            UserError: If that is too ill-conditioned.
-        """
+        """Returns A's pseudo-inverse, (A^T A)^-1 A^T, times x, and the condition of A^T A."""
         gram, projection = self._gram(x)
         condition = float(np.linalg.cond(gram))
         if not condition <= LARGEST_CONDITION:

@@ -73,10 +73,8 @@ def load(path: Path, key: str, variables: list[keras.Variable]) -> Progress | No
     """Sets the variables to a checkpoint's and returns its progress; None where there is none.
 
     Sets nothing, and says so, where it is damaged or belongs to something else: other code, another
-    machine's half-written file.
-
-    Raises:
-        UserError: If it cannot be read, as while a disk of the network is away: it may be whole.
+    machine's half-written file. What cannot be read, as while a network's disk is away, may be
+    whole: that raises `UserError`.
     """
     if not path.exists():
         return None

@@ -54,11 +54,7 @@ class End:
 
 
 class Training:
-    """A run's model, optimizer, data and progress; `folder` is where its files lie, if elsewhere.
-
-    Raises:
-        UserError: If the data are missing, or are fewer than a batch.
-    """
+    """A run's model, optimizer, data and progress; `folder` is where its files lie, if elsewhere."""
 
     def __init__(self, run: Run, limits: Limits = Limits(), folder: Path | None = None) -> None:
         self.run, self.limits = run, limits
@@ -116,11 +112,7 @@ class Training:
             signal.signal(signum, stop)
 
     def fit(self, epochs: int | None = None) -> End:
-        """Trains to the end, or so many epochs, from the last checkpoint where there is one.
-
-        Raises:
-            Interrupted: If a signal stopped it; the checkpoint is written.
-        """
+        """Trains to the end, or so many epochs, from the last checkpoint where there is one."""
         self._place()
         self._resume()
         end = self._train_epochs(epochs or self.factors["epochs"])

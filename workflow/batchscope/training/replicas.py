@@ -111,8 +111,7 @@ def make_loop(
 class ReplicaLoop(StepLoop):
     """The updates of one epoch, every batch divided among the current strategy's replicas.
 
-    To be made inside `scope`, as its model and optimizer. The whole loop is one graph, as
-    `StepLoop`'s: a call runs many updates on all devices. Every GPU gets a copy of the examples.
+    To be made inside `scope`, as its model and optimizer. Every GPU gets a copy of the examples.
     """
 
     def _make_update(

@@ -177,9 +177,8 @@ class StepLoop:
     ) -> tuple[int, Totals, float, np.ndarray]:
         """Runs the steps [start, stop) of an epoch, or up to one whose loss is not finite.
 
-        The order of examples is int32 of shape (n,); steps beyond the epoch's last begin it anew.
         The totals before `start` are carried on step by step, so that where an epoch is cut does
-        not change a bit.
+        not change a bit; steps beyond the epoch's last begin it anew.
 
         Returns:
             Steps of the epoch done so far, the totals, the seconds that the call took, and the

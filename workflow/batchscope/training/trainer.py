@@ -25,12 +25,7 @@ def train(run: Run, limits: Limits | None = None) -> str:
     """Trains one run and writes its folder; returns its status.
 
     A loss that is not finite and an allocator's refusal are results: they are recorded and
-    nothing is raised.
-
-    Raises:
-        Interrupted: If SIGTERM or SIGINT stopped the training; it goes on from its checkpoint
-            when it is started again.
-        UserError: If another process is training the run.
+    nothing is raised. `Interrupted` by a signal, it goes on when it is started again.
     """
     with _alone(run):
         for left in (*run.folder.glob(".*.tmp"), *run.folder.glob("epochs/.*.tmp")):
@@ -71,7 +66,10 @@ def write(training: Training, end: End) -> None:
     folder, progress = training.folder, training.progress
     weights = _write_weights(training, end.status)
     training.keep_wanted(over=True)
-    _name_middle(training)
+    kept = training.snapshots / f"{kept_epochs.middle(progress.epoch)}.npz"
+    if kept_epochs.MIDDLE in training.read and kept.exists():  # its epoch is known now
+        middle = training.snapshots / f"{kept_epochs.MIDDLE}.npz"
+        (disk.copy if int(kept.stem) in training.read else os.replace)(kept, middle)
     disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
     if training.factors["evaluate_every"]:
         path = folder / "trajectory.csv"
@@ -136,12 +134,3 @@ def _share(training: Training, initial: Path) -> None:
         disk.link(initial, shared)
     elif disk.file_sha256(shared) == disk.file_sha256(initial):
         disk.link(shared, initial)
-
-
-def _name_middle(training: Training) -> None:
-    """Gives the weights of the middle the name by which they are read, whose epoch is known."""
-    kept = training.snapshots / f"{kept_epochs.middle(training.progress.epoch)}.npz"
-    if kept_epochs.MIDDLE in training.read and kept.exists():
-        path = training.snapshots / f"{kept_epochs.MIDDLE}.npz"
-        also_read = int(kept.stem) in training.read
-        (disk.copy if also_read else os.replace)(kept, path)
