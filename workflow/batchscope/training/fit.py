@@ -54,7 +54,7 @@ class End:
 
 
 class Training:
-    """A run's model, optimizer, data and progress; `folder` is where its files lie, if elsewhere."""
+    """A run's model, optimizer, data and progress; its files lie in `folder`, or the run's own."""
 
     def __init__(self, run: Run, limits: Limits = Limits(), folder: Path | None = None) -> None:
         self.run, self.limits = run, limits
