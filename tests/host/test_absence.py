@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from batchscope import disk, figures, snakefile
+from batchscope.catalogue import run_names
 from batchscope.cli import entry
 from batchscope.errors import UserError
 from batchscope.host import absence
-from batchscope.store import records, states, status
+from batchscope.store import paths, states, status
 from batchscope.study import config
 from batchscope.tables import experiment_tables, run_table, timing_tables
 
@@ -59,7 +60,9 @@ def needs_gpu(name: str) -> bool:
 
 
 def finish(run: str) -> None:
-    folder = records.run_folder("results", run)
+    folder = paths.run_folder("results", run)
+    for name in paths.run_files(run_names.parse_run(run)):
+        disk.write_text(folder / name, "")
     disk.write_json(folder / "record.json", {"status": "finished", "epochs_run": 1})
     (folder / "history.csv").write_text("epoch,train_loss\n1,0.5\n")
 

@@ -7,8 +7,7 @@ import pytest
 
 from batchscope.errors import UserError
 from batchscope.measures.weight_distance import distances
-from batchscope.store import records
-from batchscope.training import weights
+from batchscope.store import records, weights
 from measured_run import RUN, measured, write_record
 
 

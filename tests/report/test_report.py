@@ -20,8 +20,8 @@ from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
 from batchscope.report import content, gaps, runs_table, study_page
 from batchscope.store import records
+from batchscope.store.weights import Layer
 from batchscope.study import config
-from batchscope.training.weights import Layer
 from html_page import Page
 
 MOST_WORDS, MOST_UNFOLDED = 3000, 1200
@@ -229,6 +229,6 @@ def test_records_of_another_version_are_listed(tmp_path):
     record = next(results.glob("runs/*/evaluate/default.json"))
     disk.write_json(record, {**disk.read_json(record), "version": "evaluate-v0"})
     found = gaps.find(study, content.read(study, results, path))
-    (gap,) = (each for each in found if (each.kind, each.name) == ("version", "evaluate"))
-    assert gap.title == "evaluate-v0"
-    assert gap.entries == [(record.parents[1].name, "")]
+    (gap,) = (each for each in found if (each["kind"], each["name"]) == ("version", "evaluate"))
+    assert gap["title"] == "evaluate-v0"
+    assert gap["entries"] == [(record.parents[1].name, "")]

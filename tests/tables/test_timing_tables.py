@@ -359,3 +359,14 @@ def test_what_is_not_installed_has_its_rows(frameworks):
     assert times["train_seconds"].tolist() == pytest.approx(seconds)
     samples = timing_tables.samples("results", frameworks, "machine")
     assert set(samples["framework"]) == {"tensorflow"}
+
+
+def test_operations_are_those_of_every_gradient_of_an_update():
+    record = throughput((1, 2))
+    plain, several = (
+        timing_tables._step_time(
+            timing_tables.Timing({"method": method, "inner_steps": 3}, None, record)
+        )
+        for method in ("plain", "conservative")
+    )
+    assert (plain["flops_per_image"], several["flops_per_image"]) == (1e6, 3e6)

@@ -53,21 +53,15 @@ def test_the_exact_largest_is_found(step):
         assert len(set(machine.asked)) == len(machine.asked) <= 2 * math.log2(most + 2) + 2
 
 
-def test_doubling_then_halving():
-    machine = Machine(21)
-    assert search(machine, 1000, resolution=0).largest == 21
-    assert machine.asked == [1, 2, 4, 8, 16, 32, 24, 20, 22, 21]
-
-
 def test_the_search_ends_at_its_resolution():
     for most in (5, 31, 32, 33, 100, 1000, 123_456):
         for resolution in (1 / 32, 0.5):
             found = search(Machine(most), 10**9, resolution=resolution)
             assert found.largest <= most < found.refused
             assert found.refused - found.largest <= max(1, found.largest * resolution)
-    machine = Machine(123_456)
-    search(machine, 10**9)
-    assert len(machine.asked) == 18 + 5  # up to 2^17, then five halvings for a 32nd
+    machine = Machine(21)
+    search(machine, 1000, resolution=0)
+    assert machine.asked == [1, 2, 4, 8, 16, 32, 24, 20, 22, 21]
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 8, 9, 100])
@@ -179,11 +173,6 @@ def test_the_outcome_of_a_child_that_does_not_answer(status, stderr, outcome, me
     assert found[0] == outcome and message in found[1]
 
 
-def test_an_answer_counts_only_at_a_good_end():
-    code = 'print(\'{"outcome": "fits"}\'); raise SystemExit(3)'
-    assert attempts.attempt(script(code), 8, ROOMY).outcome == "failed"
-
-
 # Takes 20 MB every 20 ms, up to 1.5 GB, in itself or in a child of its own.
 GREEDY = """
 import os, sys, time
@@ -210,30 +199,6 @@ def test_a_child_above_the_limit_is_ended(tmp_path, who):
     started = [int(pid) for pid in pids.read_text().split()]
     assert len(started) == (2 if who == "parent" else 1)
     assert not any(alive(pid) for pid in started)
-
-
-BUSY = """
-import os, signal, sys, time
-held = bytearray(b"x") * (150 * 10**6)
-while time.process_time() < 0.6:
-    pass
-if sys.argv[1:] == ["killed"]:
-    os.kill(os.getpid(), signal.SIGKILL)
-print('{"outcome": "fits"}')
-"""
-
-
-@pytest.mark.parametrize("end", ["answers", "killed"])
-@pytest.mark.slow
-def test_a_child_is_sampled_however_it_ends(end):
-    found = attempts.attempt(script(BUSY, end), 8, ROOMY, cores=2)
-    assert found.outcome == ("killed" if end == "killed" else "fits")
-    used = found.utilisation
-    # Ticks of 10 ms, and what falls between the last sample and the end.
-    assert used["process_cores_mean"] * used["seconds"] == pytest.approx(0.6, abs=0.15)
-    assert 150 < used["memory_peak_mb"] <= found.peak_mb + 1
-    assert used["gpu_percent"] is None and used["seconds"] <= found.seconds
-    assert {len(values) for values in found.samples.values()} == {used["samples"]}
 
 
 @pytest.mark.slow
@@ -344,13 +309,11 @@ def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [100_000, 512])
-def test_the_operating_system_refuses_memory_far_beyond_the_limit(large, size):
-    """5 GB of pixels before a byte of it is touched; or later, where TensorFlow may crash."""
-    found = attempts.attempt(try_batch(large, size, 700, slack_mb=64), size, ROOMY)
+def test_the_operating_system_refuses_memory_far_beyond_the_limit(large):
+    """5 GB of pixels, before a byte of it is touched."""
+    found = attempts.attempt(try_batch(large, 100_000, 700, slack_mb=64), 100_000, ROOMY)
     assert found.outcome == "out_of_memory"
-    if size == 100_000:
-        assert 100 < found.baseline_mb <= found.peak_mb < 1500
+    assert 100 < found.baseline_mb <= found.peak_mb < 1500
 
 
 @pytest.mark.slow

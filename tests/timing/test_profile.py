@@ -14,7 +14,8 @@ from batchscope.datasets import Examples, looks
 from batchscope.timing import fates, profile
 from batchscope.timing.instruments import trace
 from batchscope.timing.instruments.sampler import Sampler
-from batchscope.training import models, optimizers, step_loop
+from batchscope.timing.steps import loops
+from batchscope.training import models
 from costs import first
 from handmade_trace import check_shares
 
@@ -39,55 +40,35 @@ def recorded(run_steps, folder, count, **how):
         return profile.record(run_steps, folder, count, sampler, **how), sampler
 
 
+FACTORS = {name: each.birth for name, each in run_factors.FACTORS.items() if each.birth is not None}
+FACTORS |= {"optimizer": "sgd", "device": "cpu"}
+
+
 @pytest.fixture(scope="module")
 def arrays():
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (64, 16, 16, 1), dtype=np.uint8)
-    return images, generator.integers(0, 10, 64)
+    return Examples(images, generator.integers(0, 10, 64), 1 / 255)
 
 
 @pytest.fixture(scope="module")
 def graph(arrays, tmp_path_factory):
     """Rates and summary of the loop in the graph, batch 1."""
-    folder = tmp_path_factory.mktemp("graph")
     model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
-    factors = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
-    factors |= {"optimizer": "sgd", "learning_rate": 1e-6, "batch_size": 1}
-    examples, batches = Examples(*arrays, 1 / 255), step_loop.Batches(1)
-    steps = step_loop.StepLoop(model, optimizers.make_optimizer(factors), examples, batches)
-    order = step_loop.epoch_order(0, 0, steps.examples)
-
-    @timed
-    def run_steps(count):
-        return steps.run(order, 0, count, step_loop.Totals())[2]
-
-    rates, _ = recorded(run_steps, folder, 5 * STEPS)
-    return folder, rates, profile.read(folder)
+    return profiled(loops.GraphRunner(FACTORS, model, arrays), tmp_path_factory, 5 * STEPS)
 
 
 @pytest.fixture(scope="module")
 def eager(arrays, tmp_path_factory):
     """The same of a step in Python."""
-    import keras
-    import tensorflow as tf
-
-    folder = tmp_path_factory.mktemp("eager")
     model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
-    optimizer = keras.optimizers.SGD(1e-6)
-    loss = keras.losses.SparseCategoricalCrossentropy()
-    images, labels = tf.constant(arrays[0], tf.float32), tf.constant(arrays[1])
+    runner = loops.over_pipeline("eager", model, loops.make_optimizer(FACTORS), arrays)
+    return profiled(runner, tmp_path_factory, STEPS, per_step=True)
 
-    @timed
-    def run_steps(count):
-        for step in range(count):
-            with tf.GradientTape() as tape:
-                batch = slice(step, step + 1)
-                value = loss(labels[batch], model(images[batch], training=True))
-            gradients = tape.gradient(value, model.trainable_variables)
-            optimizer.apply(gradients, model.trainable_variables)
-        return float(value)
 
-    rates, _ = recorded(run_steps, folder, STEPS, per_step=True)
+def profiled(runner, factory, count, **how):
+    folder = factory.mktemp("profile")
+    rates, _ = recorded(runner.at(1), folder, count, **how)
     return folder, rates, profile.read(folder)
 
 
@@ -98,7 +79,7 @@ def test_a_real_profile(kind, request):
     assert len(files) == 1
     check_shares(found)
     assert found["compute_share"] > 0.01
-    assert found["input_share"] == 0
+    assert (kind == "eager") == (found["input_share"] > 0)
     assert found["compute_thread_seconds"] > 0
     rate = rates["steps_per_second_profiled"]
     assert found["seconds"] == pytest.approx(rates["steps"] / rate, rel=0.2)
@@ -117,11 +98,6 @@ def test_the_convolutions_are_found(kind, request, monkeypatch):
     forward = [op for name, op in ops.items() if name.endswith("Conv2D")]
     assert sum(op["count"] for op in forward) == 2 * rates["steps"]
     assert not set(ops) & trace.NOT_COMPUTE
-
-
-@pytest.mark.slow
-def test_a_loop_in_the_graph_computes_more_of_its_time(graph, eager):
-    assert graph[2]["compute_share"] > eager[2]["compute_share"]
 
 
 @pytest.mark.slow

@@ -20,8 +20,8 @@ import keras
 import tensorflow as tf
 
 from batchscope.datasets.looks import Look
-from batchscope.store import records
-from batchscope.training import losses, models, weights
+from batchscope.store import records, weights
+from batchscope.training import losses, models
 
 LOOK = Look((8, 8, 1), 3)
 

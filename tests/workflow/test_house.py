@@ -227,7 +227,7 @@ def test_each_framework_imports_itself_alone():
 
 def test_what_times_the_steps_of_any_framework_imports_none():
     """It runs in the environment of each."""
-    shared = ("throughput", "utilisation", "steps/subjects", "steps/framework_subject")
+    shared = ("throughput", "utilisation", "blocks", "steps/__init__")
     for name in shared:
         used = imported(LIBRARY / "timing" / f"{name}.py")
         assert {each.split(".")[0] for each in used} & HEAVY <= {"numpy"}, name

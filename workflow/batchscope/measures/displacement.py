@@ -19,8 +19,7 @@ import numpy as np
 from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured
-from batchscope.store import records
-from batchscope.training import weights
+from batchscope.store import records, weights
 
 QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 # The same edges for all runs, so that their histograms can be laid over each other.

@@ -14,8 +14,8 @@ import numpy as np
 from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.store import records
+from batchscope.store.weights import Arrays
 from batchscope.training.runs import Run
-from batchscope.training.weights import Arrays
 
 if TYPE_CHECKING:
     import keras

@@ -28,9 +28,9 @@ from batchscope.catalogue import measure_settings
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, batch_norm
+from batchscope.store.weights import Arrays
 from batchscope.training import models
 from batchscope.training.losses import Objective
-from batchscope.training.weights import Arrays
 
 Loss = Callable[[float, float], float]
 # Two directions -> the loss at (a, b) of the plane that they span.

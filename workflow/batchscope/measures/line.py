@@ -16,8 +16,8 @@ from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, batch_norm
 from batchscope.measures.finished_run import describe_subset, subset
 from batchscope.store import records
+from batchscope.store.weights import Arrays
 from batchscope.training import losses, models
-from batchscope.training.weights import Arrays
 
 
 def positions(start: float, stop: float, points: int) -> np.ndarray:

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchscope.measures import FinishedRun, Measured
-from batchscope.store import records
-from batchscope.training import weights
-from batchscope.training.weights import Arrays
+from batchscope.store import records, weights
+from batchscope.store.weights import Arrays
 
 
 def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:

@@ -21,10 +21,9 @@ from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.host.absence import Absence
 from batchscope.report import claim_rows, inline_svg, runs_table
-from batchscope.store import job_files, paths, records, states, taken
+from batchscope.store import job_files, paths, records, states, taken, weights
+from batchscope.store.weights import Layer
 from batchscope.tables import csv_tables
-from batchscope.training import weights
-from batchscope.training.weights import Layer
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study

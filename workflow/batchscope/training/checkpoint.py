@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from batchscope import disk, errors
-from batchscope.training.weights import Arrays
+from batchscope.store.weights import Arrays
 
 
 @dataclass

@@ -11,9 +11,9 @@ import keras
 from batchscope.catalogue import run_names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
+from batchscope.store.weights import Arrays
 from batchscope.training import user_models
 from batchscope.training.networks import BUILDERS
-from batchscope.training.weights import Arrays
 
 
 def build(

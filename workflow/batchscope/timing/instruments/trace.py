@@ -108,25 +108,12 @@ class Activity(NamedTuple):
     executor: list[tuple[int, int]]
 
 
-def union(spans: Spans) -> np.ndarray:
-    """Returns the union of spans (start, stop) as disjoint ones in order, int64 of shape (m, 2).
-
-    Spans that touch become one; those of no length are left out.
-    """
-    array = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
-    array = array[array[:, 1] > array[:, 0]]
-    if not len(array):
-        return array
+def length(*spans: Spans) -> int:
+    """Returns the length of the union of spans (start, stop), in their own unit."""
+    array = np.concatenate([np.asarray(each, np.int64).reshape(-1, 2) for each in spans])
     array = array[np.argsort(array[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(array[:, 1])
-    first = np.concatenate([[True], array[1:, 0] > reach[:-1]])
-    last = np.concatenate([first[1:], [True]])
-    return np.stack([array[first, 0], reach[last]], axis=1)
-
-
-def length(spans: Spans) -> int:
-    """Returns the length of the union of spans, in their own unit."""
-    return int(np.diff(union(spans), axis=1).sum())
+    covered = np.maximum.accumulate(np.append(array[:1, 0], array[:, 1]))[:-1]
+    return int((array[:, 1] - np.maximum(array[:, 0], covered)).clip(0).sum())
 
 
 def clip(spans: Spans, start: int, stop: int) -> np.ndarray:
@@ -139,13 +126,12 @@ def parts(total: int, compute: Spans, waits: Spans, executor: Spans) -> dict[str
 
     `executor` is the part of host in which an executor runs a graph or an eager op.
     """
-    busy = np.concatenate([union(compute), union(waits)])
-    busy_length, compute_length = length(busy), length(compute)
+    busy, computing = length(compute, waits), length(compute)
     return {
-        "compute": compute_length,
-        "input": busy_length - compute_length,
-        "host": total - busy_length,
-        "executor": length(np.concatenate([busy, union(executor)])) - busy_length,
+        "compute": computing,
+        "input": busy - computing,
+        "host": total - busy,
+        "executor": length(compute, waits, executor) - busy,
     }
 
 
