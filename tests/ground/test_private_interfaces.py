@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-from scipy import optimize
 
 import batchscope
 from batchscope import private_interfaces
@@ -23,36 +22,6 @@ LIBRARY = Path(batchscope.__file__).parent
 # Public in spite of their names: of named tuples, and of `os`.
 PUBLIC = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 PRIVATE_MODULE = re.compile(r"\._|^tensorflow\.(python|tsl|core|compiler)\b|^keras\.src\b")
-
-
-def test_lbfgsb_ends_where_scipys_own_search_ends():
-    step, message = private_interfaces.lbfgsb()
-    n, m, point = 3, 5, np.array([0.5, -0.5, 0.25])
-    width, value, gradient = np.ones(n), np.array(0.0), np.zeros(n)
-    target = np.array([0.1, 2.0, -0.3])  # beyond the box in one coordinate
-    work, integers = np.zeros(2 * m * n + 5 * n + 11 * m * m + 8 * m), np.zeros(3 * n, np.int32)
-    task, line_task = np.zeros(2, np.int32), np.zeros(2, np.int32)
-    saved = np.zeros(4, np.int32), np.zeros(44, np.int32), np.zeros(29)
-    start = point.copy()
-    for _ in range(100):
-        step(
-            *(m, point, -width, width, np.full(n, 2, np.int32), value, gradient, 0.0, 1e-9),
-            *(work, integers, task, *saved, 20, line_task),
-        )
-        if task[0] == 3:
-            value, gradient = np.sum((point - target) ** 2), 2 * (point - target)
-        elif task[0] != 1:
-            break
-    expected = optimize.minimize(
-        lambda y: (np.sum((y - target) ** 2), 2 * (y - target)),
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(-1, 1)] * n,
-        options={"maxcor": m, "ftol": 0.0, "gtol": 1e-9},
-    )
-    assert np.array_equal(point, expected.x)
-    assert message(task) == expected.message
 
 
 def test_all_layers_are_those_inside_of_others_too():

@@ -45,12 +45,6 @@ def test_ways_by_hand(places, expected):
         assert logs["distance"] is logs["straightness"] is None
 
 
-def test_quantiles():
-    found = displacement.quantiles(np.arange(101, dtype=np.float32))
-    shares = ["0", "0.01", "0.05", "0.1", "0.25", "0.5", "0.75", "0.9", "0.95", "0.99", "1"]
-    assert found == pytest.approx({share: 100 * float(share) for share in shares})
-
-
 def test_bins_hold_every_update_that_moved_and_are_those_of_every_run():
     random = np.random.default_rng(0)
     norms = np.r_[np.exp(3 * random.standard_normal(1000)) / 100, np.zeros(5)]

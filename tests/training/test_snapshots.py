@@ -127,7 +127,8 @@ def test_what_is_noted_for_the_trainings(tmp_path):
     raw = config(experiment=experiment, defaults={"epochs": 4})
     raw["experiments"]["b"] = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}
     study = planner.make(raw)
-    job_files.note_epochs(study, tmp_path)
+    (a, b) = (job_files.measure_jobs(each, tmp_path, "") for each in study.experiments.values())
+    job_files.note_epochs(study, a, tmp_path)
     (noted,) = tmp_path.iterdir()
     runs = [*study.experiments["a"].trainings.runs]  # of the other experiment nothing is read
     expected = [1, 2, "middle"]  # the last weights are kept anyway

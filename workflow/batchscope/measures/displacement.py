@@ -40,12 +40,8 @@ def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
 
 def logs(values: dict[str, float | None], distance: float) -> dict[str, float | None]:
     """Returns log D and its three parts, natural logarithms, by the columns of `path`."""
-    parts = {
-        "distance": distance,
-        "updates": values["updates"],
-        "mean_update": values["update_norm_mean"],
-        "straightness": values["straightness"],
-    }
+    parts = {"distance": distance, "updates": values["updates"]}
+    parts |= {"mean_update": values["update_norm_mean"], "straightness": values["straightness"]}
     return {name: math.log(part) if part else None for name, part in parts.items()}
 
 

@@ -19,16 +19,11 @@ if TYPE_CHECKING:
 
 
 class Setup:
-    """What is trained or timed; each part is read when it is asked for.
-
-    Attributes:
-        factors: Every factor, by full name; data set and model are tokens.
-        model_file: The user's model file, where the model is not built in.
-    """
+    """What is trained or timed; each part is read when it is asked for."""
 
     results: Path | str
-    factors: dict[str, Any]
-    model_file: Path | str | None
+    factors: dict[str, Any]  # by full name; data set and model are ids
+    model_file: Path | str | None  # the user's, where the model is not built in
 
     @cached_property
     def data(self) -> datasets.Dataset:
@@ -55,7 +50,7 @@ class Run(Setup):
 
     @cached_property
     def factors(self) -> dict[str, Any]:
-        """Every factor, by full name; raises `ValueError` if the name is no run's."""
+        """Every factor; raises `ValueError` if the name is no run's."""
         return run_names.parse_run(self.name)
 
     @cached_property

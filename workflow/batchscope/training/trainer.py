@@ -25,12 +25,7 @@ def train(run: Run, limits: Limits | None = None) -> str:
     """Trains one run and writes its folder; returns its status.
 
     A loss that is not finite and an allocator's refusal are results: they are recorded and
-    nothing is raised.
-
-    Raises:
-        Interrupted: If SIGTERM or SIGINT stopped the training; it goes on from its checkpoint
-            when it is started again.
-        UserError: If another process is training the run.
+    nothing is raised. `Interrupted` by a signal, it goes on when it is started again.
     """
     with _alone(run):
         for left in (*run.folder.glob(".*.tmp"), *run.folder.glob("epochs/.*.tmp")):
@@ -71,42 +66,42 @@ def write(training: Training, end: End) -> None:
     folder, progress = training.folder, training.progress
     weights = _write_weights(training, end.status)
     training.keep_wanted(over=True)
-    _name_middle(training)
+    kept = training.snapshots / f"{kept_epochs.middle(progress.epoch)}.npz"
+    if kept_epochs.MIDDLE in training.read and kept.exists():  # its epoch is known now
+        middle = training.snapshots / f"{kept_epochs.MIDDLE}.npz"
+        (disk.copy if int(kept.stem) in training.read else os.replace)(kept, middle)
     disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
     if training.factors["evaluate_every"]:
         path = folder / "trajectory.csv"
         disk.write_rows(path, records.TRAJECTORY_COLUMNS, progress.trajectory)
-    validation_losses = [row["validation_loss"] for row in progress.history]
-    has_target = bool(training.factors["target_train_loss"])
-    disk.write_json(
-        records.run_record(folder),
-        {
-            "run": training.run.name,
-            "version": VERSIONS["train"],
-            "factors": training.factors,
-            "status": end.status,
-            "stop_reason": end.reason,
-            "message": end.message,
-            "reached_target": end.reason == "train_loss" if has_target else None,
-            "parameters": sum(value.size for value in training.initial[0].values()),
-            "epochs_run": progress.epoch,
-            "steps_run": progress.epoch * training.steps + progress.step,
-            "best_epoch": progress.best_epoch or None,
-            "best_monitor": progress.best_value,
-            "best_validation_loss": min(validation_losses, default=None),
-            "effective_learning_rate": effective_learning_rate(training.factors),
-            "optimizer_constants": optimizer_constants.effective(training.factors),
-            "contended_seconds": progress.contended_seconds,
-            "resumed": progress.resumed,
-            "threads": training.factors["threads"],
-            "device": training.factors["device"],
-            **replicas.describe(training.factors),
-            "weights": weights,
-            "versions": description.versions(),
-            "machine": description.describe(),
-            "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        },
-    )
+    factors, history = training.factors, progress.history
+    record = {
+        "run": training.run.name,
+        "version": VERSIONS["train"],
+        "factors": factors,
+        "status": end.status,
+        "stop_reason": end.reason,
+        "message": end.message,
+        "reached_target": end.reason == "train_loss" if factors["target_train_loss"] else None,
+        "parameters": sum(value.size for value in training.initial[0].values()),
+        "epochs_run": progress.epoch,
+        "steps_run": training.updates,
+        "best_epoch": progress.best_epoch or None,
+        "best_monitor": progress.best_value,
+        "best_validation_loss": min((row["validation_loss"] for row in history), default=None),
+        "effective_learning_rate": effective_learning_rate(factors),
+        "optimizer_constants": optimizer_constants.effective(factors),
+        "contended_seconds": progress.contended_seconds,
+        "resumed": progress.resumed,
+        "threads": factors["threads"],
+        "device": factors["device"],
+        **replicas.describe(factors),
+        "weights": weights,
+        "versions": description.versions(),
+        "machine": description.describe(),
+        "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    disk.write_json(records.run_record(folder), record)
     training.checkpoint.unlink(missing_ok=True)
     (folder / memory_kills.NOTE).unlink(missing_ok=True)
 
@@ -139,12 +134,3 @@ def _share(training: Training, initial: Path) -> None:
         disk.link(initial, shared)
     elif disk.file_sha256(shared) == disk.file_sha256(initial):
         disk.link(shared, initial)
-
-
-def _name_middle(training: Training) -> None:
-    """Gives the weights of the middle the name by which they are read, whose epoch is known."""
-    kept = training.snapshots / f"{kept_epochs.middle(training.progress.epoch)}.npz"
-    if kept_epochs.MIDDLE in training.read and kept.exists():
-        path = training.snapshots / f"{kept_epochs.MIDDLE}.npz"
-        also_read = int(kept.stem) in training.read
-        (disk.copy if also_read else os.replace)(kept, path)
