@@ -22,14 +22,6 @@ def test_union_counts_what_is_covered():
     assert trace.length([(2, 10), (3, 4), (9, 12)], [(5, 5), (12, 13), (20, 21)]) == 12
     assert trace.length([]) == 0
     assert trace.length(spans) == covered.sum()
-    inside = trace.clip(spans, 100, 300)
-    assert trace.length(inside) == covered[100:300].sum()
-
-
-def test_parts():
-    divided = trace.parts(100, [(0, 30), (20, 40)], [(30, 60), (70, 80)], [(55, 75), (90, 95)])
-    assert divided == {"compute": 40, "input": 30, "host": 30, "executor": 15}
-    assert trace.parts(7, [], [], []) == {"compute": 0, "input": 0, "host": 7, "executor": 0}
 
 
 def test_graph_on_two_threads():
@@ -88,12 +80,6 @@ def test_eager_calls_count_by_their_kernels():
     assert shares(found) == pytest.approx((0.10, 0.0, 0.90))
     assert found["executor_seconds"] == pytest.approx(40e-6)
     assert found["ops"] == [{"op": "Conv2D", "count": 1, "seconds": pytest.approx(10e-6)}]
-
-
-def test_what_runs_within_an_op_counts_once():
-    found = Space().line("t", [("a:Outer", 0, 60), ("b:Inner", 10, 20), ("idle", 60, 80)]).summary()
-    assert shares(found) == pytest.approx((0.75, 0.0, 0.25))
-    assert [op["op"] for op in found["ops"]] == ["Outer"]
 
 
 def test_input_is_what_training_waits_for():

@@ -20,7 +20,7 @@ import tensorflow as tf
 from batchscope.datasets import Examples, looks
 from batchscope.measures import evaluate
 from batchscope.study import model_files
-from batchscope.timing.steps import loops
+from batchscope.timing import loops
 from batchscope.training import losses, models, step_loop
 
 LENGTH, CLASSES = 6, 11
@@ -165,7 +165,7 @@ def test_every_loop_makes_the_same_updates_of_sequences(loop, optimizer):
             loop = step_loop.StepLoop(model, made(), examples, batches)
             loop.run(order, 0, 4, step_loop.Totals())
         else:
-            runner = loops.over_pipeline(name, model, made(), examples)
+            runner = loops.OVER_PIPELINES[name](name, model, made(), examples)
             runner.lead_in_seconds = 0.0
             runner.run(5, 4)
         return model.get_weights()

@@ -141,12 +141,11 @@ def timing(arguments: Namespace) -> None:
 
 def try_batch(arguments: Namespace) -> None:
     """Try whether one batch fits into memory."""
-    from batchscope.timing import TimingJob
-    from batchscope.timing.largest import attempt_child
+    from batchscope.timing import TimingJob, attempts
 
     sweep = sweep_names.parse(arguments.sweep)
     tried = TimingJob(arguments.results, sweep, arguments.model_file)
-    attempt_child.run(tried, arguments.batch_size, arguments.memory_mb)
+    attempts.run(tried, arguments.batch_size, arguments.memory_mb)
 
 
 def tabulate(arguments: Namespace) -> None:
