@@ -136,11 +136,6 @@ def test_what_an_error_says_of_a_batch_size(error, status):
             fates.status(error)
 
 
-def test_a_sweep_without_a_delay_has_one_turn_per_size():
-    sweep = "digits-1f0a93c2+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=eager"
-    assert throughput.turns(sweep_names.parse(sweep)) == [(4, True), (16, True)]
-
-
 @pytest.mark.slow
 def test_a_delay_takes_turns_with_none(digits, tmp_path):
     """Every batch size is timed with its delay and without it, in one job."""

@@ -128,15 +128,6 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypat
     np.testing.assert_allclose(weights(model), weights(reference), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("source", "whole"),
-    [({}, False), ({"pipeline": "prefetch"}, True), ({"delay_seconds": 0.5}, True)],
-)
-def test_what_needs_every_step_of_a_lead_in(source, whole, monkeypatch):
-    made = runner_of("eager", linear(), digits(8), monkeypatch, **source)
-    assert math.isinf(made.lead_in_seconds) == whole
-
-
 class Clock:
     """Stands still but for sleeping; for the module `time`."""
 

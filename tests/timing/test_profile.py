@@ -72,42 +72,26 @@ def profiled(runner, factory, count, **how):
 
 
 @pytest.mark.parametrize("kind", first(["graph", "eager"]))
-def test_a_real_profile(kind, request):
-    folder, rates, found = request.getfixturevalue(kind)
-    files = list(folder.glob("plugins/profile/*/*.xplane.pb"))
-    assert len(files) == 1
-    check_shares(found)
-    assert found["compute_share"] > 0.01
-    assert (kind == "eager") == (found["input_share"] > 0)
-    assert found["compute_thread_seconds"] > 0
-    rate = rates["steps_per_second_profiled"]
-    assert found["seconds"] == pytest.approx(rates["steps"] / rate, rel=0.2)
-    expected = rates["steps_per_second"] / rate - 1
-    assert rates["overhead"] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("kind", first(["graph", "eager"]))
-def test_the_convolutions_are_found(kind, request, monkeypatch):
+def test_a_real_profile(kind, request, monkeypatch):
     folder, rates, _ = request.getfixturevalue(kind)
     monkeypatch.setattr(trace, "TOP", 100)  # which ops take longest is the machine's affair
     found = profile.read(folder)
-    ops = {op["op"]: op for op in found["ops"]}
-    backward = [op for name, op in ops.items() if "Conv2DBackpropFilter" in name]
-    assert sum(op["count"] for op in backward) == 2 * rates["steps"]  # two convolutions
-    forward = [op for name, op in ops.items() if name.endswith("Conv2D")]
-    assert sum(op["count"] for op in forward) == 2 * rates["steps"]
-    assert not set(ops) & trace.NOT_COMPUTE
-
-
-@pytest.mark.slow
-def test_only_steps_of_their_own_are_steps_of_the_trace(graph, eager):
-    counts = []
-    for folder, *_ in (graph, eager):
-        (path,) = folder.rglob("*.xplane.pb")
-        space = private_interfaces.profile(path.read_bytes())
-        events = [event for line in trace.lines(space) for event in line.events]
-        counts.append(sum(event.name == "train" for event in events))
-    assert counts == [0, STEPS]
+    check_shares(found)
+    assert found["compute_share"] > 0.01 and found["compute_thread_seconds"] > 0
+    assert (kind == "eager") == (found["input_share"] > 0)
+    rate = rates["steps_per_second_profiled"]
+    assert found["seconds"] == pytest.approx(rates["steps"] / rate, rel=0.2)
+    assert rates["overhead"] == pytest.approx(rates["steps_per_second"] / rate - 1)
+    # Two convolutions, forward and backward.
+    counts = {op["op"]: op["count"] for op in found["ops"]}
+    forward = [count for name, count in counts.items() if name.endswith("Conv2D")]
+    backward = [count for name, count in counts.items() if "Conv2DBackpropFilter" in name]
+    assert sum(forward) == sum(backward) == 2 * rates["steps"]
+    assert not set(counts) & trace.NOT_COMPUTE
+    (path,) = folder.rglob("*.xplane.pb")
+    lines = trace.lines(private_interfaces.profile(path.read_bytes()))
+    steps = [event for line in lines for event in line.events if event.name == "train"]
+    assert len(steps) == (rates["steps"] if kind == "eager" else 0)
 
 
 @pytest.mark.slow

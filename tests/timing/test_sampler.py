@@ -118,7 +118,7 @@ def test_the_thread_ends_when_the_block_raises():
         assert threading.active_count() == before + 1
         raise KeyError
     assert threading.active_count() == before
-    assert running._phase == samples.OUTSIDE
+    assert running.series()["phase"][-1] == samples.OUTSIDE
 
 
 @pytest.mark.parametrize(

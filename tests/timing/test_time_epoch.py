@@ -37,12 +37,6 @@ class Machine:
         return time_epoch.block(self, epoch, pieces)
 
 
-def test_the_last_smaller_batch_counts_for_what_it_is():
-    epoch = Epoch(25, 10)
-    for steps, seen in (((0, 3), 25), ((2, 3), 5), ((1, 2), 10)):
-        assert epoch.seen(*steps) == seen
-
-
 @pytest.mark.parametrize("block_seconds", [1e-3, 0.3])
 @pytest.mark.parametrize(("step", "each"), [(0.01, 1e-4), (0.0, 1e-4)])
 @pytest.mark.parametrize("epoch", [(1010, 100), (1100, 1000), (1000, 100), (64, 64), (9, 4)])
@@ -64,11 +58,6 @@ def test_a_long_epoch_is_not_run_to_its_end():
     assert block["examples"] == 100 * (block["steps"] - 1) + 50
     # Both kinds of step have been run before anything counts.
     assert machine.calls[0] == (10_000, 10_001) and machine.calls[2][0] == 0
-
-
-def test_a_calls_cost_counts_once_an_epoch():
-    block = Machine(Epoch(1087, 16), 0.0, 2e-5, call=0.001).block(0.25)
-    assert block["seconds_per_epoch"] == pytest.approx(1087 * 2e-5 + 0.001)
 
 
 def test_values_are_the_median_and_the_quartiles():
@@ -104,17 +93,6 @@ def timed(results, dataset: str, definition: dict, model: str = "small_cnn", *mo
     settings = ("--settings", "bl=3+bsec=0.05")
     assert door("time_epoch", "--results", str(results), *words, *settings, *more).wait(120) == 0
     return json.loads(output.read_text())
-
-
-@pytest.mark.slow
-def test_a_timing_of_the_digits(tmp_path):
-    found = timed(tmp_path, run_name().split("+")[0], DIGITS)
-    assert found["status"] == "finished"
-    values = found["values"]
-    assert 0 < values["seconds_per_epoch_q1"] <= values["seconds_per_epoch"] < 60
-    assert values["images_per_second"] == pytest.approx(1087 / values["seconds_per_epoch"])
-    assert len(found["blocks"]) == 3 and found["steps_per_epoch"] == 34
-    assert (found["threads"], found["device"], found["machine"]["name"]) == (1, "cpu", "here")
 
 
 @pytest.mark.slow

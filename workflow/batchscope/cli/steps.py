@@ -67,15 +67,13 @@ def check_models(arguments: Namespace) -> None:
 
 def install_framework(arguments: Namespace) -> None:
     """Install a framework beside TensorFlow."""
-    from batchscope.host import framework_install
-
     record = framework_environments.record(arguments.framework)
     if arguments.output.resolve() != record.resolve():
         raise UserError(
             f"--output: received {arguments.output}; {record} is expected, as "
             f"{framework_environments.VARIABLE} has it."
         )
-    framework_install.install(arguments.framework)
+    framework_environments.install(arguments.framework, absence.gpu_present())
 
 
 def train(arguments: Namespace) -> None:
