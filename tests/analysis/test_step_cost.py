@@ -172,13 +172,6 @@ def test_what_still_rises_has_no_knee_within_the_sizes(seconds):
         assert math.isnan(found["knee_fitted"])
 
 
-def test_a_knee_whose_interval_holds_every_size_is_none():
-    """Three sizes leave one degree of freedom: 5 % off one of them, and any may be the knee."""
-    sizes = np.array([4, 16, 64])
-    found = knee((2 + sizes) * [1, 0.95, 1], sizes)
-    assert math.isnan(found["knee_fitted"]) and found["knee_batch_size"] == 16
-
-
 def test_of_noise_no_level_is_stated():
     blocks = noisy(4.5 + SPARSE, 0.5)
     floor = step_cost.noise_floor(blocks)
@@ -196,16 +189,6 @@ def test_the_noise_floor():
     # Of 100 sizes the 95 % quantile, not the worst.
     found = step_cost.noise_floor([[1.01, 1.0]] * 96 + [[2.0, 1.0]] * 4)
     assert found == pytest.approx(1.01)
-
-
-def test_one_job_that_is_slow_leaves_line_and_noise():
-    """Five jobs within 2 %, and one that takes twelve times as long at all sizes."""
-    line = 0.03 + 2e-4 * POWERS
-    found = step_cost.summary(POWERS, np.outer(line, [0.98, 1.0, 1.0, 1.02, 1.0, 12.0]), True)
-    assert found["fixed_seconds"] == pytest.approx(0.03)
-    assert found["plateau_images_per_second"] == pytest.approx(5000)
-    assert found["noise_floor"] == pytest.approx(1) and found["line_residual"] < 1e-9
-    assert found["highest_images_per_second"] == pytest.approx(256 / line[-1])
 
 
 def test_memory_is_a_line_above_what_starting_takes():

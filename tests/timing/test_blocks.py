@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from batchscope.catalogue import measure_settings, sweep_names
+from batchscope.catalogue import measure_settings
 from batchscope.timing import blocks, fates, throughput
 from batchscope.timing.blocks import Turn
 from batchscope.timing.instruments import processes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -191,10 +192,13 @@ def test_pipelines_are_of_the_same_whole_batches(tmp_path):
         assert len(whole) == count
 
 
-def read_ahead(pipeline: str, monkeypatch, wanted: int = 0) -> tuple[int, int, int]:
-    """Images mapped before the first batch of 8 of 64, a while after it, and after 3 epochs."""
-    mapped = [0]
-    scaled = pipelines.losses.scaled
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pipeline", "before", "most"), [("dataset", 0, 8), ("prefetch", 0, 63), ("cache", 64, 64)]
+)
+def test_what_pipelines_map_ahead(pipeline, before, most, monkeypatch):
+    """The batch taken, two that are ready, and what is under way; a cache is full at once."""
+    mapped, scaled = [0], pipelines.losses.scaled
 
     def counted(images: tf.Tensor, scale: float) -> tf.Tensor:
         def count(value: np.ndarray) -> np.ndarray:
@@ -206,27 +210,15 @@ def read_ahead(pipeline: str, monkeypatch, wanted: int = 0) -> tuple[int, int, i
 
     monkeypatch.setattr(pipelines.losses, "scaled", counted)
     batches = iter(pipelines.batches(pipeline, pipelines.examples(pipeline, digits(64)), 8))
-    before = mapped[0]
+    assert mapped[0] == before
     next(batches)
-    waiting = threading.Event()
-    for _ in range(3000 if wanted else 3):
-        waiting.wait(0.1)
-        if wanted and mapped[0] >= wanted:
+    least = 24 if pipeline == "prefetch" else most
+    for _ in range(3000):
+        if mapped[0] >= least:
             break
-    after_one = mapped[0]
-    for _ in range(23):
-        next(batches)
-    return before, after_one, mapped[0]
-
-
-@pytest.mark.slow
-def test_what_pipelines_map_ahead(monkeypatch):
-    assert read_ahead("dataset", monkeypatch) == (0, 8, 192)
-    # The batch taken, two that are ready, and what a parallel map has under way.
-    before, after_one, _ = read_ahead("prefetch", monkeypatch, wanted=24)
-    assert before == 0 and 24 <= after_one < 64
-    # A cache is full at once, and maps nothing twice.
-    assert read_ahead("cache", monkeypatch) == (64, 64, 64)
+        time.sleep(0.1)
+    time.sleep(0.3)
+    assert least <= mapped[0] <= most
 
 
 @pytest.mark.parametrize(

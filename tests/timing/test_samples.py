@@ -26,11 +26,6 @@ def test_a_sample_weighs_what_it_stands_for():
     assert (found["process_percent_q1"], found["process_percent_q3"]) == (20, 80)
 
 
-def test_quartiles_of_equal_weights():
-    found = samples.spread(np.array([4.0, 1, 3, 2, UNKNOWN]), np.full(5, 0.1))
-    assert found == {"median": 2, "q1": 1, "q3": 3, "mean": 2.5, "zero_share": 0}
-
-
 def test_the_share_at_zero():
     cores = [UNKNOWN, 0.0, 0.009, 0.01, 1.0]
     gpu = [UNKNOWN, 0, UNKNOWN, 1, 100]
