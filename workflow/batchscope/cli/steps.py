@@ -67,15 +67,13 @@ def check_models(arguments: Namespace) -> None:
 
 def install_framework(arguments: Namespace) -> None:
     """Install a framework beside TensorFlow."""
-    from batchscope.host import framework_install
-
     record = framework_environments.record(arguments.framework)
     if arguments.output.resolve() != record.resolve():
         raise UserError(
             f"--output: received {arguments.output}; {record} is expected, as "
             f"{framework_environments.VARIABLE} has it."
         )
-    framework_install.install(arguments.framework)
+    framework_environments.install(arguments.framework, absence.gpu_present())
 
 
 def train(arguments: Namespace) -> None:
@@ -141,12 +139,11 @@ def timing(arguments: Namespace) -> None:
 
 def try_batch(arguments: Namespace) -> None:
     """Try whether one batch fits into memory."""
-    from batchscope.timing import TimingJob
-    from batchscope.timing.largest import attempt_child
+    from batchscope.timing import TimingJob, attempts
 
     sweep = sweep_names.parse(arguments.sweep)
     tried = TimingJob(arguments.results, sweep, arguments.model_file)
-    attempt_child.run(tried, arguments.batch_size, arguments.memory_mb)
+    attempts.run(tried, arguments.batch_size, arguments.memory_mb)
 
 
 def tabulate(arguments: Namespace) -> None:
