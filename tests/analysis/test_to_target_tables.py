@@ -23,7 +23,7 @@ def both(targets=TO, **made):
 
 def tabled(trajectories, runs, targets=TO):
     scalings = to_target_tables.of_study(trajectories, runs, targets)
-    constant = to_target_tables.constants(runs)
+    constant = run_series.constants(runs)
     return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)
 
 
@@ -128,7 +128,7 @@ def scaling(rows, value=0.2, column="validation_loss", step=()):
 
 def costs(found):
     """Returns the costs of a step, fixed and per example."""
-    return found.step.fixed.value, found.step.per_image.value
+    return found.step.fixed.mean, found.step.per_image.mean
 
 
 def exact(sizes=SIZES):
@@ -138,15 +138,15 @@ def exact(sizes=SIZES):
 
 def test_three_targets_from_the_first_evaluation_to_the_lowest_of_all():
     rows = evaluations(start=5)
-    found = targets.default_targets(series(rows))
+    found = series(rows).default_targets()
     start = rows[rows["updates"] == 5]["validation_loss"].min()
     end = rows.groupby(["batch_size", "seed"])["validation_loss"].min().max()
     steps = start * (end / start) ** (np.arange(1, 4) / 3)
     assert [each.value for each in found] == pytest.approx(steps) and found[-1].value == end
     rows = rows.assign(train_loss=rows["validation_loss"], validation_loss=math.nan)
-    assert {each.column for each in targets.default_targets(series(rows))} == {"train_loss"}
+    assert {each.column for each in series(rows).default_targets()} == {"train_loss"}
     rows = rows.drop(columns=["train_loss", "validation_loss"])
-    assert targets.default_targets(series(rows)) == []
+    assert series(rows).default_targets() == []
 
 
 def test_the_last_target_is_what_every_seed_reached_at_one_rate_of_every_size():
@@ -157,7 +157,7 @@ def test_the_last_target_is_what_every_seed_reached_at_one_rate_of_every_size():
     some = pandas.concat([rows, evaluations(0.2, seeds=[0], start=5)])
     failed = pandas.concat([rows, evaluations(0.2, start=5, times=0.5, status="diverged")])
     for frame in (rows, some, failed):
-        assert targets.default_targets(series(frame))[-1].value == known
+        assert series(frame).default_targets()[-1].value == known
 
 
 def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
@@ -199,7 +199,7 @@ def test_the_single_row_of_an_external_run_is_its_target():
     updates = 100 * (1 + 40 / np.array(SIZES))
     rows = evaluations(seeds=[0]).drop_duplicates("run").assign(updates=updates)
     rows = rows.assign(examples=updates * np.array(SIZES), machine="elsewhere", seconds=math.nan)
-    assert targets.at_own_targets(rows) and not targets.at_own_targets(rows.assign(machine="a"))
+    assert trainings.at_own_targets(rows) and not trainings.at_own_targets(rows.assign(machine="a"))
     (found,) = to_target_tables.of_study(rows, rows)
     assert not found.target.column and found.fit.critical_batch_size == pytest.approx(40)
     rows.loc[0, ["updates", "examples"]] = math.nan

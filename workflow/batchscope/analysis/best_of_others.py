@@ -21,7 +21,6 @@ with T Student's t, so that both ends count where the margin is small beside the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,35 +35,26 @@ _HALVINGS = 40  # of the bracket of a level
 
 
 class Compared(NamedTuple):
-    """One batch size against the best of the others; better is higher.
-
-    Attributes:
-        against: Index of the other one with the best mean; None where there is none.
-        estimate: Mean difference to it, with the interval that the verdict is read off.
-        seeds_to_resolve: In all, with power .8, were all as found; `_high` with the upper 80 %
-            bound of the standard deviation. None where it is settled, or none would.
-    """
+    """One batch size against the best of the others; better is higher."""
 
     verdict: Verdict
     reason: Reason = Reason.NONE
-    against: int | None = None
-    estimate: Interval = Interval()
+    against: int | None = None  # index of the other one with the best mean
+    estimate: Interval = Interval()  # mean difference to it; the verdict is read off the interval
+    # In all, with power .8, were all as found; `_high` with the upper 80 % bound of the standard
+    # deviation. None where it is settled, or none would.
     seeds_to_resolve: int | None = None
     seeds_to_resolve_high: int | None = None
 
 
 class Pairs(NamedTuple):
-    """Differences of every two sizes, i less j: arrays of shape (..., sizes, sizes).
-
-    Attributes:
-        level: That of the upper bound of d_ij at which i is called beyond.
-    """
+    """Differences of every two sizes, i less j: arrays of shape (..., sizes, sizes)."""
 
     mean: np.ndarray
     error: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    level: np.ndarray
+    level: np.ndarray  # of the upper bound of d_ij at which i is called beyond
 
 
 def pairs(values: Any, margin: float, tuned: Any = False, bounded: Any = False) -> Pairs:
@@ -99,7 +89,7 @@ def pairs(values: Any, margin: float, tuned: Any = False, bounded: Any = False) 
 
 
 def _shared_level(error: np.ndarray, margin: float, sizes: int, seeds: int) -> np.ndarray:
-    """Returns the level of each pair, of which all together err in 5 % at most."""
+    """Returns the level of each pair; all together err in 5 % at most."""
     whole = LEVEL / (sizes * (sizes - 1) / 2)
     with np.errstate(divide="ignore"):
         apart = 2 * margin / error
@@ -118,13 +108,12 @@ def against_best(found: Pairs) -> tuple[np.ndarray, ...]:
     Each of shape (..., sizes).
     """
     itself = np.eye(found.mean.shape[-1], dtype=bool)
-    mean, low, high = (np.where(itself, math.inf, each) for each in (found[0], *found[2:4]))
+    others = (found.mean, found.low, found.high)
+    mean, low, high = (np.where(itself, math.inf, each) for each in others)
     return mean.argmin(axis=-1), mean.min(axis=-1), low.min(axis=-1), high.min(axis=-1)
 
 
-def compare(
-    values: Any, margin: float, tuned: Sequence[bool] = (), bounded: Sequence[bool] = ()
-) -> list[Compared]:
+def compare(values: Any, margin: float, tuned: Any = False, bounded: Any = False) -> list[Compared]:
     """Compares every size with the best of the others, by the seeds that all of them have.
 
     A size at which a run failed, or without any value, is compared with none.
@@ -137,9 +126,7 @@ def compare(
     values = np.asarray(values, float)
     none, failed = np.isnan(values).all(axis=1), np.isinf(values).any(axis=1)
     kept = np.flatnonzero(~none & ~failed)
-    tuned, bounded = (
-        np.asarray(each or [False] * len(values), bool)[kept] for each in (tuned, bounded)
-    )
+    tuned, bounded = (np.broadcast_to(each, len(values))[kept] for each in (tuned, bounded))
     reasons = np.where(failed, Reason.FAILED, np.where(none, Reason.NO_VALUE, Reason.ALONE))
     found = [Compared(Verdict.NOT_TESTABLE, Reason(str(why))) for why in reasons]
     shared = values[kept][:, ~np.isnan(values[kept]).any(axis=0)]
@@ -147,23 +134,19 @@ def compare(
     if len(kept) < 2 or not seeds:
         return found
     if seeds == 1:
-        means = np.where(np.eye(len(kept), dtype=bool), math.inf, shared - shared.T)
-        for at, size in enumerate(kept):
-            against = int(means[at].argmin())
-            estimate = Interval(float(means[at, against]), n=1)
-            here = Compared(Verdict.ONE_SEED, Reason.NONE, int(kept[against]), estimate)
-            found[size] = here._replace(seeds_to_resolve=LEAST_SEEDS)
-        return found
-    each = pairs(shared, margin, tuned, bounded)
-    for at, (size, *row) in enumerate(zip(kept, *against_best(each), strict=True)):
-        other = int(row[0])
-        estimate = Interval(*(float(end) if np.isfinite(end) else math.nan for end in row[1:]))
-        verdict, more = _verdict(estimate, margin), (None, None)
+        difference, no_end = shared - shared.T, np.full((len(kept),) * 2, math.nan)
+        each = Pairs(difference, no_end, no_end, no_end, no_end)
+    else:
+        each = pairs(shared, margin, tuned, bounded)
+    for at, (size, other, *ends) in enumerate(zip(kept, *against_best(each), strict=True)):
+        ends = (float(end) if np.isfinite(end) else math.nan for end in ends)
+        estimate, more = Interval(*ends, n=seeds), (None, None)
+        verdict = _verdict(estimate, margin)
         if seeds < LEAST_SEEDS:
-            verdict, more = Verdict.PROVISIONAL, (LEAST_SEEDS, LEAST_SEEDS)
+            verdict = Verdict.PROVISIONAL if seeds > 1 else Verdict.ONE_SEED
+            more = (LEAST_SEEDS, LEAST_SEEDS if seeds > 1 else None)
         elif verdict == Verdict.NOT_RESOLVED and not (bounded[at] or bounded[other]):
-            more = _seeds_to_resolve(each, at, other, margin, seeds)
-        estimate = estimate._replace(n=seeds)
+            more = _seeds_to_resolve(each, at, int(other), margin, seeds)
         found[size] = Compared(verdict, Reason.NONE, int(kept[other]), estimate, *more)
     return found
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import contrasts, run_series, trajectories
+from batchscope.analysis import contrasts, run_series, targets
 from batchscope.analysis.contrasts import Contrast, Statement
 from batchscope.catalogue import shared_columns, tables
-from batchscope.catalogue.outcomes import RISES, Reason
+from batchscope.catalogue.outcomes import RISES
 from batchscope.store import records
 from batchscope.study.claims import Cells, Test
 
 Cell = dict[str, Any]  # factor or key -> its value, or [of, to] of what is compared
-Parts = Iterator[Statement]  # which must all hold
+Parts = Iterator[Statement | Contrast]  # which must all hold
 _NONE = "_all"  # the column of a table without a factor along it
 
 
@@ -34,20 +34,6 @@ def selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
             return frame.iloc[:0]
         frame = frame[frame[name].isin(values)]
     return frame
-
-
-def absent(frame: pandas.DataFrame, test: Test) -> Cell:
-    """Returns the first named cell that no row has; empty where all are there.
-
-    A budget names no cell: it is read within a run.
-    """
-    for cells in test.selections():
-        named = {name: values for name, values in cells.items() if name not in test.budget}
-        for name, values in named.items():
-            for value in values:
-                if selected(frame, {**named, name: (value,)}).empty:
-                    return {name: value}
-    return {}
 
 
 def rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
@@ -71,24 +57,9 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
     """Returns one row per machine and run: a column at a budget."""
     found = []
     for _, run in frame.groupby(["machine", "run"], sort=False):
-        at = trajectories.at_budget(run[budget], run[column], value, column.endswith("loss"))
+        at = targets.at_budget(run[budget], run[column], value, column.endswith("loss"))
         found.append({**run.iloc[0].to_dict(), budget: value, column: at})
-    others = {*tables.BUDGETS} - {budget, column}
-    return pandas.DataFrame(found).drop(columns=[*others])
-
-
-def lacking(rows: pandas.DataFrame, test: Test) -> Reason:
-    """Returns why the replicates that are left decide nothing.
-
-    A training that failed leaves its seed out. But whether one ends before a budget, or a value has
-    a logarithm, goes along with what is measured: the seeds that are left would be a choice.
-    """
-    if test.column not in rows:
-        return Reason.NONE
-    values = (run_series.finished(rows) if "status" in rows else rows)[test.column].astype(float)
-    if test.budget and values.isna().any():
-        return Reason.NO_BUDGET
-    return Reason.NOT_POSITIVE if test.ratio and (values <= 0).any() else Reason.NONE
+    return pandas.DataFrame(found).drop(columns=[*({*tables.BUDGETS} - {budget, column})])
 
 
 def replicate(frame: pandas.DataFrame, test: Test) -> str:
@@ -111,7 +82,8 @@ def statement(rows: pandas.DataFrame, test: Test) -> Statement:
     if test.ratio:
         values = rows[test.column].astype(float)
         rows = rows.assign(**{test.column: np.log(values.where(values > 0))})
-    parts = list(itertools.chain(*(_OF_TYPE[test.type](each) for each in _series(rows, test))))
+    found = itertools.chain(*(_OF_TYPE[test.type](each) for each in _series(rows, test)))
+    parts = [Statement((each,)) if isinstance(each, Contrast) else each for each in found]
     if not parts:
         return Statement(())
     # Where the weakest part is shown every other one is; one that fails shows the contrary.
@@ -131,19 +103,13 @@ def statement(rows: pandas.DataFrame, test: Test) -> Statement:
 
 @dataclass(frozen=True)
 class _Series:
-    """The numbers of one series: a table of replicates x values of `test.over` for each side.
-
-    Attributes:
-        cells: What distinguishes it.
-        doublings: Whether positions are binary logarithms.
-        to: The other side, where two are compared.
-    """
+    """The numbers of one series: a table of replicates x values of `test.over` for each side."""
 
     test: Test
-    cells: Cell
-    doublings: bool
+    cells: Cell  # what distinguishes it
+    doublings: bool  # whether positions are binary logarithms
     of: pandas.DataFrame
-    to: pandas.DataFrame | None = None
+    to: pandas.DataFrame | None = None  # the other side, where two are compared
 
     def contrast(self, values: Any, at: Any = None) -> Contrast:
         """Returns a contrast with the bounds of the test, of a ratio their logarithms."""
@@ -152,10 +118,6 @@ class _Series:
             low, high = (math.log(low) if low > 0 else -math.inf), math.log(high)
         along = {} if at is None or self.of.columns.name == _NONE else {self.of.columns.name: at}
         return Contrast(np.asarray(values, float), low, high, cells={**self.cells, **along})
-
-    def single(self, values: Any, at: Any = None) -> Statement:
-        """Returns the statement of a contrast alone."""
-        return Statement((self.contrast(values, at),))
 
     def positions(self, at: Sequence[Any]) -> np.ndarray:
         """Returns positions on the scale of which slopes are taken."""
@@ -227,24 +189,24 @@ def _trend(series: _Series) -> Parts:
 
 def _equivalence(series: _Series) -> Parts:
     for to, of in itertools.combinations(series.of.columns, 2):
-        yield series.single(series.of[of] - series.of[to], [of, to])
+        yield series.contrast(series.of[of] - series.of[to], [of, to])
 
 
 def _value(series: _Series) -> Parts:
     for at in series.of.columns:
-        yield series.single(series.of[at], at)
+        yield series.contrast(series.of[at], at)
 
 
 def _difference(series: _Series) -> Parts:
     for at in series.of.columns.intersection(series.to.columns):
-        yield series.single(series.of[at] - series.to[at], at)
+        yield series.contrast(series.of[at] - series.to[at], at)
 
 
 def _interaction(series: _Series) -> Parts:
     at = sorted(series.of.columns.intersection(series.to.columns))
     if len(at) > 1:
         difference = (series.of[at] - series.to[at]).dropna().to_numpy()
-        yield series.single(contrasts.slopes(difference, series.positions(at)))
+        yield series.contrast(contrasts.slopes(difference, series.positions(at)))
 
 
 def _argmax(series: _Series) -> Parts:
@@ -269,7 +231,7 @@ def _exception(series: _Series) -> Parts:
         if here in series.test.chosen and left > 0:
             share = math.log(here / left) / math.log(right / left)
             line = (1 - share) * table[left] + share * table[right]
-            yield series.single(table[here] - line, here)
+            yield series.contrast(table[here] - line, here)
 
 
 _OF_TYPE: dict[str, Callable[[_Series], Parts]] = {

@@ -19,7 +19,7 @@ from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.host import absence
 from batchscope.study.claim_models import DIFFERENCE, GPU, MACHINE, RATIO
-from batchscope.study.claims import Claim
+from batchscope.study.claims import Claim, Test
 
 
 def table(
@@ -39,12 +39,11 @@ def table(
             families.setdefault(claim.document, {})[len(rows)] = statement
         rows.append(row)
     for family in families.values():
-        for (at, statement), judged in zip(
-            family.items(), contrasts.judge([*family.values()]), strict=True
-        ):
-            row, part = rows[at], _text(dict(judged.deciding.cells))
+        for at, judged in zip(family, contrasts.judge([*family.values()]), strict=True):
+            row = rows[at]
             row |= judged.columns(row["scale"] == RATIO)
-            row |= {"part": part, "parts": len(statement.contrasts)}
+            row["part"] = _text(dict(judged.deciding.cells))
+            row["parts"] = len(family[at].contrasts)
             if judged.estimate.n < 2:
                 row |= dict.fromkeys(("level", "p", "p_against"), math.nan)
     return run_series.table(rows, CLAIMS)
@@ -86,10 +85,11 @@ def _missing(
 ) -> tuple[Reason, dict[str, Any]]:
     """Returns why a claim cannot be tested, and the cells that are missing; else nothing."""
     test = claim.test
-    absent = claim_contrasts.absent(frame, test)
-    lacking = Reason.NONE if absent else claim_contrasts.lacking(rows, test)
+    absent = _absent(frame, test)
+    lacking = Reason.NONE if absent else _lacking(rows, test)
+    of_budget = (lacking, test.budget if lacking == Reason.NO_BUDGET else {})
     if statement.n and not absent:
-        return lacking, test.budget if lacking == Reason.NO_BUDGET else {}
+        return of_budget
     if claim.requires == MACHINE:
         return Reason.NO_MACHINE, {}
     statuses = {*rows["status"]} if "status" in rows else set()
@@ -106,8 +106,36 @@ def _missing(
     if absent or not statement.contrasts:
         return Reason.NOT_IN_GRID, absent
     if lacking:
-        return lacking, test.budget if lacking == Reason.NO_BUDGET else {}
+        return of_budget
     return Reason.NO_VALUE, next(dict(each.cells) for each in statement.contrasts if not each.n)
+
+
+def _absent(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:
+    """Returns the first named cell that no row has; empty where all are there.
+
+    A budget names no cell: it is read within a run.
+    """
+    for cells in test.selections():
+        named = {name: values for name, values in cells.items() if name not in test.budget}
+        for name, values in named.items():
+            for value in values:
+                if claim_contrasts.selected(frame, {**named, name: (value,)}).empty:
+                    return {name: value}
+    return {}
+
+
+def _lacking(rows: pandas.DataFrame, test: Test) -> Reason:
+    """Returns why the replicates that are left decide nothing.
+
+    A training that failed leaves its seed out. But whether one ends before a budget, or a value has
+    a logarithm, goes along with what is measured: the seeds that are left would be a choice.
+    """
+    if test.column not in rows:
+        return Reason.NONE
+    values = (run_series.finished(rows) if "status" in rows else rows)[test.column].astype(float)
+    if test.budget and values.isna().any():
+        return Reason.NO_BUDGET
+    return Reason.NOT_POSITIVE if test.ratio and (values <= 0).any() else Reason.NONE
 
 
 def _short(cells: dict[str, tuple[Any, ...]]) -> dict[str, Any]:

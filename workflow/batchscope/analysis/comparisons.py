@@ -28,7 +28,7 @@ def table(runs: pandas.DataFrame, readings: Iterable[Reading]) -> pandas.DataFra
     return run_series.table(rows, COMPARISONS, factors)
 
 
-def compare(reading: Reading) -> list[Compared]:
+def _compare(reading: Reading) -> list[Compared]:
     """Compares every batch size of a reading, estimates in the outcome's own direction."""
     values, margin = reading.values if reading.rises else -reading.values, reading.margin
     whole = np.ones(len(values), bool)
@@ -37,19 +37,11 @@ def compare(reading: Reading) -> list[Compared]:
         with np.errstate(divide="ignore", invalid="ignore"):
             values = np.where(whole[:, None], -np.log(reading.values), math.inf)
         margin = math.log1p(margin)
-    first = reading.at_first.tolist()
-    found = best_of_others.compare(values, margin, reading.chosen.tuned.tolist(), first)
+    found = best_of_others.compare(values, margin, reading.chosen.tuned, reading.at_first)
     return [
         _own_direction(each, reading, kept, ended)
         for each, kept, ended in zip(found, whole, reading.ended, strict=True)
     ]
-
-
-def bound(reading: Reading) -> float:
-    """Returns what the interval of a batch size is read against."""
-    if reading.taken:
-        return contrasts.exponential(math.log1p(reading.margin))
-    return -reading.margin if reading.rises else reading.margin
 
 
 def _own_direction(found: Compared, reading: Reading, positive: bool, ended: bool) -> Compared:
@@ -72,33 +64,30 @@ def _own_direction(found: Compared, reading: Reading, positive: bool, ended: boo
 
 def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
     """Yields the rows of a reading, one per batch size."""
-    shared = {
-        **reading.held_equal,
-        "margin": reading.margin,
-        "bound": bound(reading),
-    }
+    bound = -reading.margin if reading.rises else reading.margin
+    if reading.taken:
+        bound = contrasts.exponential(math.log1p(reading.margin))
     marks = {"on_edge": reading.chosen.on_edge, "still_falling": reading.falling}
     marks["at_first"] = reading.at_first
-    found = zip(reading.batch_sizes, compare(reading), reading.means(), strict=True)
+    firsts = reading.trainings.runs.drop_duplicates("batch_size").set_index("batch_size")[factors]
+    found = zip(reading.batch_sizes, _compare(reading), reading.means(), strict=True)
     for at, (size, compared, mean) in enumerate(found):
-        own = reading.runs[reading.runs["batch_size"] == size].iloc[0]
-        against = compared.against
+        against, seeds = compared.against, int(reading.ran[at].sum())
         row = {
-            **{name: own[name] for name in factors},
-            **shared,
+            **firsts.loc[size].to_dict(),
+            **reading.held_equal,
+            "margin": reading.margin,
+            "bound": bound,
             "batch_size": size,
             "learning_rate": reading.chosen.rates[at],
             **{name: int(each[at]) for name, each in marks.items()},
-            "seeds": int(reading.ran[at].sum()),
+            "seeds": seeds,
             **intervals.columns("mean", mean[:3]),
+            **compared._asdict(),
             "against": None if against is None else reading.batch_sizes[against],
             **dict(zip(("estimate", "low", "high", "n"), compared.estimate, strict=True)),
-            "verdict": compared.verdict,
-            "reason": compared.reason,
-            "seeds_to_resolve": compared.seeds_to_resolve,
-            "seeds_to_resolve_high": compared.seeds_to_resolve_high,
         }
-        if compared.reason != Reason.NO_VALUE and row["seeds"]:
+        if compared.reason != Reason.NO_VALUE and seeds:
             count = int(np.isfinite(reading.values[at]).sum())
-            row |= intervals.columns("reached", (count, *intervals.share(count, row["seeds"])))
+            row |= intervals.columns("reached", (count, *intervals.share(count, seeds)))
         yield row

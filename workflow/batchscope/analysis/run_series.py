@@ -140,6 +140,13 @@ def _numeric(frame: pandas.DataFrame, factor: str) -> bool:
     return factor_words.factor(factor).kind in ("int", "float")
 
 
+def constants(frame: pandas.DataFrame) -> dict[str, Any]:
+    """Returns the factors of a frame: the value of those that have one, else None."""
+    names = factor_columns(frame)
+    single = frame[names].nunique(dropna=False) == 1
+    return {name: frame[name].iloc[0] if single[name] else None for name in names}
+
+
 def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
     """Returns the factors that change along a line, with their values in order of batch size."""
     groups = series(frame)

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import special
 
 from batchscope.analysis import intervals
+from batchscope.analysis.intervals import Interval
 from batchscope.catalogue.outcomes import LEVEL
 
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
@@ -28,22 +29,14 @@ _ROUNDING = 1e-9  # share of every time of a step below which a cost is none
 _RESOLVABLE_MB = 4.0
 
 
-class Estimate(NamedTuple):
-    """A value with its 95 % interval; the ends are NaN where there is none."""
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-
-
 class Fit(NamedTuple):
     """t = a + b * B in seconds per step, by least squares of relative errors."""
 
-    fixed: Estimate  # a, s; may be negative
-    per_image: Estimate  # b, s
+    fixed: Interval  # a, s; may be negative
+    per_image: Interval  # b, s
     # a / b, at which half the time is fixed cost; NaN unless both are positive. Its interval is the
     # delta method's for log(a / b), so that it has no end below 0.
-    half_batch: Estimate
+    half_batch: Interval
     residual: float  # relative root mean square
 
 
@@ -52,8 +45,8 @@ def resolved(cost: Fit) -> bool:
 
     Beyond that the interval of a / b, on its own scale, holds 0: there may be no fixed cost.
     """
-    value, _, high = cost.half_batch
-    known = value > 0 and not high > math.e * value
+    half = cost.half_batch
+    known = half.mean > 0 and not half.high > math.e * half.mean
     return known and cost.residual <= LINE_FITS
 
 
@@ -70,8 +63,6 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
         of_jobs: Whether each round is a job. Only then have two batch sizes an interval.
     """
     sizes, table = _table(batch_sizes, blocks)
-    if len(sizes) < 2:
-        raise ValueError(f"Expected at least two batch sizes. Received: {sizes.tolist()}")
     medians = np.median(table, axis=1)
     costs, covariance, squares = line(sizes, medians, 1 / medians)
     # A cost may be 0, or hardly more: then the interval of the ratio has no upper end.
@@ -86,7 +77,7 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
     ratio = costs[0] / costs[1] if (costs > 0).all() else math.nan
     fixed, per_image = zip(costs, costs - ends[:2], costs + ends[:2], strict=True)
     half_batch = (ratio, ratio / factor, ratio * factor)
-    estimates = (Estimate(*map(float, each)) for each in (fixed, per_image, half_batch))
+    estimates = (Interval(*map(float, each)) for each in (fixed, per_image, half_batch))
     return Fit(*estimates, residual=math.sqrt(squares / len(sizes)))
 
 
@@ -120,7 +111,8 @@ def _common_ends(
     count = table.shape[1]
     if count < 2:
         return np.array([math.nan, math.nan, 0.0])
-    medians, logs = np.median(table, axis=1, keepdims=True), _logs(table)
+    medians = np.median(table, axis=1, keepdims=True)
+    logs = np.log(table / medians)
     if of_jobs:
         design = np.column_stack([np.ones(len(sizes)), sizes]) / medians
         lines = np.linalg.lstsq(design, logs, rcond=None)[0]
@@ -133,10 +125,10 @@ def _common_ends(
 def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
     """Returns costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
     fit, noise = fixed_cost(batch_sizes, blocks, of_jobs), noise_floor(blocks, of_jobs)
-    levels = {"half_batch": fit.half_batch.value, **knee(batch_sizes, blocks, fit, noise)}
+    levels = {"half_batch": fit.half_batch.mean, **knee(batch_sizes, blocks, fit, noise)}
     return {
-        **intervals.columns("fixed_seconds", fit.fixed),
-        **intervals.columns("seconds_per_image", fit.per_image),
+        **intervals.columns("fixed_seconds", fit.fixed[:3]),
+        **intervals.columns("seconds_per_image", fit.per_image[:3]),
         "line_residual": fit.residual,
         "noise_floor": noise,
         "highest_images_per_second": float((batch_sizes / np.median(blocks, axis=1)).max()),
@@ -155,14 +147,14 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[s
     not short of the best one.
     """
     sizes, table = _table(batch_sizes, blocks)
-    speeds, fitted = sizes / np.median(table, axis=1), Estimate(math.nan)
+    speeds, fitted = sizes / np.median(table, axis=1), Interval()
     first, largest = sizes[[0, -1]]
     fits = len(sizes) > 2 and cost.residual <= max(LINE_FITS, math.log(noise) / 2)
-    if fits and cost.per_image.value > 0:
-        plateau = 1 / cost.per_image.value
-        at = Estimate(*(PLATEAU_SHARE / (1 - PLATEAU_SHARE) * end for end in cost.half_batch))
-        rises = at.value > largest
-        if first <= at.value <= largest and (at.low > first or at.high < largest):
+    if fits and cost.per_image.mean > 0:
+        plateau = 1 / cost.per_image.mean
+        at = Interval(*(PLATEAU_SHARE / (1 - PLATEAU_SHARE) * end for end in cost.half_batch[:3]))
+        rises = at.mean > largest
+        if first <= at.mean <= largest and (at.low > first or at.high < largest):
             fitted = at
     else:
         plateau, rises = _level(sizes, speeds, noise)
@@ -172,7 +164,7 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[s
     reached = np.flatnonzero(speeds >= least)
     reached = reached[reached > short.max(initial=-1)]
     return {
-        **intervals.columns("knee_fitted", fitted),
+        **intervals.columns("knee_fitted", fitted[:3]),
         "plateau_images_per_second": plateau,
         "knee_batch_size": int(sizes[reached[0]]) if len(reached) and not rising else None,
         "still_rising": rising,
@@ -212,35 +204,26 @@ def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
     difference between them.
     """
     table = np.asarray(blocks, float)
-    table = table / np.exp(_logs(table).mean(axis=0)) if of_jobs else table
+    if of_jobs:
+        table = table / np.exp(np.log(table / np.median(table, axis=1, keepdims=True)).mean(axis=0))
     logs = np.log(np.median(table[:, ::2], axis=1) / np.median(table[:, 1::2], axis=1))
     return math.exp(np.quantile(np.abs(logs), 0.95, method="higher"))
 
 
-def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Estimate]:
+def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Interval]:
     """Returns fixed memory and that per example by a line through peaks, in MB; NaN without one."""
     sizes, peaks = np.asarray(batch_sizes, float), np.asarray(peaks_mb, float)
     lowest = peaks.min(where=np.isfinite(peaks), initial=math.inf)
     used = peaks >= lowest + _RESOLVABLE_MB  # never what is unknown
     if len(set(sizes[used])) < 2:
-        return math.nan, Estimate(math.nan)
+        return math.nan, Interval()
     (fixed, slope), covariance, _ = line(sizes[used], peaks[used], 1.0)
     half = student_t(used.sum() - 2) * math.sqrt(covariance[1, 1])
-    return float(fixed), Estimate(*map(float, (slope, slope - half, slope + half)))
-
-
-def _logs(table: np.ndarray) -> np.ndarray:
-    return np.log(table / np.median(table, axis=1, keepdims=True))
+    return float(fixed), Interval(*map(float, (slope, slope - half, slope + half)))
 
 
 def _table(batch_sizes: Any, blocks: Any) -> tuple[np.ndarray, np.ndarray]:
     """Returns sizes and their times, shape (sizes, rounds), ascending in size."""
-    sizes = np.asarray(batch_sizes, float).ravel()
-    table = np.asarray(blocks, float).reshape(len(blocks), -1)
-    if not len(sizes) == len(set(sizes)) == len(table) or not (table > 0).all():
-        raise ValueError(
-            "Expected different batch sizes with positive times each. Received: "
-            f"{sizes.tolist()} and {table.tolist()}"
-        )
-    order = np.argsort(sizes)
+    sizes, table = np.asarray(batch_sizes, float), np.asarray(blocks, float)
+    table, order = table.reshape(len(table), -1), np.argsort(sizes)
     return sizes[order], table[order]

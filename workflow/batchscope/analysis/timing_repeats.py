@@ -158,6 +158,6 @@ def with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
         for column in _PEAKS:
             _, slope = step_cost.memory_per_image(sweep["batch_size"], sweep[column])
             if slope.low > 0:
-                rows.loc[sweep.index, list(_MEMORY)] = [*slope, column]
+                rows.loc[sweep.index, list(_MEMORY)] = [*slope[:3], column]
                 break
     return rows

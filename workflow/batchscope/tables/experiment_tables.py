@@ -13,8 +13,8 @@ from batchscope.analysis import (
     comparisons,
     readings,
     run_series,
-    targets,
     to_target_tables,
+    trainings,
     trends,
 )
 from batchscope.analysis.targets import Target
@@ -110,10 +110,10 @@ def to_target(asked: Trainings, runs: pandas.DataFrame, trajectories: pandas.Dat
     there would have had lower rates before.
     """
     wanted = [Target(*each) for each in asked.budgets.get("target", {}).items()]
-    if run_series.falling(trajectories) and not targets.at_own_targets(trajectories):
+    if run_series.falling(trajectories) and not trainings.at_own_targets(trajectories):
         trajectories = trajectories.iloc[:0]
     scalings = to_target_tables.of_study(trajectories, runs, wanted)
-    constant = to_target_tables.constants(runs)
+    constant = run_series.constants(runs)
     return {
         "critical_batch_size": to_target_tables.fits(scalings, constant),
         "to_target": to_target_tables.trainings(scalings, constant),
