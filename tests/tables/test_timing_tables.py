@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import pandas
 import pytest
 import yaml
 
 from batchscope import disk, figures
-from batchscope.catalogue import tables, timing_columns
+from batchscope.catalogue import timing_columns
 from batchscope.store import job_files
 from batchscope.study import config
 from batchscope.tables import experiment_tables, timing_tables
@@ -90,10 +89,6 @@ def is_eager(job) -> bool:
     return job.sweep.factors["loop"] == "eager"
 
 
-def every_table(results, study) -> dict[str, pandas.DataFrame]:
-    return experiment_tables._timings(results, study, "machine")
-
-
 def own_jobs(study, measure: str) -> list:
     """Returns the timing jobs of this machine."""
     jobs = job_files.timing_jobs(study.experiments["machine"], "results", "desktop")
@@ -149,7 +144,7 @@ LARGEST = {
 
 
 def test_medians_and_quartiles_of_blocks(written):
-    frame = timing_tables.throughput("results", written, "machine")
+    frame = timing_tables.made("results", written, "machine")["throughput"]
     assert len(frame) == 2 * 2 * 8
     row = frame[(frame["machine"] == "desktop") & (frame["loop"] == "graph")].iloc[3]
     seconds = FIXED + PER_IMAGE * 8
@@ -166,7 +161,9 @@ def test_medians_and_quartiles_of_blocks(written):
 
 
 def test_each_configuration_on_each_machine_is_a_row(written):
-    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
+    frame = timing_tables.made("results", written, "machine")["sweeps"].set_index(
+        ["machine", "loop"]
+    )
     assert len(frame) == 4
     for machine, slow in (("desktop", 1), ("cluster", 2)):
         for loop, factor in (("graph", 1), ("eager", 5)):
@@ -198,7 +195,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
             for each in size["blocks"]:
                 each["seconds_per_step"] *= slow[job.repeat - 1]
         disk.write_json(job.path, record)
-    made = every_table("of_jobs", study)
+    made = timing_tables.made("of_jobs", study, "machine")
     assert {*made["throughput"]["repeat"]} == {*range(1, 7)} and len(made["sweeps"]) == 12
     experiment_tables.write("of_jobs", study, "machine", Path("tables"))
     found = figures.read("tables")
@@ -229,7 +226,7 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
             found = {"flops_per_second": peak, "threads": threads, "dtype": "float32"}
             with edited(job.path) as record:
                 record["matmul"] = found
-        frame = timing_tables.summaries("results", written, "machine").set_index("machine")
+        frame = timing_tables.made("results", written, "machine")["sweeps"].set_index("machine")
         names = ("matmul_flops_per_second", "matmul_flops_per_second_lowest")
         assert frame.loc["cluster", names[0]].tolist() == [5e10, 5e10]
         own = frame.loc["desktop"]
@@ -243,7 +240,7 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
     assert ceilings((3.2e10, 1), (1.27e11, 2)) == [[3.2e10] * 2, [1.27e11] * 2]
     with edited(jobs[0].path) as record:
         record["flops"]["not_counted"] = ["rnn (LSTM)", "up (Conv2DTranspose)"]
-    row = timing_tables.summaries("results", written, "machine").iloc[0]
+    row = timing_tables.made("results", written, "machine")["sweeps"].iloc[0]
     assert row["flops_not_counted"] == "rnn (LSTM), up (Conv2DTranspose)"
     assert row[["flops_per_image", "ceiling_images_per_second"]].isna().all()
 
@@ -254,13 +251,13 @@ def test_utilisation_and_its_samples(written):
         for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
             size["utilisation"]["foreign_cores"] = others
         record["sizes"][2]["disturbed"] = False  # its own flag is kept
-    frame = timing_tables.utilisation("results", written, "machine")
+    frame = timing_tables.made("results", written, "machine")["utilisation"]
     assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]
     assert frame["process_percent"][0] == 90.0 and math.isnan(frame["process_percent"][7])
     assert frame["memory_peak_mb"][3] == 508.0
     assert list(frame["disturbed"][:3]) == [False, True, False]
     assert frame["disturbed"][3:8].isna().all() and frame["gpu_percent"].isna().all()
-    samples = timing_tables.samples("results", written, "machine")
+    samples = timing_tables.made("results", written, "machine")["samples"]
     assert list(samples["seconds"][:3]) == [0.0, 0.1, 0.2]
     assert samples["batch_size"].isna()[0] and samples["batch_size"][1] == 1
     assert set(samples["machine"]) == {"desktop"}
@@ -276,7 +273,7 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
     with edited(eager.path) as record:
         for size in record["sizes"]:
             size["memory_peak_mb"] = 500.0
-    frame = timing_tables.utilisation("results", written, "machine").set_index("sweep")
+    frame = timing_tables.made("results", written, "machine")["utilisation"].set_index("sweep")
     names = [f"memory_mb_per_image{end}" for end in ("", "_low", "_high")]
     rows = frame.loc[graph.sweep.name]
     assert set(rows["memory_of"]) == {"tensorflow_peak_mb"}
@@ -284,38 +281,18 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
     assert frame.loc[eager.sweep.name, [*names, "memory_of"]].isna().all(axis=None)
 
 
-def test_no_utilisation_of_a_gpu_that_is_of_what_came_before(written):
-    for path in Path("results").glob("timing/*/*/utilisation/*.json"):
-        with edited(path) as record:
-            for size in record["sizes"][:-1]:
-                size["utilisation"] |= {"gpu_percent": 40.0, "gpu_percent_q1": 30.0}
-                size["utilisation"]["gpu_settled"] = size["batch_size"] > 1
-    frame = timing_tables.utilisation("results", written, "machine").set_index("batch_size")
-    assert frame.loc[1, ["gpu_percent", "gpu_percent_q1"]].isna().all().all()
-    assert (frame.loc[2, ["gpu_percent", "gpu_percent_q1"]] == [40.0, 30.0]).all().all()
-    assert (frame.loc[1, "process_percent"] == 90.0).all()
-
-
 def test_tries_and_profiles(written):
-    tries = timing_tables.largest("results", written, "machine")
+    tries = timing_tables.made("results", written, "machine")["largest"]
     assert list(tries["outcome"]) == ["fits", "over_limit", "fits", "fits"]
     assert tries["process_percent_mean"][0] == 55.0 and tries["seconds"][0] == 4.0
     assert tries["gpu_percent"][0] == 66.0 and tries["gpu_memory_peak_mb"][0] == 900.0
     assert tries.loc[1, ["process_percent_mean", "gpu_percent"]].isna().all()  # an older record
-    profiles = timing_tables.profiles("results", written, "machine")
+    profiles = timing_tables.made("results", written, "machine")["profiles"]
     assert len(profiles) == 2 * 8  # one per loop and batch size
     assert profiles["compute"][0] == 0.5 and profiles["input"][0] == 0.2
     # NVML's averages still were of what came before.
     assert profiles["process_percent"][0] == 80.0 and profiles["gpu_percent"].isna().all()
     assert profiles["memory_peak_mb"][0] == 612.5  # the kernel's own, not that of the samples
-
-
-def test_nothing_measured_is_headers(written):
-    for name, made in every_table("nowhere", written).items():
-        frame, own = made[made["machine"] == "desktop"], tables.TABLES[name].columns
-        assert frame.empty and list(frame.columns) == [*timing_columns.FIRST, *own]
-        whole = {column for column in frame if frame[column].dtype == "Int64"}
-        assert whole == {column for column in own if own[column].kind == "int"}, name
 
 
 @pytest.fixture
@@ -344,18 +321,17 @@ def frameworks(tmp_path, monkeypatch):
 
 
 def test_what_is_not_installed_has_its_rows(frameworks):
-    for table, count in (("throughput", 4), ("summaries", 1), ("utilisation", 4)):
-        frame = getattr(timing_tables, table)("results", frameworks, "machine")
+    made = timing_tables.made("results", frameworks, "machine")
+    for table, count in (("throughput", 4), ("sweeps", 1), ("utilisation", 4)):
+        frame = made[table]
         found = frame[frame["status"] == "not_installed"]
         assert len(found) == count and len(frame) == 2 * count
         assert set(found["framework"]) == {"mxnet"} and set(found["machine"]) == {"desktop"}
         assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
         known = set(found.columns[found.notna().any()]) - {*timing_columns.FIRST, "repeat"}
-        assert known == ({"status"} if table == "summaries" else {"batch_size", "status"})
-    speeds = timing_tables.throughput("results", frameworks, "machine")
-    times = timing_tables.training_times("results", frameworks, "machine", throughput=speeds)
+        assert known == ({"status"} if table == "sweeps" else {"batch_size", "status"})
+    times = made["training_times"]
     assert set(times["framework"]) == {"tensorflow"} and len(times) == 4
     seconds = [2 * 1000 * (FIXED / size + PER_IMAGE) for size in (1, 2, 4, 8)]
     assert times["train_seconds"].tolist() == pytest.approx(seconds)
-    samples = timing_tables.samples("results", frameworks, "machine")
-    assert set(samples["framework"]) == {"tensorflow"}
+    assert set(made["samples"]["framework"]) == {"tensorflow"}

@@ -88,14 +88,14 @@ def usable(taken: np.ndarray) -> np.ndarray:
     return ~none.all(axis=1) & (none | (np.isfinite(taken) & (taken > 0))).all(axis=1)
 
 
-def geometric_means(taken: Any, differ: Any = False, to: Any = 1.0) -> list[Interval]:
-    """Returns the mean of each size over its seeds, over `to`, with its 95 % t-interval.
+def geometric_means(taken: Any, differ: Any = False) -> list[Interval]:
+    """Returns the mean of each size over its seeds with its 95 % t-interval.
 
     NaN where a training never got there.
     """
     taken = np.asarray(taken, float)
     return [
-        intervals.ratio_interval([] if np.isinf(values).any() else values, to, own)
+        intervals.ratio_interval([] if np.isinf(values).any() else values, 1.0, own)
         for values, own in zip(taken, np.broadcast_to(differ, len(taken)), strict=True)
     ]
 
@@ -120,7 +120,10 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[Interval]:
     if least is None:
         return [Interval() for _ in known]
     differ = np.broadcast_to(differ, len(known))
-    return geometric_means(known, differ | differ[least], known[least])
+    return [
+        intervals.ratio_interval(row, known[least], own or differ[least])
+        for row, own in zip(known, differ, strict=True)
+    ]
 
 
 def _paired(taken: Any) -> np.ndarray:

@@ -7,7 +7,7 @@ of the same sweep stands below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,32 +74,59 @@ def _absent(sweep: sweep_names.Sweep) -> Row | None:
     return record | dict.fromkeys(_LARGEST.values())
 
 
-def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
+    """Returns the tables of timings of an experiment by name, with a row per timing job."""
+    chosen = study.experiments[experiment]
+    found: dict[str, list[Timing]] = {
+        measure: [*find(results, study, experiment, measure)]
+        for measure in ("throughput", "utilisation", "profile", "max_batch_size")
+    }
+    throughput = _throughput(results, found["throughput"])
+    times = timing_repeats.training_times(throughput, chosen.at_epochs)
+    return {
+        "throughput": throughput,
+        "sweeps": _sweeps(found["throughput"], found["max_batch_size"]),
+        "utilisation": _utilisation(found["utilisation"]),
+        "profiles": _frame("profiles", map(_profile, found["profile"])),
+        "samples": _samples(found["utilisation"]),
+        "largest": _frame("largest", _tries(found["max_batch_size"])),
+        "training_times": _frame("training_times", times),
+    }
+
+
+def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
+    found = [_frame("sweeps", []).drop(columns=REPEAT)]
+    for name in study.experiments[experiment].trainings.beside:
+        tables = made(results, study, name)
+        found.append(timing_repeats.over_jobs("sweeps", tables.__getitem__))
+    rows = pandas.concat(found[1:] or found, ignore_index=True)
+    return run_series.typed(rows, COLUMNS["sweeps.csv"])
+
+
+def _throughput(results: Path | str, timings: Iterable[Timing]) -> pandas.DataFrame:
     """Returns one row per timing job and batch size: medians and quartiles of its blocks."""
     rows = []
-    for timing in find(results, study, experiment, "throughput"):
+    for timing in timings:
         length = records.sequence_length(results, timing.sweep.factors["dataset"])
         for size in timing.record["sizes"]:
             row = {name: size.get(name) for name in ("batch_size", "status", "steps")}
             row["train_examples"] = timing.record.get("train_examples")
             if blocks := size.get("blocks"):
                 row["tokens_per_update"] = length and length * size["batch_size"]
-                row = _with_samples(size) | row | _times(blocks)
+                row = _with_samples(size) | row
+                times = [block["seconds_per_step"] for block in blocks]
+                names = [f"seconds_per_step{quartile}" for quartile in QUARTILES]
+                row |= dict(zip(names, np.percentile(times, (50, 25, 75)), strict=True))
+                row["foreign_cores"] = np.median([block["foreign_cores"] for block in blocks])
             if blocks is not None:  # of what is not here there are none
                 row |= _counts(blocks)
             rows.append(timing.first | row)
     return timing_repeats.with_rates(_frame("throughput", rows))
 
 
-def _times(blocks: list[Row]) -> Row:
-    seconds = np.percentile([block["seconds_per_step"] for block in blocks], (50, 25, 75))
-    found = {f"seconds_per_step{end}": each for end, each in zip(QUARTILES, seconds, strict=True)}
-    return found | {"foreign_cores": np.median([block["foreign_cores"] for block in blocks])}
-
-
 def _counts(blocks: list[Row]) -> Row:
-    disturbed = sum(block["disturbed"] for block in blocks)
-    return {"blocks": len(blocks), "disturbed_blocks": disturbed}
+    return {"blocks": len(blocks), "disturbed_blocks": sum(block["disturbed"] for block in blocks)}
 
 
 def _with_samples(entry: Row) -> Row:
@@ -108,18 +135,15 @@ def _with_samples(entry: Row) -> Row:
     GPU columns are empty where the readings still include the work before.
     """
     sampled = entry.get("utilisation") or {}  # older records may have none
-    settled = sampled.get("gpu_settled") is not False
-    sampled = {
-        name: each for name, each in sampled.items() if settled or not name.startswith(_OF_GPU)
-    }
+    if sampled.get("gpu_settled") is False:
+        sampled = {name: each for name, each in sampled.items() if not name.startswith(_OF_GPU)}
     return sampled | {name: each for name, each in entry.items() if each is not None}
 
 
-def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+def _sweeps(timings: Iterable[Timing], largest: Iterable[Timing]) -> pandas.DataFrame:
     """Returns one row per timing job: what all its batch sizes say together."""
-    timings = find(results, study, experiment, "throughput")
-    rows = [timing.first | _step_time(timing) for timing in timings]
-    for timing in find(results, study, experiment, "max_batch_size"):
+    rows = [timing.first | _step_time(timing.first, timing.record) for timing in timings]
+    for timing in largest:
         # Memory does not depend on what drives the steps: it stands with every loop's times.
         same = [row for row in rows if all(row[name] == timing.first[name] for name in _SUBJECT)]
         if not same:
@@ -136,8 +160,7 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
     return _frame("sweeps", timing_repeats.with_ceiling(_with_peaks(found)))
 
 
-def _step_time(timing: Timing) -> Row:
-    record = timing.record
+def _step_time(first: Row, record: Row) -> Row:
     if record["status"] in absence.WORDS:
         return {"status": record["status"]}
     timed = [size for size in record["sizes"] if size["blocks"]]
@@ -153,7 +176,7 @@ def _step_time(timing: Timing) -> Row:
         **_counts([block for size in timed for block in size["blocks"]]),
         "matmul_flops_per_second": measured.get("flops_per_second"),
         "peak_of": str([measured.get(name) for name in _PEAK_OF]),
-        "flops_per_image": flops and flops * run_factors.gradients_per_update(timing.first),
+        "flops_per_image": flops and flops * run_factors.gradients_per_update(first),
         "flops_not_counted": left_out or None,
     }
     if len(timed) < 2:
@@ -175,23 +198,10 @@ def _with_peaks(sweeps: pandas.DataFrame) -> pandas.DataFrame:
     return sweeps.assign(matmul_flops_per_second=highest, matmul_flops_per_second_lowest=lowest)
 
 
-def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
-    found = [_frame("sweeps", []).drop(columns=REPEAT)]
-    for name in study.experiments[experiment].trainings.beside:
-        made = {
-            "sweeps": summaries(results, study, name),
-            "throughput": throughput(results, study, name),
-        }
-        found.append(timing_repeats.over_jobs("sweeps", made.__getitem__))
-    rows = pandas.concat(found[1:] or found, ignore_index=True)
-    return run_series.typed(rows, COLUMNS["sweeps.csv"])
-
-
-def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+def _utilisation(timings: Iterable[Timing]) -> pandas.DataFrame:
     """Returns one row per timing job and batch size: how busy CPU and GPU were."""
     rows = []
-    for timing in find(results, study, experiment, "utilisation"):
+    for timing in timings:
         for size in timing.record["sizes"]:
             row = _with_samples(size) | timing.first
             if (others := row.get("foreign_cores")) is not None:  # older records have no flag
@@ -200,10 +210,10 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
     return timing_repeats.with_memory(_frame("utilisation", rows))
 
 
-def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+def _samples(timings: Iterable[Timing]) -> pandas.DataFrame:
     """Returns one row per sweep and sample through the consecutive trainings of its first job."""
     frames = [_frame("samples", [])]
-    for timing in find(results, study, experiment, "utilisation"):
+    for timing in timings:
         if timing.first[REPEAT] == 1:
             frame = pandas.DataFrame(timing.record["samples"], columns=COLUMNS["samples.csv"])
             # Older records have no other phases: there a lead-in counts as rest.
@@ -212,36 +222,21 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     return _frame("samples", pandas.concat(frames, ignore_index=True))
 
 
-def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, configuration and batch size that was tried, in order."""
-    rows = [
-        _with_samples(entry) | timing.first
-        for timing in find(results, study, experiment, "max_batch_size")
-        if timing.first[REPEAT] == 1
-        for entry in timing.record["tries"]
-    ]
-    return _frame("largest", rows)
+def _tries(timings: Iterable[Timing]) -> Iterator[Row]:
+    """Yields one row per machine, configuration and batch size that was tried, in order."""
+    for timing in timings:
+        if timing.first[REPEAT] == 1:
+            yield from (_with_samples(entry) | timing.first for entry in timing.record["tries"])
 
 
-def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per timing job of a profiled configuration: the shares of its time."""
-    rows = []
-    for timing in find(results, study, experiment, "profile"):
-        shares = {f"{name}_share": name for name in ("compute", "input", "host", "executor")}
-        row = {shares.get(name, name): each for name, each in timing.record.items()}
-        row["batch_size"] = timing.sweep.batch_sizes[0]
-        rows.append(_with_samples(row) | timing.first)
-    return _frame("profiles", rows)
+def _profile(timing: Timing) -> Row:
+    """Returns the row of a timing job of a profiled configuration: the shares of its time."""
+    shares = {f"{name}_share": name for name in ("compute", "input", "host", "executor")}
+    row = {shares.get(name, name): each for name, each in timing.record.items()}
+    return _with_samples(row | {"batch_size": timing.sweep.batch_sizes[0]}) | timing.first
 
 
-def training_times(
-    results: Path | str, study: Study, experiment: str, throughput: pandas.DataFrame
-) -> pandas.DataFrame:
-    """Returns one row per row of throughput and number of epochs that is asked for."""
-    epochs = study.experiments[experiment].at_epochs
-    return _frame("training_times", timing_repeats.training_times(throughput, epochs))
-
-
-def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
+def _frame(table: str, rows: Iterable[Row] | pandas.DataFrame) -> pandas.DataFrame:
     """Returns rows with the columns of a table, in order."""
+    rows = rows if isinstance(rows, pandas.DataFrame) else [*rows]
     return run_series.table(rows, COLUMNS[f"{table}.csv"], FIRST)
