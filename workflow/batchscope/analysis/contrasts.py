@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -93,28 +93,13 @@ class Contrast:
         high = math.nan if self.open_high else self.mean + half
         return Interval(self.mean, float(low), float(high), self.n)
 
-    def p_above(self, bound: float) -> float:
-        """Returns the one-sided p that the mean lies above a bound; 1 where that end is open."""
-        return 1.0 if self.open_low else self._tail(self.mean - bound)
-
-    def p_below(self, bound: float) -> float:
-        """Returns the one-sided p that it lies below."""
-        return 1.0 if self.open_high else self._tail(bound - self.mean)
-
-    def _tail(self, excess: float) -> float:
-        if self.n < 2:
-            return math.nan
-        if self.deviation == 0:
-            return float(not excess > 0)
-        return float(special.stdtr(self.n - 1, -excess / self.deviation * math.sqrt(self.n)))
-
     @functools.cached_property
     def p(self) -> float:
         """Of what is stated, the larger one of both bounds.
 
         The interval at a level lies inside the bounds where this is below the level.
         """
-        return max(self._tails(self.p_above, self.p_below))
+        return max(self._tails(1))
 
     @functools.cached_property
     def p_against(self) -> float:
@@ -122,11 +107,25 @@ class Contrast:
 
         The interval at a level that the bounds share lies outside where this is below the level.
         """
-        return min(1.0, self.bounds * min(self._tails(self.p_below, self.p_above)))
+        return min(1.0, self.bounds * min(self._tails(-1)))
 
-    def _tails(self, *of: Callable[[float], float]) -> list[float]:
-        ends = zip(of, (self.low, self.high), strict=True)
-        return [p(bound) for p, bound in ends if math.isfinite(bound)]
+    def _tails(self, inside: int) -> list[float]:
+        """Returns the one-sided p of each bound, that the mean is `inside` (1) or outside (-1)."""
+        found = []
+        for bound, sign in ((self.low, inside), (self.high, -inside)):
+            if math.isinf(bound):
+                continue
+            excess = sign * (self.mean - bound)
+            if self.open_low if sign > 0 else self.open_high:
+                found.append(1.0)
+            elif self.n < 2:
+                found.append(math.nan)
+            elif self.deviation == 0:
+                found.append(float(not excess > 0))
+            else:
+                t = excess / self.deviation * math.sqrt(self.n)
+                found.append(float(special.stdtr(self.n - 1, -t)))
+        return found
 
     def replicates_to_resolve(self, level: float) -> int | None:
         """Returns how many would settle it with power .8, were all as found; None if none would."""
@@ -243,7 +242,7 @@ def _judged(statement: Statement, family: float) -> Judged:
     verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
     if strongest.p < at:
         verdict, deciding = Verdict.SUPPORTED, strongest
-        if any(each.p_below(0.0) * len(statement.steps) < LEVEL for each in statement.steps):
+        if any(each.p_against * len(statement.steps) < LEVEL for each in statement.steps):
             reason = Reason.NOT_AT_EVERY_STEP
     elif contrary.p_against < against:
         verdict, deciding, at = Verdict.CONTRADICTED, contrary, against / contrary.bounds

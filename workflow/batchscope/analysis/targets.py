@@ -23,13 +23,8 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
 
     Between two evaluations it is interpolated, since those of large batches are few updates
     apart from each other and those of small ones many: of a loss its logarithm is taken as linear
-    in the budget, as `first_crossing` does, of anything else the value itself. An evaluation
-    without a value is passed over.
-
-    Args:
-        used: Examples, updates, epochs or seconds used, rising, shape (rows,).
-        values: What was evaluated there, shape (rows,).
-        loss: Whether that is a loss.
+    in what was `used`, which rises, as `first_crossing` does, of anything else the value itself.
+    An evaluation without a value is passed over.
     """
     used, values = np.asarray(used, float), np.asarray(values, float)
     if ended_before(used, budget):

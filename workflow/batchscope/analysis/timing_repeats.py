@@ -19,6 +19,9 @@ from batchscope.catalogue.timing_columns import COLUMNS, FIRST, QUARTILES
 from batchscope.host import absence
 
 _QUARTILES = {"q1": 0.25, "q3": 0.75}
+_WHOLE = {
+    name for table in COLUMNS.values() for name, column in table.items() if column.kind == "int"
+}
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
 _MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
@@ -27,9 +30,7 @@ _MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of"
 def over_jobs(table: str, read: Callable[[str], pandas.DataFrame]) -> pandas.DataFrame:
     """Returns the rows of a table over all timing jobs of each configuration.
 
-    Args:
-        table: Name of the table; one without the column `repeat` stays as it is.
-        read: Name of a table -> its rows.
+    One without the column `repeat` stays as it is. `read` gives the rows of a table by name.
     """
     rows = read(table)
     if REPEAT not in rows:
@@ -83,13 +84,8 @@ def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Coll
     known = every.dropna()
     if types.is_bool_dtype(known) or not types.is_numeric_dtype(known):
         return next(iter(jobs[name].mode()), None)
-    return jobs[name].quantile(interpolation="lower" if _whole(name, known) else "linear")
-
-
-def _whole(name: str, known: pandas.Series) -> bool:
-    """Returns whether a column has whole numbers, also where a file had gaps among them."""
-    columns = (table.get(name) for table in COLUMNS.values())
-    return types.is_integer_dtype(known) or any(each and each.kind == "int" for each in columns)
+    whole = name in _WHOLE or types.is_integer_dtype(known)  # a file may have had gaps among them
+    return jobs[name].quantile(interpolation="lower" if whole else "linear")
 
 
 def with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -138,15 +134,11 @@ def with_ceiling(sweeps: pandas.DataFrame) -> pandas.DataFrame:
     A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
     2204.02311, appendix B), against a measured peak, which is of one GPU.
     """
-    peak, flops, noise, highest = (
-        sweeps[name].astype(float)
-        for name in (
-            *("matmul_flops_per_second", "flops_per_image", "noise_floor"),
-            "highest_images_per_second",
-        )
+    ceiling = sweeps["matmul_flops_per_second"].astype(float) / sweeps["flops_per_image"]
+    ceiling = ceiling.astype(float).mask(sweeps["noise_floor"].astype(float) > step_cost.MOST_NOISE)
+    share = (sweeps["highest_images_per_second"].astype(float) / ceiling).mask(
+        sweeps["device"].eq("gpu") & (sweeps["replicas"] > 1)
     )
-    ceiling = (peak / flops).mask(noise > step_cost.MOST_NOISE)
-    share = (highest / ceiling).mask(sweeps["device"].eq("gpu") & (sweeps["replicas"] > 1))
     return sweeps.assign(ceiling_images_per_second=ceiling, share_of_ceiling=share)
 
 

@@ -136,10 +136,8 @@ class Trainings:
     def chosen_by(self, losses: np.ndarray, cube: np.ndarray, others: bool) -> Chosen:
         """Returns numbers at the rates that losses choose, both cubes.
 
-        A size of which every rate lacks a run has none, and no values.
-
-        Args:
-            others: Whether each seed is read at the rate that the others choose.
+        Each seed at the rate that all, or only the others, choose. A size of which every rate lacks
+        a run has none, and no values.
         """
         chosen = chosen_rates.for_other_data(losses)
         index = np.repeat(chosen[:, None], losses.shape[2], axis=1)

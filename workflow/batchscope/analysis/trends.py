@@ -65,7 +65,9 @@ def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_
     asked = filter(None, (claims.get(name) or outcomes.outcome(name) for name in known))
     for outcome, group in itertools.product(asked, run_series.series(runs)):
         rows, column = group.frame, outcome.column
-        ran_out = column in UNTIL_STOPPED and run_series.all_ran_out(rows)
+        ended = run_series.finished(rows)
+        ran_out = column in UNTIL_STOPPED and len(ended) > 0
+        ran_out = ran_out and bool((ended["epochs_run"] == ended["epochs"]).all())
         chosen = ran_out and not run_series.unstopped(rows).any()
         if column == "epochs_run" and chosen:
             continue  # the horizon, not an outcome
@@ -78,8 +80,7 @@ def _stated(
 ) -> _Stated | None:
     """Returns the trend that is stated of a reading, and by whom; None without any value.
 
-    Args:
-        bounds: Whether nothing stopped any run: all values are lower bounds.
+    All values may be lower `bounds`, as nothing stopped any run.
     """
     with np.errstate(divide="ignore"):
         values = np.log(reading.values) if reading.taken else reading.values
