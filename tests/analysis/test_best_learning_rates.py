@@ -60,17 +60,6 @@ def test_edges_make_the_exponent_a_bound(optimum, bound):
     assert fit.bound == bound
 
 
-def test_a_missing_run_takes_its_scaling_from_the_others():
-    frame = runs(lambda *_: 0.04, power=1.0)
-    gone = (frame["learning_rate"] == 0.16) & (frame["batch_size"] == 64)
-    frame.loc[gone, ["effective_learning_rate", "best_validation_loss"]] = NAN
-    frame.loc[gone, "status"] = "missing"
-    found = best_learning_rates.effective(frame)
-    assert np.allclose(found[gone], 0.32)
-    alone = frame[frame["batch_size"] == 64].assign(effective_learning_rate=NAN)
-    assert list(best_learning_rates.effective(alone)) == list(alone["learning_rate"])
-
-
 def _pairs(rates, **columns):
     rows = [
         {"batch_size": size, "seed": seed, "learning_rate": rate, **columns}

@@ -123,16 +123,6 @@ def test_a_size_is_short_where_its_upper_quartile_is():
         assert knee([*blocks, last], sizes)["knee_batch_size"] == size
 
 
-@pytest.mark.parametrize("sizes", [SPARSE, np.array([4, 16, 64, 256.0])])
-def test_noise_neither_moves_nor_hides_the_knee(sizes):
-    found = [knee(noisy(4.5 + sizes, 0.06, seed), sizes, 1.1) for seed in range(100)]
-    values, low, high = np.transpose([*map(fitted, found)])
-    assert np.median(values) == pytest.approx(40.5, rel=0.02)
-    assert 0.88 <= ((low <= 40.5) & (high >= 40.5)).mean() <= 0.99
-    known = [size for one in found if (size := one["knee_batch_size"])]
-    assert np.median(known) == sizes[sizes > 40][0]
-
-
 def test_a_knee_whose_interval_holds_every_size_is_none():
     """Three sizes leave one degree of freedom: 5 % off one of them, and any may be the knee."""
     sizes = np.array([4, 16, 64])

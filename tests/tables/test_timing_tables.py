@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from batchscope import disk, figures
-from batchscope.catalogue import timing_columns
 from batchscope.store import job_files
 from batchscope.study import config
 from batchscope.tables import experiment_tables, timing_tables
@@ -293,45 +292,3 @@ def test_tries_and_profiles(written):
     # NVML's averages still were of what came before.
     assert profiles["process_percent"][0] == 80.0 and profiles["gpu_percent"].isna().all()
     assert profiles["memory_peak_mb"][0] == 612.5  # the kernel's own, not that of the samples
-
-
-@pytest.fixture
-def frameworks(tmp_path, monkeypatch):
-    """A study of two frameworks: TensorFlow is timed; MXNet is installed nowhere."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BATCHSCOPE_FRAMEWORKS", str(tmp_path / "none"))
-    raw = {
-        **STUDY,
-        "defaults": {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"},
-        "experiments": {
-            "machine": {
-                "vary": {"batch_size": [1, 2, 4, 8], "framework": ["mxnet", "tensorflow"]},
-                "timing": ["throughput", "utilisation"],
-                "at_epochs": [2],
-            }
-        },
-    }
-    Path("study.yaml").write_text(yaml.safe_dump(raw))
-    study = config.study("study.yaml")
-    for make in (throughput, utilisation):
-        for job in own_jobs(study, make.__name__):
-            if job.sweep.factors["framework"] == "tensorflow":
-                disk.write_json(job.path, make(job.sweep.batch_sizes))
-    return study
-
-
-def test_what_is_not_installed_has_its_rows(frameworks):
-    made = timing_tables.made("results", frameworks, "machine")
-    for table, count in (("throughput", 4), ("sweeps", 1), ("utilisation", 4)):
-        frame = made[table]
-        found = frame[frame["status"] == "not_installed"]
-        assert len(found) == count and len(frame) == 2 * count
-        assert set(found["framework"]) == {"mxnet"} and set(found["machine"]) == {"desktop"}
-        assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
-        known = set(found.columns[found.notna().any()]) - {*timing_columns.FIRST, "repeat"}
-        assert known == ({"status"} if table == "sweeps" else {"batch_size", "status"})
-    times = made["training_times"]
-    assert set(times["framework"]) == {"tensorflow"} and len(times) == 4
-    seconds = [2 * 1000 * (FIXED / size + PER_IMAGE) for size in (1, 2, 4, 8)]
-    assert times["train_seconds"].tolist() == pytest.approx(seconds)
-    assert set(made["samples"]["framework"]) == {"tensorflow"}
