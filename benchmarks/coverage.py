@@ -54,7 +54,7 @@ def fastest(random: np.random.Generator, noise: float, seeds: int) -> bool:
     error = fastest_batch_size.log_error(fit, cost.half_batch)
     if math.isnan(error):
         return True  # no interval is stated
-    best = math.sqrt(fit.critical_batch_size * cost.half_batch.value)
+    best = math.sqrt(fit.critical_batch_size * cost.half_batch.mean)
     return abs(math.log(best / math.sqrt(CRITICAL * FIXED / PER_IMAGE))) <= error
 
 

@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 import numpy as np
 
-from batchscope.analysis import best_of_others, chosen_rates, contrasts, critical_batch_size
+from batchscope.analysis import chosen_rates, contrasts, critical_batch_size
+from batchscope.analysis.comparisons import against_best, pairs
 from batchscope.catalogue.outcomes import LEVEL, Verdict
 
 SEEDS, SIZES = 6, 5
@@ -143,9 +144,9 @@ def compared(
         tuned = np.array([chosen_rates.differ(index) for _, index in read])
     else:
         values = values[:, :, 0]
-    found = best_of_others.pairs(values + true[:, None], margin, tuned)
+    found = pairs(values + true[:, None], margin, tuned)
     best = np.array([true[at] - np.delete(true, at).max() for at in range(len(true))])
-    return best, *best_of_others.against_best(found)[1:]
+    return best, *against_best(found)[1:]
 
 
 def comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:

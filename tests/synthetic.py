@@ -125,15 +125,9 @@ def tabulate(
 
 def made(table: str, results: Path, planned: Study, name: str = "gap") -> pandas.DataFrame:
     """Returns one table of an experiment, without the others where it is made of none."""
-    alone = {
-        "runs": run_table.collect,
-        "history": long_tables.histories,
-        "trajectories": long_tables.trajectories,
-        "at_epochs": long_tables.at_epochs,
-    }
-    if table in alone:
-        return alone[table](results, planned, name)
-    found = long_tables.of_measures(results, planned, name)
+    if table == "runs":
+        return run_table.collect(results, planned, name)
+    found = long_tables.made(results, planned, name)
     return found[table] if table in found else experiment_tables.make(results, planned, name)[table]
 
 

@@ -132,7 +132,7 @@ def test_more_threads_than_cores_wait_where_jobs_run_here(monkeypatch):
     made = snakefile.Jobs(found, "study.yaml", "full", False)
     assert len(made.run_records()) == 4
     assert not any("th=1000" in path for path in made.table_inputs("trained"))
-    rows = timing_tables.summaries("results", found, "timed")
+    rows = timing_tables.made("results", found, "timed")["sweeps"]
     assert rows.loc[rows["threads"] == 3, "status"].tolist() == ["no_cores"]
     monkeypatch.setenv(absence.VARIABLE, "true")  # a node decides
     assert not status.overview(found, "results").absent
@@ -174,7 +174,7 @@ def test_rows_say_what_is_left_out_and_what_was_trained_is_kept(study):
     frame = run_table.collect("results", study, "trained").set_index("run")
     expected = {run: "no_gpu" if needs_gpu(run) else "missing" for run in study.runs}
     assert frame["status"].to_dict() == {**expected, kept: "finished"}
-    rows = timing_tables.summaries("results", study, "timed")
+    rows = timing_tables.made("results", study, "timed")["sweeps"]
     assert set(rows["status"]) == {"no_gpu"} and set(rows["device"]) == {"gpu"}
     experiment_tables.write("results", study, "timed", Path("tables"))
     figures.write(Path("tables"), ["max_batch_size"], Path("figures"))

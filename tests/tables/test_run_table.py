@@ -77,15 +77,6 @@ def test_what_is_not_there_is_empty(tmp_path, written):
     assert list(nothing.columns) == list(frame.columns) and set(nothing["status"]) == {"missing"}
 
 
-def test_examples_that_are_sequences_are_counted_in_tokens(written):
-    path = records.dataset_folder(written.results, synthetic.DATASET) / "record.json"
-    with synthetic.edited(path) as record:
-        record |= {"kind": "tokens", "input_shape": [25]}
-    row = written.made("runs").iloc[2]
-    assert row["tokens_per_update"] == 25 * 32
-    assert row["tokens_per_second"] == 25 * row["images_per_second"]
-
-
 def test_records_of_another_version_are_told_apart(written):
     for measure in ("evaluate", "weight_distance"):
         with synthetic.edited(written.record(measure)) as record:
@@ -111,35 +102,6 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
     assert found == set(tables.FILES)
 
 
-def test_histories(written):
-    frame = written.made("history")
-    assert list(frame.columns[: len(long_tables.FIRST)]) == list(long_tables.FIRST)
-    assert frame.groupby("run", sort=False).size().tolist() == [40, 7, 40]
-    diverged = frame[frame["status"] == "diverged"]
-    assert math.isnan(diverged["train_loss"].iloc[-1])
-    assert diverged["epoch"].tolist() == list(range(1, 8))
-    assert (frame["epoch_distance"] > 0).all()
-
-
-def test_updates_outside_the_histogram_count_in_the_shares(written):
-    run = [*written.trainings.runs][0]
-    with synthetic.edited(written.record("displacement")) as record:
-        record["values"]["updates"] = 8
-        record["histogram"] = {"edges": [0.1, 0.2, 0.4], "counts": [4, 2]}
-    frame = written.made("updates")
-    rows = frame.loc[frame["run"] == run, ["low", "high", "count", "share"]]
-    assert rows.to_numpy(float).tolist() == [[0.1, 0.2, 4, 0.5], [0.2, 0.4, 2, 0.25]]
-
-
-def test_layers_and_alignment(written):
-    layers, alignment = (written.made(table) for table in ("layers", "alignment"))
-    assert layers["layer"].tolist() == list(synthetic.LAYERS) * 2
-    assert layers["position"].tolist() == [0, 1, 2, 3] * 2
-    assert len(alignment) == 2 * 3 * 9  # finished runs, places, numbers of examples
-    assert alignment["examples"].tolist()[:9] == [2**power for power in range(9)]
-    assert alignment["epoch"].tolist()[::9] == [0, 20, 40] * 2
-
-
 def test_lines(written):
     frame = written.made("lines")
     small, _, large, _ = written.trainings.runs
@@ -152,23 +114,6 @@ def test_lines(written):
     test = frame[frame["split"] == "test"]
     assert test["alpha"].tolist() == pytest.approx([-1, -0.5, 0, 0.5, 1, 1.5, 2])
     assert test["loss"].iloc[2] == pytest.approx(0.12)
-
-
-def test_landscapes(written):
-    frame = written.made("landscapes")
-    run = [*written.trainings.runs][0]
-    frame = frame[frame["run"] == run]
-    surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
-    settings = run_names.settings_name("landscape", synthetic.MEASURES["landscape"])
-    path = written.record("landscape", settings)
-    saved = disk.read_arrays(path.with_suffix(".npz"))
-    axis = saved["axis"].tolist()
-    table = surface.pivot(index="b", columns="a", values="loss")
-    assert table.index.tolist() == axis and table.columns.tolist() == axis
-    assert table.to_numpy().tolist() == saved["surface:1"].tolist()  # rows: second direction
-    line = frame[(frame["kind"] == "line") & (frame["index"] == 0)]
-    assert line["a"].tolist() == axis and set(line["b"]) == {0.0}
-    assert line["loss"].tolist() == saved["line:0"].tolist()
 
 
 def test_at_epochs(written):
@@ -245,10 +190,10 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     measures = dict(chosen.trainings.measures)
     trainings = replace(chosen.trainings, beside=("speed",), measures=measures)
     planned.experiments["gap"] = replace(chosen, trainings=trainings)
-    frame = long_tables.trajectories(results, planned, "gap")
+    frame = long_tables.made(results, planned, "gap")["trajectories"]
     own = frame["seconds"].tolist()
     del measures["time_epoch"]
-    frame = long_tables.trajectories(results, planned, "gap")
+    frame = long_tables.made(results, planned, "gap")["trajectories"]
     # The only job of the sweep is the first seed's.
     here = (frame["batch_size"] == size) & (frame["seed"] == 0)
     assert frame["seconds"].notna().tolist() == (here & known).tolist()

@@ -88,7 +88,7 @@ def written(tmp_path, monkeypatch):
 
 
 def every_table(results, study) -> dict[str, pandas.DataFrame]:
-    return experiment_tables._timings(results, study, "machine")
+    return timing_tables.made(results, study, "machine")
 
 
 def own_jobs(study, measure: str) -> list:

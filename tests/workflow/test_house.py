@@ -186,7 +186,7 @@ def test_cheap_rules_depend_on_all_code_that_they_run(room):
 def test_no_figure_does_statistics():
     """SciPy it may not import. The interval of a mean follows the axis, which canvas knows."""
     banned = r"polyfit|lstsq|percentile|quantile|cov|corrcoef|std|var|sem|align|exp\(np\.log"
-    banned += "|ratio_interval|binomial_half_width|hodges_lehmann|fieller|paired_t|memory_per_image"
+    banned += "|ratio_interval|hodges_lehmann|fieller|paired_t|memory_per_image"
     banned += r"|\.fit|fixed_cost|knee"
     for path in modules("figures"):
         own = "" if path.stem == "canvas" else "|t_intervals?"

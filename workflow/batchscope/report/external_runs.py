@@ -16,7 +16,6 @@ from batchscope.analysis import (
     critical_batch_size,
     fastest_batch_size,
     intervals,
-    targets,
     to_target_tables,
     trainings,
 )
@@ -62,8 +61,8 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     series = trainings.of_experiment(runs, external_tables.trajectories(external))
     wanted = [_target(text, external) for text in stated]
     for each in series if not wanted else ():
-        if not targets.default_targets(each):
-            column = targets.target_column(each) or "loss or accuracy"
+        if not each.default_targets():
+            column = each.target_column or "loss or accuracy"
             label = factor_words.describe(each.factors)
             raise UserError(
                 f"--target: received none{f', and for {label}' if label else ''} there is no "

@@ -72,18 +72,11 @@ def rows(
     results: Path | str, experiment: Experiment, tables: Mapping[str, pandas.DataFrame]
 ) -> pandas.DataFrame:
     """Returns which batch sizes to use, with what limits them and what is missing."""
-    trainings = experiment.trainings
-    given = Tables(
-        comparisons=tables["comparisons"],
-        runs=tables["runs"],
-        limits=tables["limits"],
-        trends=tables["trends"],
-        critical=tables["critical_batch_size"],
-    )
+    names = ("comparisons", "runs", "limits", "trends", "critical_batch_size")
     asked = Asked(
-        trainings.margins,
-        trainings.seeds_planned,
+        experiment.trainings.margins,
+        experiment.trainings.seeds_planned,
         baselines(results, experiment),
         price_of_a_seed(results, experiment),
     )
-    return advice.table(given, asked)
+    return advice.table(Tables(*(tables[name] for name in names)), asked)

@@ -165,6 +165,21 @@ def _step_time(timing: Timing) -> Row:
     return row | step_cost.summary([size["batch_size"] for size in timed], blocks)
 
 
+def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
+    """Returns the tables of timings of an experiment by name, with a row per timing job."""
+    at = (results, study, experiment)
+    speeds = throughput(*at)
+    return {
+        "throughput": speeds,
+        "sweeps": summaries(*at),
+        "utilisation": utilisation(*at),
+        "profiles": profiles(*at),
+        "samples": samples(*at),
+        "largest": largest(*at),
+        "training_times": training_times(*at, throughput=speeds),
+    }
+
+
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
     found = []
