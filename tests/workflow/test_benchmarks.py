@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -28,7 +29,7 @@ SMALLEST = {
     "dag": ("--runs 5 --blocks 1", 1),
     "error_rates": ("--studies 40", 64),
     "grid": ("--config study.yaml --blocks 1", 1),
-    "speedups": ("--cases imports sharpness_default adam_mini_batches2025 --blocks 1", 3),
+    "speedups": ("--cases imports adam_mini_batches2025 --blocks 1", 2),
     "training": ("--networks campbell_cnn --batch-sizes 256 --blocks 1", 3),
 }
 RATIO = re.compile(r"\d+\.\d\d; CPU \d+\.\d\d")
@@ -48,6 +49,22 @@ def test_a_benchmark_prints_its_ratios(name, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(RATIO.findall(done.stdout) or SHARE.findall(done.stdout)) == expected
+
+
+@pytest.mark.slow
+def test_a_search_and_an_eigenvalue_are_timed_beside_scipy(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import speedups
+
+    small = ("small_cnn", speedups.DIGITS, 16)
+    cases = {
+        "sharpness": functools.partial(speedups.sharpness, *small, starts=1, iterations=2),
+        "hessian": functools.partial(speedups.hessian, *small, iterations=12),
+    }
+    monkeypatch.setattr(speedups, "CASES", cases)
+    monkeypatch.setattr(sys, "argv", ["speedups", "--blocks", "1"])
+    speedups.main()
+    assert len(RATIO.findall(capsys.readouterr().out)) == 2
 
 
 def test_a_ratio_is_the_median_with_the_interval_of_its_logarithm(monkeypatch):
