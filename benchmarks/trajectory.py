@@ -33,10 +33,10 @@ SPLIT = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
 
 def taken(run: str, results: Path) -> tuple[float, float]:
     """Trains a run anew; returns CPU seconds of it all, and of its updates and evaluations."""
-    from batchscope.store import records
+    from batchscope.store import paths
     from batchscope.training import trainer
 
-    shutil.rmtree(records.run_folder(results, run), ignore_errors=True)
+    shutil.rmtree(paths.run_folder(results, run), ignore_errors=True)
     begun = time.process_time()
     training = trainer.Training(trainer.Run(results, run))
     training._place()

@@ -11,7 +11,7 @@ from batchscope import datasets, measures
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import evaluate
-from batchscope.store import records
+from batchscope.store import paths, records
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record, write_run
 
 
@@ -29,7 +29,7 @@ def test_same_numbers_as_keras(tmp_path):
     assert record["counts"] == COUNTS
     model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     dataset = datasets.load(tmp_path, DATASET)
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         images, labels = dataset.images(split) / 16.0, dataset.labels(split)
         loss, accuracy = model.evaluate(images, labels, verbose=0)
         assert values[f"{split}_loss"] == pytest.approx(loss, rel=1e-5)
@@ -57,7 +57,7 @@ def long_run(tmp_path):
     write_dataset(tmp_path)
     write_run(tmp_path)
     write_record(tmp_path, epochs_run=9)
-    folder = records.run_folder(tmp_path, RUN)
+    folder = paths.run_folder(tmp_path, RUN)
     initial = records.read_weights(folder / "initial.npz")
     for name in ("epochs/2", "best"):
         records.write_weights(folder / f"{name}.npz", *initial)

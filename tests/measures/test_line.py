@@ -12,7 +12,7 @@ from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.measures import batch_norm, evaluate, line
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.study import model_files
 from batchscope.training import models
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record
@@ -50,7 +50,7 @@ def run_name(**factors):
 
 def write_run(results, run, seed, model_file=None, status="finished", initial="one"):
     """Writes a run whose weights are its initial ones, moved by the seed's noise."""
-    folder = records.run_folder(results, run)
+    folder = paths.run_folder(results, run)
     folder.mkdir(parents=True)
     write_record(results, run, status=status, weights={"initial": initial})
     if status != "finished":
@@ -90,7 +90,7 @@ def written(results, small, large, name, output, model_file=None):
 
 def measured(results, small, large, model_file=None, **settings):
     name = measure_settings.settings_name("line", settings)
-    output = records.pair_path(results, small, large, "line", name)
+    output = paths.pair_path(results, small, large, "line", name)
     written(results, small, large, name, output, model_file)
     return disk.read_json(output)
 
@@ -131,7 +131,7 @@ def test_ends_are_what_evaluate_wrote(plain, tmp_path):
         output = tmp_path / "evaluated.json"
         measures.write("evaluate", [FinishedRun(results, run)], "default", output)
         values = disk.read_json(tmp_path / "evaluated.json")["values"]
-        for split in records.SPLITS:
+        for split in paths.SPLITS:
             for metric in ("loss", "accuracy"):
                 assert record[f"{split}_{metric}"][position] == values[f"{split}_{metric}"]
     assert all(record["subsets"][split]["examples"] == COUNTS[split] for split in COUNTS)
@@ -142,7 +142,7 @@ def test_best_weights_and_a_subset_of_examples(plain):
     record = measured(*plain, **given)
     # Both runs' best weights are the initial ones here.
     assert record["train_loss"][0] == record["train_loss"][1]
-    counts = {split: record["subsets"][split]["examples"] for split in records.SPLITS}
+    counts = {split: record["subsets"][split]["examples"] for split in paths.SPLITS}
     assert counts == {"train": 25, "validation": 20, "test": 25}
     correct = record["test_accuracy"][0] * 25
     assert correct == pytest.approx(round(correct))
@@ -154,11 +154,11 @@ def test_linear_network(tmp_path):
     record = measured(tmp_path, small, large, model_file, points=7)
     kernels, biases = [], []
     for run in (small, large):
-        weights, _ = records.read_weights(records.run_folder(tmp_path, run) / "final.npz")
+        weights, _ = records.read_weights(paths.run_folder(tmp_path, run) / "final.npz")
         kernels.append(weights["output/kernel"].astype(np.float64))
         biases.append(weights["output/bias"].astype(np.float64))
     dataset = datasets.load(tmp_path, DATASET)
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         x = dataset.images(split).reshape(-1, 64) / 16.0
         ends = [x @ kernel + bias for kernel, bias in zip(kernels, biases, strict=True)]
         labels = dataset.labels(split)
@@ -189,7 +189,7 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
         evaluator = evaluate.evaluator(model, dataset.scale, dataset.images("train").dtype)
         stored = evaluator(dataset.images("train"), dataset.labels("train"))
         batch_norm.estimator(model, dataset.images("train"), dataset.scale)()
-        for split in records.SPLITS:
+        for split in paths.SPLITS:
             loss, accuracy = evaluator(dataset.images(split), dataset.labels(split))
             assert record[f"{split}_loss"][position] == loss
             assert record[f"{split}_accuracy"][position] == accuracy

@@ -12,7 +12,7 @@ from batchscope.catalogue import dataset_definitions, kept_epochs, measure_setti
 from batchscope.catalogue.measures import MEASURES
 from batchscope.host import tensorflow_start
 from batchscope.measures import FinishedRun
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.study import planner
 from batchscope.tables import run_table
 
@@ -73,7 +73,7 @@ def trained(request, tmp_path_factory):
 def test_a_table_has_tokens_where_examples_are_sequences(trained):
     token, results = trained
     name = run_names.split_token(token)[0]
-    record = disk.read_json(records.dataset_folder(results, token) / "record.json")
+    record = disk.read_json(paths.dataset_folder(results, token) / "record.json")
     definition = {key: value for key, value in record["definition"].items() if value is not None}
     factors = run_names.parse_run(run_name(token))
     given = ("model", "learning_rate", "optimizer", "epochs", "update_norms", "evaluate_every")

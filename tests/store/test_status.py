@@ -27,8 +27,6 @@ experiments:
     measure: [evaluate]
 """
 EARLY = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
-STATUSES = ("finished", "diverged", "out_of_memory", "missing", "no_gpu", "no_cores")
-NONE = dict.fromkeys(STATUSES, 0)
 DATA = "digits-065f9c58"
 
 
@@ -46,6 +44,10 @@ def described(study, results):
     """Returns where a study stands, and what is said of it."""
     found = status.overview(study, results)
     return found, status.describe(study, found, "c.yaml", 2)
+
+
+def unsized(found):
+    return {what for what, size in found.sizes if size is None}
 
 
 def finish(results, run, seconds, word="finished"):
@@ -77,17 +79,17 @@ def complete(study, results, train=None, evaluate=None):
 
 def test_of_an_empty_folder(study, tmp_path):
     found = status.overview(study, tmp_path / "nothing")
-    assert found.total.runs == 7
-    assert found.total.statuses == {**NONE, "missing": 7}
-    assert [row.missing_measures for row in found.experiments] == [
+    assert found.total.statuses.total() == 7
+    assert found.total.statuses == {"missing": 7}
+    assert [row.unmade for row in found.experiments] == [
         {"evaluate": 6, "time_epoch": 6},
         {"evaluate": 3},
     ]
-    assert found.total.missing_measures == {"evaluate": 7, "time_epoch": 6}
+    assert found.total.unmade == {"evaluate": 7, "time_epoch": 6}
     assert len(found.untimed("training")) == 7 and found.seconds("training") == 0
     assert found.missing_data == (DATA,)
     assert found.disk_bytes == 1797 * 68
-    assert found.unsized == [f"small_cnn on {DATA}"]  # until a run is finished
+    assert unsized(found) == {f"small_cnn on {DATA}"}  # until a run is finished
     assert not found.complete
     assert not (tmp_path / "nothing").exists()
 
@@ -100,8 +102,8 @@ def test_of_a_study_half_done(study, tmp_path):
     disk.write_json(paths.measure_path(tmp_path, runs[0], "evaluate", "default"), {})
     prepare(tmp_path)
     found = status.overview(study, tmp_path)
-    assert found.total.statuses == {**NONE, "finished": 2, "diverged": 1, "missing": 4}
-    assert found.total.missing_measures["evaluate"] == 6
+    assert found.total.statuses == {"finished": 2, "diverged": 1, "missing": 4}
+    assert found.total.unmade["evaluate"] == 6
     assert found.missing_data == () and found.untimed("training") == []
     assert found.seconds("training") == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
     assert found.disk_bytes == (4 * 2 + 3) * 1000  # as of finished runs
@@ -117,7 +119,7 @@ def test_the_size_of_a_users_model_is_not_known(tmp_path):
     study = planned(tmp_path, f"{text}\nmodels: {{own: {tmp_path / 'own.py'}}}")
     found, text = described(study, tmp_path / "results")
     (model,) = study.models
-    assert found.unsized == [f"{model} on {DATA}"] and f"{model} on {DATA}" in text
+    assert unsized(found) == {f"{model} on {DATA}"} and f"{model} on {DATA}" in text
 
 
 def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):

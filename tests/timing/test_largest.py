@@ -18,7 +18,7 @@ from batchscope import disk
 from batchscope.analysis import step_cost
 from batchscope.catalogue import run_factors
 from batchscope.host import control_groups
-from batchscope.store import records
+from batchscope.store import paths
 from batchscope.timing.instruments.sampler import Sampler
 from batchscope.timing.largest import attempts
 from batchscope.timing.largest.attempts import Limits, Try
@@ -282,7 +282,7 @@ FACTORS = {
 def large(tmp_path_factory) -> Path:
     """A results folder with a few images, so large that some hundred of them are felt."""
     results = tmp_path_factory.mktemp("large")
-    folder = records.dataset_folder(results, LARGE)
+    folder = paths.dataset_folder(results, LARGE)
     folder.mkdir(parents=True)
     random = np.random.default_rng(1)
     counts = {"train": 20, "validation": 5, "test": 5}

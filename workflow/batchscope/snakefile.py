@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk, figures, project_files, rule_parts
-from batchscope.catalogue import measure_settings, tables
+from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError, check_folder
-from batchscope.host import absence, warm_process
+from batchscope.host import absence
 from batchscope.rule_parts import RESULTS
 from batchscope.store import job_files, owners, paths, records, states, status
 from batchscope.study import command_line, plan
 from batchscope.study import config as configuration
 
-TABLES = tables.FILES
+LEDGER = f"{RESULTS}/ledger.html"
 ONCE_MORE = "BATCHSCOPE_ONCE_MORE"  # in the environment of a command that makes what is left
 
 FIGURES_OF_ONE = 6  # two processes would import as much each, and keep a core from other jobs
@@ -53,11 +53,6 @@ def activate(gpus: bool) -> None:
 def deserves_a_line(record: logging.LogRecord) -> bool:
     """Filters Snakemake's log: that a training kept weights before their `snapshot` is expected."""
     return "rule snapshot were not present when the DAG was created" not in record.getMessage()
-
-
-def prepare() -> None:
-    """Starts the process that local jobs fork from (see batchscope.host.warm_process)."""
-    warm_process.launch(project_files.WORKFLOW)
 
 
 @dataclass(frozen=True)
@@ -149,7 +144,7 @@ class Jobs:
 
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""
-        return [rule_parts.data_record(token) for token in self.study.datasets]
+        return [*map(rule_parts.dataset_record, self.study.datasets)]
 
     def run_records(self) -> list[str]:
         """Records of the study's runs, but of those that need what is not here."""
@@ -213,22 +208,19 @@ class Jobs:
             for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
                 if job.path.exists():
                     yield rule_parts.literal(job.path.as_posix())
-        for state in self.table.experiments[experiment]:
-            if not state.lacking:
-                yield state.job.path.as_posix()
-                yield from self._beside(state.job)
-
-    def _beside(self, job: job_files.Job) -> Iterator[str]:
-        """Yields what a measure or a timing writes beside its record."""
-        if job.measure != "train":
-            for suffix in measure_settings.ENTRIES[job.measure].also_writes:
+        beside = {name: entry.also_writes for name, entry in measure_settings.ENTRIES.items()}
+        for job in (state.job for state in self.table.experiments[experiment] if not state.lacking):
+            yield job.path.as_posix()
+            for suffix in beside.get(job.measure, ()):
                 yield job.path.with_suffix(suffix).as_posix()
 
     def tables(self) -> list[str]:
         """Tables of every experiment."""
-        return [
-            f"{self.folder}/{name}/{table}" for name in self.study.experiments for table in TABLES
-        ]
+        own = (
+            rule_parts.experiment_tables(self.study.folder_name, name)
+            for name in self.study.experiments
+        )
+        return [*chain.from_iterable(own)]
 
     @property
     def claims(self) -> str:
@@ -255,8 +247,8 @@ class Jobs:
 
     def figures(self) -> list[str]:
         """Folders of the figures of every experiment."""
-        names = self.study.experiments
-        return [rule_parts.figures_folder(self.study.folder_name, name) for name in names]
+        own = self.study.folder_name
+        return [rule_parts.figures_folder(own, name) for name in self.study.experiments]
 
     def targets(self) -> list[str]:
         """The report, and what is missing behind it: data, records, tables and figures.
@@ -271,7 +263,7 @@ class Jobs:
                 names = ", ".join(Path(path).parent.name for path in deleted)
                 print(f"{names}: deleted; made first, and the rest after that.", file=sys.stderr)
                 return deleted
-            behind += map(rule_parts.data_record, self._lacking_data())
+            behind += map(rule_parts.dataset_record, self._lacking_data())
             behind += chain.from_iterable(map(self._records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
         return [self.report, *_missing(behind)]
@@ -284,7 +276,7 @@ class Jobs:
         found = {folder for folder in self.figures() if not _whole_figures(Path(folder))}
         if self.partial:
             return found
-        data = map(rule_parts.data_record, self._lacking_data())
+        data = map(rule_parts.dataset_record, self._lacking_data())
         runs = (state.job.path.as_posix() for state in self.table.every.values() if state.damaged)
         return {*found, *runs, *(path for path in data if os.path.exists(path))}
 
@@ -294,14 +286,12 @@ class Jobs:
         Snakemake takes a file that it makes for a new one, and would make all of that again too.
         """
         lacking = self._lacking_data()
-        made = [
-            each.job for each in self.table.every.values() if lacking and each.job.path.exists()
-        ]
-        used = {job.subject.split("+")[0] for job in made}
-        return [rule_parts.data_record(token) for token in lacking if token in used]
+        jobs = (state.job for state in self.table.every.values() if lacking)
+        used = {job.subject.split("+")[0] for job in jobs if job.path.exists()}
+        return [rule_parts.dataset_record(each) for each in lacking if each in used]
 
     def _lacking_data(self) -> list[str]:
-        return [token for token, whole in self.table.data().items() if not whole]
+        return [dataset for dataset, whole in self.table.data().items() if not whole]
 
     def go_on(self, made: Iterable[str], whole: bool) -> None:
         """Makes what a command has left, by the same command; ends the process where that fails.
@@ -351,15 +341,18 @@ class Jobs:
         path = self.study.models.get(name.split("+")[1])
         return [rule_parts.literal(path)] if path else []
 
-    def shared(self, value_of: Callable[[str], Any], wildcard: str = "run") -> Any:
-        """Returns what is the same for every run, or else a function of the wildcards.
+    def shared(self, value_of: Callable[[str], Any]) -> Any:
+        """Returns what is the same for each run and sweep, or else a function of the wildcards.
 
         Snakemake calls a function several times per job: a third of a large study's dry-run.
         """
-        values = [value_of(run) for run in self.study.runs]
+        names = [*self.study.runs]
+        for each in self.study.experiments.values():
+            names += [job.subject for job in job_files.timing_jobs(each, RESULTS, "")]
+        values = [*map(value_of, names)]
         if values and all(value == values[0] for value in values):
             return values[0]
-        return lambda wildcards: value_of(getattr(wildcards, wildcard))
+        return lambda wildcards: value_of(rule_parts.named(wildcards))
 
 
 def _whole_figures(folder: Path) -> bool:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from batchscope.catalogue import kept_epochs
 from batchscope.measures import FinishedRun, Measured, finite, stopped_before
-from batchscope.store import records
+from batchscope.store import paths
 from batchscope.training import losses
 
 # A mean loss below the rounding of a float32 probability near 1 has no digits of its own.
@@ -83,8 +83,8 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
         which = kept_epochs.weights_name(epoch, run.record["epochs_run"])
     evaluate = evaluator(run.model(which), run.data.scale, run.data.images("train").dtype)
     metrics: dict[str, float] = {}
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         found = evaluate(run.data.images(split), run.data.labels(split))
         metrics[f"{split}_loss"], metrics[f"{split}_accuracy"] = found
-    counts = {split: len(run.data.labels(split)) for split in records.SPLITS}
+    counts = {split: len(run.data.labels(split)) for split in paths.SPLITS}
     return Measured({**metrics, **generalisation_gaps(metrics)}, {"counts": counts})

@@ -15,7 +15,7 @@ import numpy as np
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, batch_norm, evaluate
 from batchscope.measures.finished_run import describe_subset, subset
-from batchscope.store import records
+from batchscope.store import paths
 from batchscope.store.weights import Arrays
 from batchscope.training import models
 
@@ -54,7 +54,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
     model = run.model(settings["weights"])
     small, large = (each.weights(settings["weights"]) for each in (run, other))
     splits, described = {}, {}
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         *splits[split], described[split] = _examples(run.data, split, settings["examples"])
     evaluator = evaluate.evaluator(model, run.data.scale, run.data.images("train").dtype)
     normalised = bool(batch_norm.layers(model))
@@ -71,7 +71,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         models.set_weights(model, trainable, state)
         if normalised:
             estimate()
-        for split in records.SPLITS:
+        for split in paths.SPLITS:
             loss, accuracy = evaluator(*splits[split])
             details.setdefault(f"{split}_loss", []).append(loss)
             details.setdefault(f"{split}_accuracy", []).append(accuracy)
