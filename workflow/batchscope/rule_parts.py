@@ -111,9 +111,9 @@ def early(entry: Measure) -> Callable[[Any], list[str]]:
     def read(wildcards: Any) -> list[str]:
         if wildcards.settings == "default":  # a dry-run asks several times for every job
             return []
-        run, horizon = wildcards.run, _factors(wildcards.run)["epochs"]
+        horizon = _factors(wildcards.run)["epochs"]
         epoch = job_files.epoch_read(entry.name, wildcards.settings, horizon)
-        return [] if epoch is None else [snapshot(run, epoch)]
+        return [] if epoch is None else [snapshot(wildcards.run, epoch)]
 
     return read
 
@@ -123,10 +123,12 @@ def output(entry: Measure | Timing) -> str:
     name, run, settings = entry.name, "{run}", "{settings}"
     if isinstance(entry, Timing):
         timed = f"{{{subject(entry)}}}"
-        return paths.timing_path(RESULTS, "{machine}", timed, settings, name).as_posix()
-    if entry.pairs:
-        return paths.pair_path(RESULTS, run, "{other}", name, settings).as_posix()
-    return paths.measure_path(RESULTS, run, name, settings).as_posix()
+        path = paths.timing_path(RESULTS, "{machine}", timed, settings, name)
+    elif entry.pairs:
+        path = paths.pair_path(RESULTS, run, "{other}", name, settings)
+    else:
+        path = paths.measure_path(RESULTS, run, name, settings)
+    return path.as_posix()
 
 
 def beside(entry: Measure | Timing) -> list[str]:

@@ -82,6 +82,7 @@ class Jobs:
             study = configuration.study(path, options["scale"], recorded)
             made = cls(study, path, options["scale"], options["partial"])
             owners.check(made.folder, study.name, path)
+            # A job of a cluster, which reads this too, looks at no file of the others.
             every = chain.from_iterable(one.factors() for one in study.experiments.values())
             absent = made.table.absent() if any(map(absence.of, every)) else {}
         except UserError as error:
@@ -131,9 +132,8 @@ class Jobs:
     def news(self, since: float) -> str:
         """Returns where the report is and its headline; nothing of a report that is older."""
         headline = Path(self.headline)
-        if not headline.exists() or headline.stat().st_mtime < since:
-            return ""
-        return f"{self.report}: {headline.read_text(encoding='utf-8').strip()}"
+        new = headline.exists() and headline.stat().st_mtime >= since
+        return f"{self.report}: {headline.read_text(encoding='utf-8').strip()}" if new else ""
 
     def remedy(self) -> str:
         """Returns what mends files dated in the future: Snakemake stops the jobs that read them."""
@@ -159,10 +159,7 @@ class Jobs:
         found = list(dict.fromkeys(self._records(experiment)))
         if not self.partial:
             return found
-        return [
-            rule_parts.literal(self.config_path),
-            *(path for path in found if os.path.exists(path)),
-        ]
+        return [rule_parts.literal(self.config_path), *filter(os.path.exists, found)]
 
     def also(self, experiment: str) -> str:
         """What an experiment's tables follow besides its records, as JSON.
@@ -184,13 +181,11 @@ class Jobs:
             }
         if found.own.path:  # a file of another content may be older
             followed["runs"] = found.own.sha256
-        waiting = []
-        if any(map(absence.of, found.factors())):
-            waiting = [state for state in self.table.experiments[experiment] if state.lacking]
+        waiting = [state for state in self.table.experiments[experiment] if state.lacking]
         if waiting:  # what comes to be there, or was copied here, changes rows
-            there = [each.job.path for each in waiting if each.job.path.exists()]
+            there = (each.job.path for each in waiting if each.job.path.exists())
             followed["left_out"] = {
-                "why": sorted({each.lacking.status for each in waiting if each.lacking}),
+                "why": sorted({each.lacking.status for each in waiting}),
                 "there": sorted(path.as_posix() for path in there),
             }
         return json.dumps(followed, sort_keys=True)
@@ -216,11 +211,8 @@ class Jobs:
 
     def tables(self) -> list[str]:
         """Tables of every experiment."""
-        own = (
-            rule_parts.experiment_tables(self.study.folder_name, name)
-            for name in self.study.experiments
-        )
-        return [*chain.from_iterable(own)]
+        own, names = self.study.folder_name, self.study.experiments
+        return [path for name in names for path in rule_parts.experiment_tables(own, name)]
 
     @property
     def claims(self) -> str:
@@ -263,7 +255,7 @@ class Jobs:
                 names = ", ".join(Path(path).parent.name for path in deleted)
                 print(f"{names}: deleted; made first, and the rest after that.", file=sys.stderr)
                 return deleted
-            behind += map(rule_parts.dataset_record, self._lacking_data())
+            behind += self._lacking_data()
             behind += chain.from_iterable(map(self._records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
         return [self.report, *_missing(behind)]
@@ -276,9 +268,9 @@ class Jobs:
         found = {folder for folder in self.figures() if not _whole_figures(Path(folder))}
         if self.partial:
             return found
-        data = map(rule_parts.dataset_record, self._lacking_data())
+        data = filter(os.path.exists, self._lacking_data())
         runs = (state.job.path.as_posix() for state in self.table.every.values() if state.damaged)
-        return {*found, *runs, *(path for path in data if os.path.exists(path))}
+        return {*found, *runs, *data}
 
     def _deleted_data(self) -> list[str]:
         """Records of data sets that something here was made of, and that are not whole.
@@ -287,11 +279,13 @@ class Jobs:
         """
         lacking = self._lacking_data()
         jobs = (state.job for state in self.table.every.values() if lacking)
-        used = {job.subject.split("+")[0] for job in jobs if job.path.exists()}
-        return [rule_parts.dataset_record(each) for each in lacking if each in used]
+        used = {rule_parts.dataset_record(job.subject) for job in jobs if job.path.exists()}
+        return [path for path in lacking if path in used]
 
     def _lacking_data(self) -> list[str]:
-        return [dataset for dataset, whole in self.table.data().items() if not whole]
+        """Records of the data sets that are not whole."""
+        found = (dataset for dataset, whole in self.table.data().items() if not whole)
+        return [*map(rule_parts.dataset_record, found)]
 
     def go_on(self, made: Iterable[str], whole: bool) -> None:
         """Makes what a command has left, by the same command; ends the process where that fails.
@@ -304,8 +298,8 @@ class Jobs:
             whole: Whether it was to make the whole study.
         """
         vars(self).pop("table", None)
-        left = _missing([*made, *(self.targets() if whole else [])])
-        left += sorted(self.damaged()) if whole else []
+        wanted = [*made, *self.targets()] if whole else made
+        left = [*_missing(wanted), *(sorted(self.damaged()) if whole else [])]
         if not left:
             return
         if os.environ.get(ONCE_MORE):
