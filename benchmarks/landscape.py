@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope.analysis import intervals
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.datasets import Examples, looks
 from batchscope.measures import finished_run, landscape
 from batchscope.training import losses, models
@@ -96,7 +96,7 @@ def report(network: str, points: int) -> None:
     still = {key: np.zeros_like(array) for key, array in weights.items()}
     for _ in range(2):  # tracing and first touches
         plane(still, still)(0.0, 0.0)
-    settings = measure_settings.parse_settings("landscape", "default")
+    settings = run_names.parse_settings("landscape", "default")
     settings |= {"points": points, "pairs": 1, "lines": 1}
     with tempfile.TemporaryDirectory() as folder:
         rows = Rows(Path(folder, "rows.npz"), objective)

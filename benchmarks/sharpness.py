@@ -30,7 +30,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import datasets
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.datasets import Examples, looks
 from batchscope.measures import finished_run, sharpness
 from batchscope.training import losses, models
@@ -104,7 +104,7 @@ def report(network: str, repeats: int) -> None:
     x = objective.weights()
     for _ in range(2):  # tracing and first touches
         objective.loss_and_gradient(x)
-    settings = measure_settings.parse_settings("sharpness", "default") | changed
+    settings = run_names.parse_settings("sharpness", "default") | changed
     rows = [once(objective, x, settings) for _ in range(repeats)]
     evaluations = rows[0][2]
     ratios = np.log([search / bare for search, bare, _ in rows])

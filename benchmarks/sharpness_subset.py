@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
 
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--model-file", help="the user's model file, where there is one")
     arguments = parser.parse_args()
     tensorflow_start.start(threads=1)
-    given = measure_settings.parse_settings("sharpness", arguments.settings)
+    given = run_names.parse_settings("sharpness", arguments.settings)
     columns = MEASURES["sharpness"].columns_for(given)
     print("| run | examples | loss | " + " | ".join(columns) + " |")
     print("|---" * (3 + len(columns)) + "|", flush=True)

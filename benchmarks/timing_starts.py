@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def timing(token: str, batch_size: int, threads: int) -> str:
-    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
     given = {"dataset": token, "model": "small_cnn", "optimizer": "sgd"}
     return run_names.timing_name(
         {**births, **given, "batch_size": batch_size, "threads": threads, "device": "cpu"}

@@ -50,7 +50,7 @@ def ours(network: str, data, batch_size: int, count: int) -> Callable[[], None]:
     from batchscope.datasets import Examples
     from batchscope.training import optimizers, step_loop
 
-    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
     name, rate = OPTIMIZERS[network]
     given = {"batch_size": batch_size, "optimizer": name.lower(), "learning_rate": rate}
     inputs, labels = data.images("train")[:count], data.labels("train")[:count]

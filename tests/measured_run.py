@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.datasets.looks import Look
 from batchscope.store import paths, records
 
@@ -39,7 +39,7 @@ def measured(
     from batchscope import measures
     from batchscope.measures.finished_run import FinishedRun
 
-    given = measure_settings.settings_name(measure, settings or {})
+    given = run_names.settings_name(measure, settings or {})
     measures.write(measure, [FinishedRun(results, RUN)], given, folder / name)
     return disk.read_json(folder / name)
 

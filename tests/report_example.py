@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import figures
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.store import job_files, paths, records
 from batchscope.study import config, plan
 from batchscope.tables import csv_tables, experiment_tables
@@ -132,7 +132,7 @@ def _write_json(path: Path, record: dict[str, Any]) -> None:
 
 
 def _settings(measures: dict[str, dict[str, Any]], measure: str) -> str:
-    return measure_settings.settings_name(measure, measures[measure])
+    return run_names.settings_name(measure, measures[measure])
 
 
 def _fates(study: plan.Study) -> dict[str, str]:

@@ -15,7 +15,7 @@ import pandas
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings, name_codec, run_names
+from batchscope.catalogue import parameters, run_names
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, paths, records
@@ -26,8 +26,7 @@ from batchscope.tables import csv_tables, experiment_tables, long_tables, run_ta
 DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
 MEASURES: dict[str, dict[str, Any]] = {
-    name: measure_settings.parse_settings(name, "default")
-    for name in (*catalogue_measures, *OF_TRAININGS)
+    name: run_names.parse_settings(name, "default") for name in (*catalogue_measures, *OF_TRAININGS)
 }
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
@@ -206,7 +205,7 @@ def _write_run(
 
 
 def _measure_path(results: Path, run: str, measure: str, settings: dict[str, Any]) -> Path:
-    name = measure_settings.settings_name(measure, settings)
+    name = run_names.settings_name(measure, settings)
     return paths.measure_path(results, run, measure, name)
 
 
@@ -292,7 +291,7 @@ def _sharpness(settings: dict, size: int, rate: float, generator: Generator) -> 
     for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
         scale = (12.0 if space == "full" else 0.4) * (epsilon / 1e-3) ** 1.6
         value = scale * 2.1 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.3))
-        values[f"sharpness_{space}_{name_codec.number_text(epsilon)}"] = value
+        values[f"sharpness_{space}_{parameters.number_text(epsilon)}"] = value
     return values, {}
 
 
@@ -381,7 +380,7 @@ def _hessian(settings: dict, size: int, rate: float, generator: Generator) -> Me
 def _sam_sharpness(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
     scale = 0.02 * 1.3 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
     return {
-        f"sam_sharpness_{name_codec.number_text(rho)}": scale * rho for rho in settings["rhos"]
+        f"sam_sharpness_{parameters.number_text(rho)}": scale * rho for rho in settings["rhos"]
     }, {}
 
 
@@ -422,7 +421,7 @@ def _write_line(
     results: Path, experiment: Experiment, small: str, large: str, failed: dict[str, str]
 ) -> None:
     settings = experiment.trainings.measures["line"]
-    name = measure_settings.settings_name("line", settings)
+    name = run_names.settings_name("line", settings)
     path = paths.pair_path(results, small, large, "line", name)
     states = [failed.get(run, records.FINISHED) for run in (small, large)]
     if records.MISSING in states:

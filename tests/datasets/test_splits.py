@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_splits
 from batchscope.datasets import splits
 from batchscope.errors import UserError
 from prepared_data import SPLIT
@@ -18,7 +18,7 @@ def test_sizes_are_those_of_the_plan():
     for split in (SPLIT, {**SPLIT, "train": 0.5}, {"train": 7, "validation": 2, "test": 1}):
         for members in (10, 11, 174, 183):
             received = splits.sizes("here", members, split, drawn)
-            assert tuple(received) == dataset_definitions.split_counts(split, members)
+            assert tuple(received) == dataset_splits.split_counts(split, members)
 
 
 @pytest.mark.parametrize(

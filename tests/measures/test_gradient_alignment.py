@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.datasets import Examples
 from batchscope.errors import UserError
@@ -128,7 +128,7 @@ def test_logistic_regression_by_hand():
 def test_record(tmp_path):
     write_run_of_four_epochs(tmp_path, "middle", "final")
     record = measured("gradient_alignment", tmp_path, tmp_path)
-    settings = measure_settings.parse_settings("gradient_alignment", "default")
+    settings = run_names.parse_settings("gradient_alignment", "default")
     assert tuple(record["values"]) == MEASURES["gradient_alignment"].columns_for(settings)
     places = record["places"]
     assert [(place["place"], place["epoch"]) for place in places] == [

@@ -8,14 +8,14 @@ import pytest
 
 import measured_run
 from batchscope import datasets, disk
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.datasets import Examples
 from batchscope.measures import landscape
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.training import losses, models
 from measured_run import COUNTS, DATASET, RUN
 
-SETTINGS = measure_settings.parse_settings("landscape", "default")
+SETTINGS = run_names.parse_settings("landscape", "default")
 
 
 def weights(seed=0):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope import datasets, disk, measures
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.measures import batch_norm, evaluate, line
@@ -89,7 +89,7 @@ def written(results, small, large, name, output, model_file=None):
 
 
 def measured(results, small, large, model_file=None, **settings):
-    name = measure_settings.settings_name("line", settings)
+    name = run_names.settings_name("line", settings)
     output = paths.pair_path(results, small, large, "line", name)
     written(results, small, large, name, output, model_file)
     return disk.read_json(output)

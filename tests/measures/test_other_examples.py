@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from batchscope import datasets, disk, measures
-from batchscope.catalogue import dataset_definitions, kept_epochs, measure_settings, run_names
+from batchscope.catalogue import dataset_definitions, kept_epochs, run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.host import tensorflow_start
 from batchscope.measures import FinishedRun
@@ -91,7 +91,7 @@ def test_a_table_has_tokens_where_examples_are_sequences(trained):
 @pytest.mark.parametrize("measure", MEASURES)
 def test_every_measure_has_finite_values(measure, trained, tmp_path):
     token, results = trained
-    settings = measure_settings.settings_name(measure, SETTINGS.get(measure, {}))
+    settings = run_names.settings_name(measure, SETTINGS.get(measure, {}))
     sizes = (16, 32) if MEASURES[measure].pairs else (16,)
     runs = [FinishedRun(results, run_name(token, batch_size=size)) for size in sizes]
     output = tmp_path / f"{settings}.json"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from batchscope.catalogue import measure_settings, name_codec
+from batchscope.catalogue import parameters, run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.datasets import Examples
 from batchscope.errors import UserError
@@ -17,7 +17,7 @@ from batchscope.measures import maximiser, sharpness, subspace
 from batchscope.training.losses import Objective
 from measured_run import COUNTS, measured
 
-SETTINGS = measure_settings.parse_settings("sharpness", "default")
+SETTINGS = run_names.parse_settings("sharpness", "default")
 SHORT = {"iterations": 2, "starts": 3, "dimensions": 20}
 
 
@@ -85,7 +85,7 @@ def test_logistic_regression_against_all_corners(seed, epsilon):
     x = np.random.default_rng(seed).standard_normal(8)
     width = epsilon * (np.abs(x) + 1)
     values, details = full(function, x, epsilons=(epsilon,))
-    name = f"sharpness_full_{name_codec.number_text(epsilon)}"
+    name = f"sharpness_full_{parameters.number_text(epsilon)}"
     loss = function(x)[0]
     expected = sharpness.sharpness(corners(function, x, width), loss)
     assert values[name] == pytest.approx(expected, rel=1e-9)

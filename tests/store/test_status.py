@@ -6,7 +6,7 @@ import pytest
 
 from batchscope import disk
 from batchscope.catalogue import run_names
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.store import estimates, job_files, paths, records, states, status

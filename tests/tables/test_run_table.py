@@ -11,16 +11,9 @@ import pytest
 
 import synthetic
 from batchscope import disk, errors
-from batchscope.catalogue import (
-    columns,
-    measure_settings,
-    run_factors,
-    run_names,
-    sweep_names,
-    tables,
-)
+from batchscope.catalogue import columns, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import job_files, paths, records
 from batchscope.study import plan
 from batchscope.tables import csv_tables, experiment_tables, long_tables
@@ -166,7 +159,7 @@ def test_landscapes(written):
     run = [*written.trainings.runs][0]
     frame = frame[frame["run"] == run]
     surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
-    settings = measure_settings.settings_name("landscape", synthetic.MEASURES["landscape"])
+    settings = run_names.settings_name("landscape", synthetic.MEASURES["landscape"])
     path = written.record("landscape", settings)
     saved = disk.read_arrays(path.with_suffix(".npz"))
     axis = saved["axis"].tolist()
@@ -203,7 +196,7 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
     run, timed = [*written.trainings.runs][0], written.trainings.measures
     shutil.copytree(paths.run_folder(written.results, run), paths.run_folder(other, run))
     timing = run_names.timing_name(run_names.parse_run(run))
-    settings = measure_settings.settings_name("time_epoch", timed["time_epoch"])
+    settings = run_names.settings_name("time_epoch", timed["time_epoch"])
     path = paths.timing_path(other, "theirs", timing, settings, "time_epoch")
     disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
     written.planned.machines["cluster"] = (str(other), "theirs")
@@ -239,11 +232,11 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     results, planned = written
     chosen = planned.experiments["gap"]
     first = run_names.parse_run([*chosen.trainings.runs][0])
-    births = {name: factor.birth for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
+    births = {name: factor.default for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
     timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
     factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
     size = int(first["batch_size"])
-    settings = measure_settings.parse_settings("throughput", "default")
+    settings = run_names.parse_settings("throughput", "default")
     times = plan.Times({"throughput": settings}, (sweep_names.Sweep(factors, (size,)),))
     planned.experiments["speed"] = plan.Experiment("speed", "", "", {}, times=times)
     (job,) = job_files.timing_jobs(planned.experiments["speed"], results, planned.machine)

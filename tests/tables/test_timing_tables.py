@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from batchscope import disk, figures
-from batchscope.catalogue import tables, timing_columns
+from batchscope.catalogue import tables
 from batchscope.store import job_files
 from batchscope.study import config
 from batchscope.tables import experiment_tables, timing_tables
@@ -313,7 +313,7 @@ def test_tries_and_profiles(written):
 def test_nothing_measured_is_headers(written):
     for name, made in every_table("nowhere", written).items():
         frame, own = made[made["machine"] == "desktop"], tables.TABLES[name].columns
-        assert frame.empty and list(frame.columns) == [*timing_columns.FIRST, *own]
+        assert frame.empty and list(frame.columns) == [*tables.FIRST, *own]
         whole = {column for column in frame if frame[column].dtype == "Int64"}
         assert whole == {column for column in own if own[column].kind == "int"}, name
 
@@ -350,7 +350,7 @@ def test_what_is_not_installed_has_its_rows(frameworks):
         assert len(found) == count and len(frame) == 2 * count
         assert set(found["framework"]) == {"mxnet"} and set(found["machine"]) == {"desktop"}
         assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
-        known = set(found.columns[found.notna().any()]) - {*timing_columns.FIRST, "repeat"}
+        known = set(found.columns[found.notna().any()]) - {*tables.FIRST, "repeat"}
         assert known == ({"status"} if table == "summaries" else {"batch_size", "status"})
     speeds = timing_tables.throughput("results", frameworks, "machine")
     times = timing_tables.training_times("results", frameworks, "machine", throughput=speeds)
@@ -367,6 +367,6 @@ def test_operations_are_those_of_every_gradient_of_an_update():
         timing_tables._step_time(
             timing_tables.Timing({"method": method, "inner_steps": 3}, None, record)
         )
-        for method in ("plain", "conservative")
+        for method in ("plain", "proximal")
     )
     assert (plain["flops_per_image"], several["flops_per_image"]) == (1e6, 3e6)

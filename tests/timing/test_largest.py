@@ -273,7 +273,9 @@ def test_a_child_gives_way_to_all_others_and_does_not_outlive_its_parent():
 
 LARGE = "large-0123abcd"
 FACTORS = {
-    **{name: each.birth for name, each in run_factors.FACTORS.items() if each.birth is not None},
+    **{
+        name: each.default for name, each in run_factors.FACTORS.items() if each.default is not None
+    },
     **{"dataset": LARGE, "model": "small_cnn", "optimizer": "adam"},
 }
 

@@ -26,7 +26,9 @@ from batchscope.training import models, step_loop
 SCALE = 1 / 16
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
-FACTORS = {name: each.birth for name, each in run_factors.FACTORS.items() if each.birth is not None}
+FACTORS = {
+    name: each.default for name, each in run_factors.FACTORS.items() if each.default is not None
+}
 FACTORS |= {"optimizer": "sgd", "device": "cpu", "replicas": 1}
 
 

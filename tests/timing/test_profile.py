@@ -40,7 +40,9 @@ def recorded(run_steps, folder, count, **how):
         return profile.record(run_steps, folder, count, sampler, **how), sampler
 
 
-FACTORS = {name: each.birth for name, each in run_factors.FACTORS.items() if each.birth is not None}
+FACTORS = {
+    name: each.default for name, each in run_factors.FACTORS.items() if each.default is not None
+}
 FACTORS |= {"optimizer": "sgd", "device": "cpu"}
 
 

@@ -35,7 +35,7 @@ LABELS = random.integers(0, 3, 42)
 
 
 def factors(count, optimizer="sgd", rate=0.05, batch_size=10):
-    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
     return births | {
         "replicas": count, "device": "cpu", "batch_size": batch_size,
         "base_batch_size": batch_size, "learning_rate_scaling": "none", "learning_rate": rate,

@@ -46,7 +46,7 @@ ENTRY = Measure(''',
             "weight_norm_points",
             "Norm of the weights, run by run",
             "Weights",
-            caption="Every run by itself.",
+            "Every run by itself.",
             kind="points",
             panels=(Panel("weight_norm", "Norm", "‖w‖"),),
             columns=("run",),
@@ -83,16 +83,14 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     grid[0, 0].plot(frame["batch_size"], frame[spec.panels[0].column], "o")
     return figure
 '''
-TIMING_ENTRY = '''"""Steps of an epoch: the entry."""
+TIMING_ENTRY = '''"""Images of a step."""
 
 from __future__ import annotations
 
 from batchscope.catalogue.entries import Column, Timing
 
 ENTRY = Timing(
-    name="timed_steps",
     version="timed_steps-v1",
-    doc="Images of a step.",
     columns={"step_images": Column("Images of a step.", "images")},
     trains=True,
 )

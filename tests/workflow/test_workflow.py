@@ -19,7 +19,7 @@ import pytest
 
 import project
 from batchscope import figures
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.study.config import study as planned
 
 pytestmark = pytest.mark.slow
@@ -210,7 +210,7 @@ EDITS = {
         )
         for step, place, jobs in (
             ("sharpness", "measures/sharpness", {"sharpness": 4}),
-            ("train", "versions", trained(4)),
+            ("train", "run_names", trained(4)),
             ("time_epoch", "timings/time_epoch", {"time_epoch": 4}),
         )
     },

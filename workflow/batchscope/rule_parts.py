@@ -12,14 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import (
-    kept_epochs,
-    measure_settings,
-    run_factors,
-    run_names,
-    sweep_names,
-    tables,
-)
+from batchscope.catalogue import kept_epochs, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.entries import REPEATS, Measure, Timing
 from batchscope.store import job_files, paths
 
@@ -148,7 +141,7 @@ def subject(entry: Timing) -> str:
 
 def command(step: str) -> str:
     """The command that makes a measure or a timing; any change of it makes all again."""
-    entry = measure_settings.ENTRIES[step]
+    entry = run_names.ENTRIES[step]
     if isinstance(entry, Timing):
         options, data = ("machine", subject(entry)), True
     else:
@@ -180,7 +173,7 @@ def turn(timing: str) -> Callable[[Any], int]:
     """
 
     def priority(wildcards: Any) -> int:
-        parsed = measure_settings.parse_settings(timing, wildcards.settings)
+        parsed = run_names.parse_settings(timing, wildcards.settings)
         return 1 + REPEATS.maximum - parsed[REPEATS.name]
 
     return priority

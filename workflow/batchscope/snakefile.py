@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk, figures, project_files, rule_parts
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence
 from batchscope.rule_parts import RESULTS
@@ -203,7 +203,7 @@ class Jobs:
             for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
                 if job.path.exists():
                     yield rule_parts.literal(job.path.as_posix())
-        beside = {name: entry.also_writes for name, entry in measure_settings.ENTRIES.items()}
+        beside = {name: entry.also_writes for name, entry in run_names.ENTRIES.items()}
         for job in (state.job for state in self.table.experiments[experiment] if not state.lacking):
             yield job.path.as_posix()
             for suffix in beside.get(job.measure, ()):

@@ -10,7 +10,7 @@ from batchscope.host import framework_environments as environments, warm_process
 from batchscope.catalogue.framework_names import FRAMEWORKS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 
 STARTED = time.time()
 GIVEN = workflow.global_resources

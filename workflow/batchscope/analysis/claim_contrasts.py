@@ -17,7 +17,7 @@ import pandas
 
 from batchscope.analysis import contrasts, run_series, trajectories
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.catalogue import shared_columns, tables
+from batchscope.catalogue import shared, tables
 from batchscope.catalogue.outcomes import RISES, Reason
 from batchscope.store import records
 from batchscope.study.claims import Cells, Test
@@ -93,7 +93,7 @@ def lacking(rows: pandas.DataFrame, test: Test) -> Reason:
 
 def replicate(frame: pandas.DataFrame, test: Test) -> str:
     """Returns the column that distinguishes replicates of a row; empty where there is none."""
-    name = shared_columns.REPEAT if test.timed else "seed"
+    name = shared.REPEAT if test.timed else "seed"
     return name if name in frame else ""
 
 

@@ -14,8 +14,8 @@ import pandas
 from pandas.api import types
 
 from batchscope.analysis import intervals, step_cost
-from batchscope.catalogue.shared_columns import REPEAT
-from batchscope.catalogue.timing_columns import COLUMNS, FIRST, QUARTILES
+from batchscope.catalogue.shared import REPEAT
+from batchscope.catalogue.tables import FIRST, OF_TIMINGS, QUARTILES
 from batchscope.host import absence
 
 _QUARTILES = {"q1": 0.25, "q3": 0.75}
@@ -38,7 +38,7 @@ def over_jobs(table: str, read: Callable[[str], pandas.DataFrame]) -> pandas.Dat
         return training_times(over_jobs("throughput", read), rows["at_epoch"].unique())
     # A summary of all batch sizes has none.
     keys = [name for name in (*FIRST, "batch_size") if name in rows]
-    counted = [name for name, column in COLUMNS[f"{table}.csv"].items() if column.adds_up]
+    counted = [name for name, column in OF_TIMINGS[table].columns.items() if column.adds_up]
     found = combined(rows.drop(columns=REPEAT), keys, counted)
     if len(found) == len(rows):  # each has a single job
         return found
@@ -88,7 +88,7 @@ def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Coll
 
 def _whole(name: str, known: pandas.Series) -> bool:
     """Returns whether a column has whole numbers, also where a file had gaps among them."""
-    columns = (table.get(name) for table in COLUMNS.values())
+    columns = (table.columns.get(name) for table in OF_TIMINGS.values())
     return types.is_integer_dtype(known) or any(each and each.kind == "int" for each in columns)
 
 
@@ -112,7 +112,7 @@ def training_times(speeds: pandas.DataFrame, epochs: Iterable[int]) -> pandas.Da
     times = {f"seconds_per_epoch{q}": steps * timed[f"seconds_per_step{q}"] for q in QUARTILES}
     rows = timed.assign(**times).merge(pandas.DataFrame({"at_epoch": [*epochs]}), how="cross")
     rows["train_seconds"] = rows["at_epoch"] * rows["seconds_per_epoch"]
-    return rows[[name for name in (*FIRST, *COLUMNS["training_times.csv"]) if name in rows]]
+    return rows[[name for name in (*FIRST, *OF_TIMINGS["training_times"].columns) if name in rows]]
 
 
 def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.DataFrame:

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.cli import commands, steps
@@ -42,7 +42,7 @@ def main(words: list[str]) -> None:
     except Interrupted:
         print("Stopped by a signal; goes on from its checkpoint when started again.")
         sys.exit(INTERRUPTED)
-    if arguments.step in measure_settings.ENTRIES:
+    if arguments.step in run_names.ENTRIES:
         from batchscope.store import estimates
 
         given = vars(arguments)

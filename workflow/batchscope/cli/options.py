@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import project_files
-from batchscope.catalogue import (
-    framework_names,
-    kept_epochs,
-    measure_settings,
-    parameters,
-    run_names,
-    sweep_names,
-)
+from batchscope.catalogue import framework_names, kept_epochs, parameters, run_names, sweep_names
 from batchscope.errors import UserError
 from batchscope.problems import received
 
@@ -75,7 +68,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "--seconds",
         _PAUSE.read,
         _PAUSE.expected,
-        default=_PAUSE.birth,
+        default=_PAUSE.default,
     ),
     "--target": {
         **{"action": "append", "default": [], "metavar": "COLUMN=VALUE"},
@@ -115,7 +108,7 @@ def add(parser: ArgumentParser, *names: str, **changed: Any) -> None:
 
 def add_settings(parser: ArgumentParser, step: str) -> None:
     """Adds the settings of a measure or a timing, by their name in paths."""
-    parse = functools.partial(measure_settings.parse_settings, step)
+    parse = functools.partial(run_names.parse_settings, step)
     given = _name("--settings", parse, "the name of its settings in paths")
     parser.add_argument("--settings", **{**given, "required": False, "default": "default"})
 

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
-from batchscope.catalogue import framework_names, measure_settings, run_names, sweep_names
+from batchscope.catalogue import framework_names, run_names, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.cli import options
@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
         report: (*study, "--output", "--partial"),
     }.items():
         options.add(added(call.__name__, call), *names)
-    for name, entry in measure_settings.ENTRIES.items():
+    for name, entry in run_names.ENTRIES.items():
         parser = added(name, timing if name in TIMINGS else measure, entry.doc)
         if name in TIMINGS:
             options.add(parser, "--machine", "--timing" if entry.trains else "--sweep")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_definitions, dataset_splits
 from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading, refused
 from batchscope.store.paths import SPLITS
 
@@ -45,7 +45,7 @@ def text(request: Request) -> Raw:
     if len(vocabulary) < 2:
         raise refused(where, f"{len(vocabulary)} different characters", "a text of two or more")
     length, split = request.definition["length"], request.split
-    sizes = dataset_definitions.split_counts(split, len(tokens))
+    sizes = dataset_splits.split_counts(split, len(tokens))
     parts = {}
     for part, size, end in zip(SPLITS, sizes, np.cumsum(sizes), strict=True):
         if size <= length:

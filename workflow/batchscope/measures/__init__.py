@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
@@ -74,7 +74,7 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
         UserError: If a run or its data are missing, or the measure refuses them.
     """
     entry = MEASURES[measure]
-    parsed = measure_settings.parse_settings(measure, settings)
+    parsed = run_names.parse_settings(measure, settings)
     scratch = Path(output).with_suffix(".rows.npz")
     run, *others = (replace(each, scratch=scratch) for each in runs)
     statuses = [each.record["status"] for each in (run, *others)]

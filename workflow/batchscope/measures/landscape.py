@@ -25,8 +25,8 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue import run_names
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, batch_norm
 from batchscope.store.weights import Arrays
@@ -240,7 +240,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     the same numbers.
     """
     objective, described = run.training_loss(settings)
-    key = [VERSIONS["landscape"], run.name, measure_settings.settings_name("landscape", settings)]
+    key = [VERSIONS["landscape"], run.name, run_names.settings_name("landscape", settings)]
     key += [run.weights_sha256(settings["weights"]), described["subset"]["sha256"]]
     loss = objective.loss_and_accuracy()[0]
     kept = Kept(run.scratch, " ".join(key))

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.catalogue import name_codec
+from batchscope.catalogue import parameters
 from batchscope.catalogue.measures import MEASURES
 from batchscope.measures import FinishedRun, Measured
 from batchscope.measures.maximiser import LossAndGradient, Maximum, NotFinite, maximise
@@ -37,7 +37,7 @@ def sharpness(maximum: float, loss: float) -> float:
 
 def column(space: str, epsilon: float) -> str:
     """Returns the column of the tables for a space and a box size."""
-    return f"sharpness_{space}_{name_codec.number_text(float(epsilon))}"
+    return f"sharpness_{space}_{parameters.number_text(float(epsilon))}"
 
 
 @dataclass(frozen=True)

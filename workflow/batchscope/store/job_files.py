@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import kept_epochs, measure_settings, run_names, sweep_names
+from batchscope.catalogue import kept_epochs, run_names, sweep_names
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
@@ -76,7 +76,7 @@ def measure_jobs(experiment: plan.Experiment, results: Path | str, machine: str)
     """
     trainings, place = experiment.trainings, Place("", Path(results), machine)
     for measure, values in trainings.measures.items():
-        settings = measure_settings.settings_name(measure, values)
+        settings = run_names.settings_name(measure, values)
         if measure in TIMINGS:
             for run, factors in trainings.runs.items():
                 yield Job(time_path(place, experiment, factors, measure), measure, (run,))
@@ -100,7 +100,7 @@ def timing_jobs(experiment: plan.Experiment, results: Path | str, machine: str) 
         found = (sweep_names.jobs(measure, sweep) for sweep in experiment.times.sweeps)
         sweeps = {job.name: job for jobs in found for job in jobs}
         for repeat in range(1, values[REPEATS.name] + 1):
-            settings = measure_settings.job_settings(measure, values, repeat)
+            settings = run_names.job_settings(measure, values, repeat)
             for name, sweep in sweeps.items():
                 path = paths.timing_path(results, machine, name, settings, measure)
                 yield Job(path, measure, sweep=sweep, repeat=repeat)
@@ -116,7 +116,7 @@ def time_path(
     """
     trainings = experiment.trainings
     repeat = trainings.seeds.index(factors["seed"]) + 1
-    settings = measure_settings.job_settings(timing, trainings.measures[timing], repeat)
+    settings = run_names.job_settings(timing, trainings.measures[timing], repeat)
     configuration = run_names.timing_name(factors)
     return paths.timing_path(place.results, place.recorded, configuration, settings, timing)
 
@@ -127,13 +127,13 @@ def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
     Which `weights` it reads otherwise plays no part then.
     """
     others = {name: value for name, value in settings.items() if name != "weights"}
-    return measure_settings.settings_name(measure, {**others, "epoch": epoch})
+    return run_names.settings_name(measure, {**others, "epoch": epoch})
 
 
 @functools.cache
 def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
     """Returns the epoch before the last whose weights a measure reads; None for most."""
-    epoch = measure_settings.parse_settings(measure, settings).get("epoch", 0)
+    epoch = run_names.parse_settings(measure, settings).get("epoch", 0)
     return kept_epochs.read_by(measure, epoch, horizon)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchscope import disk, wording
 from batchscope.catalogue import dataset_definitions, run_names
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import paths
 
 # A run's status. The first three are results; the others are what is shown: `off_target` of a

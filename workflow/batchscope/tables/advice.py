@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from batchscope import disk
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates, paths
 
@@ -34,7 +34,7 @@ def price_of_a_seed(
     history = estimates.History(results, set(map(estimates.subject, found.values())))
     measured = estimates.noted(results)
     settings = {
-        name: measure_settings.settings_name(name, values)
+        name: run_names.settings_name(name, values)
         for name, values in experiment.trainings.measures.items()
     }
 

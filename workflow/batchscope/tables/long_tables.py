@@ -16,7 +16,7 @@ import pandas
 
 from batchscope import disk, errors
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns, measure_settings, run_factors, run_names
+from batchscope.catalogue import columns, run_factors, run_names
 from batchscope.catalogue.entries import Column, Measure, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import OF_SECONDS
@@ -169,7 +169,7 @@ def _measured(results: Path | str, chosen: Experiment, entry: Measure, table: Ta
     """Yields the rows of a table of a measure; of a pair of runs those of the first of both."""
     if entry.name not in chosen.trainings.measures:
         return
-    settings = measure_settings.settings_name(entry.name, chosen.trainings.measures[entry.name])
+    settings = run_names.settings_name(entry.name, chosen.trainings.measures[entry.name])
     for factors, first in _runs(results, chosen):
         run = first["run"]
         if not entry.pairs:
@@ -199,7 +199,7 @@ def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.Data
 
 
 def _at_epochs(results: Path | str, study: Study, chosen: Experiment) -> Parts:
-    if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
+    if not any(run_names.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
         return
     for place in job_files.places(study, results):
         for factors, first in _runs(place.results, chosen):
@@ -245,7 +245,7 @@ def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row
     for name in experiment.trainings.beside:
         for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
             factors, timing_only = job.sweep.factors, run_factors.TIMING_ONLY_FACTORS.values()
-            as_trained = (factors.get(own.name, own.birth) == own.birth for own in timing_only)
+            as_trained = (factors.get(own.name, own.default) == own.default for own in timing_only)
             if job.measure not in OF_SECONDS or not all(as_trained):
                 continue
             record = read_record(job.path, "sizes") or {"sizes": []}

@@ -16,8 +16,8 @@ import pandas
 
 from batchscope.analysis import run_series, step_cost, timing_repeats
 from batchscope.catalogue import run_factors, sweep_names
-from batchscope.catalogue.shared_columns import REPEAT
-from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
+from batchscope.catalogue.shared import REPEAT
+from batchscope.catalogue.tables import DISTURBED_CORES, FIRST, OF_TIMINGS, QUARTILES
 from batchscope.host import absence
 from batchscope.store import job_files, records
 from batchscope.tables import long_tables
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-# Columns of COLUMNS["sweeps.csv"] -> what they are called in the record of a largest batch.
+# Columns of OF_TIMINGS["sweeps"].columns -> what they are called in the record of a largest batch.
 _LARGEST = {
     "max_batch_size": "largest",
     "max_batch_size_bound": "bound",
@@ -132,7 +132,7 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
         memory |= {column: timing.record[key] for column, key in _LARGEST.items()}
         for row in same:
             row.update(memory)
-    found = pandas.DataFrame(rows, columns=[*FIRST, *COLUMNS["sweeps.csv"], "peak_of"])
+    found = pandas.DataFrame(rows, columns=[*FIRST, *OF_TIMINGS["sweeps"].columns, "peak_of"])
     return _frame("sweeps", timing_repeats.with_ceiling(_with_peaks(found)))
 
 
@@ -185,7 +185,7 @@ def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
         }
         found.append(timing_repeats.over_jobs("sweeps", made.__getitem__))
     rows = pandas.concat(found[1:] or found, ignore_index=True)
-    return run_series.typed(rows, COLUMNS["sweeps.csv"])
+    return run_series.typed(rows, OF_TIMINGS["sweeps"].columns)
 
 
 def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -205,7 +205,9 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     frames = [_frame("samples", [])]
     for timing in find(results, study, experiment, "utilisation"):
         if timing.first[REPEAT] == 1:
-            frame = pandas.DataFrame(timing.record["samples"], columns=COLUMNS["samples.csv"])
+            frame = pandas.DataFrame(
+                timing.record["samples"], columns=OF_TIMINGS["samples"].columns
+            )
             # Older records have no other phases: there a lead-in counts as rest.
             phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
             frames.append(frame.assign(phase=phase, **timing.first))
@@ -244,4 +246,4 @@ def training_times(
 
 def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
     """Returns rows with the columns of a table, in order."""
-    return run_series.table(rows, COLUMNS[f"{table}.csv"], FIRST)
+    return run_series.table(rows, OF_TIMINGS[table].columns, FIRST)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.catalogue.run_names import Configuration
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.catalogue.timings import TIMINGS
@@ -56,7 +56,7 @@ class Timed:
 
 def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
     """Times a job and writes the record; raises `UserError` if that cannot be done here."""
-    parsed = measure_settings.parse_settings(timing, settings)
+    parsed = run_names.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
     before, described = description.load(), description.describe()
     # Imported here: a search leaves TensorFlow to its children.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from batchscope.catalogue.timing_columns import DISTURBED_CORES
+from batchscope.catalogue.tables import DISTURBED_CORES
 from batchscope.frameworks import Runner
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates, steps

@@ -15,9 +15,9 @@ from types import FrameType
 import numpy as np
 
 from batchscope.catalogue import incompatible_factors, kept_epochs
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import Interrupted
-from batchscope.store import job_files, records
+from batchscope.store import job_files, records, weights
 from batchscope.store.progress import Reporter
 from batchscope.training import (
     augmentations,
@@ -27,7 +27,6 @@ from batchscope.training import (
     optimizers,
     replicas,
     trajectory,
-    weights,
 )
 from batchscope.training.checkpoint import Progress
 from batchscope.training.runs import Run

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.catalogue import horizons, optimizer_constants
+from batchscope.catalogue import optimizer_constants, run_factors
 from batchscope.catalogue.optimizer_constants import DEFAULT
 
 # Registry names are Keras's class names in lower case.
@@ -55,7 +55,7 @@ def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
         end_learning_rate=rate,
         power=1.0,
     )
-    if not horizons.falling(factors):
+    if not run_factors.falling(factors):
         return warm_up if rise else None
     fall = factors["epochs"] * steps - rise
     decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)

@@ -52,7 +52,7 @@ def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
     Neither a step's time nor its memory depends on the rate, nor on what would follow from the
     batch size.
     """
-    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
     given = {**births, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
     with replicas.scope(factors):
         return optimizers.make_optimizer(given)
