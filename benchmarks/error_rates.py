@@ -22,6 +22,7 @@ from side_by_side import header, row
 
 from batchscope import wording
 from batchscope.analysis import chosen_rates, contrasts, critical_batch_size
+from batchscope.analysis.comparisons import against_best, pairs
 from batchscope.catalogue.outcomes import LEVEL, Verdict
 
 SEEDS, SIZES = 6, 5

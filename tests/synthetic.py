@@ -18,7 +18,7 @@ from batchscope import disk
 from batchscope.catalogue import parameters, run_names
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
-from batchscope.store import job_files, records
+from batchscope.store import job_files, paths, records
 from batchscope.study.claims import Claim
 from batchscope.study.plan import Experiment, Trainings
 from batchscope.tables import csv_tables, experiment_tables, long_tables, run_table
@@ -110,7 +110,7 @@ def write(
     counts = {"train": 1149, "validation": 288, "test": 360}
     dataset = {"dataset": DATASET, "counts": counts, "input_shape": [8, 8, 1], "classes": 10}
     dataset |= {"source": "scikit-learn", "split_seed": 0, "skipped_count": 0, "bytes": 115008}
-    disk.write_json(records.dataset_folder(results, DATASET) / "record.json", dataset)
+    disk.write_json(paths.dataset_folder(results, DATASET) / "record.json", dataset)
 
 
 def tabulate(
@@ -144,7 +144,7 @@ def _write_run(
     if not finished:
         epochs = 7 if status == records.DIVERGED else 0
     history = _history(size, rate, epochs, generator, diverges=not finished)
-    folder = records.run_folder(results, run)
+    folder = paths.run_folder(results, run)
     disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, history)
     losses = (row["validation_loss"] for row in history if row["validation_loss"] is not None)
     lowest = min(losses, default=None)
@@ -200,7 +200,7 @@ def _write_run(
 
 def _measure_path(results: Path, run: str, measure: str, settings: dict[str, Any]) -> Path:
     name = run_names.settings_name(measure, settings)
-    return records.measure_path(results, run, measure, name)
+    return paths.measure_path(results, run, measure, name)
 
 
 def _evaluated_at(epoch: int, size: int, generator: Generator) -> dict[str, float]:
@@ -416,7 +416,7 @@ def _write_line(
 ) -> None:
     settings = experiment.trainings.measures["line"]
     name = run_names.settings_name("line", settings)
-    path = records.pair_path(results, small, large, "line", name)
+    path = paths.pair_path(results, small, large, "line", name)
     states = [failed.get(run, records.FINISHED) for run in (small, large)]
     if records.MISSING in states:
         return

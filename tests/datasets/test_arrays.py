@@ -13,7 +13,7 @@ import pytest
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import labels
-from batchscope.store import records
+from batchscope.store import paths
 from prepared_data import DATA, SPLIT, fault, little_mnist, prepared, real
 
 RANDOM = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def everything(data):
     names = data.record["class_names"]
     return sorted(
         (image.tobytes(), names[label])
-        for split in records.SPLITS
+        for split in paths.SPLITS
         for image, label in zip(data.images(split), data.labels(split), strict=True)
     )
 
@@ -100,7 +100,7 @@ def test_one_class_of_each_sequence(shape, stated, tmp_path):
     data = prepared(tmp_path, npz(tmp_path, {"inputs": TOKENS, "labels": words}, **stated))
     assert data.look[:3] == ((10,), 2, "sequences")
     assert data.record["class_names"] == ["dull", "keen"]
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         assert data.images(split).dtype == np.int32
         assert (data.images(split)[:, 0] % 2 == data.labels(split)).all()
 

@@ -8,7 +8,7 @@ import sklearn.datasets
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import bundled, preparation
-from batchscope.store import estimates, records
+from batchscope.store import estimates, paths
 from prepared_data import fault, prepared, read
 
 
@@ -28,7 +28,7 @@ def test_tables_are_those_of_scikit_learn(source, tmp_path):
         examples = preparation.standardised(theirs.data, mean, deviation)
     found = [
         (image.tobytes(), label)
-        for split in records.SPLITS
+        for split in paths.SPLITS
         for image, label in zip(data.images(split), data.labels(split), strict=True)
     ]
     expected = zip(map(bytes, map(np.ascontiguousarray, examples)), theirs.target, strict=True)
@@ -50,7 +50,7 @@ def test_patches_are_squares_of_each_photograph(tmp_path):
     assert dataset_definitions.read(definition).training_size() == 18
     assert estimates.data_bytes(definition) == data.record["bytes"]
     places = set()
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         for image, label in zip(data.images(split), data.labels(split), strict=True):
             photograph = sklearn.datasets.load_sample_image(("china.jpg", "flower.jpg")[label])
             corner = (photograph[:-39, :-39] == image[0, 0]).all(axis=-1)
@@ -69,7 +69,7 @@ def test_patches_follow_from_the_seed_alone(tmp_path):
         return prepared(tmp_path / folder, cut(32, per_class=20, split=split), "patches")
 
     def all_patches(data):
-        return {image.tobytes() for split in records.SPLITS for image in data.images(split)}
+        return {image.tobytes() for split in paths.SPLITS for image in data.images(split)}
 
     first, again, other = patched("a", 0), patched("b", 0), patched("c", 1)
     assert first.record["sha256"] == again.record["sha256"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_arrays import LABELS, ROWS, npz
 
-from batchscope.store import records
+from batchscope.store import paths
 from prepared_data import SPLIT, fault, prepared
 
 
@@ -39,7 +39,7 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
 def test_a_table_is_what_its_arrays_are(text, more, tmp_path):
     data = prepared(tmp_path, csv(tmp_path, text, **more))
     plain = prepared(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": LABELS}))
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         assert data.images(split).tobytes() == plain.images(split).tobytes()
         assert data.labels(split).tolist() == plain.labels(split).tolist()
 

@@ -13,7 +13,7 @@ from PIL import ExifTags, Image
 from batchscope import disk
 from batchscope.datasets import photographs, preparation
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import paths
 from prepared_data import THIRDS, fault, prepared
 
 
@@ -60,7 +60,7 @@ def test_cats_take_the_first_readable_of_each_class_in_numeric_order(tmp_path, m
     assert data.record["skipped"] == [skipped]
     assert data.record["source_sha256"] == {"cats.zip": disk.file_sha256(path)}
     found = {0: set(), 1: set()}
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         for image, label in zip(data.images(split), data.labels(split), strict=True):
             found[int(label)].add(int(image.max()))
     assert found == {0: {0, 1, 3, 4}, 1: {100, 102, 103, 104}}

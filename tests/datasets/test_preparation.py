@@ -16,7 +16,7 @@ from test_verification import TOKEN, alter
 from batchscope import datasets, disk, project_files
 from batchscope.datasets import preparation
 from batchscope.errors import UserError
-from batchscope.store import data_warnings, records
+from batchscope.store import paths, records
 from costs import first
 from digit_runs import DIGITS
 from prepared_data import fault, read
@@ -29,7 +29,7 @@ def test_a_folder_holds_its_arrays_and_their_record(tmp_path):
     images = data.images("train")
     assert isinstance(images, np.memmap) and not images.flags.writeable
     assert images.dtype == np.uint8 and data.labels("train").dtype == np.int32
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         counts = np.bincount(data.labels(split), minlength=10).tolist()
         assert data.record["class_counts"][split] == counts
     for file, sha256 in data.record["sha256"].items():
@@ -77,7 +77,7 @@ def test_a_class_that_nothing_trains_is_refused(tmp_path):
 
 
 def test_an_incomplete_folder_is_overwritten_and_others_files_stay(tmp_path):
-    folder = records.dataset_folder(tmp_path, TOKEN)
+    folder = paths.dataset_folder(tmp_path, TOKEN)
     folder.mkdir(parents=True)
     (folder / "train_images.npy").write_bytes(b"half of i")
     (folder / "notes.txt").write_text("kept")
@@ -134,10 +134,10 @@ def test_a_full_disk_is_an_error_and_no_signal(tmp_path):
 def test_arrays_that_come_out_otherwise_than_before_are_reported(tmp_path):
     definition = {"source": "digits"}
     datasets.prepare(TOKEN, definition, tmp_path)
-    disk.write_json(records.run_folder(tmp_path, f"{TOKEN}+x") / "record.json", {})
+    disk.write_json(paths.run_folder(tmp_path, f"{TOKEN}+x") / "record.json", {})
     assert datasets.prepare(TOKEN, definition, tmp_path) == []
     # As an earlier version might have written it.
-    alter(records.dataset_folder(tmp_path, TOKEN) / "train_images.npy")
+    alter(paths.dataset_folder(tmp_path, TOKEN) / "train_images.npy")
     (warning,) = datasets.prepare(TOKEN, definition, tmp_path)
     assert "1 run(s)" in warning and f"delete {tmp_path}/runs/{TOKEN}+* " in warning
 
@@ -152,5 +152,5 @@ def test_skipped_files_and_classes_that_only_train_are_reported(tmp_path):
     skipped, rare = datasets.prepare("own-00000000", definition, tmp_path)
     assert "5 unreadable" in skipped and "a/bad2.jpg" in skipped and "2 more" in skipped
     assert "rare (train 1, validation 0, test 0)" in rare
-    assert data_warnings.read(tmp_path, "own-00000000") == [skipped, rare]
-    assert data_warnings.read(tmp_path, "other-00000000") == []
+    record = records.data_record(tmp_path, "own-00000000")
+    assert [*records.data_warnings("own-00000000", record)] == [skipped, rare]

@@ -11,7 +11,7 @@ import pytest
 from batchscope import datasets, disk
 from batchscope.datasets import verification
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.study import config
 from digit_runs import DIGITS
 
@@ -21,7 +21,7 @@ TOKEN = "digits-00000000"
 @pytest.fixture
 def digits(tmp_path):
     datasets.prepare(TOKEN, {"source": "digits"}, tmp_path)
-    return records.dataset_folder(tmp_path, TOKEN)
+    return paths.dataset_folder(tmp_path, TOKEN)
 
 
 def load(folder):
@@ -111,7 +111,7 @@ def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path):
     assert "0 data set(s)" in verification.verify(study, results)
     (token,), (run,) = study.datasets, study.runs
     datasets.prepare(token, DIGITS, results)
-    folder, data = records.run_folder(results, run), records.dataset_folder(results, token)
+    folder, data = paths.run_folder(results, run), paths.dataset_folder(results, token)
     for name in ("initial", "final", "best"):
         records.write_weights(folder / f"{name}.npz", {name: np.ones(9)}, {})
     sha256 = {path.stem: disk.file_sha256(path) for path in folder.glob("*.npz")}

@@ -16,7 +16,7 @@ from batchscope.errors import UserError
 from batchscope.measures import displacement
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.report import content
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.tables import csv_tables, long_tables, run_table
 from synthetic import DATASET
 
@@ -49,7 +49,7 @@ def table(name):
 
 
 def weights(results, study, run):
-    return records.read_weights(records.run_folder(results, run) / "epochs" / "2.npz")
+    return records.read_weights(paths.run_folder(results, run) / "epochs" / "2.npz")
 
 
 def tabled(results, study, run):
@@ -119,7 +119,7 @@ def whole(tmp_path_factory):
     disk.write_rows(results / TRAJECTORY, records.TRAJECTORY_COLUMNS, used)
     datasets.prepare(DATASET, dataset_definitions.resolve({"source": "digits"}), results)
     run = next(iter(study.experiments["gap"].trainings.runs))
-    folder = records.run_folder(results, run)
+    folder = paths.run_folder(results, run)
     for name, value in (("initial", 0.0), ("final", 1.0), ("epochs/2", 0.5)):
         kernel = np.full((8, 8), value, np.float32)
         records.write_weights(folder / f"{name}.npz", {"dense/kernel": kernel}, {})
@@ -151,7 +151,7 @@ def test_whole_files_are_read(whole):
 def test_a_damaged_file_is_named_with_what_mends_it(whole, kind, damage):
     results, study, run = whole
     pattern, read = FILES[kind]
-    folder = records.run_folder(results, run).relative_to(results)
+    folder = paths.run_folder(results, run).relative_to(results)
     (path, *_) = sorted(results.glob(pattern.format(run=folder)))
     with changed(path) as kept, pytest.raises(UserError) as caught:
         path.write_bytes(DAMAGES[damage](kept))
@@ -166,7 +166,7 @@ def test_a_damaged_file_is_named_with_what_mends_it(whole, kind, damage):
 
 def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
     results, study, run = whole
-    path = records.run_folder(results, run) / "history.csv"
+    path = paths.run_folder(results, run) / "history.csv"
     kept = path.read_text()
     for content_, reason in (
         ("".join(kept.splitlines(True)[:-3]), "(37 rows); a row for each of the 40 epochs"),
@@ -181,7 +181,7 @@ def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
 
 def test_a_bit_that_flipped_in_weights_is_found(whole):
     results, study, run = whole
-    path = records.run_folder(results, run) / "final.npz"
+    path = paths.run_folder(results, run) / "final.npz"
     damaged = pytest.raises(UserError, match=r"final\.npz: received a damaged file \(Bad CRC-32")
     with changed(path) as kept, damaged:
         place = kept.index(np.ones(8, np.float32).tobytes())

@@ -9,7 +9,7 @@ from batchscope import datasets
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import evaluate
-from batchscope.store import records
+from batchscope.store import paths, records
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record, write_run
 
 
@@ -27,7 +27,7 @@ def test_same_numbers_as_keras(tmp_path):
     assert record["counts"] == COUNTS
     model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     dataset = datasets.load(tmp_path, DATASET)
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         images, labels = dataset.images(split) / 16.0, dataset.labels(split)
         loss, accuracy = model.evaluate(images, labels, verbose=0)
         assert values[f"{split}_loss"] == pytest.approx(loss, rel=1e-5)
@@ -41,7 +41,7 @@ def test_weights_after_an_epoch_that_came_or_that_never_came(tmp_path):
     write_dataset(tmp_path)
     write_run(tmp_path)
     write_record(tmp_path, epochs_run=9)
-    folder = records.run_folder(tmp_path, RUN)
+    folder = paths.run_folder(tmp_path, RUN)
     initial = records.read_weights(folder / "initial.npz")
     for name in ("epochs/2", "best"):
         records.write_weights(folder / f"{name}.npz", *initial)

@@ -12,7 +12,7 @@ from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.measures import batch_norm, line
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.study import model_files
 from batchscope.training import losses, models
 from measured_run import DATASET, RUN, write_dataset, write_record
@@ -50,7 +50,7 @@ def run_name(**factors):
 
 def write_run(results, run, seed, model_file):
     """Writes a run whose weights are its initial ones, moved by the seed's noise."""
-    folder = records.run_folder(results, run)
+    folder = paths.run_folder(results, run)
     folder.mkdir(parents=True)
     write_record(results, run)
     token = run_names.parse_run(run)["model"]
@@ -88,7 +88,7 @@ def written(results, small, large, name, output, model_file=None):
 
 def measured(results, small, large, model_file=None, **settings):
     name = run_names.settings_name("line", settings)
-    output = records.pair_path(results, small, large, "line", name)
+    output = paths.pair_path(results, small, large, "line", name)
     written(results, small, large, name, output, model_file)
     return disk.read_json(output)
 
@@ -119,17 +119,17 @@ def test_linear_network(tmp_path):
     record = measured(tmp_path, small, large, model_file, **given)
     # Both runs' best weights are the initial ones here.
     assert record["train_loss"][0] == record["train_loss"][1]
-    counts = {split: record["subsets"][split]["examples"] for split in records.SPLITS}
+    counts = {split: record["subsets"][split]["examples"] for split in paths.SPLITS}
     assert counts == {"train": 25, "validation": 20, "test": 25}
     record = measured(tmp_path, small, large, model_file, points=7)
     assert (record["run"], record["other"], record["values"]) == (small, large, {})
     kernels, biases = [], []
     for run in (small, large):
-        weights, _ = records.read_weights(records.run_folder(tmp_path, run) / "final.npz")
+        weights, _ = records.read_weights(paths.run_folder(tmp_path, run) / "final.npz")
         kernels.append(weights["output/kernel"].astype(np.float64))
         biases.append(weights["output/bias"].astype(np.float64))
     dataset = datasets.load(tmp_path, DATASET)
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         x = dataset.images(split).reshape(-1, 64) / 16.0
         ends = [x @ kernel + bias for kernel, bias in zip(kernels, biases, strict=True)]
         labels = dataset.labels(split)
@@ -160,7 +160,7 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
         train = losses.Objective(model, dataset.examples("train"))
         stored = train.loss_and_accuracy()[0]
         batch_norm.estimator(model, dataset.images("train"), dataset.scale)()
-        for split in records.SPLITS:
+        for split in paths.SPLITS:
             loss, accuracy = train.over(dataset.examples(split)).loss_and_accuracy()
             assert record[f"{split}_loss"][position] == loss
             assert record[f"{split}_accuracy"][position] == accuracy

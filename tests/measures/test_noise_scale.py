@@ -14,7 +14,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import finished_run, noise_scale
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.store import records
+from batchscope.store import paths
 from measured_run import (
     COUNTS,
     DATASET,
@@ -88,7 +88,7 @@ def results(tmp_path_factory):
     write_run_of_four_epochs(folder, "2", "initial")
     # Mostly of one class: of noise alone nothing would be resolved.
     labels = np.where(np.arange(COUNTS["train"]) % 5, 0, 1).astype(np.int32)
-    data = records.dataset_folder(folder, DATASET)
+    data = paths.dataset_folder(folder, DATASET)
     np.save(data / "train_labels.npy", labels)
     record = disk.read_json(data / "record.json")
     record["sha256"]["train_labels.npy"] = disk.file_sha256(data / "train_labels.npy")

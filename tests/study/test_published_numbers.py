@@ -5,7 +5,7 @@ import json
 import small_study
 import synthetic
 from batchscope import figures, snakefile
-from batchscope.catalogue import run_factors
+from batchscope.catalogue import run_factors, tables
 from batchscope.study import planner, published_numbers
 from batchscope.tables import csv_tables, experiment_tables, published
 
@@ -108,7 +108,7 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
     reworded = study([before])
     reworded["experiments"]["gap"]["published"]["accuracy"] |= {"found": "It falls."}
     assert followed(planner.make(reworded)).also("gap") == found[1]
-    assert "published.csv" in snakefile.TABLES
+    assert "published.csv" in tables.FILES
 
 
 def test_the_plan_carries_the_examples_of_a_document():

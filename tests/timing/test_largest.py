@@ -17,7 +17,7 @@ import pytest
 from batchscope import disk
 from batchscope.catalogue import run_factors
 from batchscope.host import control_groups
-from batchscope.store import records
+from batchscope.store import paths
 from batchscope.timing import attempts
 from batchscope.timing.attempts import Limits, Try
 from batchscope.timing.instruments.sampler import Sampler
@@ -258,7 +258,7 @@ FACTORS = {
 def large(tmp_path_factory) -> Path:
     """A results folder with a few images, so large that some hundred of them are felt."""
     results = tmp_path_factory.mktemp("large")
-    folder = records.dataset_folder(results, LARGE)
+    folder = paths.dataset_folder(results, LARGE)
     folder.mkdir(parents=True)
     random = np.random.default_rng(1)
     counts = {"train": 20, "validation": 5, "test": 5}

@@ -23,7 +23,7 @@ from batchscope.datasets.raw import (
     reading,
     refused,
 )
-from batchscope.store.records import SPLITS
+from batchscope.store.paths import SPLITS
 
 MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"

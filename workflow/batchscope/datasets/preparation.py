@@ -25,7 +25,7 @@ from batchscope.datasets import (
 )
 from batchscope.datasets.raw import Raw, Request, refused
 from batchscope.errors import UserError
-from batchscope.store import data_warnings, records
+from batchscope.store import paths, records
 
 # A new source is one function and one line here.
 SOURCES: dict[str, Callable[[Request], Raw]] = {
@@ -54,7 +54,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
     """
     where = f"datasets.{run_names.split_token(token)[0]}"
     definition = dataset_definitions.resolve(definition)
-    folder = records.dataset_folder(results, token)
+    folder = paths.dataset_folder(results, token)
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(f".{folder.name}.*.tmp"):
         if time.time() - left.stat().st_mtime > _STALE:
@@ -70,7 +70,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
         raise UserError(f"{where}: {error.strerror or error}{place}.") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    found = data_warnings.read(results, token)
+    found = [*records.data_warnings(token, records.data_record(results, token) or {})]
     runs = list((Path(results) / "runs").glob(f"{token}+*"))
     if again and runs:
         found.append(
@@ -93,7 +93,7 @@ def _write(request: Request, raw: Raw) -> dict[str, Any]:
         standard = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
         stored = functools.partial(standardised, mean=mean, deviation=deviation)
     counts, class_counts, total = {}, {}, 0
-    for part in records.SPLITS:
+    for part in paths.SPLITS:
         images, labels, rows = chosen[part]
         counts[part] = len(rows)
         if raw.kind != dataset_definitions.TOKENS:
@@ -125,7 +125,7 @@ def _write(request: Request, raw: Raw) -> dict[str, Any]:
 
 def _drawn(request: Request, raw: Raw) -> dict[str, np.ndarray]:
     """Returns which examples of the source's training part train, validate and test."""
-    drawn = [part for part in records.SPLITS[1:] if part not in raw.given]
+    drawn = [part for part in paths.SPLITS[1:] if part not in raw.given]
     groups = [np.arange(len(raw.labels))]
     if raw.stratified and raw.kind != dataset_definitions.TOKENS:  # tokens: a class per position
         groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
@@ -163,7 +163,7 @@ def _write_images(
 
 def _publish(scratch: Path, folder: Path, record: dict[str, Any]) -> bool:
     """Moves the arrays to their folder; returns whether others were there before."""
-    files = [f"{part}_{what}.npy" for part in records.SPLITS for what in ("images", "labels")]
+    files = [f"{part}_{what}.npy" for part in paths.SPLITS for what in ("images", "labels")]
     sha256 = record["sha256"] = {file: disk.file_sha256(scratch / file) for file in files}
     folder.mkdir(exist_ok=True)
     before = [file for file in files if (folder / file).exists()]

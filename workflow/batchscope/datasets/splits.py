@@ -15,7 +15,7 @@ import numpy as np
 
 from batchscope.catalogue import dataset_splits
 from batchscope.datasets.raw import Pair, refused
-from batchscope.store.records import SPLITS
+from batchscope.store.paths import SPLITS
 
 _ORDER = 10**6  # follows the seed of the final order of train; no class has this index
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from batchscope.catalogue import dataset_definitions, dataset_splits
 from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading, refused
-from batchscope.store.records import SPLITS
+from batchscope.store.paths import SPLITS
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.
 LARGEST = 2**24 - 1

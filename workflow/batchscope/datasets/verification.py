@@ -16,7 +16,7 @@ from typing import Any
 
 from batchscope import disk, errors
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import paths
 from batchscope.study import plan
 
 _VERIFIED = "verified.json"
@@ -62,9 +62,9 @@ def verify(study: plan.Study, results: Path | str) -> str:
     Raises:
         UserError: If a file is missing or another one; it says so of every such file.
     """
-    folders = [records.dataset_folder(results, token) for token in study.datasets]
+    folders = [paths.dataset_folder(results, token) for token in study.datasets]
     data = [folder / "record.json" for folder in folders if (folder / "record.json").exists()]
-    made = [records.run_record(records.run_folder(results, run)) for run in study.runs]
+    made = [paths.run_record(paths.run_folder(results, run)) for run in study.runs]
     runs = [record for record in made if record.exists()]
     problems = [
         *(fault for record in data for fault in _faults(record, "sha256", "", record.parent)),

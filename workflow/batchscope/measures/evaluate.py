@@ -9,7 +9,7 @@ import numpy as np
 
 from batchscope.catalogue import kept_epochs
 from batchscope.measures import FinishedRun, Measured, finite
-from batchscope.store import records
+from batchscope.store import paths
 from batchscope.training import losses
 
 # A mean loss below the rounding of a float32 probability near 1 has no digits of its own.
@@ -37,7 +37,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     which, epoch = settings["weights"], settings["epoch"]
     if epoch:
         which = kept_epochs.weights_name(epoch, run.record["epochs_run"])
-    examples = {split: run.data.examples(split) for split in records.SPLITS}
+    examples = {split: run.data.examples(split) for split in paths.SPLITS}
     objective = losses.Objective(run.model(which), examples["train"])
     metrics: dict[str, float] = {}
     for split, rows in examples.items():

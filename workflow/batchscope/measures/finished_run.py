@@ -13,7 +13,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.store.weights import Arrays
 from batchscope.training.runs import Run
 
@@ -38,7 +38,7 @@ class FinishedRun(Run):
     @cached_property
     def record(self) -> dict[str, Any]:
         """What its training wrote of it: `status`, `epochs_run`, `weights` (SHA-256) and more."""
-        return disk.read_json(records.run_record(self.folder), "status", "epochs_run", "weights")
+        return disk.read_json(paths.run_record(self.folder), "status", "epochs_run", "weights")
 
     def weights_file(self, which: str) -> Path:
         """Returns the file of its weights."""

@@ -15,7 +15,7 @@ import numpy as np
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, batch_norm
 from batchscope.measures.finished_run import describe_subset, subset
-from batchscope.store import records
+from batchscope.store import paths
 from batchscope.store.weights import Arrays
 from batchscope.training import losses, models
 
@@ -54,7 +54,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
     model = run.model(settings["weights"])
     small, large = (each.weights(settings["weights"]) for each in (run, other))
     rows, subsets = {}, {}
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         rows[split] = run.data.examples(split)
         indices = np.arange(len(rows[split].labels))
         if 0 < settings["examples"] < len(indices):  # else all, in their own order, as evaluated

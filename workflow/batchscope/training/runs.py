@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope import datasets
 from batchscope.catalogue import run_names
-from batchscope.store import records
+from batchscope.store import paths
 
 if TYPE_CHECKING:
     import keras
@@ -56,4 +56,4 @@ class Run(Setup):
     @cached_property
     def folder(self) -> Path:
         """The folder of its files."""
-        return records.run_folder(self.results, self.name)
+        return paths.run_folder(self.results, self.name)

@@ -58,7 +58,7 @@ def _train_again(run: Run, epoch: int, path: Path) -> None:
 def _check_same(run: Run, epoch: int, history: list[dict]) -> None:
     """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
     path = run.folder / "history.csv"
-    rows = disk.read_rows(path, delete=records.run_record(run.folder))
+    rows = disk.read_rows(path, delete=paths.run_record(run.folder))
     numbers = [column for column in records.HISTORY_COLUMNS if column != "seconds"]
     found = [[str(row[column]) for column in numbers] for row in history[:epoch]]
     expected = [[row.get(column) for column in numbers] for row in rows[:epoch]]

@@ -14,7 +14,7 @@ from batchscope import disk
 from batchscope.catalogue import kept_epochs, optimizer_constants
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.host import description, locks
-from batchscope.store import memory_kills, records
+from batchscope.store import memory_kills, paths, records
 from batchscope.training import models, replicas
 from batchscope.training.fit import End, Limits, Training
 from batchscope.training.optimizers import effective_learning_rate
@@ -101,7 +101,7 @@ def write(training: Training, end: End) -> None:
         "machine": description.describe(),
         "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    disk.write_json(records.run_record(folder), record)
+    disk.write_json(paths.run_record(folder), record)
     training.checkpoint.unlink(missing_ok=True)
     (folder / memory_kills.NOTE).unlink(missing_ok=True)
 
@@ -112,23 +112,23 @@ def _write_weights(training: Training, status: str) -> dict[str, str]:
     trainable, state = ({}, {}) if lost else models.weights(training.model)
     best = {} if lost else training.progress.best
     norms = np.empty(0, np.float32) if lost else training.progress.update_norms()
-    paths = {name: training.folder / f"{name}.npz" for name in ("initial", "final", "best")}
-    records.write_weights(paths["final"], trainable, state)
+    files = {name: training.folder / f"{name}.npz" for name in ("initial", "final", "best")}
+    records.write_weights(files["final"], trainable, state)
     members = records.weight_members(trainable, state)
     if best and not all(np.array_equal(best[name], members[name]) for name in members):
-        disk.write_arrays(paths["best"], best)
+        disk.write_arrays(files["best"], best)
     else:
-        disk.link(paths["final"], paths["best"])
-    records.write_weights(paths["initial"], *training.initial)
-    _share(training, paths["initial"])
+        disk.link(files["final"], files["best"])
+    records.write_weights(files["initial"], *training.initial)
+    _share(training, files["initial"])
     disk.write_arrays(training.folder / "updates.npz", {"update_norms": norms})
-    return {name: disk.file_sha256(path) for name, path in paths.items()}
+    return {name: disk.file_sha256(path) for name, path in files.items()}
 
 
 def _share(training: Training, initial: Path) -> None:
     """Lets all runs of a model and a seed have one file of initial weights."""
     factors, data = training.factors, training.run.data
-    name = records.initial_name(factors["model"], data.input_shape, data.classes)
+    name = paths.initial_name(factors["model"], data.input_shape, data.classes)
     shared = Path(training.run.results) / "initial" / f"{name}+seed={factors['seed']}.npz"
     if not shared.exists():
         disk.link(initial, shared)
