@@ -71,12 +71,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--once": {**_FLAG, "help": "print it once, as for a pipe"},
     "--seeds": {**_FLAG, "help": "and what more seeds would resolve"},
     "--partial": {**_FLAG, "help": "from whatever exists"},
-    "--seconds": _word(
-        "--seconds",
-        _PAUSE.read,
-        _PAUSE.expected,
-        default=_PAUSE.birth,
-    ),
+    "--seconds": _word("--seconds", _PAUSE.read, _PAUSE.expected, default=_PAUSE.birth),
     "--target": {
         **{"action": "append", "default": [], "metavar": "COLUMN=VALUE"},
         "help": "such as validation_loss=0.2; may be given again; three of each series if left out",
@@ -106,11 +101,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def add(parser: ArgumentParser, *names: str, **changed: Any) -> None:
-    """Adds options by their names; `changed` are keywords of the last."""
-    for name in names[:-1]:
-        parser.add_argument(name, **_OPTIONS[name])
-    parser.add_argument(names[-1], **{**_OPTIONS[names[-1]], **changed})
+def add(parser: ArgumentParser, *names: str, output_required: bool = True) -> None:
+    """Adds options by their names."""
+    for name in names:
+        changed = {} if output_required or name != "--output" else {"required": False}
+        parser.add_argument(name, **{**_OPTIONS[name], **changed})
 
 
 def add_settings(parser: ArgumentParser, step: str) -> None:

@@ -1,4 +1,4 @@
-"""The Python environment of each framework that is timed beside TensorFlow.
+"""The Python environment of each framework that is timed beside TensorFlow, and its making.
 
 They cannot share one: their pins of NumPy exclude each other, and two of them in one process
 would contend for its threads. An environment lies in `.frameworks/{framework}/` below the working
@@ -9,17 +9,27 @@ holds the digest of the pins that it was made from.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+import platform
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from batchscope import project_files
+from batchscope import disk, project_files
 from batchscope.catalogue import framework_names
+from batchscope.errors import UserError
 
 VARIABLE = "BATCHSCOPE_FRAMEWORKS"
 FOLDER = ".frameworks"
 RECORD = "installed.json"
+_RETRIES = 1  # an index that cannot be reached holds pip up for long enough with this
+_LAST_LINES = 12  # of pip's output that a failure shows
+# Prints the installed versions: those of pins may carry a local suffix.
+_LISTING = (
+    "from importlib.metadata import distributions as found\n"
+    "for one in found(): print(one.metadata['Name'], one.version)"
+)
 
 
 def folder(framework: str) -> Path:
@@ -42,23 +52,80 @@ def lock(framework: str) -> Path:
     return project_files.LOCKS / f"{framework}.lock"
 
 
-def lock_digest(framework: str) -> str:
-    """Returns the SHA-256 of a framework's pins."""
-    return hashlib.sha256(lock(framework).read_bytes()).hexdigest()
-
-
 def installed(framework: str) -> bool:
     """Whether a framework can be used here: its record is of the pins as they are now."""
     if framework == framework_names.OWN:
         return True
     try:
-        found = json.loads(record(framework).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        made_from = disk.read_json(record(framework), "lock_sha256")["lock_sha256"]
+    except UserError:
         return False
-    current = isinstance(found, dict) and found.get("lock_sha256") == lock_digest(framework)
-    return current and python(framework).exists()
+    return made_from == disk.file_sha256(lock(framework)) and python(framework).exists()
 
 
 def command(framework: str) -> str:
     """Returns the command that installs a framework."""
     return f"snakemake --cores 1 install_{framework}"
+
+
+def install(framework: str, gpu: bool) -> None:
+    """Makes a framework's environment anew, with the wheels for a GPU or those without.
+
+    Whatever fails before its record is written leaves nothing that looks installed.
+
+    Raises:
+        UserError: If the framework takes another Python, its folder holds something else, or pip
+            fails.
+    """
+    found, place = framework_names.FRAMEWORKS[framework], folder(framework)
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if found.python and running != found.python:
+        raise UserError(
+            f"{found.title}: received Python {running}; Python {found.python} is expected, the "
+            f"only one that the pins in envs/{framework}.lock have wheels for. Set this project up "
+            "with it, or leave the framework out."
+        )
+    if place.exists() and any(place.iterdir()) and not (place / "pyvenv.cfg").exists():
+        raise UserError(
+            f"{place}: received a folder that holds something else; an environment, an empty "
+            f"folder or none is expected. Remove it, or let {VARIABLE} name another."
+        )
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        _run(found, [sys.executable, "-m", "venv", str(place)])
+        _run(found, pip_command(framework, gpu))
+        listing = [python(framework), "-c", _LISTING]
+        done = subprocess.run(listing, check=True, stdout=subprocess.PIPE, text=True)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    details = {
+        "framework": framework,
+        "lock_sha256": disk.file_sha256(lock(framework)),
+        "python": platform.python_version(),
+        "packages": dict(sorted(line.split() for line in done.stdout.splitlines())),
+    }
+    disk.write_json(record(framework), details)
+
+
+def pip_command(framework: str, gpu: bool) -> list[str]:
+    """Returns the command that puts a framework's pins into its environment."""
+    found = framework_names.FRAMEWORKS[framework]
+    command = [str(python(framework)), "-m", "pip", "install"]
+    command += ["--disable-pip-version-check", "--no-input", "--retries", str(_RETRIES)]
+    if found.cpu_index and not gpu:
+        command += ["--extra-index-url", found.cpu_index]
+    return [*command, "-r", str(lock(framework)), *(found.gpu_requirements if gpu else ())]
+
+
+def _run(framework: framework_names.Framework, command: list[str]) -> None:
+    """Runs a command, its output on this process's; shows the end of it where it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        lines = [line for line in done.stdout.splitlines() if line.strip()][-_LAST_LINES:]
+        raise UserError(
+            f"{framework.title}: cannot be installed from envs/{framework.name}.lock; a package "
+            "index that can be reached, with its wheels for this machine, is expected. The last "
+            "lines of what was tried:\n  " + "\n  ".join(lines)
+        )
+    print(done.stdout, end="")
