@@ -38,19 +38,6 @@ def test_sizes_where_parts_are_missing_or_given(split, drawn, expected):
     assert splits.sizes("here", 10, split, drawn) == expected
 
 
-@pytest.mark.parametrize(
-    ("split", "message"),
-    [
-        ({"train": 8, "validation": 2, "test": 1}, "train 8, validation 2, test 1, for 10"),
-        ({"validation": 9, "test": 1}, "received validation 9, test 1, for 10 examples"),
-        ({"train": 0.6, "test": 0.2}, r"here.split.validation: received nothing;"),
-    ],
-)
-def test_numbers_that_do_not_fit_are_refused(split, message):
-    with pytest.raises(UserError, match=message):
-        splits.sizes("here", 10, split, ("validation", "test"))
-
-
 def test_a_stratified_split_by_hand():
     groups = [np.arange(0, 20, 2), np.arange(1, 20, 2)]
     rows = splits.assign("here", groups, SPLIT | {"seed": 7}, ("validation", "test"))

@@ -87,19 +87,6 @@ def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
     assert len(hashed) == 7
 
 
-def test_arrays_that_can_only_be_read_are_hashed_every_time(digits, monkeypatch):
-    (digits / "verified.json").unlink()
-
-    def refuse(*_):
-        raise PermissionError(30, "Read-only file system")
-
-    monkeypatch.setattr(disk, "write_json", refuse)
-    load(digits)
-    alter(digits / "train_images.npy")
-    with pytest.raises(UserError, match="received SHA-256"):
-        load(digits)
-
-
 def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path):
     path, results = tmp_path / "config.yaml", tmp_path / "results"
     path.write_text(

@@ -40,7 +40,7 @@ def take(path: Path | str) -> int | None:
 
 @contextlib.contextmanager
 def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
-    """Holds a file inside the block, and removes it afterwards; raises `UserError` where it is held.
+    """Holds a file inside the block and removes it afterwards, or raises `UserError`.
 
     Where the file system has no locks, that is reported, and the block runs without one.
 

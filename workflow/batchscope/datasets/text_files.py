@@ -1,16 +1,20 @@
-"""The user's own table: a CSV file with one example per line, its class in one column."""
+"""Sources that are text: tables with one example per line, and texts cut into windows."""
 
 from __future__ import annotations
 
 import csv
+import importlib.metadata
 from pathlib import Path
 
 import numpy as np
 
 from batchscope import wording
 from batchscope.catalogue import dataset_definitions, readers
-from batchscope.datasets import labels
-from batchscope.datasets.raw import Raw, Request, local_file, reading, refused
+from batchscope.datasets import kinds
+from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading, refused
+from batchscope.store.records import SPLITS
+
+_TEXT = ("_core", "_add_newdocs.py")  # in NumPy's folder
 
 
 def csv_file(request: Request) -> Raw:
@@ -45,11 +49,10 @@ def csv_file(request: Request) -> Raw:
         [_finite(where, line, names[index], cells[index]) for index in features]
         for line, cells in table
     ]
-    given = _labels([cells[label].strip() for _, cells in table])
     place = f"{where}: column {names[label]} (row 0 is line {table[0][0]})"
-    classes, class_names = labels.numbered({"train": (place, given)})
-    kind = dataset_definitions.ROWS
-    return Raw(np.array(rows), classes["train"], class_names, [path], kind=kind)
+    given = {"train": (place, _labels([cells[label].strip() for _, cells in table]))}
+    pairs, class_names = kinds.classified({"train": np.array(rows)}, given)
+    return Raw(*pairs["train"], class_names, [path], kind=dataset_definitions.ROWS)
 
 
 def _lines(where: str, path: Path) -> list[tuple[int, list[str]]]:
@@ -115,3 +118,52 @@ def _labels(cells: list[str]) -> np.ndarray:
         return np.array([int(cell) for cell in cells])
     except ValueError:
         return np.array(numbers)
+
+
+def built_in_text() -> Path:
+    """Returns the text that comes with NumPy: the docstrings of its compiled functions.
+
+    216,000 ASCII characters of English prose and short examples in NumPy 2.4, under NumPy's own
+    licence (BSD 3-Clause). NumPy's version is pinned, and so is this text.
+    """
+    return Path(np.__file__).parent.joinpath(*_TEXT)
+
+
+def text(request: Request) -> Raw:
+    """Returns a text as windows of characters that do not overlap, each with its next characters.
+
+    The text is divided by position, in the order of the parts: no character of a window, nor what
+    it is to predict, lies in another part. Classes are the characters of the whole text in the
+    order of their code points.
+    """
+    path = local_file(request) or built_in_text()
+    where = f"{request.where}: {path}"
+    with reading(where, "a text in UTF-8", OSError, UnicodeDecodeError):
+        content = path.read_bytes().decode("utf-8-sig")
+    characters = np.frombuffer(content.encode("utf-32-le"), "<u4")
+    vocabulary, tokens = np.unique(characters, return_inverse=True)
+    if len(vocabulary) < 2:
+        raise refused(where, f"{len(vocabulary)} different characters", "a text of two or more")
+    length, split = request.definition["length"], request.split
+    sizes = dataset_definitions.split_counts(split, len(tokens))
+    parts = {}
+    for part, size, end in zip(SPLITS, sizes, np.cumsum(sizes), strict=True):
+        if size <= length:
+            received = f"{split[part]}, which is {size} of {len(tokens)} characters"
+            expected = f"a window's {length + 1} at least"
+            raise refused(f"{request.where}.split.{part}", received, expected)
+        parts[part] = windows(tokens[end - size : end], length)
+    origin = f"numpy {importlib.metadata.version('numpy')}, {'/'.join(_TEXT)}"
+    names = [chr(code) for code in vocabulary]
+    kind = dataset_definitions.TOKENS
+    return Raw(*parts.pop("train"), names, [path], origin, given=parts, kind=kind)
+
+
+def windows(tokens: np.ndarray, length: int) -> Pair:
+    """Returns windows of tokens that do not overlap, and for each position the token after it.
+
+    Both are int32 of shape ((n - 1) // length, length).
+    """
+    count = max(0, (len(tokens) - 1) // length)
+    used = tokens[: count * length + 1].astype(np.int32)
+    return used[:-1].reshape(count, length), used[1:].reshape(count, length)
