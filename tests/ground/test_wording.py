@@ -92,7 +92,7 @@ def test_counts_agree_with_their_nouns():
     ],
 )
 def test_an_interval_rounds_its_value_and_its_ends(numbers, expected):
-    assert wording.bracketed(*numbers) == expected
+    assert wording.estimate(*numbers).bracketed == expected
 
 
 def test_lists():

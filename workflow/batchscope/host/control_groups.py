@@ -28,7 +28,7 @@ class _Place(NamedTuple):
     name: str = ""
 
 
-# Number -> its place in version 1 and in version 2.
+# Places in version 1 and in version 2; refusals are how often a group's own limit was met.
 _LIMIT = _Place("memory.limit_in_bytes"), _Place("memory.max")
 _USED = _Place("memory.usage_in_bytes"), _Place("memory.current")
 _CACHE = _Place("memory.stat", "total_inactive_file"), _Place("memory.stat", "inactive_file")
@@ -43,29 +43,22 @@ class Group:
     folder: Path
     version: int  # 1 or 2
 
+    def number(self, places: tuple[_Place, _Place]) -> int | None:
+        """Returns what the kernel says of it; None where it says nothing."""
+        return _read(self.folder, places[self.version - 1])
+
     def limit(self) -> int | None:
         """Returns the bytes that its processes may have together; None for no limit."""
-        limit = self._number(_LIMIT)
+        limit = self.number(_LIMIT)
         # Version 1 has the largest number of pages for no limit.
         return None if limit is None or limit >= 1 << 60 else limit
 
     def left(self) -> int | None:
         """Returns the bytes that they may still have, with the cache that is given up first."""
-        limit, used = self.limit(), self._number(_USED)
+        limit, used = self.limit(), self.number(_USED)
         if limit is None or used is None:
             return None
-        return max(0, limit - max(0, used - (self._number(_CACHE) or 0)))
-
-    def kills(self) -> int | None:
-        """Returns how many of its processes the kernel has killed for memory; None if unknown."""
-        return self._number(_KILLS)
-
-    def refusals(self) -> int:
-        """Returns how often its own limit was met."""
-        return self._number(_REFUSALS) or 0
-
-    def _number(self, places: tuple[_Place, _Place]) -> int | None:
-        return _read(self.folder, places[self.version - 1])
+        return max(0, limit - max(0, used - (self.number(_CACHE) or 0)))
 
 
 def own() -> list[Group]:
@@ -99,9 +92,9 @@ class Counts:
 def count() -> Counts:
     """Reads the counts: of this process's control group, or else of the whole machine."""
     groups = own()
-    kills = [found for group in groups if (found := group.kills()) is not None]
+    kills = [found for group in groups if (found := group.number(_KILLS)) is not None]
     kills = kills or [_read(VMSTAT.parent, _Place(VMSTAT.name, "oom_kill"))]
-    return Counts(kills[0], {group: group.refusals() for group in groups})
+    return Counts(kills[0], {group: group.number(_REFUSALS) or 0 for group in groups})
 
 
 def limit_met(before: Counts) -> float | None:
