@@ -9,7 +9,7 @@ import sklearn.datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import bundled, preparation
 from batchscope.store import estimates, records
-from prepared_data import fault, prepared
+from prepared_data import prepared
 
 
 def cut(size, **more):
@@ -74,10 +74,3 @@ def test_positions_of_patches_are_distinct_where_possible():
     assert sorted(draw(36)) == sorted([*everywhere, *everywhere])
     assert len(set(draw(17))) == 17
     assert draw(5) == draw(18)[:5] != draw(5, seed=1)
-
-
-@pytest.mark.parametrize("source", ["digits", "wine", "patches"])
-def test_without_the_files_of_scikit_learn(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "_folder", lambda: tmp_path)
-    definition = cut(16) if source == "patches" else {"source": source}
-    assert fault(tmp_path, definition).startswith(f"datasets.own: {tmp_path}")

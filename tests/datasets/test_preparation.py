@@ -41,20 +41,6 @@ def test_a_folder_holds_its_arrays_and_their_record(tmp_path):
     assert few.labels.tolist() == data.labels("train")[[3, 1]].tolist()
 
 
-def test_the_parts_that_a_file_has_are_kept(tmp_path):
-    """In their order, whatever of them is larger than what is copied at once."""
-    images = np.random.default_rng(0).integers(0, 256, (2500, 2, 2), np.uint8)
-    labels = np.arange(2500) % 3
-    parts = ("train", "validation", "test")
-    values = {f"x_{part}": images + index for index, part in enumerate(parts)}
-    values |= {f"y_{part}": labels for part in parts}
-    data = read(tmp_path, npz(tmp_path, values, split=None))
-    assert data.record["counts"] == dict.fromkeys(parts, 2500)
-    assert (data.images("test")[..., 0] == values["x_test"]).all()
-    assert (data.labels("test") == labels).all()
-    assert sorted(map(bytes, data.images("train"))) == sorted(map(bytes, images))
-
-
 def test_standardised_by_hand():
     table = np.array([[1.0, 7.0, 0.1], [3.0, 7.0, 0.1], [5.0, 7.0, 0.1], [5.0, 7.1, 0.1]])
     deviation = np.array([1.0, 7e-13, 0.0])  # that of a constant, by rounding

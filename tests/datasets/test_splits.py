@@ -5,20 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import splits
 from batchscope.errors import UserError
 from prepared_data import SPLIT
 
 FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2}
-
-
-def test_sizes_are_those_of_the_plan():
-    drawn = ("validation", "test")
-    for split in (SPLIT, {**SPLIT, "train": 0.5}, {"train": 7, "validation": 2, "test": 1}):
-        for members in (10, 11, 174, 183):
-            received = splits.sizes("here", members, split, drawn)
-            assert tuple(received) == dataset_definitions.split_counts(split, members)
 
 
 @pytest.mark.parametrize(

@@ -43,14 +43,6 @@ def test_no_window_lies_in_two_parts(tmp_path):
     assert not data.record["class_counts"]
 
 
-def test_the_built_in_text(tmp_path):
-    data = read(tmp_path, {"source": "text"})
-    content = text_files.built_in_text().read_text("utf-8")
-    names = np.array(data.record["class_names"])
-    assert data.input_shape == (32,) and data.images("train").size > 150_000
-    assert "".join(names[data.images("validation")[0]]) in content
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,29 +163,10 @@ def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
         assert f"{path}: received a damaged file {reason}" in str(caught.value)
 
 
-def test_a_bit_that_flipped_in_weights_is_found(whole):
-    results, study, run = whole
-    path = records.run_folder(results, run) / "final.npz"
-    damaged = pytest.raises(UserError, match=r"final\.npz: received a damaged file \(Bad CRC-32")
-    with changed(path) as kept, damaged:
-        place = kept.index(np.ones(8, np.float32).tobytes())
-        path.write_bytes(kept[:place] + b"\x01" + kept[place + 1 :])
-        displaced(results, study, run)
-
-
 def test_a_missing_file_is_made_or_named_with_what_to_delete(tmp_path):
     for delete, mend in ((None, "to make it"), (tmp_path, f"delete {tmp_path}")):
         with pytest.raises(UserError, match=rf"a\.json: missing; .*{mend}"):
             disk.read_csv(tmp_path / "a.json", delete=delete)
-
-
-def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch):
-    def refuse(path, **_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "read_text", refuse)
-    with pytest.raises(UserError, match=r"a\.json: cannot be read \(Permission denied\)\.$"):
-        disk.read_json(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EINVAL, "Invalid"), OSError("truncated")])

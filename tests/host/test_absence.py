@@ -11,7 +11,7 @@ import yaml
 from batchscope import disk, snakefile
 from batchscope.cli import entry
 from batchscope.host import absence
-from batchscope.store import records, status
+from batchscope.store import paths, records, status
 from batchscope.study import config
 from batchscope.tables import run_table, timing_tables
 
@@ -59,7 +59,8 @@ def needs_gpu(name: str) -> bool:
 def finish(run: str) -> None:
     folder = records.run_folder("results", run)
     disk.write_json(folder / "record.json", {"status": "finished", "epochs_run": 1})
-    (folder / "history.csv").write_text("epoch,train_loss\n1,0.5\n")
+    for file in paths.RUN_FILES:
+        (folder / file).write_text("epoch,train_loss\n1,0.5\n")
 
 
 def test_a_gpu_is_there_by_its_driver_or_its_tool(monkeypatch):
@@ -78,9 +79,9 @@ def test_jobs_that_need_a_gpu_are_left_out_or_sent(study, sent):
     assert len(study.runs) == 8
     assert [needs_gpu(path) for path in made.run_records()].count(True) == 4 * sent
     for experiment, count in (("trained", 12), ("timed", 2)):
-        paths = made.table_inputs(experiment)
-        assert len(paths) == count * (1 + sent)
-        assert sum(map(needs_gpu, paths)) == count * sent
+        read = made.table_inputs(experiment)
+        assert len(read) == count * (1 + sent)
+        assert sum(map(needs_gpu, read)) == count * sent
 
 
 def test_the_plan_counts_what_waits(study):
@@ -104,14 +105,6 @@ def test_more_threads_than_cores_wait_where_jobs_run_here(monkeypatch):
     assert lacking.title.startswith("threads: received 3, ") and "(2)" in lacking.title
     monkeypatch.setenv(absence.VARIABLE, "true")  # a node decides
     assert absence.of(factors) is None
-
-
-def test_a_study_of_which_nothing_can_be_made_says_so(monkeypatch):
-    defaults = {**STUDY["defaults"], "batch_size": 16, "device": "gpu"}
-    written(experiments={"trained": {**TRAINED, "vary": {"epochs": [1, 2]}}}, defaults=defaults)
-    assert "Nothing can be made here" in status.main("study.yaml", "full", "results")
-    monkeypatch.setenv(absence.VARIABLE, "true")
-    assert "can be made here" not in status.main("study.yaml", "full", "results")
 
 
 SWEEP = "digits+small_cnn+bs=8+opt=sgd+dev=cpu+th=3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ from batchscope.host import job, warm_process
 INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote its checkpoint
 
 
+@functools.cache
 def parser() -> argparse.ArgumentParser:
     """Returns the parser: its help lists the commands of users, without the workflow's steps."""
     made = argparse.ArgumentParser("python workflow/run.py", description="Batchscope's commands.")
@@ -67,8 +69,9 @@ def main(words: list[str]) -> None:
 
 
 def serve() -> None:
-    """Is the process that local jobs are forked from."""
-    modules = ("datasets", "measures", "measures.evaluate", "timing.time_epoch", "training.trainer")
+    """Is the process that local jobs are forked from; what each would make anew is made before."""
+    parser()
+    modules = ("datasets", "measures", "timing.time_epoch", "training.trainer")
     warm_process.serve(main, shared, modules, ("report", "figures.drawing.canvas"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.metadata
 from pathlib import Path
@@ -29,8 +30,8 @@ def csv_file(request: Request) -> Raw:
     wanted = request.definition["label"]
     label = len(names) - 1 if wanted is None else _column(request, "label", wanted, names)
     left_out = request.definition["ignore"] or []
-    ignored = {_column(request, "ignore", name, names) for name in left_out}
-    features = [index for index in range(len(names)) if index not in {label, *ignored}]
+    other = {label, *(_column(request, "ignore", name, names) for name in left_out)}
+    features = [index for index in range(len(names)) if index not in other]
     if not features:
         raise refused(where, "no column of numbers", "at least one")
     words = [names[index] for index in features if _number(names[index]) is None]
@@ -45,13 +46,17 @@ def csv_file(request: Request) -> Raw:
         if twice := sorted({repr(name) for name in names if names.count(name) > 1}):
             received = f"{wording.listed(twice)} twice in line 1"
             raise refused(where, received, "a name of its own for each column")
-    rows = [
-        [_finite(where, line, names[index], cells[index]) for index in features]
-        for line, cells in table
-    ]
+    rows = np.empty((len(table), len(features)))
+    for row, (line, cells) in enumerate(table):
+        for place, index in enumerate(features):
+            if (number := _number(cells[index])) is None:
+                received = repr(cells[index]) if cells[index].strip() else "nothing"
+                received = f"{received} in line {line}, column {names[index]}"
+                raise refused(where, received, "a finite number (`ignore` leaves a column out)")
+            rows[row, place] = number
     place = f"{where}: column {names[label]} (row 0 is line {table[0][0]})"
     given = {"train": (place, _labels([cells[label].strip() for _, cells in table]))}
-    pairs, class_names = kinds.classified({"train": np.array(rows)}, given)
+    pairs, class_names = kinds.classified({"train": rows}, given)
     return Raw(*pairs["train"], class_names, [path], kind=dataset_definitions.ROWS)
 
 
@@ -93,20 +98,10 @@ def _column(request: Request, key: str, wanted: str | int, names: list[str]) -> 
 
 def _number(cell: str) -> float | None:
     """Returns the finite number of a cell, or None."""
-    try:
-        number = None if "_" in cell else float(cell)  # 1_000 is a number to Python alone
-    except ValueError:
-        return None
-    return number if number is not None and np.isfinite(number) else None
-
-
-def _finite(where: str, line: int, column: str, cell: str) -> float:
-    number = _number(cell)
-    if number is None:
-        received = repr(cell) if cell.strip() else "nothing"
-        expected = "a finite number (`ignore` leaves a column out)"
-        raise refused(where, f"{received} in line {line}, column {column}", expected)
-    return number
+    with contextlib.suppress(ValueError):
+        number = float(cell)
+        return number if np.isfinite(number) and "_" not in cell else None  # 1_000 is Python's
+    return None
 
 
 def _labels(cells: list[str]) -> np.ndarray:
@@ -114,10 +109,9 @@ def _labels(cells: list[str]) -> np.ndarray:
     numbers = [_number(cell) for cell in cells]
     if None in numbers:
         return np.array(cells)
-    try:
+    with contextlib.suppress(ValueError):
         return np.array([int(cell) for cell in cells])
-    except ValueError:
-        return np.array(numbers)
+    return np.array(numbers)
 
 
 def built_in_text() -> Path:
