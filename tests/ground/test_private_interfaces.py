@@ -61,40 +61,6 @@ def test_calls_show_a_layer_that_is_called_twice_and_on_what():
     assert found[1].outputs[0] is model.outputs[0]
 
 
-def test_a_continued_data_set_goes_on_in_fit():
-    seen = []
-
-    def note(row):
-        seen.append(int(row[0]))
-        return np.float32(row)
-
-    rows = tf.data.Dataset.from_tensor_slices(np.arange(6, dtype=np.float32)[:, None])
-    noted = rows.map(lambda row: tf.ensure_shape(tf.numpy_function(note, [row], tf.float32), (1,)))
-    found = private_interfaces.continued(noted.batch(1).map(lambda row: (row, row)))
-    assert isinstance(found, tf.data.Dataset)
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", jit_compile=False)
-    for _ in range(2):
-        model.fit(found, steps_per_epoch=2, epochs=1, verbose=0)
-    assert seen[:4] == [0, 1, 2, 3]
-
-
-def test_a_profile_has_planes_with_lines_of_events(tmp_path):
-    tf.profiler.experimental.start(str(tmp_path))
-    with tf.profiler.experimental.Trace("marked"):
-        tf.matmul(tf.ones((8, 8)), tf.ones((8, 8)))
-    tf.profiler.experimental.stop()
-    (path,) = tmp_path.rglob("*.xplane.pb")
-    space = private_interfaces.profile(path.read_bytes())
-    names = {
-        plane.event_metadata[event.metadata_id].name
-        for plane in space.planes
-        for line in plane.lines
-        for event in line.events
-    }
-    assert "marked" in names
-
-
 def test_the_rules_use_what_is_listed_of_snakemake():
     from snakemake.api import Workflow  # half a second, which no other quick test needs
 

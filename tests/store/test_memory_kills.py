@@ -116,6 +116,7 @@ def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from batchscope import errors
 from batchscope.cli import entry, steps
 from batchscope.host import control_groups, job
 
@@ -133,7 +134,7 @@ def start_to_die(factors):
             self.stopping = True
             try:
                 whole(self)
-            except training.Interrupted:
+            except errors.Interrupted:
                 pass
             group = folder / "root" / "job" / "step"
             if counted == "counted":

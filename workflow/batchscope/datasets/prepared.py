@@ -32,7 +32,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared data set; its arrays are mapped from disk when they are asked for."""
+    """A prepared data set; its arrays are mapped from disk, read-only, when they are asked for."""
 
     folder: Path
     record: dict[str, Any]
@@ -63,11 +63,11 @@ class Dataset:
         return Examples(self.images(split), self.labels(split), self.scale)
 
     def images(self, split: str) -> np.ndarray:
-        """Returns the examples of a split, shape (n, *input_shape), read-only."""
+        """Returns the examples of a split, shape (n, *input_shape)."""
         return self._array(split, "images", self.input_shape)
 
     def labels(self, split: str) -> np.ndarray:
-        """Returns classes of a split, int32, read-only: one of each example, or of each token."""
+        """Returns classes of a split, int32: one of each example, or of each token."""
         of_tokens = self.look.kind == dataset_definitions.TOKENS
         return self._array(split, "labels", self.input_shape if of_tokens else ())
 
