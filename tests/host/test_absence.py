@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from batchscope import disk, snakefile
+from batchscope.catalogue import run_names
 from batchscope.cli import entry
 from batchscope.host import absence
 from batchscope.store import paths, status

@@ -13,7 +13,7 @@ from batchscope import wording
 from batchscope.catalogue import dataset_definitions, dataset_splits, readers
 from batchscope.datasets import kinds
 from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading, refused
-from batchscope.store.records import SPLITS
+from batchscope.store.paths import SPLITS
 
 _TEXT = ("_core", "_add_newdocs.py")  # in NumPy's folder
 
