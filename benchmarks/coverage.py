@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 import numpy as np
+from side_by_side import header, row
 
 from batchscope import wording
 from batchscope.analysis import (
@@ -54,7 +51,7 @@ def fastest(random: np.random.Generator, noise: float, seeds: int) -> bool:
     error = fastest_batch_size.log_error(fit, cost.half_batch)
     if math.isnan(error):
         return True  # no interval is stated
-    best = math.sqrt(fit.critical_batch_size * cost.half_batch.value)
+    best = math.sqrt(fit.critical_batch_size * cost.half_batch.mean)
     return abs(math.log(best / math.sqrt(CRITICAL * FIXED / PER_IMAGE))) <= error
 
 
@@ -117,13 +114,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=2000)
     arguments = parser.parse_args()
-    print("| simulated | share | asked |\n|---|---|---|")
+    header("simulated", "share", "asked")
     studies = arguments.studies
     for name, asked, study in cases():
         random = np.random.default_rng(0)
         share = sum(study(random) for _ in range(studies)) / studies
         error = math.sqrt(max(share * (1 - share), 1 / studies) / studies)
-        print(f"| {name} | {share:.1%} ± {error:.1%} | {asked} |", flush=True)
+        row(name, f"{share:.1%} ± {error:.1%}", asked)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import synthetic
 from batchscope import figures
-from batchscope.catalogue import measure_settings
-from batchscope.store import records
+from batchscope.catalogue import run_names
+from batchscope.store import paths, records
 from batchscope.study import config, plan
 from batchscope.tables import csv_tables, experiment_tables
 
@@ -77,8 +77,8 @@ def write(
     synthetic.write(results, study, failed)
     if troubles:
         settings = study.experiments[experiments[0]].trainings.measures["sharpness"]
-        name = measure_settings.settings_name("sharpness", settings)
-        records.measure_path(results, runs[8], "sharpness", name).unlink()
+        name = run_names.settings_name("sharpness", settings)
+        paths.measure_path(results, runs[8], "sharpness", name).unlink()
     tables = results / "studies" / study.folder_name
     for name, experiment in study.experiments.items():
         experiment_tables.write(results, study, name, tables / name)

@@ -15,10 +15,10 @@ import pandas
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings, name_codec, run_names
+from batchscope.catalogue import parameters, run_names
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
-from batchscope.store import job_files, records
+from batchscope.store import job_files, paths, records
 from batchscope.study.claims import Claim
 from batchscope.study.plan import Experiment, Trainings
 from batchscope.tables import csv_tables, experiment_tables, long_tables, run_table
@@ -26,8 +26,7 @@ from batchscope.tables import csv_tables, experiment_tables, long_tables, run_ta
 DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
 MEASURES: dict[str, dict[str, Any]] = {
-    name: measure_settings.parse_settings(name, "default")
-    for name in (*catalogue_measures, *OF_TRAININGS)
+    name: run_names.parse_settings(name, "default") for name in (*catalogue_measures, *OF_TRAININGS)
 }
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
@@ -133,7 +132,7 @@ def write(
             _write_line(results, experiment, small, large, failed)
     every = (each.trainings.runs.values() for each in planned.experiments.values())
     for token in {factors["dataset"] for runs in every for factors in runs}:
-        path = records.dataset_folder(results, token) / "record.json"
+        path = paths.dataset_folder(results, token) / "record.json"
         disk.write_json(path, {**_DATASET, "dataset": token})
 
 
@@ -149,15 +148,9 @@ def tabulate(
 
 def made(table: str, results: Path, planned: Study, name: str = "gap") -> pandas.DataFrame:
     """Returns one table of an experiment, without the others where it is made of none."""
-    alone = {
-        "runs": run_table.collect,
-        "history": long_tables.histories,
-        "trajectories": long_tables.trajectories,
-        "at_epochs": long_tables.at_epochs,
-    }
-    if table in alone:
-        return alone[table](results, planned, name)
-    found = long_tables.of_measures(results, planned, name)
+    if table == "runs":
+        return run_table.collect(results, planned, name)
+    found = long_tables.made(results, planned, name)
     return found[table] if table in found else experiment_tables.make(results, planned, name)[table]
 
 
@@ -174,7 +167,7 @@ def _write_run(
     if not finished:
         epochs = 7 if status == records.DIVERGED else 0
     history = _history(size, rate, epochs, generator, diverges=not finished)
-    folder = records.run_folder(results, run)
+    folder = paths.run_folder(results, run)
     disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, history)
     losses = (row["validation_loss"] for row in history if row["validation_loss"] is not None)
     lowest = min(losses, default=None)
@@ -226,8 +219,8 @@ def _write_run(
 
 
 def _measure_path(results: Path, run: str, measure: str, settings: dict[str, Any]) -> Path:
-    name = measure_settings.settings_name(measure, settings)
-    return records.measure_path(results, run, measure, name)
+    name = run_names.settings_name(measure, settings)
+    return paths.measure_path(results, run, measure, name)
 
 
 def _evaluated_at(epoch: int, size: int, generator: Generator) -> dict[str, float]:
@@ -318,7 +311,7 @@ def _measured(
         values, of = {}, {"full": 12.0, "subspace": 0.4}
         for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
             value = of[space] * (epsilon / 1e-3) ** 1.6 * 2.1**doublings * _alone(generator, 0.3)
-            values[f"sharpness_{space}_{name_codec.number_text(epsilon)}"] = value
+            values[f"sharpness_{space}_{parameters.number_text(epsilon)}"] = value
         return values, {}
     if measure == "hessian":
         top = 20 * 1.4**doublings * _alone(generator, 0.1)
@@ -330,7 +323,7 @@ def _measured(
         return start | _noise_at(40, size, generator), {"micro_batch": 1}
     if measure == "sam_sharpness":
         scale, texts = 0.02 * 1.3**doublings * _alone(generator, 0.1), settings["rhos"]
-        return {f"sam_sharpness_{name_codec.number_text(rho)}": scale * rho for rho in texts}, {}
+        return {f"sam_sharpness_{parameters.number_text(rho)}": scale * rho for rho in texts}, {}
     if measure == "landscape":
         surfaces = [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}]
         rise = 0.3 * (size / 16) ** 0.2 * _alone(generator, 0.1)
@@ -396,8 +389,8 @@ def _write_line(
     results: Path, experiment: Experiment, small: str, large: str, failed: dict[str, str]
 ) -> None:
     settings = experiment.trainings.measures["line"]
-    name = measure_settings.settings_name("line", settings)
-    path = records.pair_path(results, small, large, "line", name)
+    name = run_names.settings_name("line", settings)
+    path = paths.pair_path(results, small, large, "line", name)
     states = [failed.get(run, records.FINISHED) for run in (small, large)]
     if records.MISSING in states:
         return

@@ -138,19 +138,6 @@ def test_what_is_missing_lowers_the_grade(given, need, value):
         assert needed["minutes_to_resolve"] == needed["seeds_to_resolve"] - row["n"]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ((comparisons("nnwwb"),), (32, 32, 32, "provisional")),
-        ((comparisons("ffaff"),), (64, 64, 64, "provisional")),
-        ((comparisons(n=2),), (32, 32, 32, "provisional")),
-        ((comparisons(n=1), runs(1)), (32, 32, 32, "open")),
-    ],
-)
-def test_a_best_size_that_is_not_shown_stands_alone(given, expected):
-    assert range_of(advised(*given)) == expected
-
-
 def test_without_any_value_all_needs_stand_at_once_the_cheapest_first():
     frame = comparisons("fffff", "", n=2)
     found = advised(frame, runs(2, [0.1]).drop(columns="train_seconds"))

@@ -44,32 +44,6 @@ def test_the_exponent_of_a_known_optimum_is_exact(power, factor):
     assert fit.bound == ""
 
 
-@pytest.mark.parametrize("status", ["missing", "no_gpu"])
-def test_a_rate_that_was_never_trained_is_no_edge(status):
-    rows = runs(lambda size, seed: 0.08)
-    rows.loc[rows["learning_rate"] == 0.16, "status"] = status
-    found = {(choice.edge, len(choice.rates)) for choice in choices(rows)}
-    assert found == {(best_learning_rates.HIGH, 4)}
-
-
-def test_each_seed_gives_an_exponent():
-    frame = runs(lambda size, seed: 0.02 * (size / 32) ** (0.5 * seed), RATES, [32, 128])
-    fit = exponent(choices(frame))
-    # 0, 1/2 and 1: mean 1/2, standard error 1/2 / sqrt(3), t of 2 degrees of freedom 4.303.
-    assert fit.interval.mean == pytest.approx(0.5)
-    # Two sizes two doublings apart: half a step of the grid at both moves the slope by 1 / 2.
-    half = 4.3027 * 0.5 / 3**0.5 + 0.5
-    assert fit.interval[1:] == pytest.approx((0.5 - half, 0.5 + half, 3), rel=1e-4)
-
-
-def test_one_seed_has_no_interval_and_one_batch_size_no_exponent():
-    fit = exponent(choices(runs(lambda *_: 0.04, seeds=[0])))
-    assert fit.interval.mean == pytest.approx(0, abs=1e-12)
-    assert math.isnan(fit.interval.low) and fit.interval.n == 1
-    assert exponent(choices(runs(lambda *_: 0.04, sizes=[32]))) is None
-    assert exponent([]) is None
-
-
 @pytest.mark.parametrize(
     ("optimum", "bound"),
     [
@@ -84,28 +58,6 @@ def test_edges_make_the_exponent_a_bound(optimum, bound):
     frame = runs(optimum, sizes=[32, 64, 128, 256] if bound else [32, 64, 128])
     fit = exponent(choices(frame))
     assert fit.bound == bound
-
-
-def test_batch_sizes_without_any_best_rate_are_left_out():
-    frame = runs(lambda size, _: 0.01 * size / 32)
-    frame.loc[frame["batch_size"] == 128, "status"] = "out_of_memory"
-    frame.loc[(frame["batch_size"] == 64) & (frame["seed"] == 2), "status"] = "missing"
-    found = choices(frame)
-    assert math.isnan(found[2].rate) and found[2].edge == ""
-    fit = exponent(found)
-    assert fit.interval.mean == pytest.approx(1.0)
-    assert fit.interval.n == 2  # seed 2 lacks a batch size
-
-
-def test_a_missing_run_takes_its_scaling_from_the_others():
-    frame = runs(lambda *_: 0.04, power=1.0)
-    gone = (frame["learning_rate"] == 0.16) & (frame["batch_size"] == 64)
-    frame.loc[gone, ["effective_learning_rate", "best_validation_loss"]] = NAN
-    frame.loc[gone, "status"] = "missing"
-    found = best_learning_rates.effective(frame)
-    assert np.allclose(found[gone], 0.32)
-    alone = frame[frame["batch_size"] == 64].assign(effective_learning_rate=NAN)
-    assert list(best_learning_rates.effective(alone)) == list(alone["learning_rate"])
 
 
 def _pairs(rates, **columns):

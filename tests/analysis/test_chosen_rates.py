@@ -54,11 +54,6 @@ def test_each_seed_is_read_at_the_rate_that_the_others_choose():
     assert read.tolist() == [[24.0, 24.0, 30.0]]
 
 
-def test_seeds_at_different_rates_are_known_by_rates_and_by_indices():
-    assert chosen_rates.differ([[1, 1, -1], [0, 1, 0], [-1, -1, -1]]).tolist() == [0, 1, 0]
-    assert chosen_rates.differ([[0.1, 0.1, NAN], [0.1, 0.2, NAN]]).tolist() == [0, 1]
-
-
 def test_seeds_at_different_rates_are_fewer_than_they_seem():
     values = [1.0, 2.0, 4.0]
     error = np.std(values, ddof=1) * np.sqrt((1 + 0.57 * np.sqrt(3)) / 3)
@@ -85,10 +80,3 @@ def test_runs_that_never_reach_the_target_are_read_as_such():
     assert read[2].tolist() == [9.0] * 4 and index[2].tolist() == [0] * 4
     assert read[3].tolist() == [INF] * 4 and index[3].tolist() == [-1] * 4
     assert read[4].tolist() == [3.0, 5.0, 7.0, INF] and index[4].tolist() == [0] * 4
-
-
-def test_edges_of_the_rates_that_seeds_are_read_at():
-    values = np.ones((2, 3, 2))
-    values[1, 2] = NAN  # only two were tried
-    found = chosen_rates.on_edge([[0, 1], [1, -1]], values)
-    assert found.tolist() == [[True, False], [True, False]]

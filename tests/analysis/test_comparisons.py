@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from batchscope.analysis import comparisons, readings
-from batchscope.analysis.trainings import Chosen
+from batchscope.analysis.trainings import Chosen, Trainings
 from batchscope.catalogue import decision_columns
 from costs import draws
 
@@ -22,22 +22,24 @@ THREE = 0.01 * np.array(POINTS)
 def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more):
     """Returns a reading of values, shape (sizes, seeds)."""
     values = np.asarray(values, float)
-    sizes = tuple(SIZES[: len(values)])
     none = np.zeros(len(values), bool)
     names = ("on_edge", "tuned", "at_first", "falling", "ended")
     marks = {name: np.array(more.get(name, none)) for name in names}
-    runs = pandas.DataFrame({"batch_size": sizes, "optimizer": "sgd", "learning_rate": 0.1})
-    rates = np.full(len(values), 0.1)
-    budget = readings.Budget(kind, 10.0)
-    read = np.zeros(values.shape, int)
+    runs = pandas.DataFrame(
+        {"batch_size": size, "seed": seed, "optimizer": "sgd", "learning_rate": 0.1}
+        | {"status": "missing" if math.isnan(value) else "finished"}
+        for size, row in zip(SIZES, values, strict=False)
+        for seed, value in enumerate(row)
+    )
+    rates, read = np.full(len(values), 0.1), np.zeros(values.shape, int)
     chosen = Chosen(values, rates, marks.pop("on_edge"), read, marks.pop("tuned"))
-    ran = ~np.isnan(values)
-    return readings.Reading(runs, budget, outcome, margin, sizes, chosen, ran, **marks)
+    of, budget = Trainings({}, runs, runs[:0]), readings.Budget(kind, 10.0)
+    return readings.Reading(of, budget, outcome, margin, chosen, **marks)
 
 
 def table(*args, **more):
     found = reading(*args, **more)
-    return comparisons.table(found.runs, [found])
+    return comparisons.table(found.trainings.runs, [found])
 
 
 def pair(at, other):
@@ -111,16 +113,6 @@ def test_an_upper_bound_opens_the_end_that_it_leaves_unknown():
     assert found["low"].isna().tolist() == [False, False, True]
     assert found["high"].isna().tolist() == [True, True, False]
     assert found["at_first"].tolist() == [0, 0, 1] and found["seeds_to_resolve"].isna().all()
-
-
-def test_marks_and_factors_stand_in_every_row():
-    found = table(
-        THREE, "test_loss", 0.2, on_edge=[True, False, False], falling=[False, True, True]
-    )
-    assert found["on_edge"].tolist() == [1, 0, 0] and found["still_falling"].tolist() == [0, 1, 1]
-    assert (found["optimizer"] == "sgd").all() and (found["learning_rate"] == 0.1).all()
-    empty = comparisons.table(reading(THREE).runs, [])
-    assert empty.empty and list(empty) == ["optimizer", *decision_columns.COMPARISONS]
 
 
 def read_off(row):

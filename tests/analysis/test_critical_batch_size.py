@@ -61,34 +61,6 @@ def test_the_profile_is_that_of_least_squares():
     assert found.residual == pytest.approx(math.sqrt(squares(found.critical_batch_size) / 9))
 
 
-def updates_of_noisy_quadratic(batch_size):
-    """Returns updates to 5 % of the loss at the best constant rate, h_i = c_i = 1 / i."""
-    curvature = 1 / np.arange(1, 101)
-
-    def updates(rate):
-        decay = (1 - rate * curvature) ** 2
-        floor = rate**2 * curvature / batch_size / (1 - decay)
-
-        def excess(step):
-            return np.sum(curvature * ((1 - floor) * decay**step + floor)) / curvature.sum() - 0.05
-
-        if np.sum(curvature * floor) >= 0.05 * curvature.sum():
-            return math.inf
-        return optimize.brentq(excess, 0, 1e5)
-
-    return min(map(updates, np.exp(np.linspace(math.log(0.03), math.log(1.99), 120))))
-
-
-def test_the_noisy_quadratic_departs_from_the_curve():
-    updates = dict(zip(POWERS, map(updates_of_noisy_quadratic, POWERS), strict=True))
-    chosen = [updates[size] for size in (1, 16, 256, 4096)]
-    assert chosen == pytest.approx([1194.7, 89.6, 28.4, 24.2], rel=0.01)
-    found = fit(POWERS, list(updates.values()))
-    assert found.critical_batch_size == pytest.approx(47.5, rel=0.01)
-    assert found.flagged and found.stray
-    assert fit(POWERS[::2], [updates[size] for size in POWERS[::2]]).flagged
-
-
 def test_lack_of_fit_by_pure_error():
     """Against F by hand; where a seed lacks a size the seeds' own levels are no part of it."""
     sizes, rng = POWERS[3:9], np.random.default_rng(1)
@@ -119,12 +91,6 @@ def test_seeds_at_different_rates_count_for_less():
     assert plain.by_seed and found.critical_batch_size == plain.critical_batch_size
     assert found.low < plain.low and found.high > plain.high
     assert found.lack_of_fit > plain.lack_of_fit
-
-
-def test_lack_of_fit_cannot_be_told_of_three_sizes_without_replicates():
-    for updates in ([120.0, 100, 70], [[120.0] * 3, [100] * 3, [70] * 3]):  # seeds alike are one
-        found = fit(POWERS[:3], updates)
-        assert math.isnan(found.lack_of_fit) and not found.flagged and found.stray == ()
 
 
 def test_exact_curves_are_found_with_no_width():

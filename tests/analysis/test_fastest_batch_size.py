@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize
 
 from batchscope.analysis import critical_batch_size, step_cost
 from batchscope.analysis.fastest_batch_size import (
@@ -19,34 +18,19 @@ from batchscope.analysis.fastest_batch_size import (
 CONSTANTS = (100.0, 20_000.0, 0.002, 0.0001)
 
 
-def test_known_answer():
-    found = fastest(*CONSTANTS)
-    assert found.batch_size == pytest.approx(63.2, abs=0.05)
-    assert found.seconds == pytest.approx(3.465, abs=0.0005)
-    assert (found.low, found.high) == pytest.approx((30.7, 130.5), abs=0.05)
-    cost = seconds_to_target(180, *CONSTANTS) / found.seconds  # 90 % of the throughput's plateau
-    assert cost == pytest.approx(1.22, abs=0.005)
-    assert math.isnan(found.batch_size_low) and math.isnan(found.batch_size_high)
-
-
 def test_it_is_the_least_and_the_range_ends_where_it_says():
     constants = (37.0, 900.0, 0.0013, 0.00007)
     found = fastest(*constants, slower=0.25)
-    best = optimize.minimize_scalar(
-        lambda log: float(seconds_to_target(math.exp(log), *constants)),
-        bounds=(0, 9),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
-    assert (math.log(found.batch_size), found.seconds) == pytest.approx((best.x, best.fun))
+    around = seconds_to_target(found.batch_size * np.array([0.99, 1, 1.01]), *constants)
+    assert around.argmin() == 1 and found.seconds == pytest.approx(around[1])
     ends = seconds_to_target([found.low, found.high], *constants)
     assert ends == pytest.approx([1.25 * found.seconds] * 2)
 
 
 def test_geometric_means_are_of_sizes_that_every_seed_got_there_with():
     taken = [[1.0, 4.0], [2.0, math.inf], [3.0, math.nan]]
-    found = geometric_means(taken, to=[1, 1, 1.5])
-    assert [each.mean for each in found] == pytest.approx([2, math.nan, 2], nan_ok=True)
+    found = geometric_means(taken)
+    assert [each.mean for each in found] == pytest.approx([2, math.nan, 3], nan_ok=True)
     assert [each.n for each in found] == [2, 0, 1] and math.isnan(found[2].low)
     quantile = 12.7062  # of Student's t with a degree of freedom
     assert found[0].high == pytest.approx(2 * 2**quantile, rel=1e-4)
@@ -84,13 +68,3 @@ def test_measured_seconds_are_compared_by_the_seeds_that_all_sizes_have():
     apart = np.array([[1.0, math.nan], [math.nan, 2.0]])
     assert measured_fastest([16, 32], apart) is None
     assert all(math.isnan(each.mean) for each in relative_to_fastest(apart))
-
-
-def test_seeds_at_different_rates_widen_the_intervals_of_their_size():
-    seconds = np.array([[4.0, 8.0, 17.0], [2.0, 4.0, 8.0], [3.0, 6.5, 9.0]])
-    factor = math.sqrt(1 + 0.57 * math.sqrt(3))
-    for differ, wider in (([1, 0, 0], [1, 0, 0]), ([0, 1, 0], [1, 0, 1])):
-        found = relative_to_fastest(seconds, np.array(differ, bool))
-        for one, other, own in zip(relative_to_fastest(seconds), found, wider, strict=True):
-            half = math.log(one.high / one.mean) * (factor if own else 1)
-            assert math.log(other.high / other.mean) == pytest.approx(half)

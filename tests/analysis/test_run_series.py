@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pandas
 import pytest
 
@@ -61,15 +60,6 @@ def test_of_a_value(factor, value, words):
     assert factor_words.value_words(factor, value) == words
 
 
-def test_summaries_of_sweeps_have_series_without_a_batch_size():
-    frame = pandas.DataFrame({"loop": ["graph", "eager"], "threads": [1, 1]})
-    assert [one.label for one in run_series.series(frame)] == ["loop in the graph", "eager"]
-
-
-def test_a_summary_without_batch_sizes_has_nothing_that_changes_along_them():
-    assert run_series.coupled_factors(pandas.DataFrame({"status": ["finished"]})) == {}
-
-
 def test_an_accuracy_has_the_binomial_error_of_its_examples():
     rows = {"batch_size": [8, 8, 16], "test_accuracy": [0.8, 0.6, 1.0], "test_examples": 100}
     found = intervals.binomial(pandas.DataFrame(rows), "test_accuracy", ["batch_size"])
@@ -93,5 +83,3 @@ def test_runs_that_nothing_stopped_are_told_from_those_whose_epochs_were_chosen(
     assert run_series.unstopped(runs).tolist() == [False, True, False, False]
     at_loss = runs.assign(target_train_loss=0.3)
     assert run_series.unstopped(at_loss).tolist() == [False, True, False, True]
-    assert run_series.all_ran_out(runs.assign(epochs=np.asarray(runs["epochs_run"])))
-    assert not run_series.all_ran_out(runs)

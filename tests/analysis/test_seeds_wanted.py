@@ -29,15 +29,3 @@ def test_power_of_equivalence_by_simulation(seeds, margin):
     half = stats.t.ppf(0.95, seeds - 1) * draws.std(axis=1, ddof=1) / math.sqrt(seeds)
     shown = np.abs(draws.mean(axis=1)) + half < margin
     assert seeds_wanted.power_of_equivalence(seeds, margin) == pytest.approx(shown.mean(), abs=0.01)
-
-
-def test_power_of_a_difference_agrees_with_scipy():
-    expected = 1 - stats.nct.cdf(stats.t.ppf(0.95, 7), 7, math.sqrt(8))
-    assert seeds_wanted.power_of_difference(8, 1.0) == pytest.approx(expected, rel=1e-9)
-
-
-def test_a_question_that_no_number_of_seeds_answers():
-    assert seeds_wanted.for_difference(1e-4) == seeds_wanted.MOST
-    assert seeds_wanted.for_equivalence(1e-4) == seeds_wanted.MOST
-    with pytest.raises(ValueError, match="above 0"):
-        seeds_wanted.for_difference(0.0)

@@ -11,7 +11,6 @@ from batchscope.analysis import intervals, step_cost
 SPARSE = np.array([1, 2, 4, 8, 12, 15, 16, 17, 18, 24, 31, 32, 33, 34, 48, 64, 66.0])
 POWERS = 2.0 ** np.arange(9)
 T1 = 12.7062  # Student's t at 97.5 % with one degree of freedom
-NOTHING = [math.nan] * 3
 
 
 def noisy(seconds, noise, seed=0, blocks=9):
@@ -89,7 +88,7 @@ def test_what_has_no_line(given):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "noise", [{}, {"strays": 0.03}, {"drift": 0.2}, {"spikes": 0.15}, {"drift": 0.2, "costs": 0.15}]
+    "noise", [{"strays": 0.03}, {"drift": 0.2, "spikes": 0.15}, {"drift": 0.2, "costs": 0.15}]
 )
 @pytest.mark.parametrize("count", [2, 6])
 def test_intervals_cover(count, noise):
@@ -173,13 +172,6 @@ def test_what_still_rises_has_no_knee_within_the_sizes(seconds):
         assert math.isnan(found["knee_fitted"])
 
 
-def test_a_knee_whose_interval_holds_every_size_is_none():
-    """Three sizes leave one degree of freedom: 5 % off one of them, and any may be the knee."""
-    sizes = np.array([4, 16, 64])
-    found = knee((2 + sizes) * [1, 0.95, 1], sizes)
-    assert math.isnan(found["knee_fitted"]) and found["knee_batch_size"] == 16
-
-
 def test_of_noise_no_level_is_stated():
     blocks = noisy(4.5 + SPARSE, 0.5)
     floor = step_cost.noise_floor(blocks)
@@ -199,16 +191,6 @@ def test_the_noise_floor():
     assert found == pytest.approx(1.01)
 
 
-def test_one_job_that_is_slow_leaves_line_and_noise():
-    """Five jobs within 2 %, and one that takes twelve times as long at all sizes."""
-    line = 0.03 + 2e-4 * POWERS
-    found = step_cost.summary(POWERS, np.outer(line, [0.98, 1.0, 1.0, 1.02, 1.0, 12.0]), True)
-    assert found["fixed_seconds"] == pytest.approx(0.03)
-    assert found["plateau_images_per_second"] == pytest.approx(5000)
-    assert found["noise_floor"] == pytest.approx(1) and found["line_residual"] < 1e-9
-    assert found["highest_images_per_second"] == pytest.approx(256 / line[-1])
-
-
 def test_memory_is_a_line_above_what_starting_takes():
     """500 + .25 b with strays, under a floor that starting takes, and a peak that is not known."""
     sizes = np.array([64.0, 128, 192, 256, 320, 1, 450])
@@ -220,10 +202,8 @@ def test_memory_is_a_line_above_what_starting_takes():
     assert slope == pytest.approx((expected.slope, expected.slope - half, expected.slope + half))
 
 
-@pytest.mark.parametrize(
-    "peaks, expected",
-    [([510.0, 573.0, 637.0], [509, 1, *NOTHING[:2]]), ([510, 530], [math.nan, *NOTHING])],
-)
-def test_memory_of_few_sizes(peaks, expected):
-    fixed, slope = step_cost.memory_per_image([1, 64, 128][: len(peaks)], peaks)
-    assert [fixed, *slope] == pytest.approx(expected, nan_ok=True)
+def test_memory_of_few_sizes():
+    fixed, slope = step_cost.memory_per_image([1, 64, 128], [510.0, 573.0, 637.0])
+    assert [fixed, *slope] == pytest.approx([509, 1, math.nan, math.nan], nan_ok=True)
+    fixed, slope = step_cost.memory_per_image([1, 64], [510, 530])
+    assert np.isnan([fixed, *slope]).all()

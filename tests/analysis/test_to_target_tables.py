@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 import made_trainings
-from batchscope.analysis import targets, to_target_tables, trainings
+from batchscope.analysis import run_series, to_target_tables, trainings
 from batchscope.analysis.targets import Target
 from batchscope.catalogue import decision_columns
 from made_trainings import EXACT, SIZES
@@ -23,7 +23,7 @@ def both(targets=TO, **made):
 
 def tabled(trajectories, runs, targets=TO):
     scalings = to_target_tables.of_study(trajectories, runs, targets)
-    constant = to_target_tables.constants(runs)
+    constant = run_series.constants(runs)
     return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)
 
 
@@ -57,29 +57,6 @@ def test_where_the_updates_depart_from_the_curve_nothing_else_is_read_off_it():
     assert row["examples_fewest"] == 16
 
 
-def test_a_target_that_one_size_never_reached():
-    fits, each = both(never=[(8, 0)])
-    assert fits["points"].tolist() == [4]
-    assert fits["critical_batch_size"].to_numpy() == pytest.approx([40])
-    missed = each[each["reached"] == 0]
-    assert missed[["batch_size", "seed"]].to_numpy().tolist() == [[8, 0]]
-    assert missed[["updates", "examples", "seconds"]].isna().all(axis=None)
-    assert set(each.loc[each["batch_size"] == 8, "never_learning_rates"]) == {"0.1 0.2 0.4"}
-    none, _ = both(never=[(size, 0) for size in SIZES[:3]])
-    assert none["points"].tolist() == [0] and none["critical_batch_size"].isna().all()
-
-
-def test_experiments_without_a_row_have_headers_alone():
-    """Of two sizes, without a training, and of trainings that were not stopped at a target."""
-    trajectories, runs = made_trainings.tables()
-    last = trajectories.groupby("run", sort=False).tail(1)
-    empty = (trajectories[:0], runs[:0])
-    for fits, each in (both(sizes=(8, 16)), tabled(*empty), tabled(last, runs, ())):
-        assert fits.empty and each.empty
-        assert {"machine", *decision_columns.CRITICAL} <= {*fits.columns}
-        assert {"machine", *decision_columns.TO_TARGET} <= {*each.columns}
-
-
 def test_a_training_that_left_nothing_behind_excludes_its_rate():
     """Of .2 at 8, seed 2 ran out of memory before its first evaluation."""
     trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.4))
@@ -88,18 +65,6 @@ def test_a_training_that_left_nothing_behind_excludes_its_rate():
     (found,) = to_target_tables.of_study(trajectories, runs, TO)
     assert found.taken["updates"].rates[:2].tolist() == [0.4, 0.2]
     assert found.left_out()["diverged"][0] == (0.2,)
-
-
-def test_series_apart_and_seconds_of_none():
-    first, runs = made_trainings.tables(timed=False, optimizer="sgd")
-    second, more = made_trainings.tables(timed=False, optimizer="adam", rates=(0.2,))
-    runs = pandas.concat([runs, more.assign(run=more["run"] + "a")])
-    second["run"] += "a"
-    fits, each = tabled(pandas.concat([first, second]), runs)
-    assert sorted(fits["optimizer"]) == ["adam", "sgd"]
-    assert fits["critical_batch_size"].to_numpy() == pytest.approx([40, 40])
-    assert fits["fastest_batch_size"].isna().all() and fits["measured_fastest"].isna().all()
-    assert len(to_target_tables.joined(fits, each)) == len(each)
 
 
 def evaluations(rate=0.1, sizes=SIZES, seeds=(0, 1), start=0, times=1.0, **factors):
@@ -128,7 +93,7 @@ def scaling(rows, value=0.2, column="validation_loss", step=()):
 
 def costs(found):
     """Returns the costs of a step, fixed and per example."""
-    return found.step.fixed.value, found.step.per_image.value
+    return found.step.fixed.mean, found.step.per_image.mean
 
 
 def exact(sizes=SIZES):
@@ -138,15 +103,15 @@ def exact(sizes=SIZES):
 
 def test_three_targets_from_the_first_evaluation_to_the_lowest_of_all():
     rows = evaluations(start=5)
-    found = targets.default_targets(series(rows))
+    found = series(rows).default_targets()
     start = rows[rows["updates"] == 5]["validation_loss"].min()
     end = rows.groupby(["batch_size", "seed"])["validation_loss"].min().max()
     steps = start * (end / start) ** (np.arange(1, 4) / 3)
     assert [each.value for each in found] == pytest.approx(steps) and found[-1].value == end
     rows = rows.assign(train_loss=rows["validation_loss"], validation_loss=math.nan)
-    assert {each.column for each in targets.default_targets(series(rows))} == {"train_loss"}
+    assert {each.column for each in series(rows).default_targets()} == {"train_loss"}
     rows = rows.drop(columns=["train_loss", "validation_loss"])
-    assert targets.default_targets(series(rows)) == []
+    assert series(rows).default_targets() == []
 
 
 def test_the_last_target_is_what_every_seed_reached_at_one_rate_of_every_size():
@@ -157,7 +122,7 @@ def test_the_last_target_is_what_every_seed_reached_at_one_rate_of_every_size():
     some = pandas.concat([rows, evaluations(0.2, seeds=[0], start=5)])
     failed = pandas.concat([rows, evaluations(0.2, start=5, times=0.5, status="diverged")])
     for frame in (rows, some, failed):
-        assert targets.default_targets(series(frame))[-1].value == known
+        assert series(frame).default_targets()[-1].value == known
 
 
 def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
@@ -199,7 +164,7 @@ def test_the_single_row_of_an_external_run_is_its_target():
     updates = 100 * (1 + 40 / np.array(SIZES))
     rows = evaluations(seeds=[0]).drop_duplicates("run").assign(updates=updates)
     rows = rows.assign(examples=updates * np.array(SIZES), machine="elsewhere", seconds=math.nan)
-    assert targets.at_own_targets(rows) and not targets.at_own_targets(rows.assign(machine="a"))
+    assert trainings.at_own_targets(rows) and not trainings.at_own_targets(rows.assign(machine="a"))
     (found,) = to_target_tables.of_study(rows, rows)
     assert not found.target.column and found.fit.critical_batch_size == pytest.approx(40)
     rows.loc[0, ["updates", "examples"]] = math.nan

@@ -139,12 +139,6 @@ def test_an_end_that_may_be_better_opens_the_interval(outcome, sign, verdict, ma
     assert [math.isnan(lost[end]) for end in ("low", "high")] == [upper, not upper]
 
 
-def test_an_open_end_is_no_reason_where_the_other_one_resolves_nothing():
-    noise = np.random.default_rng(3).normal(0, 1, (6, 3))
-    (row,) = judged(reading(noise, on_edge=[False, False, True]))
-    assert (row["verdict"], row["reason"]) == (Verdict.NOT_RESOLVED, "")
-
-
 def test_what_was_taken_changes_by_a_factor_per_doubling():
     values = 100.0 * 0.5 ** np.arange(3) * np.exp(rising(noise=0.1) - np.arange(3))
     (row,) = judged(reading(values, "updates", "target"))

@@ -79,7 +79,7 @@ def test_the_binomial_error_is_drawn(two_rates):
     axes = drawing.axes[2]
     chosen = frame[(frame["batch_size"] == 16) & (frame["learning_rate"] == 0.05)]
     mean = chosen["test_accuracy"].mean()
-    half = intervals.binomial_half_width(mean, 360)
+    half = 1.96 * (mean * (1 - mean) / 360) ** 0.5
     broad = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 4.5]
     assert broad[0] == pytest.approx([mean - half, min(mean + half, 1)])
     assert axes.get_ylim()[1] < 1.02 and axes.get_ylim() == drawing.axes[0].get_ylim()

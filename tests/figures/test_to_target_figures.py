@@ -8,7 +8,7 @@ import pytest
 
 import made_trainings
 from batchscope import figures
-from batchscope.analysis import to_target_tables
+from batchscope.analysis import run_series, to_target_tables
 from batchscope.analysis.targets import Target
 from drawing import legend, reread, titles
 from made_trainings import EXACT, SIZES
@@ -36,7 +36,7 @@ def written(trajectories, runs, targets=TO, noise=()):
         runs = runs.assign(gradient_norm_squared_start=2.0 + 0.1 * jitter)
         runs = runs.assign(gradient_variance=40.0 - jitter, gradient_norm_squared=square + jitter)
     scalings = to_target_tables.of_study(trajectories, runs, targets)
-    constant = to_target_tables.constants(runs)
+    constant = run_series.constants(runs)
     return figures.Tables(
         runs=runs,
         critical_batch_size=to_target_tables.fits(scalings, constant),

@@ -19,7 +19,7 @@ from batchscope.catalogue import run_names
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
 from batchscope.report import content, gaps, runs_table, study_page
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.store.weights import Layer
 from batchscope.study import config
 from html_page import Page
@@ -121,7 +121,7 @@ def test_layers_of_a_model_are_those_of_its_initial_weights(finished, tmp_path):
     study = replace(study, experiments={name: replace(experiment, trainings=trainings)})
     assert content._models(study, tmp_path, records_of) == {}  # nothing was trained
     look = "own-0123abcd", (8, 8, 1), 10
-    path = tmp_path / "initial" / f"{records.initial_name(*look)}+seed=3.npz"
+    path = tmp_path / "initial" / f"{paths.initial_name(*look)}+seed=3.npz"
     weights = {"only/kernel": np.zeros((64, 10)), "only/bias": np.zeros(10)}
     records.write_weights(path, weights, {})
     layer = Layer("only", {"kernel": (64, 10), "bias": (10,)})

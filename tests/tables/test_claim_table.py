@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 import synthetic
-from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import UserError
 from batchscope.study import claims
 from batchscope.study.claims import Claim
@@ -39,28 +38,6 @@ def tables(tmp_path_factory):
     synthetic.write(folder, planned)
     experiment_tables.write(folder, planned, "gap", folder / "tables" / "gap")
     return dataclasses.replace(planned, claims=STATED), folder / "tables"
-
-
-@pytest.mark.slow
-def test_every_table_of_trainings_can_be_stated_about(tables):
-    planned, folder = tables
-    found = experiment_tables.stated(planned, folder).set_index("id")
-    assert (found["n"] == 6).all(), found["reason_of"].to_dict()
-    sizes = len({run.partition("+bs=")[2].partition("+")[0] for run in synthetic.grid()})
-    assert found["parts"].to_dict() == {
-        "runs_trend": 1,
-        "history_trend": 2,
-        "trajectories_value": sizes,
-        "at_epochs_value": 2 * sizes,
-        "layers_trend": len(synthetic.LAYERS),
-        "alignment_trend": 3 * sizes,
-        "lines_comparison": 1,
-        "landscapes_trend": 2,
-    }
-    assert (
-        found["verdict"]["runs_trend"] == Verdict.SUPPORTED
-        and found["unit"]["at_epochs_value"] == "share"
-    )
 
 
 @pytest.mark.slow

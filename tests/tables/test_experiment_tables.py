@@ -15,7 +15,7 @@ def test_what_is_decided(tmp_path, schedule):
     study = synthetic.study(synthetic.grid(schedule=schedule))
     synthetic.write(tmp_path, study)
     runs = run_table.collect(tmp_path, study, "gap")
-    given = (runs, long_tables.trajectories(tmp_path, study, "gap"))
+    given = (runs, long_tables.made(tmp_path, study, "gap")["trajectories"])
     experiment = study.experiments["gap"]
     compared = experiment_tables.held_equal(study, "gap", *given)["comparisons"]
     found = experiment_tables.to_target(experiment.trainings, *given)

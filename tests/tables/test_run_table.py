@@ -11,17 +11,10 @@ import pytest
 
 import synthetic
 from batchscope import disk, errors
-from batchscope.catalogue import (
-    columns,
-    measure_settings,
-    run_factors,
-    run_names,
-    sweep_names,
-    tables,
-)
+from batchscope.catalogue import columns, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.versions import VERSIONS
-from batchscope.store import job_files, records
+from batchscope.catalogue.run_names import VERSIONS
+from batchscope.store import job_files, paths, records
 from batchscope.study import plan
 from batchscope.tables import csv_tables, experiment_tables, long_tables
 
@@ -45,7 +38,7 @@ class Written(NamedTuple):
 
     def record(self, measure, settings="default") -> Path:
         """Returns the path of what a measure found of the first run."""
-        return records.measure_path(self.results, [*self.trainings.runs][0], measure, settings)
+        return paths.measure_path(self.results, [*self.trainings.runs][0], measure, settings)
 
 
 @pytest.fixture
@@ -84,15 +77,6 @@ def test_what_is_not_there_is_empty(tmp_path, written):
     assert list(nothing.columns) == list(frame.columns) and set(nothing["status"]) == {"missing"}
 
 
-def test_examples_that_are_sequences_are_counted_in_tokens(written):
-    path = records.dataset_folder(written.results, synthetic.DATASET) / "record.json"
-    with synthetic.edited(path) as record:
-        record |= {"kind": "tokens", "input_shape": [25]}
-    row = written.made("runs").iloc[2]
-    assert row["tokens_per_update"] == 25 * 32
-    assert row["tokens_per_second"] == 25 * row["images_per_second"]
-
-
 def test_records_of_another_version_are_told_apart(written):
     for measure in ("evaluate", "weight_distance"):
         with synthetic.edited(written.record(measure)) as record:
@@ -118,35 +102,6 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
     assert found == set(tables.FILES)
 
 
-def test_histories(written):
-    frame = written.made("history")
-    assert list(frame.columns[: len(long_tables.FIRST)]) == list(long_tables.FIRST)
-    assert frame.groupby("run", sort=False).size().tolist() == [40, 7, 40]
-    diverged = frame[frame["status"] == "diverged"]
-    assert math.isnan(diverged["train_loss"].iloc[-1])
-    assert diverged["epoch"].tolist() == list(range(1, 8))
-    assert (frame["epoch_distance"] > 0).all()
-
-
-def test_updates_outside_the_histogram_count_in_the_shares(written):
-    run = [*written.trainings.runs][0]
-    with synthetic.edited(written.record("displacement")) as record:
-        record["values"]["updates"] = 8
-        record["histogram"] = {"edges": [0.1, 0.2, 0.4], "counts": [4, 2]}
-    frame = written.made("updates")
-    rows = frame.loc[frame["run"] == run, ["low", "high", "count", "share"]]
-    assert rows.to_numpy(float).tolist() == [[0.1, 0.2, 4, 0.5], [0.2, 0.4, 2, 0.25]]
-
-
-def test_layers_and_alignment(written):
-    layers, alignment = (written.made(table) for table in ("layers", "alignment"))
-    assert layers["layer"].tolist() == list(synthetic.LAYERS) * 2
-    assert layers["position"].tolist() == [0, 1, 2, 3] * 2
-    assert len(alignment) == 2 * 3 * 9  # finished runs, places, numbers of examples
-    assert alignment["examples"].tolist()[:9] == [2**power for power in range(9)]
-    assert alignment["epoch"].tolist()[::9] == [0, 20, 40] * 2
-
-
 def test_lines(written):
     frame = written.made("lines")
     small, _, large, _ = written.trainings.runs
@@ -155,27 +110,10 @@ def test_lines(written):
     assert frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist() == [
         ["batch_size", 16, 32]
     ]
-    assert frame["split"].tolist() == [split for split in records.SPLITS for _ in range(7)]
+    assert frame["split"].tolist() == [split for split in paths.SPLITS for _ in range(7)]
     test = frame[frame["split"] == "test"]
     assert test["alpha"].tolist() == pytest.approx([-1, -0.5, 0, 0.5, 1, 1.5, 2])
     assert test["loss"].iloc[2] == pytest.approx(0.12)
-
-
-def test_landscapes(written):
-    frame = written.made("landscapes")
-    run = [*written.trainings.runs][0]
-    frame = frame[frame["run"] == run]
-    surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
-    settings = measure_settings.settings_name("landscape", synthetic.MEASURES["landscape"])
-    path = written.record("landscape", settings)
-    saved = disk.read_arrays(path.with_suffix(".npz"))
-    axis = saved["axis"].tolist()
-    table = surface.pivot(index="b", columns="a", values="loss")
-    assert table.index.tolist() == axis and table.columns.tolist() == axis
-    assert table.to_numpy().tolist() == saved["surface:1"].tolist()  # rows: second direction
-    line = frame[(frame["kind"] == "line") & (frame["index"] == 0)]
-    assert line["a"].tolist() == axis and set(line["b"]) == {0.0}
-    assert line["loss"].tolist() == saved["line:0"].tolist()
 
 
 def test_at_epochs(written):
@@ -201,10 +139,10 @@ def test_at_epochs(written):
 def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tmp_path):
     other = tmp_path / "other"
     run, timed = [*written.trainings.runs][0], written.trainings.measures
-    shutil.copytree(records.run_folder(written.results, run), records.run_folder(other, run))
+    shutil.copytree(paths.run_folder(written.results, run), paths.run_folder(other, run))
     timing = run_names.timing_name(run_names.parse_run(run))
-    settings = measure_settings.settings_name("time_epoch", timed["time_epoch"])
-    path = records.timing_path(other, "theirs", timing, settings, "time_epoch")
+    settings = run_names.settings_name("time_epoch", timed["time_epoch"])
+    path = paths.timing_path(other, "theirs", timing, settings, "time_epoch")
     disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
     written.planned.machines["cluster"] = (str(other), "theirs")
     frame = written.made("at_epochs")
@@ -239,11 +177,11 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     results, planned = written
     chosen = planned.experiments["gap"]
     first = run_names.parse_run([*chosen.trainings.runs][0])
-    births = {name: factor.birth for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
+    births = {name: factor.default for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
     timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
     factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
     size = int(first["batch_size"])
-    settings = measure_settings.parse_settings("throughput", "default")
+    settings = run_names.parse_settings("throughput", "default")
     times = plan.Times({"throughput": settings}, (sweep_names.Sweep(factors, (size,)),))
     planned.experiments["speed"] = plan.Experiment("speed", "", "", {}, times=times)
     (job,) = job_files.timing_jobs(planned.experiments["speed"], results, planned.machine)
@@ -252,10 +190,10 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     measures = dict(chosen.trainings.measures)
     trainings = replace(chosen.trainings, beside=("speed",), measures=measures)
     planned.experiments["gap"] = replace(chosen, trainings=trainings)
-    frame = long_tables.trajectories(results, planned, "gap")
+    frame = long_tables.made(results, planned, "gap")["trajectories"]
     own = frame["seconds"].tolist()
     del measures["time_epoch"]
-    frame = long_tables.trajectories(results, planned, "gap")
+    frame = long_tables.made(results, planned, "gap")["trajectories"]
     # The only job of the sweep is the first seed's.
     here = (frame["batch_size"] == size) & (frame["seed"] == 0)
     assert frame["seconds"].notna().tolist() == (here & known).tolist()
@@ -281,7 +219,7 @@ def evaluated(tmp_path):
             (1149, 36, 0.25, 0.75),
         )
     ]
-    path = records.run_folder(tmp_path, run) / "trajectory.csv"
+    path = paths.run_folder(tmp_path, run) / "trajectory.csv"
     disk.write_rows(path, records.TRAJECTORY_COLUMNS, rows)
     return Written(tmp_path, planned), path
 

@@ -1,27 +1,33 @@
 """Which batch sizes to use: rows of other tables in, a recommendation with what limits it out.
 
 The recommendation is the range of neighbouring sizes around the best measured one that are within
-every limit (see `advice_series`); where that one is not shown to be, it stands alone.
+every limit (see `advice_series`); where that one is not shown to be, it stands alone. What may be
+wrong with it, and what it lacks, stands beside the line to add to the study.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pandas
 
-from batchscope.analysis import advice_checks, advice_series, run_series, step_cost
-from batchscope.analysis.advice_series import CRITICAL, RATE, Asked, Row, Series, Tables
-from batchscope.catalogue.budget_kinds import EPOCHS, UPDATES
+from batchscope.analysis import run_series, step_cost
+from batchscope.analysis.advice_series import CRITICAL, RATE, Asked, Row, Series, Tables, excludes
+from batchscope.catalogue import run_factors
+from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.decision_columns import ADVICE
-from batchscope.catalogue.outcomes import LEAST_SEEDS, Reason, Verdict
+from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
 from batchscope.catalogue.run_factors import TIMING_FACTORS
-from batchscope.study.advice_needs import LEAST_SIZES
+from batchscope.study import advice_needs
+from batchscope.study.advice_needs import LEAST_SIZES, Need, rounded
 
 MEMORY, KNEE = "memory", "knee"
+MOST_DISTURBED = 0.25  # share of the blocks of a timing
+BLOCKS = 21  # of a timing that is repeated
 _OF_MACHINE = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
 _COPIED = ["batch_size", "estimate", "low", "high", "bound", "n", "verdict", "reason"]
 
@@ -47,24 +53,25 @@ class Grade(enum.StrEnum):
 
 def table(tables: Tables, asked: Asked) -> pandas.DataFrame:
     """Returns the rows of every series that trains at three batch sizes or more; see `ADVICE`."""
-    frame = tables.comparisons
-    factors = [name for name in run_series.factor_columns(frame) if name != RATE]
+    frame = tables.comparisons.drop(columns=RATE)
     rows: list[Row] = []
-    for series in run_series.series(frame.drop(columns=RATE)) if len(frame) else ():
-        own = frame.loc[series.frame.index]
-        if own["batch_size"].nunique() < LEAST_SIZES:
+    for series in run_series.series(frame) if len(frame) else ():
+        if series.frame["batch_size"].nunique() < LEAST_SIZES:
             continue
         single = {
-            name: own[name].iloc[0] for name in factors if own[name].nunique(dropna=False) < 2
+            name: series.frame[name].iloc[0]
+            for name in run_series.factor_columns(frame)
+            if series.frame[name].nunique(dropna=False) < 2
         }
         runs = _of(run_series.own(tables.runs), single)
         configured = runs.reindex(columns=[*{*_OF_MACHINE, *TIMING_FACTORS} - {"batch_size"}])
         of_machine = configured.iloc[0].to_dict() if len(runs) else {}
         others = (_of(each, single) for each in (tables.trends, tables.critical))
+        own = tables.comparisons.loc[series.frame.index]
         given = Tables(own, runs, _of(tables.limits, of_machine), *others)
         price = asked.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
         rows += [{**single, **row} for row in _rows(Series(given, asked, single, price))]
-    return run_series.table(rows, ADVICE, factors)
+    return run_series.table(rows, ADVICE, run_series.factor_columns(frame))
 
 
 def _of(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
@@ -77,7 +84,7 @@ def _of(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
 
 def _rows(series: Series) -> Iterator[Row]:
     """Yields all rows: the recommendation first, and what is missing in order of cost."""
-    checks, needs = [*advice_checks.checks(series)], [*advice_checks.needs(series)]
+    checks, needs = [*_checks(series)], [*_needs(series)]
     if series.best is not None:
         failed = any(each["passed"] == 0 for each in checks)
         lacking = failed or needs or len(series.unresolved) or series.replicates < LEAST_SEEDS
@@ -92,8 +99,8 @@ def _rows(series: Series) -> Iterator[Row]:
             "grade": grade if series.replicates > 1 else Grade.OPEN,
         }
     for size in series.sizes:
-        deciding = _deciding(series, size)
-        yield {"item": Item.SIZE, "batch_size": size, RATE: series.rate(size), **deciding}
+        rate = series.rate(size)
+        yield {"item": Item.SIZE, "batch_size": size, RATE: rate, **_deciding(series, size)}
     yield from ({"item": Item.LIMIT, **each} for each in _limits(series))
     yield from ({"item": Item.CHECK, **each} for each in checks)
     for need in sorted(needs, key=lambda each: np.nan_to_num(each.minutes)):
@@ -109,7 +116,7 @@ def _deciding(series: Series, size: int) -> Row:
     if found.empty:
         return {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.NO_VALUE}
     doubtful = found["verdict"] != Verdict.WITHIN
-    first = (doubtful.astype(int) + advice_series.excludes(found)).idxmax()
+    first = (doubtful.astype(int) + excludes(found)).idxmax()
     return {"name": found.loc[first, "outcome"], **found.loc[first, _COPIED].to_dict()}
 
 
@@ -140,3 +147,115 @@ def _trends(series: Series) -> Iterator[Row]:
         for row in rows[first & rows["budget"].isin([EPOCHS, UPDATES])].to_dict("records"):
             found = {name: row[name] for name in _COPIED if name in row}
             yield {"name": row["outcome"], "key": row["budget"], **found, "bound": 0.0}
+
+
+def _checks(series: Series) -> Iterator[Row]:
+    """Yields what else may be wrong: a row for all that passes, or for each size that fails."""
+    yield from _accuracy(series)
+    if series.trained.rates > 1:
+        yield from _flagged(series, "rate_on_edge", "on_edge", _beyond)
+    yield from _timings(series)
+    yield from _flagged(series, "still_falling", "still_falling", _longer)
+    lack = pandas.to_numeric(series.critical.get("lack_of_fit"), errors="coerce")
+    if pandas.notna(lack):
+        yield _check("lack_of_fit", lack >= LEVEL, estimate=float(lack), bound=LEVEL)
+    planned, seeds = series.asked.planned, series.tables.runs.get("seed")
+    if planned is not None and seeds is not None:
+        there = seeds.nunique()
+        line = ("seeds", planned) if there < planned else ()
+        yield _check("seeds_planned", there == planned, *line, estimate=there, bound=planned)
+
+
+def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: Any) -> Row:
+    line = {"key": key, "value": str(value)} if key and not passed else {}
+    return {"name": name, "passed": int(passed), **numbers, **line}
+
+
+def _accuracy(series: Series) -> Iterator[Row]:
+    """Yields whether the best size beats the baseline, and whether the test set is large."""
+    rows = series.at(CONVERGENCE, END)
+    rows = rows[rows["outcome"].str.endswith("accuracy") & rows["mean"].notna()]
+    for row in rows[rows["batch_size"] == series.best].to_dict("records")[:1]:
+        split, mean = row["outcome"].partition("_")[0], float(row["mean"])
+        given = series.asked.baselines.get(str(series.factors.get("dataset")), {})
+        if bound := given.get(split):
+            low, high = row["mean_low"], row["mean_high"]
+            passed = (mean if pandas.isna(low) else low) > bound
+            numbers = {"estimate": mean, "low": low, "high": high, "bound": bound, "n": row["n"]}
+            yield _check("baseline", passed, *_longer(series, series.best), **numbers)
+        examples = series.runs(f"{split}_examples").max().item()
+        if pandas.notna(examples):
+            error, margin = math.sqrt(max(mean * (1 - mean), 0) / examples), float(row["margin"])
+            line = (f"margins.{row['outcome']}", math.ceil(100 * error) / 100)
+            yield _check("test_set", error < margin, *line, estimate=error, bound=margin)
+
+
+def _flagged(
+    series: Series, name: str, column: str, line: Callable[[Series, int], tuple[str, Any]]
+) -> Iterator[Row]:
+    """Yields the sizes that a column of comparisons.csv flags, each with the line to add.
+
+    One that is beyond changes nothing, unless the range ends beside it.
+    """
+    flagged = {*series.limits.loc[series.limits[column] == 1, "batch_size"]}
+    flagged -= series.excluded() - {*series.range, *series.beside}
+    for size in sorted(map(int, flagged)):
+        yield _check(name, False, *line(series, size), batch_size=size)
+    if len(series.limits) and not flagged:
+        yield _check(name, True)
+
+
+def _beyond(series: Series, size: int) -> tuple[str, Any]:
+    """Returns the line with a rate beyond the edge on which a size's best one lies."""
+    runs, rows = series.runs("batch_size", RATE), series.limits
+    tried = sorted(runs.loc[runs["batch_size"] == size, RATE].dropna().unique().tolist())
+    if len(tried) < 2:
+        return "vary.learning_rate", ""
+    low, high = tried[0] ** 2 / tried[1], tried[-1] ** 2 / tried[-2]
+    on_edge = rows.loc[(rows["batch_size"] == size) & (rows["on_edge"] == 1), RATE].iloc[-1]
+    rates = [*tried, high] if on_edge >= tried[-1] else [low, *tried]
+    return "vary.learning_rate", [*map(rounded, rates)]
+
+
+def _longer(series: Series, size: int | None) -> tuple[str, Any]:
+    runs = series.runs("batch_size", EPOCHS)
+    epochs = runs.loc[runs["batch_size"] == size, EPOCHS].max()
+    return EPOCHS, "" if pandas.isna(epochs) else 2 * int(epochs)
+
+
+def _timings(series: Series) -> Iterator[Row]:
+    """Yields whether blocks of a timing differ by more than a plateau is told from its knee."""
+    names = ["batch_size", "seconds_per_epoch_q1", "seconds_per_epoch_q3"]
+    sizes, low, high = series.runs(*names).astype(float).to_numpy().T
+    ratios = pandas.Series(high / low).groupby(sizes).median()
+    found = [(int(size), ratio, step_cost.MOST_NOISE) for size, ratio in ratios.items()]
+    names = ["disturbed_blocks", "blocks", "noise_floor"]
+    for disturbed, blocks, noise in series.tables.limits.reindex(columns=names).to_numpy(float):
+        found += [(None, disturbed / blocks, MOST_DISTURBED), (None, noise, step_cost.MOST_NOISE)]
+    found = [each for each in found if not math.isnan(each[1])]
+    failed = [each for each in found if each[1] > each[2]]
+    line = ("measure.time_epoch.blocks", BLOCKS)
+    for size, value, bound in failed or found[:1]:
+        numbers = {"batch_size": size if failed else None, "estimate": value, "bound": bound}
+        yield _check("timings_disturbed", not failed, *line, **numbers)
+
+
+def _needs(series: Series) -> Iterator[Need]:
+    """Yields what is missing, all at once."""
+    found, of_seed = series.trained, sum(series.price) / 60
+    minutes = series.price[0] / 60 * series.replicates
+    yield from advice_needs.missing(found, of_seed, minutes / max(found.rates, 1))
+    taken, unresolved = series.at(TARGET), series.unresolved
+    falls = series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT
+    first = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
+    if first or (taken.empty and not falls and not found.elsewhere):
+        # Half the examples between two evaluations, or a quarter of an epoch.
+        every, used = series.runs("evaluate_every", "train_examples").max().fillna(0)
+        yield Need("target", "evaluate_every", int(every // 2 or used // 4) or "", minutes)
+    elif len(taken) and taken["mean"].isna().all():
+        size = int(taken["batch_size"].iloc[0])
+        yield Need("longer_training", *_longer(series, size), minutes)
+    more = unresolved["seeds_to_resolve"].dropna()
+    if series.replicates >= LEAST_SEEDS and len(more):
+        seeds = int(more.max())
+        yield Need("seeds", "seeds", seeds, (seeds - series.replicates) * of_seed, seeds)

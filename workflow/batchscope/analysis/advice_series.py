@@ -39,33 +39,24 @@ class Tables(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What else is known.
+    """What else is known."""
 
-    Attributes:
-        margins: Outcome -> largest loss of it, as the study states them.
-        planned: Seeds that were planned before any was seen.
-        baselines: Data set -> split -> accuracy of always naming its most frequent class.
-        price: Runs -> seconds that one more seed of them takes in trainings, and in timings.
-    """
-
-    margins: Mapping[str, float] = {}
-    planned: int | None = None
+    margins: Mapping[str, float] = {}  # outcome -> largest loss of it, as the study states them
+    planned: int | None = None  # seeds, before any was seen
+    # Data set -> split -> accuracy of always naming its most frequent class.
     baselines: Mapping[str, Mapping[str, float]] = {}
+    # Runs -> seconds that one more seed of them takes in trainings, and in timings.
     price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Series:
-    """A series that trains at several batch sizes, with what its tables say of them.
-
-    Attributes:
-        price: Seconds that one more seed takes in trainings, and in timings.
-    """
+    """A series that trains at several batch sizes, with what its tables say of them."""
 
     tables: Tables
     asked: Asked
     factors: Row
-    price: tuple[float, float]
+    price: tuple[float, float]  # seconds that one more seed takes in trainings, and in timings
 
     @functools.cached_property
     def sizes(self) -> list[int]:

@@ -35,23 +35,14 @@ def edge(rate: float, rates: Sequence[float]) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """The best rate of one batch size.
-
-    Attributes:
-        rates: Every effective rate that was tried, ascending.
-        learning_rate: The best one as the factor has it, before scaling; NaN where no rate has a
-            finished run of every seed.
-        rate: The best effective rate, or NaN.
-        by_seed: Seed -> the effective rate that this seed alone would have chosen, or NaN.
-        runs: Finished runs at the best rate.
-    """
+    """The best rate of one batch size; NaN where no rate has a finished run of every seed."""
 
     batch_size: int
-    rates: tuple[float, ...]
-    learning_rate: float
-    rate: float
-    by_seed: dict[int, float]
-    runs: int
+    rates: tuple[float, ...]  # every effective one that was tried, ascending
+    learning_rate: float  # the best one as the factor has it, before scaling
+    rate: float  # the best effective one
+    by_seed: dict[int, float]  # seed -> the effective rate that it alone would have chosen
+    runs: int  # finished ones at the best rate
 
     @property
     def edge(self) -> str:
@@ -64,19 +55,13 @@ class Exponent(NamedTuple):
 
     A rate between two of its grid is never seen, and all seeds see the same grid: an interval over
     seeds alone covers the exponent far less often than it says.
-
-    Attributes:
-        interval: Mean over seeds with its 95 % t-interval, widened at both ends by how far the
-            exponent moves at most where every best rate is off by half a step of the grid; without
-            ends below two seeds.
-        factor: c, so that the line goes through the mean of all points.
-        bound: `at least` or `at most` where best rates on an edge make the mean a bound,
-            `unbounded` where they pull both ways, else an empty string.
     """
 
+    # Mean over seeds with its 95 % t-interval, widened at both ends by how far the exponent moves
+    # at most where every best rate is off by half a step of the grid.
     interval: intervals.Interval
-    factor: float
-    bound: str
+    factor: float  # c, so that the line goes through the mean of all points
+    bound: str  # whether best rates on an edge make the mean a bound; `unbounded` if both ways
 
 
 def effective(frame: pandas.DataFrame) -> pandas.Series:

@@ -24,12 +24,10 @@ def by_lowest(losses: Any) -> np.ndarray:
     the target; where all are, it is -1. Among equals the lowest rate is chosen.
     """
     losses = np.asarray(losses, float)
-    own = ~np.isnan(losses).all(axis=1, keepdims=True)
-    finite = np.isfinite(losses)
+    own, finite = ~np.isnan(losses).all(axis=1, keepdims=True), np.isfinite(losses)
     usable = tried(losses) & (finite | ~own).all(axis=2)
-    sums = np.where(finite, losses, 0.0).sum(axis=2)
-    means = np.where(usable, sums / np.maximum(own.sum(axis=2), 1), np.inf)
-    return np.where(usable.any(axis=1), means.argmin(axis=1), -1)
+    means = np.where(finite, losses, 0.0).sum(axis=2) / np.maximum(own.sum(axis=2), 1)
+    return np.where(usable.any(axis=1), np.where(usable, means, np.inf).argmin(axis=1), -1)
 
 
 def for_other_data(losses: Any) -> np.ndarray:
@@ -44,7 +42,7 @@ def for_other_data(losses: Any) -> np.ndarray:
     for size, (found, there) in enumerate(zip(losses, tried(losses), strict=True)):
         failed = np.isinf(found[there]).any(axis=1)
         if index[size] < 0 and (len(found) == 1 or (len(failed) and failed.all())):
-            most = most_reached(found)
+            most = _most_reached(found)
             index[size] = most if most >= 0 else there.argmax()
     return index
 
@@ -72,7 +70,7 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
         allowed = failures == failures.min()
         for seed in np.flatnonzero(own):
             others = np.delete(found, seed, axis=1) if own.sum() > 1 else found
-            chosen = most_reached(np.where(allowed[:, None], others, np.nan))
+            chosen = _most_reached(np.where(allowed[:, None], others, np.nan))
             chosen = int(there.argmax()) if there.sum() == 1 else chosen
             index[size, seed] = chosen
             read[size, seed] = found[chosen, seed] if chosen >= 0 else np.inf
@@ -90,24 +88,18 @@ def differ(read: Any) -> np.ndarray:
     return np.fmax.reduce(read, axis=1) > np.fmin.reduce(read, axis=1)
 
 
-def on_edge(index: Any, values: Any) -> np.ndarray:
-    """Returns whether rates are the first or the last of several tried at their batch size.
-
-    `index` is which rate, -1 for none, shape (sizes, ...).
-    """
-    index, there = np.asarray(index), tried(np.asarray(values, float))
+def on_edge(index: np.ndarray, values: Any) -> np.ndarray:
+    """Returns whether the rate of each size, -1 for none, is the first or last of several tried."""
+    there = tried(np.asarray(values, float))
     first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
-    shape = (-1, *[1] * (index.ndim - 1))
-    ends = (index == first.reshape(shape)) | (index == last.reshape(shape))
-    return (index >= 0) & ends & (there.sum(axis=1) > 1).reshape(shape)
+    return (index >= 0) & ((index == first) | (index == last)) & (there.sum(axis=1) > 1)
 
 
-def most_reached(values: Any) -> int:
-    """Returns the rate at which most seeds got there, of those the fastest; -1 if none did.
+def _most_reached(values: np.ndarray) -> int:
+    """Returns the rate at which most seeds of a size got there, of those the fastest; -1 if none.
 
-    `values` has shape (rates, seeds), of one batch size.
+    `values` has shape (rates, seeds).
     """
-    values = np.asarray(values, float)
     finite = np.isfinite(values)
     count = finite.sum(axis=1)
     means = np.where(finite, values, 0.0).sum(axis=1) / np.maximum(count, 1)

@@ -1,25 +1,35 @@
 """The ledger of claims: what the runs say of every sentence that documents state.
 
-What one document states in one study is a family of statements; see `contrasts`.
+A claim holds of every series of the rows that it selects and, where it is of single cells, of each
+of them. A ratio is stated of logarithms. What one document states in one study is a family of
+statements; see `contrasts`.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas
 
-from batchscope.analysis import claim_contrasts, contrasts, run_series
-from batchscope.analysis.contrasts import Statement
-from batchscope.catalogue import tables
+from batchscope.analysis import contrasts, run_series, targets
+from batchscope.analysis.contrasts import Contrast, Statement
+from batchscope.catalogue import shared, tables
 from batchscope.catalogue.decision_columns import CLAIMS
-from batchscope.catalogue.outcomes import Reason, Verdict
+from batchscope.catalogue.outcomes import RISES, Reason, Verdict
 from batchscope.host import absence
+from batchscope.store import records
 from batchscope.study.claim_models import DIFFERENCE, GPU, MACHINE, RATIO
-from batchscope.study.claims import Claim
+from batchscope.study.claims import Cells, Claim, Test
+
+Cell = dict[str, Any]  # factor or key -> its value, or [of, to] of what is compared
+Parts = Iterator[Statement | Contrast]  # which must all hold
+_NONE = "_all"  # the column of a table without a factor along it
 
 
 def table(
@@ -39,12 +49,11 @@ def table(
             families.setdefault(claim.document, {})[len(rows)] = statement
         rows.append(row)
     for family in families.values():
-        for (at, statement), judged in zip(
-            family.items(), contrasts.judge([*family.values()]), strict=True
-        ):
-            row, part = rows[at], _text(dict(judged.deciding.cells))
+        for at, judged in zip(family, contrasts.judge([*family.values()]), strict=True):
+            row = rows[at]
             row |= judged.columns(row["scale"] == RATIO)
-            row |= {"part": part, "parts": len(statement.contrasts)}
+            row["part"] = _text(dict(judged.deciding.cells))
+            row["parts"] = len(family[at].contrasts)
             if judged.estimate.n < 2:
                 row |= dict.fromkeys(("level", "p", "p_against"), math.nan)
     return run_series.table(rows, CLAIMS)
@@ -55,11 +64,11 @@ def _read(claim: Claim, frame: pandas.DataFrame, machine: str) -> tuple[dict[str
     test = claim.test
     if "machine" in frame and not any("machine" in cells for cells in test.selections()):
         frame = frame[frame["machine"] == machine]
-    rows = claim_contrasts.rows(frame, test)
-    statement = claim_contrasts.statement(rows, test)
+    rows = _rows(frame, test)
+    statement = _statement(rows, test)
     reason, of = _missing(claim, frame, rows, statement)
-    about, by = tables.column(test.table, test.column), claim_contrasts.replicate(rows, test)
-    per = "doubling" if claim_contrasts.doublings(rows, test) else "unit"
+    about, by = tables.column(test.table, test.column), _replicate(rows, test)
+    per = "doubling" if _doublings(rows, test) else "unit"
     sides = [{test.over: test.chosen}] if test.chosen else test.sides
     low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)
     row = {
@@ -86,10 +95,11 @@ def _missing(
 ) -> tuple[Reason, dict[str, Any]]:
     """Returns why a claim cannot be tested, and the cells that are missing; else nothing."""
     test = claim.test
-    absent = claim_contrasts.absent(frame, test)
-    lacking = Reason.NONE if absent else claim_contrasts.lacking(rows, test)
+    absent = _absent(frame, test)
+    lacking = Reason.NONE if absent else _lacking(rows, test)
+    of_budget = (lacking, test.budget if lacking == Reason.NO_BUDGET else {})
     if statement.n and not absent:
-        return lacking, test.budget if lacking == Reason.NO_BUDGET else {}
+        return of_budget
     if claim.requires == MACHINE:
         return Reason.NO_MACHINE, {}
     statuses = {*rows["status"]} if "status" in rows else set()
@@ -106,8 +116,36 @@ def _missing(
     if absent or not statement.contrasts:
         return Reason.NOT_IN_GRID, absent
     if lacking:
-        return lacking, test.budget if lacking == Reason.NO_BUDGET else {}
+        return of_budget
     return Reason.NO_VALUE, next(dict(each.cells) for each in statement.contrasts if not each.n)
+
+
+def _absent(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:
+    """Returns the first named cell that no row has; empty where all are there.
+
+    A budget names no cell: it is read within a run.
+    """
+    for cells in test.selections():
+        named = {name: values for name, values in cells.items() if name not in test.budget}
+        for name, values in named.items():
+            for value in values:
+                if _selected(frame, {**named, name: (value,)}).empty:
+                    return {name: value}
+    return {}
+
+
+def _lacking(rows: pandas.DataFrame, test: Test) -> Reason:
+    """Returns why the replicates that are left decide nothing.
+
+    A training that failed leaves its seed out. But whether one ends before a budget, or a value has
+    a logarithm, goes along with what is measured: the seeds that are left would be a choice.
+    """
+    if test.column not in rows:
+        return Reason.NONE
+    values = (run_series.finished(rows) if "status" in rows else rows)[test.column].astype(float)
+    if test.budget and values.isna().any():
+        return Reason.NO_BUDGET
+    return Reason.NOT_POSITIVE if test.ratio and (values <= 0).any() else Reason.NONE
 
 
 def _short(cells: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
@@ -118,3 +156,222 @@ def _short(cells: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
 def _text(cells: Any) -> str:
     """Returns cells as JSON; empty for none."""
     return json.dumps(cells, ensure_ascii=False, default=lambda one: one.item()) if cells else ""
+
+
+def _selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
+    """Returns the rows that have one of the values of every factor or key."""
+    for name, values in cells.items():
+        if name not in frame.columns:
+            return frame.iloc[:0]
+        frame = frame[frame[name].isin(values)]
+    return frame
+
+
+def _rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
+    """Returns the rows that a test reads; the column is NaN where a run gave no value.
+
+    Of trajectories, every run at the budget in its cells.
+    """
+    if frame.empty or test.column not in frame:
+        return frame.iloc[:0]
+    for budget, value in test.budget.items():
+        frame = _at_budget(frame, budget, value, test.column)
+    every = [_selected(frame, cells).index for cells in test.selections()]
+    found = frame[frame.index.isin(np.concatenate(every))]
+    if "status" not in found:
+        return found
+    values = found[test.column].where(found["status"] == records.FINISHED)
+    return found.assign(**{test.column: values})
+
+
+def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) -> pandas.DataFrame:
+    """Returns one row per machine and run: a column at a budget."""
+    found = []
+    for _, run in frame.groupby(["machine", "run"], sort=False):
+        at = targets.at_budget(run[budget], run[column], value, column.endswith("loss"))
+        found.append({**run.iloc[0].to_dict(), budget: value, column: at})
+    return pandas.DataFrame(found).drop(columns=[*({*tables.BUDGETS} - {budget, column})])
+
+
+def _replicate(frame: pandas.DataFrame, test: Test) -> str:
+    """Returns the column that distinguishes replicates of a row; empty where there is none."""
+    name = shared.REPEAT if test.timed else "seed"
+    return name if name in frame else ""
+
+
+def _doublings(rows: pandas.DataFrame, test: Test) -> bool:
+    """Returns whether slopes are per doubling: 0 and what is below it have none."""
+    if test.over not in rows:
+        return True
+    return not (pandas.to_numeric(rows[test.over], errors="coerce") <= 0).any()
+
+
+def _statement(rows: pandas.DataFrame, test: Test) -> Statement:
+    """Returns what a test states of its `rows`; without contrasts where these lack its cells."""
+    if rows.empty:
+        return Statement(())
+    if test.ratio:
+        values = rows[test.column].astype(float)
+        rows = rows.assign(**{test.column: np.log(values.where(values > 0))})
+    found = itertools.chain(*(_OF_TYPE[test.type](each) for each in _series(rows, test)))
+    parts = [Statement((each,)) if isinstance(each, Contrast) else each for each in found]
+    if not parts:
+        return Statement(())
+    # Where the weakest part is shown every other one is; one that fails shows the contrary.
+    weakest = max(range(len(parts)), key=lambda at: parts[at].p[0])
+    starts = np.cumsum([0, *(len(each.contrasts) for each in parts)]).tolist()
+    groups = [
+        [tuple(tuple(start + at for at in group) for group in groups) for groups in each.groups]
+        for each, start in zip(parts, starts, strict=False)
+    ]
+    return Statement(
+        tuple(itertools.chain(*(each.contrasts for each in parts))),
+        supported_by=groups[weakest][0],
+        contradicted_by=tuple(itertools.chain(*(against for _, against in groups))),
+        steps=tuple(itertools.chain(*(each.steps for each in parts))),
+    )
+
+
+@dataclass(frozen=True)
+class _Series:
+    """The numbers of one series: a table of replicates x values of `test.over` for each side."""
+
+    test: Test
+    cells: Cell  # what distinguishes it
+    doublings: bool  # whether positions are binary logarithms
+    of: pandas.DataFrame
+    to: pandas.DataFrame | None = None  # the other side, where two are compared
+
+    def contrast(self, values: Any, at: Any = None) -> Contrast:
+        """Returns a contrast with the bounds of the test, of a ratio their logarithms."""
+        low, high = self.test.bounds
+        if self.test.ratio:
+            low, high = (math.log(low) if low > 0 else -math.inf), math.log(high)
+        along = {} if at is None or self.of.columns.name == _NONE else {self.of.columns.name: at}
+        return Contrast(np.asarray(values, float), low, high, cells={**self.cells, **along})
+
+    def positions(self, at: Sequence[Any]) -> np.ndarray:
+        """Returns positions on the scale of which slopes are taken."""
+        return np.log2(np.asarray(at, float)) if self.doublings else np.asarray(at, float)
+
+
+def _series(frame: pandas.DataFrame, test: Test) -> Iterator[_Series]:
+    """Yields every series of the rows; where sides are compared, of each cell of one with each.
+
+    A series are the rows that neither the sides nor the test distinguish.
+    """
+    per = _doublings(frame, test)
+    for pair in test.compared:
+        over = [test.over] if test.over not in pair[0] else []
+        for sides in itertools.product(*map(_each, pair)):
+            named = {name: [side[name][0] for side in sides] for name in pair[0]}
+            both = pandas.concat([_selected(frame, side) for side in sides])
+            for cells, group in _groups(both, test, {test.over, *named}):
+                rows = [_selected(group, side) for side in sides]
+                if not any(each.empty for each in rows):
+                    tables = (_table(each, test, over) for each in rows)
+                    yield _Series(test, {**cells, **named}, per, *tables)
+
+
+def _each(cells: Cells) -> list[Cells]:
+    """Returns the cells with one value of everything."""
+    return [
+        {name: (value,) for name, value in zip(cells, values, strict=True)}
+        for values in itertools.product(*cells.values())
+    ]
+
+
+def _groups(
+    frame: pandas.DataFrame, test: Test, named: set[str]
+) -> Iterator[tuple[Cell, pandas.DataFrame]]:
+    """Yields the rows that share all that is not named, with what distinguishes them."""
+    keys = [name for name in tables.CLAIMED[test.table].keys if name != test.column]
+    # With another factor than the batch size in its place, each batch size is a series.
+    names = [*run_series.series_factors(frame), "batch_size", *keys]
+    split = [
+        name
+        for name in dict.fromkeys(names)
+        if name in frame and name not in named and frame[name].nunique(dropna=False) > 1
+    ]
+    groups = frame.groupby(split, sort=False, dropna=False) if split else [((), frame)]
+    for values, group in groups:
+        yield dict(zip(split, values, strict=True)), group
+
+
+def _table(frame: pandas.DataFrame, test: Test, over: list[str]) -> pandas.DataFrame:
+    """Returns a column by replicate and cell; what lies within one cell of a run is averaged."""
+    by = _replicate(frame, test)
+    cells = [name for name in over if name in frame] or [_NONE]
+    frame = frame.assign(
+        _replicate=frame[by] if by else 0, _value=frame[test.column].astype(float), **{_NONE: 0}
+    )
+    # Cells without a value stay, so that what is missing is seen.
+    found = frame.groupby(["_replicate", *cells], dropna=False)["_value"].mean().unstack(cells)
+    return found[sorted(found.columns)]
+
+
+def _trend(series: _Series) -> Parts:
+    sizes = series.of.columns
+    if len(sizes) > 1:
+        rises = series.test.direction == RISES
+        values, at = series.of.to_numpy(), series.positions(sizes)
+        yield contrasts.trend(values, at, rises, cells=series.cells)
+
+
+def _equivalence(series: _Series) -> Parts:
+    for to, of in itertools.combinations(series.of.columns, 2):
+        yield series.contrast(series.of[of] - series.of[to], [of, to])
+
+
+def _value(series: _Series) -> Parts:
+    for at in series.of.columns:
+        yield series.contrast(series.of[at], at)
+
+
+def _difference(series: _Series) -> Parts:
+    for at in series.of.columns.intersection(series.to.columns):
+        yield series.contrast(series.of[at] - series.to[at], at)
+
+
+def _interaction(series: _Series) -> Parts:
+    at = sorted(series.of.columns.intersection(series.to.columns))
+    if len(at) > 1:
+        difference = (series.of[at] - series.to[at]).dropna().to_numpy()
+        yield series.contrast(contrasts.slopes(difference, series.positions(at)))
+
+
+def _argmax(series: _Series) -> Parts:
+    """One of those chosen is better than all others; not where another one beats all of these."""
+    complete, sizes, test = series.of.dropna(), series.of.columns, series.test
+    chosen = [at for at in sizes if at in test.chosen]
+    others = [at for at in sizes if at not in test.chosen]
+    pairs = [
+        series.contrast(complete[of] - complete[to], [of, to])
+        for of, to in itertools.product(chosen, others)
+    ]
+    if pairs:
+        at = np.arange(len(pairs)).reshape(len(chosen), -1)
+        rivals, against = (tuple(map(tuple, each.tolist())) for each in (at, at.T))
+        yield Statement(tuple(pairs), rivals, against)
+
+
+def _exception(series: _Series) -> Parts:
+    """A size lies off the straight line between its neighbours, both axes logarithmic."""
+    table, at = series.of, [*series.of.columns]
+    for left, here, right in zip(at, at[1:], at[2:], strict=False):
+        if here in series.test.chosen and left > 0:
+            share = math.log(here / left) / math.log(right / left)
+            line = (1 - share) * table[left] + share * table[right]
+            yield series.contrast(table[here] - line, here)
+
+
+_OF_TYPE: dict[str, Callable[[_Series], Parts]] = {
+    "trend": _trend,
+    "equivalence": _equivalence,
+    "value": _value,
+    "comparison": _difference,
+    "interaction": _interaction,
+    "argmax": _argmax,
+    "order": _difference,
+    "exception": _exception,
+}

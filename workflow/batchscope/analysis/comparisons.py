@@ -1,24 +1,187 @@
-"""Each batch size of a reading against the best of the others, as the rows of comparisons.csv.
+"""Each batch size against the best of the others, by one interval that carries its verdict.
 
-What was taken to a target is compared by its logarithm, so that differences are ratios. Rows have
-the outcome's own direction: below 0 is a lower accuracy, and a loss that is lower.
+Of sizes i and j, d_ij is the mean over paired seeds of how much better i is. The interval of i
+against the best of the others, in the sense of Hsu's multiple comparisons with the best (1984, Ann.
+Statist. 12, 1136), with variances of their own for every pair::
+
+    low_i  = min over j of the one-sided 95 % lower bound of d_ij
+    high_i = min over j of the upper bound of d_ij, at a level that all pairs share
+
+A size is within the margin where low_i > -margin: every other one is better by less, an
+intersection-union test, which takes no adjustment (Berger 1982, Technometrics 24, 295). It is
+beyond where high_i < -margin. In 5 % of studies at most any size is wrongly beyond: by Bonferroni
+over the k (k - 1) / 2 pairs. Either size of a pair may be called beyond, but the true difference
+lies at one end of [-margin, margin] at most; the level a of a pair solves
+
+    P(T > t) + P(T > t + 2 margin / se) = .05 / (k (k - 1) / 2)
+
+with T Student's t, so that both ends count where the margin is small beside the scatter.
+
+What was taken to a target is compared by its logarithm, so that differences are ratios. Rows of
+comparisons.csv have the outcome's own direction: below 0 is a lower accuracy, and a loss that is
+lower.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
+from scipy import special
 
-from batchscope.analysis import best_of_others, chosen_rates, contrasts, intervals, run_series
-from batchscope.analysis.best_of_others import Compared
+from batchscope.analysis import chosen_rates, contrasts, intervals, run_series, seeds_wanted
+from batchscope.analysis.contrasts import ROUNDING
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.readings import Reading
 from batchscope.catalogue.decision_columns import COMPARISONS
-from batchscope.catalogue.outcomes import Reason, Verdict
+from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
+
+_HALVINGS = 40  # of the bracket of a level
+
+
+class Compared(NamedTuple):
+    """One batch size against the best of the others; better is higher."""
+
+    verdict: Verdict
+    reason: Reason = Reason.NONE
+    against: int | None = None  # index of the other one with the best mean
+    estimate: Interval = Interval()  # mean difference to it; the verdict is read off the interval
+    # In all, with power .8, were all as found; `_high` with the upper 80 % bound of the standard
+    # deviation. None where it is settled, or none would.
+    seeds_to_resolve: int | None = None
+    seeds_to_resolve_high: int | None = None
+
+
+class Pairs(NamedTuple):
+    """Differences of every two sizes, i less j: arrays of shape (..., sizes, sizes)."""
+
+    mean: np.ndarray
+    error: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    level: np.ndarray  # of the upper bound of d_ij at which i is called beyond
+
+
+def pairs(values: Any, margin: float, tuned: Any = False, bounded: Any = False) -> Pairs:
+    """Returns the differences of every two sizes with their bounds.
+
+    Args:
+        values: Shape (..., sizes, seeds), finite, at least two of each; better is higher.
+        margin: Largest loss that counts as negligible, above 0.
+        tuned: Whether seeds of a size are read at different rates (`intervals.correction`), shape
+            (..., sizes).
+        bounded: Whether a size may be better than it looks, by values that are bounds.
+    """
+    values = np.asarray(values, float)
+    *_, sizes, seeds = values.shape
+    differences = values[..., :, None, :] - values[..., None, :, :]
+    scale = np.abs(values[..., :, None, :]) + np.abs(values[..., None, :, :]) + margin
+    # A difference that is the margin itself: rounding decides nothing.
+    at_margin = np.abs(np.abs(differences) - margin) <= ROUNDING * scale
+    differences = np.where(at_margin, np.sign(differences) * margin, differences)
+    tuned, bounded = (np.broadcast_to(each, values.shape[:-1]) for each in (tuned, bounded))
+    either = tuned[..., :, None] | tuned[..., None, :]
+    same = np.ptp(differences, axis=-1) == 0
+    mean = np.where(same, differences[..., 0], differences.mean(axis=-1))
+    error = differences.std(axis=-1, ddof=1) * np.sqrt(intervals.correction(seeds, either) / seeds)
+    error = np.where(same, 0.0, error)
+    level = _shared_level(error, margin, sizes, seeds)
+    low = mean - special.stdtrit(seeds - 1, 1 - LEVEL) * error
+    high = mean + special.stdtrit(seeds - 1, 1 - level) * error
+    low = np.where(bounded[..., None, :], -math.inf, low)  # the other one may be better
+    high = np.where(bounded[..., :, None], math.inf, high)
+    return Pairs(mean, error, low, high, level)
+
+
+def _shared_level(error: np.ndarray, margin: float, sizes: int, seeds: int) -> np.ndarray:
+    """Returns the level of each pair; all together err in 5 % at most."""
+    whole = LEVEL / (sizes * (sizes - 1) / 2)
+    with np.errstate(divide="ignore"):
+        apart = 2 * margin / error
+    low, high = np.full(error.shape, whole / 2), np.full(error.shape, whole)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        critical = special.stdtrit(seeds - 1, 1 - middle)
+        above = middle + special.stdtr(seeds - 1, -(critical + apart)) > whole
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return low
+
+
+def against_best(found: Pairs) -> tuple[np.ndarray, ...]:
+    """Returns the other size with the best mean, the estimate, its low and its high end.
+
+    Each of shape (..., sizes).
+    """
+    itself = np.eye(found.mean.shape[-1], dtype=bool)
+    others = (found.mean, found.low, found.high)
+    mean, low, high = (np.where(itself, math.inf, each) for each in others)
+    return mean.argmin(axis=-1), mean.min(axis=-1), low.min(axis=-1), high.min(axis=-1)
+
+
+def compare(values: Any, margin: float, tuned: Any = False, bounded: Any = False) -> list[Compared]:
+    """Compares every size with the best of the others, by the seeds that all of them have.
+
+    A size at which a run failed, or without any value, is compared with none.
+
+    Args:
+        values: Shape (sizes, seeds), better is higher: NaN where there is no run, infinite where
+            it failed.
+        margin: As `pairs` takes it, as are `tuned` and `bounded`, one each per size.
+    """
+    values = np.asarray(values, float)
+    none, failed = np.isnan(values).all(axis=1), np.isinf(values).any(axis=1)
+    kept = np.flatnonzero(~none & ~failed)
+    tuned, bounded = (np.broadcast_to(each, len(values))[kept] for each in (tuned, bounded))
+    reasons = np.where(failed, Reason.FAILED, np.where(none, Reason.NO_VALUE, Reason.ALONE))
+    found = [Compared(Verdict.NOT_TESTABLE, Reason(str(why))) for why in reasons]
+    shared = values[kept][:, ~np.isnan(values[kept]).any(axis=0)]
+    seeds = shared.shape[1]
+    if len(kept) < 2 or not seeds:
+        return found
+    if seeds == 1:
+        difference, no_end = shared - shared.T, np.full((len(kept),) * 2, math.nan)
+        each = Pairs(difference, no_end, no_end, no_end, no_end)
+    else:
+        each = pairs(shared, margin, tuned, bounded)
+    for at, (size, other, *ends) in enumerate(zip(kept, *against_best(each), strict=True)):
+        ends = (float(end) if np.isfinite(end) else math.nan for end in ends)
+        estimate, more = Interval(*ends, n=seeds), (None, None)
+        verdict = Verdict.BEYOND if estimate.high < -margin else Verdict.NOT_RESOLVED
+        verdict = Verdict.WITHIN if estimate.low > -margin else verdict
+        if seeds < LEAST_SEEDS:
+            verdict = Verdict.PROVISIONAL if seeds > 1 else Verdict.ONE_SEED
+            more = (LEAST_SEEDS, LEAST_SEEDS if seeds > 1 else None)
+        elif verdict == Verdict.NOT_RESOLVED and not (bounded[at] or bounded[other]):
+            more = _seeds_to_resolve(each, at, int(other), margin, seeds)
+        found[size] = Compared(verdict, Reason.NONE, int(kept[other]), estimate, *more)
+    return found
+
+
+def _seeds_to_resolve(
+    found: Pairs, at: int, other: int, margin: float, seeds: int
+) -> tuple[int | None, int | None]:
+    """Returns the seeds in all that show a size to be within or beyond the margin of another.
+
+    Where the pair's 90 % interval holds 0, sizes that are equal are to be shown so; else a
+    difference as large as it is measured is to be distinguished from the margin.
+    """
+    mean, error = float(found.mean[at, other]), float(found.error[at, other])
+    deviation, excess = error * math.sqrt(seeds), mean + margin
+    if deviation == 0 or excess == 0:
+        return None, None
+    equal = abs(mean) <= special.stdtrit(seeds - 1, 1 - LEVEL) * error
+    level = LEVEL if excess > 0 else float(found.level[at, other])
+    ends = []
+    for spread in (deviation, seeds_wanted.upper_bound(deviation, seeds)):
+        if equal:
+            wanted = seeds_wanted.for_equivalence(margin / spread)
+        else:
+            wanted = seeds_wanted.for_difference(abs(excess) / spread, level)
+        ends.append(None if wanted >= seeds_wanted.MOST else max(wanted, seeds + 1))
+    return ends[0], ends[1]
 
 
 def table(runs: pandas.DataFrame, readings: Iterable[Reading]) -> pandas.DataFrame:
@@ -28,7 +191,7 @@ def table(runs: pandas.DataFrame, readings: Iterable[Reading]) -> pandas.DataFra
     return run_series.table(rows, COMPARISONS, factors)
 
 
-def compare(reading: Reading) -> list[Compared]:
+def _compare(reading: Reading) -> list[Compared]:
     """Compares every batch size of a reading, estimates in the outcome's own direction."""
     values, margin = reading.values if reading.rises else -reading.values, reading.margin
     whole = np.ones(len(values), bool)
@@ -37,19 +200,11 @@ def compare(reading: Reading) -> list[Compared]:
         with np.errstate(divide="ignore", invalid="ignore"):
             values = np.where(whole[:, None], -np.log(reading.values), math.inf)
         margin = math.log1p(margin)
-    first = reading.at_first.tolist()
-    found = best_of_others.compare(values, margin, reading.chosen.tuned.tolist(), first)
+    found = compare(values, margin, reading.chosen.tuned, reading.at_first)
     return [
         _own_direction(each, reading, kept, ended)
         for each, kept, ended in zip(found, whole, reading.ended, strict=True)
     ]
-
-
-def bound(reading: Reading) -> float:
-    """Returns what the interval of a batch size is read against."""
-    if reading.taken:
-        return contrasts.exponential(math.log1p(reading.margin))
-    return -reading.margin if reading.rises else reading.margin
 
 
 def _own_direction(found: Compared, reading: Reading, positive: bool, ended: bool) -> Compared:
@@ -72,33 +227,30 @@ def _own_direction(found: Compared, reading: Reading, positive: bool, ended: boo
 
 def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
     """Yields the rows of a reading, one per batch size."""
-    shared = {
-        **reading.held_equal,
-        "margin": reading.margin,
-        "bound": bound(reading),
-    }
+    bound = -reading.margin if reading.rises else reading.margin
+    if reading.taken:
+        bound = contrasts.exponential(math.log1p(reading.margin))
     marks = {"on_edge": reading.chosen.on_edge, "still_falling": reading.falling}
     marks["at_first"] = reading.at_first
-    found = zip(reading.batch_sizes, compare(reading), reading.means(), strict=True)
+    firsts = reading.trainings.runs.drop_duplicates("batch_size").set_index("batch_size")[factors]
+    found = zip(reading.batch_sizes, _compare(reading), reading.means(), strict=True)
     for at, (size, compared, mean) in enumerate(found):
-        own = reading.runs[reading.runs["batch_size"] == size].iloc[0]
-        against = compared.against
+        against, seeds = compared.against, int(reading.ran[at].sum())
         row = {
-            **{name: own[name] for name in factors},
-            **shared,
+            **firsts.loc[size].to_dict(),
+            **reading.held_equal,
+            "margin": reading.margin,
+            "bound": bound,
             "batch_size": size,
             "learning_rate": reading.chosen.rates[at],
             **{name: int(each[at]) for name, each in marks.items()},
-            "seeds": int(reading.ran[at].sum()),
+            "seeds": seeds,
             **intervals.columns("mean", mean[:3]),
+            **compared._asdict(),
             "against": None if against is None else reading.batch_sizes[against],
             **dict(zip(("estimate", "low", "high", "n"), compared.estimate, strict=True)),
-            "verdict": compared.verdict,
-            "reason": compared.reason,
-            "seeds_to_resolve": compared.seeds_to_resolve,
-            "seeds_to_resolve_high": compared.seeds_to_resolve_high,
         }
-        if compared.reason != Reason.NO_VALUE and row["seeds"]:
+        if compared.reason != Reason.NO_VALUE and seeds:
             count = int(np.isfinite(reading.values[at]).sum())
-            row |= intervals.columns("reached", (count, *intervals.share(count, row["seeds"])))
+            row |= intervals.columns("reached", (count, *intervals.share(count, seeds)))
         yield row

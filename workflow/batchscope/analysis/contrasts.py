@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -37,23 +37,17 @@ Groups = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """One number per replicate, whose mean is stated to lie between two bounds.
+    """One number per replicate, whose mean is stated to lie between two bounds."""
 
-    Attributes:
-        given: Shape (replicates,); those that are not finite are left out.
-        tuned: Whether seeds are read at different rates (see `intervals.correction`).
-        open_low: Whether the mean may be lower than it looks, by what was not tried or seen;
-            `open_high` whether it may be higher. The interval is open at that end.
-        cells: What it is of: factor -> value.
-    """
-
-    given: Any
+    given: Any  # shape (replicates,); those that are not finite are left out
     low: float = -math.inf
     high: float = math.inf
-    tuned: bool = False
+    tuned: bool = False  # whether seeds are read at different rates (see `intervals.correction`)
+    # Whether the mean may be lower, or higher, than it looks, by what was not tried or seen: the
+    # interval is open at that end.
     open_low: bool = False
     open_high: bool = False
-    cells: Mapping[str, Any] = field(default_factory=dict)
+    cells: Mapping[str, Any] = field(default_factory=dict)  # what it is of: factor -> value
 
     @functools.cached_property
     def values(self) -> np.ndarray:
@@ -88,10 +82,7 @@ class Contrast:
     @property
     def bounds(self) -> int:
         """How many bounds are finite, at least one."""
-        found = math.isfinite(self.low) + math.isfinite(self.high)
-        if not found:
-            raise ValueError("Expected a bound at least. Received: none.")
-        return found
+        return math.isfinite(self.low) + math.isfinite(self.high)
 
     def interval(self, level: float = LEVEL) -> Interval:
         """Returns the mean between two one-sided bounds at a level; an open end is NaN."""
@@ -102,28 +93,13 @@ class Contrast:
         high = math.nan if self.open_high else self.mean + half
         return Interval(self.mean, float(low), float(high), self.n)
 
-    def p_above(self, bound: float) -> float:
-        """Returns the one-sided p that the mean lies above a bound; 1 where that end is open."""
-        return 1.0 if self.open_low else self._tail(self.mean - bound)
-
-    def p_below(self, bound: float) -> float:
-        """Returns the one-sided p that it lies below."""
-        return 1.0 if self.open_high else self._tail(bound - self.mean)
-
-    def _tail(self, excess: float) -> float:
-        if self.n < 2:
-            return math.nan
-        if self.deviation == 0:
-            return float(not excess > 0)
-        return float(special.stdtr(self.n - 1, -excess / self.deviation * math.sqrt(self.n)))
-
     @functools.cached_property
     def p(self) -> float:
         """Of what is stated, the larger one of both bounds.
 
         The interval at a level lies inside the bounds where this is below the level.
         """
-        return max(self._tails(self.p_above, self.p_below))
+        return max(self._tails(1))
 
     @functools.cached_property
     def p_against(self) -> float:
@@ -131,11 +107,25 @@ class Contrast:
 
         The interval at a level that the bounds share lies outside where this is below the level.
         """
-        return min(1.0, self.bounds * min(self._tails(self.p_below, self.p_above)))
+        return min(1.0, self.bounds * min(self._tails(-1)))
 
-    def _tails(self, *of: Callable[[float], float]) -> list[float]:
-        ends = zip(of, (self.low, self.high), strict=True)
-        return [p(bound) for p, bound in ends if math.isfinite(bound)]
+    def _tails(self, inside: int) -> list[float]:
+        """Returns the one-sided p of each bound, that the mean is `inside` (1) or outside (-1)."""
+        found = []
+        for bound, sign in ((self.low, inside), (self.high, -inside)):
+            if math.isinf(bound):
+                continue
+            excess = sign * (self.mean - bound)
+            if self.open_low if sign > 0 else self.open_high:
+                found.append(1.0)
+            elif self.n < 2:
+                found.append(math.nan)
+            elif self.deviation == 0:
+                found.append(float(not excess > 0))
+            else:
+                t = excess / self.deviation * math.sqrt(self.n)
+                found.append(float(special.stdtr(self.n - 1, -t)))
+        return found
 
     def replicates_to_resolve(self, level: float) -> int | None:
         """Returns how many would settle it with power .8, were all as found; None if none would."""
@@ -151,21 +141,14 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Statement:
-    """Contrasts of which all must hold; or all of one group of them.
-
-    Attributes:
-        supported_by: Groups of contrasts that support it, where all of one hold; one group of
-            all where empty.
-        contradicted_by: Groups that contradict it, where none of one holds; every contrast by
-            itself where empty.
-        steps: Contrasts of every two positions, stated to be no less than 0 each: where one is
-            below 0 by its test, with Bonferroni over them, it does not hold at every step.
-            (Neighbours alone would miss a curve that turns back slowly.)
-    """
+    """Contrasts of which all must hold; or all of one group of them."""
 
     contrasts: tuple[Contrast, ...]
-    supported_by: Groups = ()
-    contradicted_by: Groups = ()
+    supported_by: Groups = ()  # groups of which all must hold of one; one of all where empty
+    contradicted_by: Groups = ()  # of which none must hold of one; each by itself where empty
+    # Contrasts of every two positions, stated to be no less than 0 each: where one is below 0 by
+    # its test, with Bonferroni over them, it does not hold at every step. (Neighbours alone would
+    # miss a curve that turns back slowly.)
     steps: tuple[Contrast, ...] = ()
 
     @property
@@ -179,14 +162,6 @@ class Statement:
         """The fewest replicates of its contrasts."""
         return min((each.n for each in self.contrasts), default=0)
 
-    @property
-    def numbers(self) -> Hashable:
-        """What is tested, the same for statements of the same numbers."""
-        return self.groups, tuple(
-            (each.values.tobytes(), each.low, each.high, each.open_low, each.open_high)
-            for each in self.contrasts
-        )
-
     @functools.cached_property
     def p(self) -> tuple[float, float]:
         """Of the statement and of its contrary."""
@@ -196,40 +171,36 @@ class Statement:
         # In this order NaN stays NaN.
         return min(len(supporting) * p, 1.0), min(len(contradicting) * against, 1.0)
 
-    def turns_back(self) -> bool:
-        """Returns whether some step goes against it significantly."""
-        return any(each.p_below(0.0) * len(self.steps) < LEVEL for each in self.steps)
+    def weakest(self, group: Sequence[int], name: str) -> Contrast:
+        """Returns the contrast that decides whether all of a group hold, or none.
+
+        By its `p` or `p_against`; one without any is the weakest.
+        """
+        return max((self.contrasts[at] for at in group), key=lambda one: _known(one, name))
 
 
 class Judged(NamedTuple):
-    """A statement with its verdict.
-
-    Attributes:
-        estimate: Of the contrast that decides, with the interval that the verdict is read off.
-        level: One-sided level of its ends.
-        p: Of the statement; `p_against` of its contrary.
-        to_resolve: Replicates in all that would settle it with power .8, were the deciding
-            contrast as found; None where it is settled, or none would.
-    """
+    """A statement with its verdict."""
 
     verdict: Verdict
     reason: Reason
-    estimate: Interval
-    level: float
+    estimate: Interval  # of the contrast that decides; the verdict is read off the interval
+    level: float  # one-sided, of its ends
     deciding: Contrast
-    p: float
+    p: float  # of the statement; `p_against` of its contrary
     p_against: float
-    to_resolve: int | None = None
+    # Replicates in all that would settle it with power .8, were the deciding contrast as found;
+    # None where it is settled, or none would.
+    seeds_to_resolve: int | None = None
 
     def columns(self, ratio: bool = False) -> dict[str, Any]:
         """Returns what a table holds of it, of logarithms as ratios."""
-        names = ("verdict", "reason", "level", "p", "p_against")
+        names = ("verdict", "reason", "level", "p", "p_against", "seeds_to_resolve")
         ends = map(exponential, self.estimate[:3]) if ratio else self.estimate[:3]
         return {
             **dict(zip(("estimate", "low", "high"), ends, strict=True)),
             **{name: getattr(self, name) for name in names},
             "n": self.estimate.n,
-            "seeds_to_resolve": self.to_resolve,
         }
 
 
@@ -239,7 +210,14 @@ def judge(statements: Sequence[Statement]) -> list[Judged]:
     Statements of the same numbers, such as the time of a step at several learning rates, are one
     statement of the family.
     """
-    tested = {each.numbers: each.p for each in statements if each.n >= LEAST_SEEDS}
+    tested = {}
+    for each in statements:
+        if each.n >= LEAST_SEEDS:
+            numbers = (
+                (one.values.tobytes(), one.low, one.high, one.open_low, one.open_high)
+                for one in each.contrasts
+            )
+            tested[each.groups, *numbers] = each.p
     level = family_level([p for both in tested.values() for p in both])
     return [_judged(each, level) for each in statements]
 
@@ -255,26 +233,22 @@ def family_level(p_values: Sequence[float]) -> float:
 
 
 def _judged(statement: Statement, family: float) -> Judged:
-    def weakest(group: Sequence[int], name: str) -> Contrast:
-        """Returns the contrast that decides whether all of a group hold, or none."""
-        return max((statement.contrasts[one] for one in group), key=lambda one: _of(one, name))
-
     supporting, contradicting = statement.groups
     at, against = family / len(supporting), family / len(contradicting)
-    group = min(supporting, key=lambda group: _of(weakest(group, "p"), "p"))
-    strongest = weakest(group, "p")
-    contrary = min(
-        (weakest(one, "p_against") for one in contradicting), key=lambda one: _of(one, "p_against")
-    )
+    group = min(supporting, key=lambda group: _known(statement.weakest(group, "p"), "p"))
+    strongest = statement.weakest(group, "p")
+    contraries = (statement.weakest(one, "p_against") for one in contradicting)
+    contrary = min(contraries, key=lambda one: _known(one, "p_against"))
     verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
     if strongest.p < at:
         verdict, deciding = Verdict.SUPPORTED, strongest
-        reason = Reason.NOT_AT_EVERY_STEP if statement.turns_back() else Reason.NONE
+        if any(each.p_against * len(statement.steps) < LEVEL for each in statement.steps):
+            reason = Reason.NOT_AT_EVERY_STEP
     elif contrary.p_against < against:
         verdict, deciding, at = Verdict.CONTRADICTED, contrary, against / contrary.bounds
     else:
         open_ = [one for one in group if not statement.contrasts[one].p_against < against]
-        deciding = weakest(open_ or group, "p")
+        deciding = statement.weakest(open_ or group, "p")
         at = min(at, against / deciding.bounds)
         more = deciding.replicates_to_resolve(at)
     if statement.n < LEAST_SEEDS:
@@ -286,8 +260,7 @@ def _judged(statement: Statement, family: float) -> Judged:
     return Judged(verdict, reason, estimate, at, deciding, *statement.p, more)
 
 
-def _of(contrast: Contrast, name: str) -> float:
-    """Returns a p by which contrasts are ordered: one without any is the weakest."""
+def _known(contrast: Contrast, name: str) -> float:
     return float(np.nan_to_num(getattr(contrast, name), nan=2.0))
 
 
@@ -322,17 +295,14 @@ def trend(
     bounds: dict[str, Any] = {"low" if rises else "high": 0.0}
     ends = {"open_high": open_up, "open_low": open_down}
     slope = Contrast(slopes(complete, positions), tuned=tuned, **bounds, **ends, cells=cells or {})
-    sign = 1.0 if rises else -1.0
     first, second = np.triu_indices(len(positions) if len(positions) > 2 else 0, 1)
-    steps = sign * (complete[:, second] - complete[:, first]).T
+    steps = (1.0 if rises else -1.0) * (complete[:, second] - complete[:, first]).T
     return Statement((slope,), steps=tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps))
 
 
-def slopes(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
+def slopes(values: Any, positions: Any) -> np.ndarray:
     """Returns the least-squares slope against positions, at least two distinct ones, per row."""
-    centred = np.asarray(positions, float) - np.mean(positions)
-    if not centred.any():
-        raise ValueError("Expected at least two positions. Received: one.")
     values = np.asarray(values, float)
+    centred = np.asarray(positions, float) - np.mean(positions)
     found = values @ centred / (centred @ centred)
     return np.where(np.ptp(values, axis=1) > 0, found, 0.0)  # not what rounding makes of none

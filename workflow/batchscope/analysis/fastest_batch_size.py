@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope.analysis import intervals, step_cost
+from batchscope.analysis import intervals
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
+from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import budget_kinds
 
 
@@ -65,14 +66,14 @@ def fastest(
     return FastestBatchSize(best, best / factor, best * factor, seconds, best / r, best * r)
 
 
-def log_error(critical: CriticalBatchSize, half_batch: step_cost.Estimate) -> float:
+def log_error(critical: CriticalBatchSize, half_batch: Interval) -> float:
     """Returns the half-width of the 95 % interval of log B*; NaN where one of both is open.
 
     Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources. Their intervals'
     half-widths, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
     American Statistical Association 69, 789).
     """
-    ends = np.array([(critical.low, critical.high), half_batch[1:]], float)
+    ends = np.array([(critical.low, critical.high), half_batch[1:3]], float)
     if not (np.isfinite(ends) & (ends > 0)).all():
         return math.nan
     return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
@@ -87,16 +88,15 @@ def usable(taken: np.ndarray) -> np.ndarray:
     return ~none.all(axis=1) & (none | (np.isfinite(taken) & (taken > 0))).all(axis=1)
 
 
-def geometric_means(taken: Any, differ: Any = False, to: Any = 1.0) -> list[intervals.Interval]:
-    """Returns the mean of each size over its seeds, over `to`, with its 95 % t-interval.
+def geometric_means(taken: Any, differ: Any = False) -> list[Interval]:
+    """Returns the mean of each size over its seeds with its 95 % t-interval.
 
     NaN where a training never got there.
     """
     taken = np.asarray(taken, float)
-    rows = zip(taken, *(np.broadcast_to(each, len(taken)) for each in (to, differ)), strict=True)
     return [
-        intervals.ratio_interval([] if np.isinf(values).any() else values, *each)
-        for values, *each in rows
+        intervals.ratio_interval([] if np.isinf(values).any() else values, 1.0, own)
+        for values, own in zip(taken, np.broadcast_to(differ, len(taken)), strict=True)
     ]
 
 
@@ -105,14 +105,12 @@ def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
 
     Of seconds or of anything else; None where there is no such size or no such seed.
     """
-    if taken is None:
-        return None
     known = _paired(taken)
     shared = known[:, ~np.isnan(known).all(axis=0)]
     return batch_sizes[int(np.nanargmin(np.log(shared).mean(axis=1)))] if shared.size else None
 
 
-def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Interval]:
+def relative_to_fastest(seconds: Any, differ: Any = False) -> list[Interval]:
     """Returns each size's seconds over those of `measured_fastest`, paired by the same seeds.
 
     The geometric mean of the ratios with its 95 % t-interval; NaN where a size is not `usable`.
@@ -120,7 +118,7 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Int
     known = _paired(seconds)
     least = measured_fastest(range(len(known)), seconds)
     if least is None:
-        return [intervals.Interval() for _ in known]
+        return [Interval() for _ in known]
     differ = np.broadcast_to(differ, len(known))
     return [
         intervals.ratio_interval(row, known[least], own or differ[least])

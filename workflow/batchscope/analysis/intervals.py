@@ -101,18 +101,13 @@ def share(count: int, of: int) -> tuple[float, float]:
     return low, high
 
 
-def binomial_half_width(share: Any, items: Any) -> Any:
-    """Returns 1.96 * sqrt(p(1-p)/n): the 95 % half width of a share counted on n items."""
-    share = np.asarray(share, float)
-    return 1.96 * np.sqrt(share * (1 - share) / np.asarray(items, float))
-
-
 def binomial(rows: pandas.DataFrame, column: str, by: Sequence[str]) -> pandas.DataFrame:
-    """Returns the mean of an accuracy and its 95 % binomial half width, for each value of `by`.
+    """Returns the mean of an accuracy and 1.96 sqrt(p (1 - p) / n), for each value of `by`.
 
-    As it is counted on so many examples, which no interval over seeds knows.
+    That is its 95 % half width as it is counted on n examples, which no interval over seeds knows.
     """
     items = column.replace("_accuracy", "_examples")
     means = rows.groupby([*by], dropna=False)[[column, items]].mean()
-    half = binomial_half_width(means[column], means[items])
-    return pandas.DataFrame({"mean": means[column], "half": half})
+    share = means[column].astype(float)
+    half = 1.96 * np.sqrt(share * (1 - share) / means[items].astype(float))
+    return pandas.DataFrame({"mean": share, "half": half})

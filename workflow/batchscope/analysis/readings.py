@@ -25,7 +25,6 @@ from batchscope.analysis import (
     targets,
     to_target_tables,
     trainings,
-    trajectories,
 )
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
@@ -44,52 +43,45 @@ MARGINS = {"accuracy": 0.01, "loss": 0.05, "taken": 0.1}
 
 
 class Budget(NamedTuple):
-    """What is held equal: a kind of `budget_kinds` and how much of it.
-
-    Attributes:
-        value: Of a target the loss or accuracy; NaN of convergence and the end.
-        column: What the target is of; else empty.
-    """
+    """What is held equal: a kind of `budget_kinds` and how much of it."""
 
     kind: str
-    value: float = math.nan
-    column: str = ""
+    value: float = math.nan  # of a target the loss or accuracy; NaN of convergence and the end
+    column: str = ""  # what the target is of
     stated: bool = False
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One outcome of one series at one budget, as it was measured.
+    """One outcome of one series at one budget, as it was measured."""
 
-    Attributes:
-        runs: The rows of runs.csv of the series.
-        margin: Largest loss that counts as negligible; NaN where nothing is stated of it.
-        batch_sizes: Ascending.
-        chosen: The values, each size at its rate: NaN where there is no run, or it ended before
-            the budget; infinitely bad where it failed or never reached the target.
-        ran: Whether there is a run, whatever became of it, shape (sizes, seeds).
-        at_first: Of a target whether a run is there by its first evaluation: what it took is at
-            most that.
-        falling: Of convergence whether the validation loss still fell when most runs ended: theirs
-            is the loss at a horizon, which longer ones would pass.
-        ended: Whether a run finished before the budget.
-    """
-
-    runs: pandas.DataFrame
+    trainings: Trainings
     budget: Budget
     outcome: str
-    margin: float
-    batch_sizes: tuple[int, ...]
+    margin: float  # largest loss that counts as negligible; NaN where nothing is stated of it
+    # The values, each size at its rate: NaN where there is no run, or it ended before the budget;
+    # infinitely bad where it failed or never reached the target.
     chosen: Chosen
-    ran: np.ndarray
-    at_first: np.ndarray
+    at_first: np.ndarray  # whether a run is at the target by its first evaluation, a bound
+    # Whether the validation loss still fell when most runs converged: theirs is the loss at a
+    # horizon, which longer ones would pass.
     falling: np.ndarray
-    ended: np.ndarray
+    ended: np.ndarray  # whether a run finished before the budget
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """Ascending."""
+        return self.trainings.axes[0]
 
     @property
     def values(self) -> np.ndarray:
         """The values of all sizes and seeds."""
         return self.chosen.values
+
+    @functools.cached_property
+    def ran(self) -> np.ndarray:
+        """Whether there is a run, whatever became of it, shape (sizes, seeds)."""
+        return ~np.isnan(self.trainings.outcome(0.0)).all(axis=1)
 
     @property
     def taken(self) -> bool:
@@ -108,13 +100,6 @@ class Reading:
         of_budget = {"budget": kind, "budget_value": value, "budget_column": column}
         return {**of_budget, "stated": int(stated), "outcome": self.outcome}
 
-    @functools.cached_property
-    def factors(self) -> dict[str, Any]:
-        """The factors of the series, the learning rate apart; None where it has several values."""
-        names = [name for name in run_series.factor_columns(self.runs) if name != chosen_rates.RATE]
-        single = self.runs[names].nunique(dropna=False) == 1
-        return {name: self.runs[name].iloc[0] if single[name] else None for name in names}
-
     def means(self) -> list[Interval]:
         """Returns the mean of each size with its 95 % t-interval; geometric of what was taken.
 
@@ -123,13 +108,13 @@ class Reading:
         found = []
         for row, tuned in zip(self.values, self.chosen.tuned.tolist(), strict=True):
             values = row[~np.isnan(row)]
-            whole = len(values) and np.isfinite(values).all()
-            if self.taken and whole and (values > 0).all():
-                found.append(intervals.ratio_interval(values, 1.0, tuned))
-            elif whole and not self.taken:
+            if not (len(values) and np.isfinite(values).all()):
+                found.append(Interval())
+            elif not self.taken:
                 found.append(intervals.t_interval(values, differ=tuned))
             else:
-                found.append(Interval())
+                whole = (values > 0).all()
+                found.append(intervals.ratio_interval(values if whole else [], 1.0, tuned))
         return found
 
 
@@ -149,16 +134,17 @@ def of_experiment(
     for each in trainings.of_experiment(runs, evaluations):
         if len(each.axes[0]) < LEAST_SIZES:
             continue
-        if targets.at_own_targets(each.evaluations):  # what it used by then is no budget of others
-            yield from to_target(each, stated, margins)
+        own_target = trainings.at_own_targets(each.evaluations)
+        if own_target:  # what it used by then is no budget of others
+            yield from _to_target(each, stated, margins)
         elif each.finished[CHOSEN_BY].notna().any():
             for budget in shared:
                 if budget.kind == CONVERGENCE:
-                    yield from to_target(each, stated, margins)
-                yield from at_budget(each, budget, margins)
+                    yield from _to_target(each, stated, margins)
+                yield from _at_budget(each, budget, margins)
         for outcome, margin in margins.items():
             if outcome in each.runs and each.runs[outcome].notna().any():
-                yield at_own_end(each, outcome, margin)
+                yield _at_own_end(each, outcome, margin)
 
 
 def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
@@ -194,19 +180,11 @@ def _reading(
 ) -> Reading:
     """Returns the reading of an outcome; what is left out of `marks` holds of no size."""
     none = np.zeros(len(each.axes[0]), bool)
-    return Reading(
-        runs=each.runs,
-        budget=budget,
-        outcome=outcome,
-        margin=margin,
-        batch_sizes=tuple(each.axes[0]),
-        chosen=chosen,
-        ran=~np.isnan(each.outcome(np.zeros(len(each.runs)))).all(axis=1),
-        **{**dict.fromkeys(("at_first", "falling", "ended"), none), **marks},
-    )
+    marks = dict.fromkeys(("at_first", "falling", "ended"), none) | marks
+    return Reading(each, budget, outcome, margin, chosen, **marks)
 
 
-def at_budget(each: Trainings, budget: Budget, margins: Mapping[str, float]) -> Iterator[Reading]:
+def _at_budget(each: Trainings, budget: Budget, margins: Mapping[str, float]) -> Iterator[Reading]:
     """Yields every outcome of a series at a budget, each size at its rate there.
 
     On test data, or where these are not known on validation data. The rate is the one with the
@@ -224,21 +202,20 @@ def at_budget(each: Trainings, budget: Budget, margins: Mapping[str, float]) -> 
             cubes = {name: each.column(name) for name in measured}
     else:
         axis = AXES[budget.kind]
-        ended = each.by_run(lambda rows: trajectories.ended_before(rows[axis], budget.value))
+        ended = each.by_run(lambda rows: targets.ended_before(rows[axis], budget.value))
         more["ended"] = (each.outcome(ended) == 1).any(axis=(1, 2))
     for test, validation in zip(ON_TEST, ON_VALIDATION, strict=True):
         name = test if test in cubes else validation
-        if test not in cubes:
+        if name == validation:
             if each.finished[name].isna().all():
                 continue
             cubes[name] = _at(each, budget, name)
-        kind = name.rpartition("_")[2]
-        margin = margins.get(name, margins.get(test, MARGINS[kind]))
+        margin = margins.get(name, margins.get(test, MARGINS[name.rpartition("_")[2]]))
         found = each.chosen_by(losses, cubes[name], name == validation)
         yield _reading(each, budget, name, margin, found, **more)
 
 
-def at_own_end(each: Trainings, outcome: str, margin: float) -> Reading:
+def _at_own_end(each: Trainings, outcome: str, margin: float) -> Reading:
     """Returns a column of runs.csv at the rates that the runs' validation losses choose.
 
     Where these are not known the outcome itself chooses, each seed at the rate of the others.
@@ -269,7 +246,7 @@ def of_column(rows: pandas.DataFrame, column: str) -> Reading:
     return _reading(each, Budget(END), column, math.nan, chosen)
 
 
-def to_target(
+def _to_target(
     each: Trainings, stated: Mapping[str, Any], margins: Mapping[str, float]
 ) -> Iterator[Reading]:
     """Yields the updates, examples and seconds that each size takes to the target of a series.
@@ -277,19 +254,19 @@ def to_target(
     As stated, or the lowest validation loss that every batch size reached with all its seeds. There
     is none where updates are not known.
     """
-    own_target = targets.at_own_targets(each.evaluations)
+    own_target = trainings.at_own_targets(each.evaluations)
     if not own_target and (not each.whole("updates") or run_series.falling(each.evaluations)):
         return
     wanted = [Target(*known) for known in stated.get(TARGET, {}).items()]
-    for target in wanted[:1] or targets.default_targets(each)[-1:]:
+    for target in wanted[:1] or each.default_targets()[-1:]:
         if not (target.column or own_target):
             return
         found = to_target_tables.scaling(each, target)
         budget = Budget(TARGET, target.value, target.column, TARGET in stated)
-        at_first = found.at_first.any(axis=1)
         for axis, taken in found.taken.items():
             if each.whole(axis):
                 margin = margins.get(axis, MARGINS["taken"])
+                at_first = found.at_first.any(axis=1)
                 yield _reading(each, budget, axis, margin, taken, at_first=at_first)
 
 
@@ -305,8 +282,7 @@ def _falling(each: Trainings, losses: np.ndarray) -> np.ndarray:
     falling = each.cube(each.by_run(falls))
     read = chosen_rates.at(falling, np.repeat(index[:, None], falling.shape[2], axis=1))
     read[index < 0] = math.nan
-    known = ~np.isnan(read)
-    return np.where(known, read, 0.0).sum(axis=1) > 0.5 * known.sum(axis=1)
+    return np.nansum(read, axis=1) > 0.5 * (~np.isnan(read)).sum(axis=1)
 
 
 def _at(each: Trainings, budget: Budget, name: str) -> np.ndarray:
@@ -316,7 +292,7 @@ def _at(each: Trainings, budget: Budget, name: str) -> np.ndarray:
     def read(rows: Evaluated) -> float:
         if budget.kind != CONVERGENCE:
             used = rows[AXES[budget.kind]]
-            return trajectories.at_budget(used, rows[name], budget.value, loss)
+            return targets.at_budget(used, rows[name], budget.value, loss)
         losses = rows[CHOSEN_BY]
         known = np.isfinite(losses)
         if not known.any():  # a single row is all that there is to read

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.catalogue import factor_words, horizons, own_columns, run_factors
+from batchscope.catalogue import factor_words, own_columns, run_factors
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.factor_words import describe
 from batchscope.store import records
@@ -46,18 +46,14 @@ def typed(
 ) -> pandas.DataFrame:
     """Returns a table with whole numbers, which may be missing, as its columns' entries say.
 
-    Args:
-        errors: `ignore` for a column that keeps its fractions where it has some.
+    With `errors` as `ignore` a column keeps its fractions where it has some.
     """
     whole = [name for name in frame if name in columns and columns[name].kind == "int"]
     return frame.astype(dict.fromkeys(whole, "Int64"), errors=errors)
 
 
 def own(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of this machine, which come first.
-
-    Only they have rows in the long tables that name no machine.
-    """
+    """Returns the rows of this machine, which come first; others are in no table without one."""
     if "machine" not in runs or runs.empty:
         return runs
     return runs[runs["machine"] == runs["machine"].iloc[0]]
@@ -66,12 +62,6 @@ def own(runs: pandas.DataFrame) -> pandas.DataFrame:
 def finished(runs: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the rows of runs that finished."""
     return runs[runs["status"] == records.FINISHED]
-
-
-def all_ran_out(runs: pandas.DataFrame) -> bool:
-    """Returns whether some runs finished, and all of them after all their epochs."""
-    ended = finished(runs)
-    return bool(len(ended) and (ended["epochs_run"] == ended["epochs"]).all())
 
 
 def unstopped(runs: pandas.DataFrame) -> pandas.Series:
@@ -126,7 +116,13 @@ def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) 
     kept = varying(frame, names)
     sizes = [name for name in ("batch_size",) if name in frame]  # summaries of sweeps have none
     # A factor that goes with others is described by them: numbers are dropped first.
-    for factor in sorted(kept, key=lambda name: not _numeric(frame, name)):
+    kinds = {name: factor_words.factor(name).kind for name in kept if name in factor_words.FACTORS}
+    numbers = [
+        name
+        for name in kept
+        if (kinds[name] in ("int", "float") if name in kinds else frame[name].dtype.kind in "iuf")
+    ]
+    for factor in [*numbers, *(name for name in kept if name not in numbers)]:
         others = [*sizes, *(name for name in kept if name != factor)]
         distinct = frame[[*others, factor]].drop_duplicates()
         if others and not distinct.duplicated(others).any():
@@ -134,10 +130,11 @@ def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) 
     return kept
 
 
-def _numeric(frame: pandas.DataFrame, factor: str) -> bool:
-    if factor not in factor_words.FACTORS:
-        return frame[factor].dtype.kind in "iuf"
-    return factor_words.factor(factor).kind in ("int", "float")
+def constants(frame: pandas.DataFrame) -> dict[str, Any]:
+    """Returns the factors of a frame: the value of those that have one, else None."""
+    names = factor_columns(frame)
+    single = frame[names].nunique(dropna=False) == 1
+    return {name: frame[name].iloc[0] if single[name] else None for name in names}
 
 
 def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
@@ -189,4 +186,4 @@ def falling(frame: pandas.DataFrame) -> bool:
     """Returns whether the rate of a run falls towards its horizon, by the column of the factor."""
     if "schedule" not in frame:
         return False
-    return bool((frame["schedule"].dropna() != horizons.CONSTANT).any())
+    return bool((frame["schedule"].dropna() != run_factors.CONSTANT).any())

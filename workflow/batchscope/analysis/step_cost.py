@@ -70,8 +70,6 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
         of_jobs: Whether each round is a job. Only then have two batch sizes an interval.
     """
     sizes, table = _table(batch_sizes, blocks)
-    if len(sizes) < 2:
-        raise ValueError(f"Expected at least two batch sizes. Received: {sizes.tolist()}")
     medians = np.median(table, axis=1)
     costs, covariance, squares = line(sizes, medians, 1 / medians)
     # A cost may be 0, or hardly more: then the interval of the ratio has no upper end.
@@ -84,27 +82,24 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
         ends = np.hypot(half, _common_ends(sizes, table, costs, of_jobs))
         factor = np.exp(ends[2])
     ratio = costs[0] / costs[1] if (costs > 0).all() else math.nan
-    fixed, per_image = zip(costs, costs - ends[:2], costs + ends[:2], strict=True)
-    half_batch = (ratio, ratio / factor, ratio * factor)
-    estimates = (Estimate(*map(float, each)) for each in (fixed, per_image, half_batch))
+    values = (
+        [*costs, ratio],
+        [*costs - ends[:2], ratio / factor],
+        [*costs + ends[:2], ratio * factor],
+    )
+    estimates = (Estimate(*map(float, each)) for each in zip(*values, strict=True))
     return Fit(*estimates, residual=math.sqrt(squares / len(sizes)))
 
 
 def line(x: np.ndarray, y: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray, float]:
     """Returns intercept and slope, their covariance, and the sum of the weighted squares."""
-    design = np.column_stack([np.ones(len(x)), x]) * np.reshape(weights, (-1, 1))
-    basis, triangle = np.linalg.qr(design)
-    inverse = np.linalg.inv(triangle)
-    found = inverse @ (basis.T @ (y * weights))
+    design = _design(x, weights)
+    inverse = np.linalg.pinv(design)
+    found = inverse @ (y * weights)
     found[np.abs(design * found).max(axis=0) < _ROUNDING] = 0.0
     residuals = y * weights - design @ found
     squares, free = float(residuals @ residuals), len(x) - 2
     return found, inverse @ inverse.T * (squares / free if free else math.nan), squares
-
-
-def student_t(freedom: int) -> float:
-    """Returns Student's t at the level; NaN without a degree of freedom."""
-    return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else math.nan
 
 
 def _common_ends(
@@ -120,14 +115,27 @@ def _common_ends(
     count = table.shape[1]
     if count < 2:
         return np.array([math.nan, math.nan, 0.0])
-    medians, logs = np.median(table, axis=1, keepdims=True), _logs(table)
+    logs = _logs(table)
     if of_jobs:
-        design = np.column_stack([np.ones(len(sizes)), sizes]) / medians
-        lines = np.linalg.lstsq(design, logs, rcond=None)[0]
+        medians = np.median(table, axis=1, keepdims=True)
+        lines = np.linalg.lstsq(_design(sizes, 1 / medians), logs, rcond=None)[0]
         each = np.vstack([lines, np.subtract(*(lines / costs[:, None]))])
     else:
         each = np.outer([*np.abs(costs), 0.0], logs.mean(axis=0))
     return student_t(count - 1) * math.sqrt(math.pi / 2 / count) * each.std(axis=1, ddof=1)
+
+
+def student_t(freedom: int) -> float:
+    """Returns Student's t at the level; NaN without a degree of freedom."""
+    return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else math.nan
+
+
+def _design(x: np.ndarray, weights: Any) -> np.ndarray:
+    return np.column_stack([np.ones(len(x)), x]) * np.reshape(weights, (-1, 1))
+
+
+def _logs(table: np.ndarray) -> np.ndarray:
+    return np.log(table / np.median(table, axis=1, keepdims=True))
 
 
 def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
@@ -229,17 +237,13 @@ def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Estimate]:
     return float(fixed), Estimate(*map(float, (slope, slope - half, slope + half)))
 
 
-def _logs(table: np.ndarray) -> np.ndarray:
-    return np.log(table / np.median(table, axis=1, keepdims=True))
-
-
 def _table(batch_sizes: Any, blocks: Any) -> tuple[np.ndarray, np.ndarray]:
     """Returns sizes and their times, shape (sizes, rounds), ascending in size."""
     sizes = np.asarray(batch_sizes, float).ravel()
     table = np.asarray(blocks, float).reshape(len(blocks), -1)
-    if not len(sizes) == len(set(sizes)) == len(table) or not (table > 0).all():
+    if not 1 < len(sizes) == len(set(sizes)) == len(table) or not (table > 0).all():
         raise ValueError(
-            "Expected different batch sizes with positive times each. Received: "
+            "Expected two or more different batch sizes with positive times each. Received: "
             f"{sizes.tolist()} and {table.tolist()}"
         )
     order = np.argsort(sizes)

@@ -1,56 +1,97 @@
-"""Losses and accuracies to reach: where trainings cross them, and which ones by default."""
+"""Trajectories read at a budget and at a target: a loss or an accuracy to reach.
+
+Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
+(arXiv 1811.03600), section 3: what wins depends on what is held equal.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-import pandas
 
-from batchscope.analysis import trajectories
-from batchscope.catalogue import own_columns
-from batchscope.catalogue.own_columns import ACCURACIES, LEAST_SIZES, LOSSES
+from batchscope.catalogue.own_columns import ACCURACIES, LOSSES
 
-if TYPE_CHECKING:
-    from batchscope.analysis.trainings import Trainings
+_ROUNDING = 1e-9  # relative difference below which two budgets are the same
 
-TARGETS = 3  # of a series, where none is given
+
+def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> float:
+    """Returns what a training has at a budget; NaN where it ended before, or began after it.
+
+    Between two evaluations it is interpolated, since those of large batches are few updates
+    apart from each other and those of small ones many: of a loss its logarithm is taken as linear
+    in what was `used`, which rises, as `first_crossing` does, of anything else the value itself.
+    An evaluation without a value is passed over.
+    """
+    used, values = np.asarray(used, float), np.asarray(values, float)
+    if ended_before(used, budget):
+        return math.nan
+    known = ~np.isnan(values)
+    used, values = used[known], values[known]
+    after = int(np.searchsorted(used, budget * (1 + _ROUNDING), side="right"))
+    if after == 0:
+        return math.nan
+    first = float(values[after - 1])
+    close = budget <= used[after - 1] * (1 + _ROUNDING)
+    if close or after == len(used) or not np.isfinite(values[after - 1 : after + 1]).all():
+        return first
+    second = float(values[after])
+    share = float((budget - used[after - 1]) / (used[after] - used[after - 1]))
+    if loss and min(first, second) > 0:
+        return float(first * (second / first) ** share)
+    return first + share * (second - first)
+
+
+def ended_before(used: Any, budget: float) -> bool:
+    """Returns whether a training ended before a budget; not where what it used is not known."""
+    # The last digit of a fraction of an epoch is no shorter training.
+    return len(used) > 0 and bool(used[-1] < budget * (1 - _ROUNDING))
+
+
+def first_crossing(used: Any, losses: Any, target: float) -> float:
+    """Returns what was used when a loss is first at or below a positive target; infinity if never.
+
+    Between the two rows around it the logarithm of the loss is taken as linear in what was used.
+    The first row at or below the target counts as the crossing where none is above it before, and
+    where a loss of zero has no logarithm. What is not finite is above every target.
+    """
+    used, losses = np.asarray(used, float), np.asarray(losses, float)
+    reached = np.flatnonzero(losses <= target)
+    if not len(reached):
+        return math.inf
+    row = int(reached[0])
+    if row == 0 or not math.isfinite(losses[row - 1]) or losses[row] <= 0:
+        return float(used[row])
+    before, after = float(losses[row - 1]), float(losses[row])
+    share = math.log(before / target) / math.log(before / after)
+    return float(used[row - 1] + share * (used[row] - used[row - 1]))
 
 
 @dataclass(frozen=True)
 class Target:
-    """A value of a loss or an accuracy to reach.
+    """A value of a loss or an accuracy to reach."""
 
-    `column` is empty where every training has one row, which is its target.
-    """
-
-    column: str = ""
+    column: str = ""  # empty where every training has one row, which is its target
     value: float = math.nan
 
     def crossing(self, evaluated: Mapping[str, np.ndarray], axis: str) -> float:
-        """Returns where one training first reaches the target; infinity where it never does.
-
-        An accuracy is read as an error, 1 - accuracy, and so on a logarithmic scale too.
-        """
+        """Returns where one training first reaches the target; infinity where it never does."""
         used = evaluated[axis]
         if not self.column:
             return math.inf if math.isnan(used[0]) else float(used[0])
         if np.isnan(used).all():
             return math.nan  # there is no such training
-        losses = _losses(evaluated, self.column)
+        losses = losses_of(evaluated, self.column)
         target = 1 - self.value if self.column in ACCURACIES else self.value
         known = ~np.isnan(losses)  # not every evaluation need be of everything
         order = np.argsort(used[known], kind="stable")
-        return trajectories.first_crossing(used[known][order], losses[known][order], target)
+        return first_crossing(used[known][order], losses[known][order], target)
 
     def at_first(self, evaluated: Mapping[str, np.ndarray]) -> bool:
-        """Returns whether one training is at the target by its first evaluation.
-
-        What it took is at most that: an upper bound.
-        """
+        """Returns whether one training is there by its first evaluation: it took that at most."""
         if not self.column:
             return False
         updates = evaluated["updates"][~np.isnan(evaluated[self.column])]
@@ -58,70 +99,6 @@ class Target:
         return bool(self.crossing(evaluated, "updates") == first)
 
 
-def default_targets(trainings: Trainings) -> list[Target]:
-    """Returns three targets of a series, equal steps of the logarithm of the loss apart.
-
-    From the least loss after the first evaluation to the lowest that every batch size reached with
-    all its seeds, which is the last. Accuracies are read as errors. Where every training has a
-    single row, that is its target, without a column.
-    """
-    if not trainings.evaluations["run"].duplicated().any():
-        return [Target()]
-    column = target_column(trainings)
-    if column is None:
-        return []
-
-    def first(evaluated: Mapping[str, np.ndarray]) -> float:
-        losses = _losses(evaluated, column)
-        return next((loss for loss in losses.tolist() if not math.isnan(loss)), math.nan)
-
-    firsts = trainings.by_run(first)
-    start = float(np.min(firsts[np.isfinite(firsts)], initial=math.inf))
-    end = _lowest_of_all(trainings, column)
-    if not 0 < end < start < math.inf:
-        return []
-    values = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)] + [end]
-    return [Target(column, each if column in LOSSES else 1 - each) for each in values]
-
-
-def target_column(trainings: Trainings) -> str | None:
-    """Returns the loss, without any the accuracy, that default targets are of; None without one."""
-    rows = trainings.evaluations
-    known = (name for name in (*LOSSES, *ACCURACIES) if name in rows)
-    return next((name for name in known if np.isfinite(rows[name].astype(float)).any()), None)
-
-
-def at_own_targets(evaluations: pandas.DataFrame) -> bool:
-    """Returns whether external runs have one row each, which then is their target.
-
-    A training here that is evaluated once was not stopped at a target.
-    """
-    elsewhere = len(evaluations) > 0 and (evaluations["machine"] == own_columns.ELSEWHERE).all()
-    return bool(elsewhere and not evaluations["run"].duplicated().any())
-
-
-def _losses(evaluated: Mapping[str, np.ndarray], column: str) -> np.ndarray:
+def losses_of(evaluated: Mapping[str, np.ndarray], column: str) -> np.ndarray:
+    """Returns a loss, or an accuracy as an error, which has a logarithmic scale too."""
     return evaluated[column] if column in LOSSES else 1 - evaluated[column]
-
-
-def _lowest_of_all(trainings: Trainings, column: str) -> float:
-    """Returns the lowest loss that every batch size reached with all its seeds; NaN if none.
-
-    At one rate at least, where several were tried. A batch size at which some training of every
-    rate failed is left out, as it is of the fit, where enough others are there.
-    """
-
-    def lowest(evaluated: Mapping[str, np.ndarray]) -> float:
-        losses = _losses(evaluated, column)[~np.isnan(evaluated["updates"])]
-        if not len(losses):
-            return math.nan  # there is no such training
-        return float(np.min(losses[np.isfinite(losses)], initial=math.inf))
-
-    found = np.where(trainings.failed, math.inf, trainings.by_run(lowest))
-    cube = trainings.cube(found)
-    own = ~np.isnan(cube).all(axis=1, keepdims=True)  # seeds of each size
-    # A rate that was tried with some of the seeds gets not all of them there.
-    worst = np.where(np.isnan(cube), np.where(own, math.inf, -math.inf), cube).max(axis=2)
-    best = worst[own.any(axis=(1, 2))].min(axis=1)
-    ends = best[np.isfinite(best)]
-    return float(ends.max()) if len(ends) >= min(len(best), LEAST_SIZES) else math.nan

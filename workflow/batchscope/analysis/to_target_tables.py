@@ -24,33 +24,28 @@ from batchscope.analysis import (
     run_series,
     step_cost,
 )
-from batchscope.analysis.targets import Target, at_own_targets, default_targets
-from batchscope.analysis.trainings import Chosen, Trainings, of_experiment
+from batchscope.analysis.intervals import Interval
+from batchscope.analysis.targets import Target
+from batchscope.analysis.trainings import Chosen, Trainings, at_own_targets, of_experiment
 from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
 from batchscope.catalogue.own_columns import AXES, LEAST_SIZES
 
-NAN = math.nan
 _NONE: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """One series and target.
-
-    Attributes:
-        taken: Axis -> what was taken to the target, read at rates that are chosen on this axis:
-            infinity where a run never reached it, NaN where there is none of that seed. `seconds`
-            only where they are known.
-        at_first: Whether a seed is at the target by its first evaluation, which bounds what it
-            took from above alone, shape (sizes, seeds); on any axis.
-        step: The time of a step, as stated or fitted; None where it is not known or not resolved.
-    """
+    """One series and target."""
 
     trainings: Trainings
     target: Target
+    # Axis -> what was taken to the target, read at rates that are chosen on this axis: infinity
+    # where a run never reached it, NaN where there is none of that seed. `seconds` where known.
     taken: dict[str, Chosen]
+    # Whether a seed is at the target by its first evaluation, which bounds what it took from above
+    # alone, shape (sizes, seeds); on any axis.
     at_first: np.ndarray
-    step: step_cost.Fit | None = None
+    step: step_cost.Fit | None = None  # its time; None where it is not known or not resolved
 
     @property
     def fitted(self) -> np.ndarray:
@@ -74,7 +69,7 @@ class Scaling:
             return None
         error = fastest_batch_size.log_error(fit, step.half_batch)
         return fastest_batch_size.fastest(
-            fit.updates_min, fit.examples_min, step.fixed.value, step.per_image.value, error
+            fit.updates_min, fit.examples_min, step.fixed.mean, step.per_image.mean, error
         )
 
     def measured_fastest(self, axis: str) -> int | None:
@@ -94,15 +89,10 @@ class Scaling:
 def of_study(
     trajectories: pandas.DataFrame, runs: pandas.DataFrame, targets: Iterable[Target] = ()
 ) -> list[Scaling]:
-    """Returns the scaling of every target and series with three batch sizes or more.
-
-    By default to three targets of each series.
-    """
-    if trajectories.empty or runs["batch_size"].nunique() < LEAST_SIZES:
-        return []
-    series = of_experiment(runs, trajectories)
-    series = [each for each in series if len(each.axes[0]) >= LEAST_SIZES]
-    found, own = of_series(series, targets), at_own_targets(trajectories)
+    """Returns the scaling of every target and series with three batch sizes or more."""
+    series = of_experiment(runs, trajectories) if len(trajectories) else []
+    found = of_series([each for each in series if len(each.axes[0]) >= LEAST_SIZES], targets)
+    own = at_own_targets(trajectories)
     return [each for each in found if own or each.target.column]
 
 
@@ -117,8 +107,11 @@ def of_series(
     """
     found, targets = [], [*targets]
     for each in series:
-        step = _stated_step(*step_seconds) if step_seconds else _fitted_step(each.evaluations)
-        found += [scaling(each, target, step) for target in targets or default_targets(each)]
+        step = _fitted_step(each.evaluations)
+        if step_seconds:
+            fixed, per_image = step_seconds
+            step = step_cost.Fit(*map(Interval, (fixed, per_image, fixed / per_image)), 0.0)
+        found += [scaling(each, target, step) for target in targets or each.default_targets()]
     return found
 
 
@@ -128,12 +121,8 @@ def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) 
     known = [name for name in known if name != "seconds" or each.evaluations[name].notna().any()]
     taken = {axis: each.chosen_by_itself(each.taken(target, axis)) for axis in known}
     first = each.at_first(target)
-    at_first = [chosen_rates.at(first, np.maximum(read, 0)) for *_, read, _ in taken.values()]
+    at_first = [chosen_rates.at(first, np.maximum(one.read, 0)) for one in taken.values()]
     return Scaling(each, target, taken, np.any(at_first, axis=0), step)
-
-
-def _stated_step(fixed: float, per_image: float) -> step_cost.Fit:
-    return step_cost.Fit(*map(step_cost.Estimate, (fixed, per_image, fixed / per_image)), 0.0)
 
 
 def _fitted_step(rows: pandas.DataFrame) -> step_cost.Fit | None:
@@ -170,15 +159,8 @@ def target_text(target: Target) -> str:
     return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
 
 
-def constants(runs: pandas.DataFrame) -> dict[str, Any]:
-    """Returns the factors of an experiment: the value of those that have one, else None."""
-    names = run_series.factor_columns(runs)
-    single = {name: runs[name].nunique(dropna=False) == 1 for name in names}
-    return {name: runs[name].iloc[0] if single[name] else None for name in names}
-
-
 def fits(scalings: Sequence[Scaling], constant: Mapping[str, Any] = _NONE) -> pandas.DataFrame:
-    """Returns one row per series and target, with the `constants` of all; see `CRITICAL`."""
+    """Returns one row per series and target, with the constants of all; see `CRITICAL`."""
     rows = [{**constant, **each.trainings.factors, **_fit_row(each)} for each in scalings]
     return run_series.table(rows, CRITICAL, _factors(scalings, constant))
 
@@ -203,18 +185,15 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
 
 def _factors(scalings: Sequence[Scaling], constant: Mapping[str, Any]) -> list[str]:
     """Returns the factors in the order of a table."""
-    names = dict.fromkeys(
-        [*constant, *(name for one in scalings for name in one.trainings.factors)]
+    varied = [name for one in scalings for name in one.trainings.factors]
+    return run_series.factor_columns(
+        pandas.DataFrame(columns=[*dict.fromkeys([*constant, *varied])])
     )
-    return run_series.factor_columns(pandas.DataFrame(columns=[*names]))
 
 
 def _target_columns(target: Target) -> dict[str, Any]:
-    return {
-        "target": target_text(target),
-        "target_column": target.column,
-        "target_value": target.value,
-    }
+    text = target_text(target)
+    return {"target": text, "target_column": target.column, "target_value": target.value}
 
 
 def _fit_row(scaling: Scaling) -> dict[str, Any]:
@@ -226,8 +205,10 @@ def _fit_row(scaling: Scaling) -> dict[str, Any]:
         row |= intervals.columns("critical_batch_size", critical)
         row |= {"by_seed": int(fit.by_seed), "stray": " ".join(map(str, fit.stray))}
     if scaling.step:
-        (row["fixed_seconds"], *_), (row["seconds_per_image"], *_), half, *_ = scaling.step
-        row |= intervals.columns("half_batch", (end if math.isfinite(end) else NAN for end in half))
+        fixed, per_image, half = scaling.step[:3]
+        row |= {"fixed_seconds": fixed.mean, "seconds_per_image": per_image.mean}
+        ends = (end if math.isfinite(end) else math.nan for end in half[:3])
+        row |= intervals.columns("half_batch", ends)
     if best:
         row |= intervals.columns("fastest_batch_size", best[:3])
         row |= {"fastest_seconds": best.seconds, "fastest_from": best.low, "fastest_to": best.high}
@@ -258,8 +239,11 @@ def _training_rows(scaling: Scaling) -> Iterator[dict[str, Any]]:
                 **shared,
                 "seed": seed,
                 "learning_rate": rates["updates"][at, column],
-                "seconds_learning_rate": rates["seconds"][at, column] if timed else NAN,
+                "seconds_learning_rate": rates["seconds"][at, column] if timed else math.nan,
                 "reached": int(math.isfinite(found["updates"])),
                 "at_first": int(scaling.at_first[at, column]),
-                **{axis: value if math.isfinite(value) else NAN for axis, value in found.items()},
+                **{
+                    axis: value if math.isfinite(value) else math.nan
+                    for axis, value in found.items()
+                },
             }

@@ -14,15 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
+from pandas.api.types import is_numeric_dtype
 
 from batchscope.analysis import chosen_rates, run_series
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.analysis.targets import Target
+from batchscope.analysis.targets import Target, losses_of
 from batchscope.catalogue import budget_kinds, own_columns
+from batchscope.catalogue.own_columns import ACCURACIES, LEAST_SIZES, LOSSES
 from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
 
 Evaluated = dict[str, np.ndarray]  # column -> numbers of one training's evaluations, in order
 CHOSEN_ON = "best_validation_loss"  # column of runs.csv by which their rates are chosen
+TARGETS = 3  # of a series, where none is given
 _READ = (*budget_kinds.AXES.values(), *own_columns.AXES, *own_columns.OUTCOMES)
 
 
@@ -32,45 +35,31 @@ def series(frame: pandas.DataFrame) -> list[run_series.Series]:
     Rates in words, such as those of an external table, are no choice: they distinguish series.
     """
     names = run_series.factor_columns(frame)
-    if RATE in names and pandas.api.types.is_numeric_dtype(frame[RATE]):
+    if RATE in names and is_numeric_dtype(frame[RATE]):
         names.remove(RATE)
     return run_series.series(frame, names)
 
 
 class Chosen(NamedTuple):
-    """One number of each training of a series, each batch size at the rate that is chosen for it.
+    """One number of each training of a series, each batch size at its chosen rate."""
 
-    Attributes:
-        values: Shape (sizes, seeds).
-        rates: Of each size, chosen over all seeds; NaN where none could be, or it is not known.
-        on_edge: Whether it is the lowest or the highest of several that were tried, shape (sizes,).
-        read: Which rate each seed is read at, of those of the series; -1 for none.
-        tuned: Whether the seeds of a size are read at different rates, or would be if each were
-            read at the rate that the others choose: then the choice scatters as well.
-    """
-
-    values: np.ndarray
-    rates: np.ndarray
-    on_edge: np.ndarray
-    read: np.ndarray
+    values: np.ndarray  # shape (sizes, seeds)
+    rates: np.ndarray  # of each size, chosen over all seeds; NaN where none could be
+    on_edge: np.ndarray  # whether it is the lowest or the highest of several, shape (sizes,)
+    read: np.ndarray  # which rate each seed is read at, of those of the series; -1 for none
+    # Whether the seeds of a size are read at different rates, or would be if each were read at the
+    # rate that the others choose: then the choice scatters as well.
     tuned: np.ndarray
 
 
 @dataclass(frozen=True)
 class Trainings:
-    """The trainings of one series.
+    """The trainings of one series."""
 
-    Attributes:
-        factors: Those that distinguish it, of all that vary in its experiment.
-        runs: Their rows of runs.csv: those that left no evaluation too.
-        evaluations: Their rows of trajectories.csv, in order of updates.
-        along: Factors that change with the batch size -> values in its order.
-    """
-
-    factors: dict[str, Any]
-    runs: pandas.DataFrame
-    evaluations: pandas.DataFrame
-    along: dict[str, list[Any]] = field(default_factory=dict)
+    factors: dict[str, Any]  # those that distinguish it, of all that vary in its experiment
+    runs: pandas.DataFrame  # rows of runs.csv: those that left no evaluation too
+    evaluations: pandas.DataFrame  # rows of trajectories.csv, in order of updates
+    along: dict[str, list[Any]] = field(default_factory=dict)  # what changes with the batch size
 
     @functools.cached_property
     def finished(self) -> pandas.DataFrame:
@@ -108,7 +97,7 @@ class Trainings:
         }
 
     def by_run(self, read: Callable[[Evaluated], float]) -> np.ndarray:
-        """Returns what is read of each training's evaluations, shape (runs,); NaN of none."""
+        """Returns a number read of each run's evaluations, shape (runs,); NaN of none."""
         known = (self._evaluated.get(run) for run in self.runs["run"])
         return np.array([read(rows) if rows else math.nan for rows in known], float)
 
@@ -141,19 +130,14 @@ class Trainings:
         return self.cube(np.where(self.failed, math.inf, found))
 
     def at_first(self, target: Target) -> np.ndarray:
-        """Returns whether each is at a target by its first evaluation, which bounds what it took.
-
-        As a cube; no training that failed is.
-        """
+        """Returns whether each is at a target by its first evaluation, as a cube; none failed."""
         return self.cube(self.by_run(target.at_first) * ~self.failed) == 1
 
     def chosen_by(self, losses: np.ndarray, cube: np.ndarray, others: bool) -> Chosen:
         """Returns numbers at the rates that losses choose, both cubes.
 
-        A size of which every rate lacks a run has none, and no values.
-
-        Args:
-            others: Whether each seed is read at the rate that the others choose.
+        Each seed at the rate that all, or only the others, choose. A size of which every rate lacks
+        a run has none, and no values.
         """
         chosen = chosen_rates.for_other_data(losses)
         index = np.repeat(chosen[:, None], losses.shape[2], axis=1)
@@ -164,8 +148,7 @@ class Trainings:
         only = chosen_rates.tried(losses).sum(axis=1) == 1
         rates = self.rates(np.where(only, chosen, chosen_rates.by_lowest(losses)))
         tuned = chosen_rates.differ(of_others)
-        on_edge = chosen_rates.on_edge(chosen, losses)
-        return Chosen(values, rates, on_edge, read, tuned)
+        return Chosen(values, rates, chosen_rates.on_edge(chosen, losses), read, tuned)
 
     def chosen_by_itself(self, cube: np.ndarray) -> Chosen:
         """Returns numbers of which lower is better, each seed at the rate that the others choose.
@@ -173,15 +156,75 @@ class Trainings:
         By the numbers themselves: infinite where no other seed got there at any rate.
         """
         values, read = chosen_rates.leave_one_out(cube)
-        tried = chosen_rates.tried(cube)
-        only, best = tried.sum(axis=1) == 1, chosen_rates.by_lowest(cube)
-        rates = self.rates(np.where(only, tried.argmax(axis=1), best))
-        on_edge, tuned = chosen_rates.on_edge(best, cube), chosen_rates.differ(read)
-        return Chosen(values, rates, on_edge, read, tuned)
+        tried, best = chosen_rates.tried(cube), chosen_rates.by_lowest(cube)
+        rates = self.rates(np.where(tried.sum(axis=1) == 1, tried.argmax(axis=1), best))
+        on_edge = chosen_rates.on_edge(best, cube)
+        return Chosen(values, rates, on_edge, read, chosen_rates.differ(read))
 
     def rates(self, index: np.ndarray) -> np.ndarray:
         """Returns which rates some indices are of; NaN of -1, which is none."""
         return np.array([*self.axes[1], math.nan])[index]
+
+    @property
+    def target_column(self) -> str | None:
+        """The loss, without any the accuracy, that default targets are of; None without one."""
+        rows = self.evaluations
+        known = (name for name in (*LOSSES, *ACCURACIES) if name in rows)
+        return next((name for name in known if np.isfinite(rows[name].astype(float)).any()), None)
+
+    def default_targets(self) -> list[Target]:
+        """Returns three targets, equal steps of the logarithm of the loss apart.
+
+        From the least loss after the first evaluation to the lowest that every batch size reached
+        with all its seeds, which is the last. Where every training has a single row, that is its
+        target, without a column.
+        """
+        if not self.evaluations["run"].duplicated().any():
+            return [Target()]
+        if (column := self.target_column) is None:
+            return []
+
+        def first(evaluated: Evaluated) -> float:
+            losses = losses_of(evaluated, column)
+            return next((loss for loss in losses.tolist() if not math.isnan(loss)), math.nan)
+
+        firsts = self.by_run(first)
+        start = float(np.min(firsts[np.isfinite(firsts)], initial=math.inf))
+        end = self._lowest_of_all(column)
+        if not 0 < end < start < math.inf:
+            return []
+        values = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)] + [end]
+        return [Target(column, each if column in LOSSES else 1 - each) for each in values]
+
+    def _lowest_of_all(self, column: str) -> float:
+        """Returns the lowest loss that every batch size reached with all its seeds; NaN if none.
+
+        At one rate at least, where several were tried. A batch size at which some training of
+        every rate failed is left out, as it is of the fit, where enough others are there.
+        """
+
+        def lowest(evaluated: Evaluated) -> float:
+            losses = losses_of(evaluated, column)[~np.isnan(evaluated["updates"])]
+            if not len(losses):
+                return math.nan  # there is no such training
+            return float(np.min(losses[np.isfinite(losses)], initial=math.inf))
+
+        cube = self.cube(np.where(self.failed, math.inf, self.by_run(lowest)))
+        own = ~np.isnan(cube).all(axis=1, keepdims=True)  # seeds of each size
+        # A rate that was tried with some of the seeds gets not all of them there.
+        worst = np.where(np.isnan(cube), np.where(own, math.inf, -math.inf), cube).max(axis=2)
+        best = worst[own.any(axis=(1, 2))].min(axis=1)
+        ends = best[np.isfinite(best)]
+        return float(ends.max()) if len(ends) >= min(len(best), LEAST_SIZES) else math.nan
+
+
+def at_own_targets(evaluations: pandas.DataFrame) -> bool:
+    """Returns whether external runs have one row each, which then is their target.
+
+    A training here that is evaluated once was not stopped at a target.
+    """
+    elsewhere = len(evaluations) > 0 and (evaluations["machine"] == own_columns.ELSEWHERE).all()
+    return bool(elsewhere and not evaluations["run"].duplicated().any())
 
 
 def of_experiment(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> list[Trainings]:
@@ -191,14 +234,16 @@ def of_experiment(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> list
     keys = [name for name in ("run", "machine") if name in runs and name in evaluations]
     several, found = run_series.varying(runs), []
     # Numbers that follow from others distinguish nothing; words that go with others do beside them.
-    words = [name for name in several if not pandas.api.types.is_numeric_dtype(runs[name])]
+    words = [name for name in several if not is_numeric_dtype(runs[name])]
     for group in series(runs):
+        single = group.frame.nunique(dropna=False) == 1
+        kept = [
+            name for name in several if name in group.factors or (name in words and single[name])
+        ]
         own = evaluations.merge(group.frame[keys], on=keys).sort_values("updates", kind="stable")
-        shared = [name for name in words if group.frame[name].nunique(dropna=False) == 1]
-        kept = [name for name in several if name in {*shared, *group.factors}]
-        factors = {name: group.frame[name].iloc[0] for name in kept}
         sizes = group.frame.drop_duplicates("batch_size").sort_values("batch_size")
         rest = [name for name in several if name not in words and group.frame[name].nunique() > 1]
+        factors = {name: group.frame[name].iloc[0] for name in kept}
         each = Trainings(factors, group.frame, own, {name: [*sizes[name]] for name in rest})
         if each.tuned:
             each.along.pop(RATE, None)

@@ -26,16 +26,11 @@ UNTIL_STOPPED = ("epochs_run", "train_seconds")
 
 
 class _Stated(NamedTuple):
-    """The trend that is stated of an outcome.
+    """The trend that is stated of an outcome."""
 
-    Attributes:
-        row: All that is known of it before it is judged.
-        statement: None where nothing is tested.
-        unknown: Why smaller batch sizes may be better than they look, and why larger ones.
-    """
-
-    row: dict[str, Any]
-    statement: Statement | None = None
+    row: dict[str, Any]  # all that is known of it before it is judged
+    statement: Statement | None = None  # None where nothing is tested
+    # Why smaller batch sizes may be better than they look, and why larger ones.
     unknown: tuple[Reason, ...] = ()
     taken: bool = False
 
@@ -70,7 +65,9 @@ def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_
     asked = filter(None, (claims.get(name) or outcomes.outcome(name) for name in known))
     for outcome, group in itertools.product(asked, run_series.series(runs)):
         rows, column = group.frame, outcome.column
-        ran_out = column in UNTIL_STOPPED and run_series.all_ran_out(rows)
+        ended = run_series.finished(rows)
+        ran_out = column in UNTIL_STOPPED and len(ended) > 0
+        ran_out = ran_out and bool((ended["epochs_run"] == ended["epochs"]).all())
         chosen = ran_out and not run_series.unstopped(rows).any()
         if column == "epochs_run" and chosen:
             continue  # the horizon, not an outcome
@@ -83,8 +80,7 @@ def _stated(
 ) -> _Stated | None:
     """Returns the trend that is stated of a reading, and by whom; None without any value.
 
-    Args:
-        bounds: Whether nothing stopped any run: all values are lower bounds.
+    All values may be lower `bounds`, as nothing stopped any run.
     """
     with np.errstate(divide="ignore"):
         values = np.log(reading.values) if reading.taken else reading.values
@@ -95,10 +91,9 @@ def _stated(
     left_out = _left_out(reading, values, kept)
     untestable = Reason.NONE if len(kept) > 1 else left_out or Reason.ALONE
     untestable = Reason.LOWER_BOUND if bounds else untestable
-    rates = reading.runs["learning_rate"].unique()
+    runs, means = reading.trainings.runs, reading.means()
     row = {
-        **reading.factors,
-        "learning_rate": rates[0] if len(rates) == 1 else None,
+        **run_series.constants(runs),
         **reading.held_equal,
         "direction": direction,
         "source": source,
@@ -107,7 +102,6 @@ def _stated(
         "verdict": Verdict.NOT_TESTABLE,
         "reason": untestable or left_out,
     }
-    means = reading.means()
     for name, at in (("smallest", kept[0]), ("largest", kept[-1])):
         row[name] = reading.batch_sizes[at]
         row |= intervals.columns(f"{name}_mean", means[at][:3])

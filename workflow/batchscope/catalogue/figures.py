@@ -29,10 +29,8 @@ _OF_SEVERAL = (
         "loss_curves",
         "Loss curves",
         "Training",
-        caption=(
-            "Training and validation loss, each batch size at its best learning rate: means over "
-            "seeds with a 95 % interval. A thin line is a run that did not finish."
-        ),
+        "Training and validation loss, each batch size at its best learning rate: means over "
+        "seeds with a 95 % interval. A thin line is a run that did not finish.",
         kind="against_progress",
         table="history",
         panels=(
@@ -48,11 +46,9 @@ _OF_SEVERAL = (
         "progress",
         "Loss by updates, examples and time",
         "Training",
-        caption=(
-            "Validation loss against what was used up, each batch size at its best learning rate: "
-            "which one wins depends on what is held equal. Dotted: the target; where it is "
-            "crossed first, that batch size gets there first."
-        ),
+        "Validation loss against what was used up, each batch size at its best learning rate: "
+        "which one wins depends on what is held equal. Dotted: the target; where it is "
+        "crossed first, that batch size gets there first.",
         kind="against_progress",
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss (nats)"),),
@@ -66,7 +62,7 @@ _OF_SEVERAL = (
         "best_losses",
         "Best losses",
         "Training",
-        caption="The lowest training and validation loss that each run reached.",
+        "The lowest training and validation loss that each run reached.",
         panels=(
             Panel("best_train_loss", "Best training loss", "loss (nats)"),
             Panel("best_validation_loss", "Best validation loss", "loss (nats)"),
@@ -77,11 +73,9 @@ _OF_SEVERAL = (
         "learning_rate",
         "Learning rate",
         "Training",
-        caption=(
-            "Lowest validation loss that each run reached against its learning rate, after "
-            "scaling: means over seeds with a 95 % interval. A ring marks the best rate of a "
-            "batch size, a cross above one at which a run diverged."
-        ),
+        "Lowest validation loss that each run reached against its learning rate, after "
+        "scaling: means over seeds with a 95 % interval. A ring marks the best rate of a "
+        "batch size, a cross above one at which a run diverged.",
         kind="rates",
         panels=(
             Panel("best_validation_loss", "Loss by learning rate", "best validation loss (nats)"),
@@ -94,11 +88,9 @@ _OF_SEVERAL = (
         "best_learning_rate",
         "Best learning rate",
         "Quality",
-        caption=(
-            "The learning rate, after scaling, with the lowest mean validation loss of each batch "
-            "size. The line is rate = c (batch size) to the power k, the mean of the fits of "
-            "single seeds."
-        ),
+        "The learning rate, after scaling, with the lowest mean validation loss of each batch "
+        "size. The line is rate = c (batch size) to the power k, the mean of the fits of "
+        "single seeds.",
         kind="rates",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
         varied=("learning_rate",),
@@ -108,10 +100,8 @@ _OF_SEVERAL = (
         "accuracy_by_epochs",
         "Accuracy by number of epochs",
         "Quality",
-        caption=(
-            "Accuracy on the test data after each number of epochs. The snapshots of one run are "
-            "read, and nothing is trained twice."
-        ),
+        "Accuracy on the test data after each number of epochs. The snapshots of one run are "
+        "read, and nothing is trained twice.",
         table="at_epochs",
         panels=(Panel("test_accuracy", "Test accuracy", "test accuracy (%)", Scale.PERCENT),),
         lines="at_epoch",
@@ -154,12 +144,10 @@ _OF_SEVERAL = (
         "critical_batch_size",
         "Critical batch size",
         "Quality",
-        caption=(
-            "Updates and examples to a target, and the curve updates = fewest × (1 + critical "
-            "batch size / batch size) (McCandlish et al. 2018, arXiv 1812.06162). The critical "
-            "batch size, with its 95 % interval at the foot, takes twice the fewest of both; an "
-            "arrow is an open end."
-        ),
+        "Updates and examples to a target, and the curve updates = fewest × (1 + critical "
+        "batch size / batch size) (McCandlish et al. 2018, arXiv 1812.06162). The critical "
+        "batch size, with its 95 % interval at the foot, takes twice the fewest of both; an "
+        "arrow is an open end.",
         kind="to_target",
         table="to_target",
         panels=(
@@ -172,11 +160,9 @@ _OF_SEVERAL = (
         "fastest_batch_size",
         "Fastest batch size",
         "Time",
-        caption=(
-            "Seconds to a target: geometric means over seeds with a 95 % interval. The line is "
-            "the fitted updates times the time of a step, a fixed cost and a cost per example; an "
-            "arrow at the foot is an open end."
-        ),
+        "Seconds to a target: geometric means over seeds with a 95 % interval. The line is "
+        "the fitted updates times the time of a step, a fixed cost and a cost per example; an "
+        "arrow at the foot is an open end.",
         kind="to_target",
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
@@ -210,10 +196,8 @@ _OF_SEVERAL = (
         "frameworks",
         "Usage by framework",
         "Machine",
-        caption=(
-            "How busy the machine was, the most memory held and examples trained on per second, "
-            "framework by framework. The quantities of a CPU and of a GPU differ."
-        ),
+        "How busy the machine was, the most memory held and examples trained on per second, "
+        "framework by framework. The quantities of a CPU and of a GPU differ.",
         kind="sweep",
         table="utilisation",
         panels=(*UTILISATION, *MEMORY, Panel("images_per_second", "Throughput", "examples/s")),

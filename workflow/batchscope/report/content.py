@@ -20,7 +20,7 @@ from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.report import inline_svg, runs_table
-from batchscope.store import job_files, records, states, taken, weights
+from batchscope.store import job_files, paths, records, states, taken, weights
 from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def read(
         timings=timings,
         datasets=datasets,
         samples={
-            name: samples.few(records.dataset_folder(results, name), record)
+            name: samples.few(paths.dataset_folder(results, name), record)
             for name, record in datasets.items()
         },
         models=_models(study, results, datasets),
@@ -173,7 +173,7 @@ def _models(
         record = datasets.get(dataset, {})
         if {"input_shape", "classes"} <= record.keys():
             look = model, tuple(record["input_shape"]), record["classes"]
-            files = f"{glob.escape(records.initial_name(*look))}+seed=*.npz"
+            files = f"{glob.escape(paths.initial_name(*look))}+seed=*.npz"
             for path in sorted((results / "initial").glob(files))[:1]:
                 found[look] = weights.layers(path)
     return found
@@ -181,8 +181,8 @@ def _models(
 
 def _runs(study: Study, place: job_files.Place) -> dict[str, Record]:
     """Returns run -> record of its training on a machine, where there is one."""
-    paths = {run: records.run_folder(place.results, run) / "record.json" for run in study.runs}
-    return {run: _record(path, place.machine) for run, path in paths.items() if path.exists()}
+    found = {run: paths.run_record(paths.run_folder(place.results, run)) for run in study.runs}
+    return {run: _record(path, place.machine) for run, path in found.items() if path.exists()}
 
 
 def _timings(study: Study, places: Iterable[job_files.Place]) -> list[Record]:

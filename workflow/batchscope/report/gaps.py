@@ -86,8 +86,8 @@ def _of_runs(study: Study, inputs: Inputs, command: str) -> Iterator[Gap]:
 
 def _said_of_run(study: Study, results: Path, run: str) -> str:
     """Returns what the log of a run without a record says, or that of its data."""
-    data = records.dataset_folder(results, study.runs[run]["dataset"]) / "record.json"
-    record = records.run_folder(results, run) / "record.json"
+    data = paths.dataset_folder(results, study.runs[run]["dataset"]) / "record.json"
+    record = paths.run_folder(results, run) / "record.json"
     return _last_words(results, record, *([] if data.exists() else [data]))
 
 

@@ -103,7 +103,7 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
             continue
         if len(found) > 1 or len(rows) == 1 or name in _KEPT:
             shown.append(_column(name, found))
-        elif factor and (factor.core or {*found} != {plain(factor.birth)}):
+        elif factor and (factor.core or {*found} != {plain(factor.default)}):
             (same[name],) = found
     selects = [
         {

@@ -20,7 +20,7 @@ from batchscope.host import absence
 from batchscope.report import claim_rows, decision, experiment_view, gaps, page, runs_table
 from batchscope.report.content import Inputs
 from batchscope.report.text import format_interval, is_number, plain
-from batchscope.store import data_warnings, records
+from batchscope.store import records
 from batchscope.study import published_numbers
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def _dataset(inputs: Inputs, token: str) -> Row:
         "ends": [(min(each), max(each)) for each in zip(*balance, strict=True)] if many else [],
         "skipped": skipped[:_SKIPPED_SHOWN],
         "skipped_count": record.get("skipped_count") or len(skipped),
-        "warnings": list(data_warnings.warnings(token, record)),
+        "warnings": list(records.data_warnings(token, record)),
     }
 
 

@@ -16,8 +16,8 @@ import pandas
 
 from batchscope import problems, wording
 from batchscope.catalogue import own_columns
-from batchscope.catalogue.horizons import FALLING
 from batchscope.catalogue.own_columns import ACCURACIES, AXES, LEAST_SIZES, LOSSES, OUTCOMES
+from batchscope.catalogue.run_factors import FALLING
 from batchscope.errors import ConfigError, UserError, check_regular
 
 DIVERGED, FINISHED, OFF_TARGET = "diverged", "finished", "off_target"

@@ -13,8 +13,8 @@ from batchscope.analysis import (
     comparisons,
     readings,
     run_series,
-    targets,
     to_target_tables,
+    trainings,
     trends,
 )
 from batchscope.analysis.targets import Target
@@ -42,41 +42,24 @@ Tables = dict[str, pandas.DataFrame]
 def make(results: Path | str, study: Study, experiment: str) -> Tables:
     """Returns all tables of an experiment by name, in the order of the registry."""
     chosen, at = study.experiments[experiment], (results, study, experiment)
+    long = long_tables.made(*at)
     if chosen.own.path:
         external = external_runs.read(chosen.own.path)
         runs = external_tables.runs(external, study.name, experiment)
-        trajectories = external_tables.trajectories(external)
+        long["trajectories"] = external_tables.trajectories(external)
     else:
-        runs, trajectories = run_table.collect(*at), long_tables.trajectories(*at)
+        runs = run_table.collect(*at)
     made = {
         "runs": runs,
-        "history": long_tables.histories(*at),
-        "trajectories": trajectories,
-        **long_tables.of_measures(*at),
-        "at_epochs": long_tables.at_epochs(*at),
-        **_timings(*at),
+        **long,
+        **timing_tables.made(*at),
         "limits": timing_tables.limits(*at),
-        **held_equal(study, experiment, runs, trajectories),
-        **to_target(chosen.trainings, runs, trajectories),
+        **held_equal(study, experiment, runs, long["trajectories"]),
+        **to_target(chosen.trainings, runs, long["trajectories"]),
     }
     made["advice"] = advice.rows(results, chosen, made)
     made["published"] = published.table(chosen, made)
     return {name: made[name] for name in TABLES}
-
-
-def _timings(results: Path | str, study: Study, experiment: str) -> Tables:
-    """Returns the tables of timings, with a row per timing job."""
-    at = (results, study, experiment)
-    throughput = timing_tables.throughput(*at)
-    return {
-        "throughput": throughput,
-        "sweeps": timing_tables.summaries(*at),
-        "utilisation": timing_tables.utilisation(*at),
-        "profiles": timing_tables.profiles(*at),
-        "samples": timing_tables.samples(*at),
-        "largest": timing_tables.largest(*at),
-        "training_times": timing_tables.training_times(*at, throughput=throughput),
-    }
 
 
 def held_equal(
@@ -95,11 +78,13 @@ def held_equal(
 
 def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
     """Returns what documents state about the columns of an experiment's runs."""
-    found = {}
-    for claim in study.claims:
-        source, test = f"{claim.document}, {claim.place}", claim.test
-        if test.asked == experiment:
-            found[test.column] = outcomes.stated(test.column, test.direction, source)
+    found = {
+        claim.test.column: outcomes.stated(
+            claim.test.column, claim.test.direction, f"{claim.document}, {claim.place}"
+        )
+        for claim in study.claims
+        if claim.test.asked == experiment
+    }
     return {column: stated for column, stated in found.items() if stated}
 
 
@@ -110,10 +95,10 @@ def to_target(asked: Trainings, runs: pandas.DataFrame, trajectories: pandas.Dat
     there would have had lower rates before.
     """
     wanted = [Target(*each) for each in asked.budgets.get("target", {}).items()]
-    if run_series.falling(trajectories) and not targets.at_own_targets(trajectories):
+    if run_series.falling(trajectories) and not trainings.at_own_targets(trajectories):
         trajectories = trajectories.iloc[:0]
     scalings = to_target_tables.of_study(trajectories, runs, wanted)
-    constant = to_target_tables.constants(runs)
+    constant = run_series.constants(runs)
     return {
         "critical_batch_size": to_target_tables.fits(scalings, constant),
         "to_target": to_target_tables.trainings(scalings, constant),

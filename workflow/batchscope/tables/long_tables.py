@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,11 @@ import pandas
 
 from batchscope import disk, errors
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns, measure_settings, run_factors, run_names
-from batchscope.catalogue.entries import Column, Measure, Table
+from batchscope.catalogue import columns, run_factors, run_names
+from batchscope.catalogue.entries import Measure, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import OF_SECONDS
-from batchscope.store import job_files, records
+from batchscope.store import job_files, paths, records
 from batchscope.store.job_files import Place
 
 if TYPE_CHECKING:
@@ -45,10 +45,9 @@ def named(factors: Row) -> Row:
     """Returns factors, data set and model by their plain names beside their digests."""
     found: Row = {}
     for name, value in factors.items():
+        found[name] = value
         if name in ("dataset", "model"):
             found[name], found[f"{name}_digest"] = run_names.split_token(str(value))
-        else:
-            found[name] = value
     return found
 
 
@@ -60,8 +59,8 @@ def shown_status(record: Row) -> str:
 
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
     """Returns the rows of a trained run's history; a field that is empty is NaN."""
-    folder = records.run_folder(results, run)
-    path, record = folder / "history.csv", records.run_record(folder)
+    folder = paths.run_folder(results, run)
+    path, record = folder / "history.csv", paths.run_record(folder)
     rows = disk.read_rows(path, "epoch", "train_loss", delete=record)
     epochs = disk.read_json(record, "epochs_run")["epochs_run"]
     with errors.reading(path, f"a row for each of the {epochs} epochs in its record", record):
@@ -74,28 +73,36 @@ def _numbers(rows: list[dict[str, str]]) -> list[dict[str, float]]:
     return [{name: float(text or "nan") for name, text in row.items()} for row in rows]
 
 
-def _frame(columns: Mapping[str, Column], parts: Parts) -> pandas.DataFrame:
-    """Returns the rows of runs as a table.
+def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
+    """Returns every long table of an experiment by name, those of measures by their entries.
 
     What a row does not have is NaN, and what is no column of the table is left out.
     """
-    found = [*parts]
-    which = [at for at, (_, rows) in enumerate(found) for _ in rows]
-    firsts = pandas.DataFrame([first for first, _ in found], columns=FIRST).iloc[which]
-    rows = run_series.table([row for _, rows in found for row in rows], columns)
-    return pandas.concat([firsts.reset_index(drop=True), rows], axis=1)
+    chosen, places = study.experiments[experiment], [*job_files.places(study, results)]
+    parts = {
+        "history": (columns.HISTORY, _histories(places[0], study, chosen)),
+        "trajectories": (columns.TRAJECTORIES, _trajectories(places, study, chosen)),
+        "at_epochs": (columns.AT_EPOCHS, _at_epochs(places, chosen)),
+    }
+    for entry in MEASURES.values():
+        for name, table in entry.tables.items():
+            parts[name] = (table.columns, _measured(results, chosen, entry, table))
+    tables = {}
+    for name, (named_columns, of_runs) in parts.items():
+        found = [*of_runs]
+        which = [at for at, (_, rows) in enumerate(found) for _ in rows]
+        firsts = pandas.DataFrame([first for first, _ in found], columns=FIRST).iloc[which]
+        rows = run_series.table([row for _, rows in found for row in rows], named_columns)
+        tables[name] = pandas.concat([firsts.reset_index(drop=True), rows], axis=1)
+    return tables
 
 
-def histories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per run and epoch; the rate of a schedule is in `epoch_learning_rate`."""
-    return _frame(columns.HISTORY, _histories(results, study, study.experiments[experiment]))
-
-
-def _histories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
-    speed = _speeds(next(job_files.places(study, results)), study, chosen)
-    for factors, first in _runs(results, chosen):
-        rows, per_second = history(results, first["run"]), speed(factors)
-        of_epoch = _epoch_examples(results, factors)
+def _histories(place: Place, study: Study, chosen: Experiment) -> Parts:
+    """Yields one row per run and epoch; the rate of a schedule is in `epoch_learning_rate`."""
+    speed = _speeds(place, study, chosen)
+    for factors, first in _runs(place.results, chosen):
+        rows, per_second = history(place.results, first["run"]), speed(factors)
+        of_epoch = _epoch_examples(place.results, factors)
         for row in rows:
             row |= {ours: row.get(name, NAN) for name, ours in _RENAMED.items()}
             row["examples"] = row["epoch"] * of_epoch
@@ -103,19 +110,13 @@ def _histories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
         yield first, rows
 
 
-def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, run and evaluation; without these, of its history.
+def _trajectories(places: list[Place], study: Study, chosen: Experiment) -> Parts:
+    """Yields one row per machine, run and evaluation; without these, of its history.
 
     Seconds are never what a training measured of itself: those of its examples in a timing job that
     had the machine to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
     """
-    return _frame(
-        columns.TRAJECTORIES, _trajectories(results, study, study.experiments[experiment])
-    )
-
-
-def _trajectories(results: Path | str, study: Study, chosen: Experiment) -> Parts:
-    for place in job_files.places(study, results):
+    for place in places:
         speed = _speeds(place, study, chosen)
         for factors, first in _runs(place.results, chosen):
             rows, per_second = trajectory(place.results, first["run"], factors), speed(factors)
@@ -127,7 +128,7 @@ def _trajectories(results: Path | str, study: Study, chosen: Experiment) -> Part
 def trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
     """Returns the rows of a run's trajectory; of one without `evaluate_every`, of its history."""
     if factors["evaluate_every"]:
-        return _evaluations(records.run_folder(results, run))
+        return _evaluations(paths.run_folder(results, run))
     of_epoch, found = _epoch_examples(results, factors), []
     for row in history(results, run):
         same = {name: row[name] for name in _VALIDATED if name in row}
@@ -143,8 +144,7 @@ def _epoch_examples(results: Path | str, factors: Row) -> float:
 
 
 def _evaluations(folder: Path) -> list[Row]:
-    """Returns the rows that a training wrote of its evaluations."""
-    path, record = folder / "trajectory.csv", records.run_record(folder)
+    path, record = folder / "trajectory.csv", paths.run_record(folder)
     rows = disk.read_rows(path, *records.TRAJECTORY_COLUMNS, delete=record)
     saved = disk.read_json(record, "status", "steps_run")
     with errors.reading(path, f"rows up to the {saved['steps_run']} updates in its record", record):
@@ -155,74 +155,48 @@ def _evaluations(folder: Path) -> list[Row]:
         return found
 
 
-def of_measures(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
-    """Returns the tables of measures, whose entries say which rows a record makes."""
-    chosen = study.experiments[experiment]
-    return {
-        name: _frame(table.columns, _measured(results, chosen, entry, table))
-        for entry in MEASURES.values()
-        for name, table in entry.tables.items()
-    }
-
-
 def _measured(results: Path | str, chosen: Experiment, entry: Measure, table: Table) -> Parts:
     """Yields the rows of a table of a measure; of a pair of runs those of the first of both."""
     if entry.name not in chosen.trainings.measures:
         return
-    settings = measure_settings.settings_name(entry.name, chosen.trainings.measures[entry.name])
+    settings = run_names.settings_name(entry.name, chosen.trainings.measures[entry.name])
     for factors, first in _runs(results, chosen):
         run = first["run"]
         if not entry.pairs:
-            found = {records.measure_path(results, run, entry.name, settings): {}}
+            found = {paths.measure_path(results, run, entry.name, settings): {}}
         else:
-            found = {
-                records.pair_path(results, run, other, entry.name, settings): _pair(
-                    factors, chosen.trainings.runs[other], other
-                )
-                for small, other in chosen.trainings.pairs[entry.name]
-                if small == run
-            }
+            found = {}
+            for small, other in chosen.trainings.pairs[entry.name]:
+                if small == run:
+                    large = chosen.trainings.runs[other]
+                    by = next(name for name in run_factors.FACTORS if factors[name] != large[name])
+                    same = {"factor": by, "small": factors[by], "large": large[by], "other": other}
+                    found[paths.pair_path(results, run, other, entry.name, settings)] = same
         for path, same in found.items():
             if record := read_record(path):
                 yield first, [{**same, **row} for row in table.rows(record, path)]
 
 
-def _pair(small: Row, large: Row, other: str) -> Row:
-    """Returns what distinguishes the runs of a pair."""
-    differ = next(name for name in run_factors.FACTORS if small[name] != large[name])
-    return {"factor": differ, "small": small[differ], "large": large[differ], "other": other}
-
-
-def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns what measures gave after each number of epochs that the experiment asks for."""
-    return _frame(columns.AT_EPOCHS, _at_epochs(results, study, study.experiments[experiment]))
-
-
-def _at_epochs(results: Path | str, study: Study, chosen: Experiment) -> Parts:
-    if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
+def _at_epochs(places: list[Place], chosen: Experiment) -> Parts:
+    """Yields what measures gave after each number of epochs that the experiment asks for."""
+    asked = chosen.trainings.measures
+    early = [name for name in asked if name in MEASURES and MEASURES[name].at_epochs]
+    if not any(run_names.ENTRIES[name].at_epochs for name in asked):
         return
-    for place in job_files.places(study, results):
+    for place in places:
         for factors, first in _runs(place.results, chosen):
-            timed = _timed(place, chosen, factors, "seconds_per_epoch")
-            record = records.run_folder(place.results, first["run"]) / "record.json"
+            timed, run = _timed(place, chosen, factors, "seconds_per_epoch"), first["run"]
+            record = paths.run_folder(place.results, run) / "record.json"
             trained, rows = disk.read_json(record, "epochs_run")["epochs_run"], []
             for epoch in chosen.at_epochs:
-                row = _measured_early(place.results, first["run"], epoch, chosen)
-                row |= {"at_epoch": epoch, "machine": place.machine}
+                row = {"at_epoch": epoch, "machine": place.machine}
                 row["train_seconds"] = epoch * timed if epoch <= trained else NAN
+                for measure in early:
+                    settings = job_files.at_epoch(measure, asked[measure], epoch)
+                    path = paths.measure_path(place.results, run, measure, settings)
+                    row |= (read_record(path, "values") or {"values": {}})["values"]
                 rows.append(row)
             yield first, rows
-
-
-def _measured_early(results: Path | str, run: str, epoch: int, experiment: Experiment) -> Row:
-    """Returns what was measured of the weights after an epoch, which may be nothing."""
-    values: Row = {}
-    for measure, wanted in experiment.trainings.measures.items():
-        if measure in MEASURES and MEASURES[measure].at_epochs:
-            settings = job_files.at_epoch(measure, wanted, epoch)
-            record = read_record(records.measure_path(results, run, measure, settings), "values")
-            values |= record["values"] if record else {}
-    return values
 
 
 def _timed(place: Place, experiment: Experiment, factors: Row, column: str) -> float:
@@ -245,7 +219,7 @@ def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row
     for name in experiment.trainings.beside:
         for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
             factors, timing_only = job.sweep.factors, run_factors.TIMING_ONLY_FACTORS.values()
-            as_trained = (factors.get(own.name, own.birth) == own.birth for own in timing_only)
+            as_trained = (factors.get(own.name, own.default) == own.default for own in timing_only)
             if job.measure not in OF_SECONDS or not all(as_trained):
                 continue
             record = read_record(job.path, "sizes") or {"sizes": []}
@@ -267,7 +241,7 @@ def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row
 def _runs(results: Path | str, experiment: Experiment) -> Iterator[tuple[Row, Row]]:
     """Yields the factors of every run on disk, and its first columns in the long tables."""
     for run, factors in experiment.trainings.runs.items():
-        record = read_record(records.run_folder(results, run) / "record.json", "status")
+        record = read_record(paths.run_folder(results, run) / "record.json", "status")
         if record is not None:
             first = {"run": run, **named(factors), "status": shown_status(record)}
             yield factors, {name: first[name] for name in FIRST}

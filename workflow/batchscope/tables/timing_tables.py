@@ -16,8 +16,8 @@ import pandas
 
 from batchscope.analysis import run_series, step_cost, timing_repeats
 from batchscope.catalogue import run_factors, sweep_names
-from batchscope.catalogue.shared_columns import REPEAT
-from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
+from batchscope.catalogue.shared import REPEAT
+from batchscope.catalogue.tables import DISTURBED_CORES, FIRST, OF_TIMINGS, QUARTILES
 from batchscope.host import absence
 from batchscope.store import job_files, records
 from batchscope.tables import long_tables
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-# Columns of COLUMNS["sweeps.csv"] -> what they are called in the record of a largest batch.
+# Columns of sweeps.csv -> what they are called in the record of a largest batch.
 _LARGEST = {
     "max_batch_size": "largest",
     "max_batch_size_bound": "bound",
@@ -49,29 +49,27 @@ class Timing(NamedTuple):
 
 
 def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
-    """Yields the records of a timing on every machine, in the plan's order."""
+    """Yields the records of a timing on every machine, in the plan's order.
+
+    What cannot be timed here has one that is on no disk.
+    """
     chosen = study.experiments[experiment]
     for place in job_files.places(study, results):
         for job in job_files.timing_jobs(chosen, place.results, place.recorded):
             if job.measure != measure:
                 continue
             record = long_tables.read_record(job.path, "status")
-            if record is None and place.machine == study.machine:
-                record = _absent(job.sweep)
+            here = place.machine == study.machine
+            if record is None and here and (lacking := absence.of(job.sweep.factors)):
+                status = {"status": lacking.status}
+                sizes = [{"batch_size": size, **status} for size in job.sweep.batch_sizes]
+                record = {**status, "sizes": sizes, "samples": {}, "tries": []}
+                record |= dict.fromkeys(_LARGEST.values())
             if record is not None:
                 first = {"machine": place.machine, "sweep": job.sweep.name, REPEAT: job.repeat}
                 first |= long_tables.named(job.sweep.factors)
                 first = {name: first[name] for name in (*FIRST, REPEAT)}
                 yield Timing(first, job.sweep, record)
-
-
-def _absent(sweep: sweep_names.Sweep) -> Row | None:
-    """Returns what stands for the record of a sweep that cannot be timed here; it is on no disk."""
-    if not (lacking := absence.of(sweep.factors)):
-        return None
-    sizes = [{"batch_size": size, "status": lacking.status} for size in sweep.batch_sizes]
-    record = {"status": lacking.status, "sizes": sizes, "samples": {}, "tries": []}
-    return record | dict.fromkeys(_LARGEST.values())
 
 
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -84,17 +82,15 @@ def throughput(results: Path | str, study: Study, experiment: str) -> pandas.Dat
             row["train_examples"] = timing.record.get("train_examples")
             if blocks := size.get("blocks"):
                 row["tokens_per_update"] = length and length * size["batch_size"]
-                row = _with_samples(size) | row | _times(blocks)
+                row["foreign_cores"] = np.median([block["foreign_cores"] for block in blocks])
+                times = np.percentile([each["seconds_per_step"] for each in blocks], (50, 25, 75))
+                for end, seconds in zip(QUARTILES, times, strict=True):
+                    row[f"seconds_per_step{end}"] = seconds
+                row = _with_samples(size) | row
             if blocks is not None:  # of what is not here there are none
                 row |= _counts(blocks)
             rows.append(timing.first | row)
-    return timing_repeats.with_rates(_frame("throughput", rows))
-
-
-def _times(blocks: list[Row]) -> Row:
-    seconds = np.percentile([block["seconds_per_step"] for block in blocks], (50, 25, 75))
-    found = {f"seconds_per_step{end}": each for end, each in zip(QUARTILES, seconds, strict=True)}
-    return found | {"foreign_cores": np.median([block["foreign_cores"] for block in blocks])}
+    return _frame("throughput", rows)
 
 
 def _counts(blocks: list[Row]) -> Row:
@@ -132,8 +128,15 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
         memory |= {column: timing.record[key] for column, key in _LARGEST.items()}
         for row in same:
             row.update(memory)
-    found = pandas.DataFrame(rows, columns=[*FIRST, *COLUMNS["sweeps.csv"], "peak_of"])
-    return _frame("sweeps", timing_repeats.with_ceiling(_with_peaks(found)))
+    sweeps = pandas.DataFrame(rows, columns=[*FIRST, *OF_TIMINGS["sweeps"].columns, "peak_of"])
+    # A job measures its peak within a second or so: what is slower than another's was disturbed.
+    peaks = sweeps["matmul_flops_per_second"].astype(float)
+    alike = peaks.groupby([sweeps[name] for name in ("machine", "device", "threads", "peak_of")])
+    # Of float32 alone: a product of half the width has another peak.
+    usable = peaks.notna() & sweeps["precision"].eq("float32")
+    sweeps["matmul_flops_per_second"] = alike.transform("max").where(usable)
+    sweeps["matmul_flops_per_second_lowest"] = alike.transform("min").where(usable)
+    return _frame("sweeps", sweeps)
 
 
 def _step_time(timing: Timing) -> Row:
@@ -162,30 +165,32 @@ def _step_time(timing: Timing) -> Row:
     return row | step_cost.summary([size["batch_size"] for size in timed], blocks)
 
 
-def _with_peaks(sweeps: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns summaries with the peaks of matrix products of their machine, threads and type.
-
-    A job measures its own within a second or so: what is slower than another's was disturbed.
-    """
-    own = sweeps["matmul_flops_per_second"].astype(float)
-    alike = own.groupby([sweeps[name] for name in ("machine", "device", "threads", "peak_of")])
-    # Of float32 alone: a product of half the width has another peak.
-    usable = own.notna() & sweeps["precision"].eq("float32")
-    highest, lowest = (alike.transform(end).where(usable) for end in ("max", "min"))
-    return sweeps.assign(matmul_flops_per_second=highest, matmul_flops_per_second_lowest=lowest)
+def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
+    """Returns the tables of timings of an experiment by name, with a row per timing job."""
+    at = (results, study, experiment)
+    speeds = throughput(*at)
+    return {
+        "throughput": speeds,
+        "sweeps": summaries(*at),
+        "utilisation": utilisation(*at),
+        "profiles": profiles(*at),
+        "samples": samples(*at),
+        "largest": largest(*at),
+        "training_times": training_times(*at, throughput=speeds),
+    }
 
 
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
-    found = [_frame("sweeps", []).drop(columns=REPEAT)]
+    found = []
     for name in study.experiments[experiment].trainings.beside:
         made = {
             "sweeps": summaries(results, study, name),
             "throughput": throughput(results, study, name),
         }
         found.append(timing_repeats.over_jobs("sweeps", made.__getitem__))
-    rows = pandas.concat(found[1:] or found, ignore_index=True)
-    return run_series.typed(rows, COLUMNS["sweeps.csv"])
+    rows = pandas.concat(found or [_frame("sweeps", []).drop(columns=REPEAT)], ignore_index=True)
+    return run_series.typed(rows, OF_TIMINGS["sweeps"].columns)
 
 
 def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -197,7 +202,7 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
             if (others := row.get("foreign_cores")) is not None:  # older records have no flag
                 row.setdefault("disturbed", others > DISTURBED_CORES)
             rows.append(row)
-    return timing_repeats.with_memory(_frame("utilisation", rows))
+    return _frame("utilisation", rows)
 
 
 def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -205,7 +210,9 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     frames = [_frame("samples", [])]
     for timing in find(results, study, experiment, "utilisation"):
         if timing.first[REPEAT] == 1:
-            frame = pandas.DataFrame(timing.record["samples"], columns=COLUMNS["samples.csv"])
+            frame = pandas.DataFrame(
+                timing.record["samples"], columns=OF_TIMINGS["samples"].columns
+            )
             # Older records have no other phases: there a lead-in counts as rest.
             phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
             frames.append(frame.assign(phase=phase, **timing.first))
@@ -225,11 +232,11 @@ def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
 
 def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job of a profiled configuration: the shares of its time."""
+    shares = {f"{name}_share": name for name in ("compute", "input", "host", "executor")}
     rows = []
     for timing in find(results, study, experiment, "profile"):
-        shares = {f"{name}_share": name for name in ("compute", "input", "host", "executor")}
         row = {shares.get(name, name): each for name, each in timing.record.items()}
-        row["batch_size"] = timing.sweep.batch_sizes[0]
+        (row["batch_size"],) = timing.sweep.batch_sizes
         rows.append(_with_samples(row) | timing.first)
     return _frame("profiles", rows)
 
@@ -243,5 +250,7 @@ def training_times(
 
 
 def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows with the columns of a table, in order."""
-    return run_series.table(rows, COLUMNS[f"{table}.csv"], FIRST)
+    """Returns rows with the columns of a table, in order, and what follows from others of them."""
+    columns = OF_TIMINGS[table].columns
+    found = timing_repeats.derived(table, pandas.DataFrame(rows, columns=[*FIRST, *columns]))
+    return run_series.table(found, columns, FIRST)

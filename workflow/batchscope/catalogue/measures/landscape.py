@@ -1,4 +1,6 @@
-"""Loss surface: the entry."""
+"""Surfaces and profiles of the training loss along filter-normalised random directions (Li et al.
+2018, arXiv 1712.09913).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from batchscope.catalogue.entries import (
     Text,
 )
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS, examples
+from batchscope.catalogue.shared import WEIGHTS, examples
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -56,12 +58,7 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 
 
 ENTRY = Measure(
-    name="landscape",
     version="landscape-v1",
-    doc=(
-        "Surfaces and profiles of the training loss along filter-normalised random "
-        "directions (Li et al. 2018, arXiv 1712.09913)."
-    ),
     settings=(
         WEIGHTS,
         examples(2000),

@@ -14,7 +14,7 @@ import pandas
 from matplotlib.axes import Axes
 
 from batchscope.analysis import run_series
-from batchscope.catalogue import value_ranges
+from batchscope.catalogue.tables import possible
 from batchscope.figures.drawing import canvas
 from batchscope.host import absence
 
@@ -26,7 +26,7 @@ def here(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     rows = rows[~rows["status"].isin(absence.WORDS)] if "status" in rows else rows
     shares = rows.filter(like="_percent")
-    return rows.assign(**{name: shares[name].clip(*value_ranges.possible(name)) for name in shares})
+    return rows.assign(**{name: shares[name].clip(*possible(name)) for name in shares})
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:

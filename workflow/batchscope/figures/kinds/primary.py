@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries, factor_words, value_ranges
+from batchscope.catalogue import entries, factor_words
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TAKEN, TARGET
+from batchscope.catalogue.tables import possible
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 
@@ -102,7 +103,7 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> str:
         to = f"{column.replace('_', ' ')} {wording.number(value)}" if known else "the target"
         title, ylabel = "To the target", f"{outcome} to {to}"
     at, (mean, *ends) = np.log2(sizes), means[_MEAN].to_numpy(float).T
-    ends = np.clip(ends, *value_ranges.possible(outcome))
+    ends = np.clip(ends, *possible(outcome))
     axes.plot(np.log2(rows["batch_size"].astype(float)), rows["value"], "o", **_DOTS)
     canvas.error_bars(axes, at, mean, *ends, capsize=3, zorder=3, **_SQUARES)
     if len(sizes) > 2:

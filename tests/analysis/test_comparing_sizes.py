@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from batchscope.analysis import best_of_others
+from batchscope.analysis import comparisons
 from batchscope.catalogue.outcomes import Verdict
 
 NOISE = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
@@ -20,12 +20,12 @@ def study(*means, noise=0.01):
 
 
 def verdicts(values, margin=0.1, **more):
-    return [each.verdict for each in best_of_others.compare(values, margin, **more)]
+    return [each.verdict for each in comparisons.compare(values, margin, **more)]
 
 
 def test_two_sizes_are_a_paired_t_test_with_the_level_of_the_pair():
     values = study(1.0, 0.7)
-    worse = best_of_others.compare(values, 0.1)[1]
+    worse = comparisons.compare(values, 0.1)[1]
     differences = values[1] - values[0]
     low = stats.ttest_1samp(differences, 0, alternative="greater").confidence_interval(0.95).low
     # The margin is many standard errors wide: the pair has the whole 5 %.
@@ -34,35 +34,19 @@ def test_two_sizes_are_a_paired_t_test_with_the_level_of_the_pair():
     assert (worse.verdict, worse.against) == (Verdict.BEYOND, 0)
 
 
-def test_without_a_margin_to_speak_of_either_of_a_pair_may_be_beyond():
-    found = best_of_others.pairs(study(1.0, 0.7), 1e-9)
-    assert found.level[0, 1] == pytest.approx(0.025, rel=1e-3)
-    wide = best_of_others.pairs(study(1.0, 0.7, 0.5, 0.2), 10.0)
-    assert wide.level[0, 1] == pytest.approx(0.05 / 6, rel=1e-3)
-
-
 def test_seeds_that_some_size_lacks_are_left_out():
     values = study(1.0, 0.7, 0.5)
     values[1, 0] = math.nan
-    found = best_of_others.compare(values, 0.1)
+    found = comparisons.compare(values, 0.1)
     assert {each.estimate.n for each in found} == {5}
     assert {each.verdict for each in found} == {Verdict.PROVISIONAL}
     assert all(each.seeds_to_resolve == 6 for each in found)
 
 
-def test_seeds_read_at_different_rates_widen_the_interval():
-    plain, tuned = (
-        best_of_others.compare(study(1.0, 0.9, noise=0.05), 0.2, tuned=tuned)[1].estimate
-        for tuned in ([False, False], [False, True])
-    )
-    factor = math.sqrt(1 + 0.57 * math.sqrt(6))
-    assert tuned.mean - tuned.low == pytest.approx(factor * (plain.mean - plain.low))
-
-
 def test_the_seeds_that_would_settle_it_follow_the_tables_of_power():
     # Equal sizes, and a margin of .8 standard deviations: 15 seeds show them to be equal.
     spread = np.array([-1.0, -1, -1, 1, 1, 1]) * math.sqrt(5 / 6)
-    found = best_of_others.compare(np.array([np.zeros(6), spread]), 0.8)
+    found = comparisons.compare(np.array([np.zeros(6), spread]), 0.8)
     assert found[0].seeds_to_resolve == 15
     assert found[0].seeds_to_resolve_high > 15
 

@@ -196,13 +196,6 @@ def test_what_is_missing_is_named(frame, kind, given, reason, of):
     assert math.isnan(found["estimate"])
 
 
-def test_a_second_machine_is_asked_for_by_name_alone():
-    both = joined(runs(falling), runs(lambda *_: 0.1, machine="cluster"))
-    found = row(both, "comparison", **OTHER, requires="machine")
-    assert (found["verdict"], found["parts"]) == (Verdict.SUPPORTED, 8)
-    assert row(both, "value", low=0.5)["parts"] == 8  # of this one
-
-
 def trajectories(short=()) -> pandas.DataFrame:
     """Returns trajectories of four evaluations; those of `short`, (size, seed), end at half."""
     rows = []
@@ -243,14 +236,6 @@ def test_keys_distinguish_series_and_what_lies_in_one_cell_is_averaged():
     along = {"table": "at_epochs", "over": "at_epoch", "direction": "rises", "cells": ONE}
     found = row(epochs, "trend", **along)
     assert found["estimate"] == pytest.approx(0.1) and found["parts"] == len(SIZES)
-
-
-def test_every_cell_of_a_side_is_a_part_and_says_what_is_compared():
-    given = {"sides": ({"batch_size": (64, 128)}, {"batch_size": (16,)}), "high": -0.035}
-    found = row(runs(falling), "comparison", cells=ONE, **given)
-    assert found["parts"] == 2 and part(found) == {"batch_size": [64, 16]}
-    assert json.loads(found["sides"]) == [{"batch_size": [64, 128]}, {"batch_size": 16}]
-    assert found["cells"] == '{"optimizer": "sgd"}'
 
 
 def test_a_slope_over_levels_with_a_zero_is_per_unit():
