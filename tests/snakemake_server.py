@@ -97,7 +97,7 @@ def forking(asks: socket.socket) -> type[subprocess.Popen]:
 
     class Popen(subprocess.Popen):
         def __init__(self, args, *more, **options):
-            if args[1:2] != ["-c"] or "warm_process" not in args[2]:
+            if args[1:2] != ["-c"] or "entry.serve" not in args[2]:
                 super().__init__(args, *more, **options)
                 return
             read, write = os.pipe()
