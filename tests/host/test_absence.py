@@ -97,6 +97,18 @@ def test_the_plan_counts_what_waits(study):
         finish(run)
     ((_, waiting),) = status.overview(study, "results").absent.items()
     assert status.waiting(waiting) == "6 timings and 4 measures"
+    assert found.total.statuses["finished"] == 4 and not found.complete
+
+
+def test_tables_follow_what_comes_to_be_there(study, monkeypatch):
+    made = snakefile.Jobs(study, "study.yaml", "full", False)
+    without = made.also("trained")
+    finish(next(filter(needs_gpu, study.runs)))
+    copied = made.also("trained")
+    monkeypatch.setenv(absence.VARIABLE, "true")
+    within = snakefile.Jobs(study, "study.yaml", "full", False).also("trained")
+    assert len({without, copied, within}) == 3
+    assert "left_out" not in within
 
 
 def test_more_threads_than_cores_wait_where_jobs_run_here(monkeypatch):

@@ -108,3 +108,9 @@ def test_a_damaged_record_is_reported(project):
     Path("results/studies/s", owners.FILE).write_text("{")
     with pytest.raises(UserError, match=r"json: received a damaged file .* Delete it and run"):
         status.main("mine.yaml", "full", "results")
+
+
+def test_no_two_files_of_the_repository_name_one_study():
+    root = Path(__file__).parents[2]
+    found = [config.read(path)["study"] for path in (root / "config.yaml", *root.glob("studies/*"))]
+    assert len(set(found)) == len(found)
