@@ -4,13 +4,10 @@ min_version("9.0")
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/measure.smk"
-include: "workflow/rules/frameworks.smk"
 include: "workflow/rules/timing.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/report.smk"
+include: "workflow/rules/study.smk"
 
 
 rule all:

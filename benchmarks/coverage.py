@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 import numpy as np
+from side_by_side import header, row
 
 from batchscope import wording
 from batchscope.analysis import (
@@ -117,13 +114,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=2000)
     arguments = parser.parse_args()
-    print("| simulated | share | asked |\n|---|---|---|")
+    header("simulated", "share", "asked")
     studies = arguments.studies
     for name, asked, study in cases():
         random = np.random.default_rng(0)
         share = sum(study(random) for _ in range(studies)) / studies
         error = math.sqrt(max(share * (1 - share), 1 / studies) / studies)
-        print(f"| {name} | {share:.1%} ± {error:.1%} | {asked} |", flush=True)
+        row(name, f"{share:.1%} ± {error:.1%}", asked)
 
 
 if __name__ == "__main__":

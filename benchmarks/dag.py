@@ -1,25 +1,22 @@
 """Time of a dry-run by the number of runs, beside a bare Snakefile of the same shape.
 
-    python benchmarks/dag.py [--runs 1000 5000] [--repeats 3]
+    python benchmarks/dag.py [--runs 1000 5000] [--blocks 3]
 
 The bare Snakefile has the same rules, files and number of jobs, named by one wildcard, without
-a config, a plan or input functions. Each pair is run in turn; printed are the medians, their
-ratio and the time per run.
+a config, a plan or input functions.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+import numpy as np
+from side_by_side import clone, header, interleave, parser, ratio, row
 
 CONFIG = """\
 study: many
@@ -96,54 +93,49 @@ def bare(runs: int) -> str:
     return BARE.format(runs=runs) + "".join(MEASURE.format(measure=name) for name in measures)
 
 
-def dry_run(folder: Path, *arguments: str) -> tuple[float, int]:
+def dry_run(folder: Path, *arguments: str) -> int:
+    """Returns the number of jobs."""
     command = [sys.executable, "-m", "snakemake", "-n", "--quiet", "rules", "--cores", "2"]
-    begun = time.perf_counter()
     done = subprocess.run(
         [*command, *arguments], cwd=folder, capture_output=True, text=True, check=True
     )
-    seconds = time.perf_counter() - begun
-    jobs = re.search(r"^total +(\d+)$", done.stdout + done.stderr, re.M)
-    return seconds, int(jobs[1])
+    return int(re.search(r"^total +(\d+)$", done.stdout + done.stderr, re.M)[1])
 
 
-def clone(folder: Path) -> None:
-    for name in ("Snakefile", "workflow", "profiles", "envs"):
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, folder / name)
+def compare(runs: int, blocks: int) -> None:
+    """Prints the row of a number of runs."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        ours, plain = Path(one), Path(other)
+        clone(ours)
+        (ours / "config.yaml").write_text(CONFIG.format(runs=runs, seeds=runs // 5))
+        (plain / "Snakefile").write_text(bare(runs))
+        jobs = {}
+
+        def counted(name: str, folder: Path, *arguments: str) -> None:
+            jobs[name] = dry_run(folder, *arguments)
+
+        contenders = {
+            "ours": lambda: counted("ours", ours),
+            "bare": lambda: counted("bare", plain, "--scheduler", "greedy"),
+        }
+        taken = interleave(contenders, blocks)
+    middle = {name: np.median(found[:, 0]) for name, found in taken.items()}
+    row(
+        *(runs, f"{jobs['ours']} / {jobs['bare']}"),
+        *(f"{middle[name]:.1f} s" for name in contenders),
+        *(ratio(taken["ours"], taken["bare"]), f"{1000 * middle['ours'] / runs:.2f} ms"),
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, nargs="+", default=[1000, 5000])
-    parser.add_argument("--repeats", type=int, default=3)
-    arguments = parser.parse_args()
-    print("| runs | jobs, ours / bare | ours | bare | ratio | ours per run |")
-    print("|---|---|---|---|---|---|")
-    for runs in arguments.runs:
-        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-            ours, plain = Path(one), Path(other)
-            clone(ours)
-            (ours / "config.yaml").write_text(CONFIG.format(runs=runs, seeds=runs // 5))
-            (plain / "Snakefile").write_text(bare(runs))
-            taken: dict[str, list[float]] = {"ours": [], "bare": []}
-            for _ in range(arguments.repeats):
-                seconds, jobs = dry_run(ours)
-                taken["ours"].append(seconds)
-                seconds, bare_jobs = dry_run(plain, "--scheduler", "greedy")
-                taken["bare"].append(seconds)
-            middle = {name: sorted(found)[len(found) // 2] for name, found in taken.items()}
-            print(
-                f"| {runs} | {jobs} / {bare_jobs} | {middle['ours']:.1f} s "
-                f"| {middle['bare']:.1f} s | {middle['ours'] / middle['bare']:.2f} "
-                f"| {1000 * middle['ours'] / runs:.2f} ms |",
-                flush=True,
-            )
+    given = parser(__doc__, blocks=3)
+    given.add_argument("--runs", type=int, nargs="+", default=[1000, 5000])
+    given = given.parse_args()
+    os.environ.pop("SNAKEMAKE_PROFILE", None)
+    header("runs", "jobs, ours / bare", "ours", "bare", "ours / bare", "ours per run")
+    for runs in given.runs:
+        compare(runs, given.blocks)
 
 
 if __name__ == "__main__":
-    os.environ.pop("SNAKEMAKE_PROFILE", None)
     main()

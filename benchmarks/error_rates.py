@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
-
 import numpy as np
+from side_by_side import header, row
 
+from batchscope import wording
 from batchscope.analysis import chosen_rates, contrasts, critical_batch_size
 from batchscope.analysis.comparisons import against_best, pairs
 from batchscope.catalogue.outcomes import LEVEL, Verdict
@@ -182,19 +180,19 @@ def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
     """Yields how often a lack of fit is found where there is none, and where there is some."""
     sizes = 2.0 ** np.arange(3, 9)
     law = 100 * (1 + 60 / sizes)
-    for more, seeds, asked in ((1.0, 6, "3 to 6 %"), (1.0, 1, "3 to 6 %"), (1.2, 6, "66 %")):
+    for more, seeds, asked in ((1.0, 6, "5 %"), (1.0, 1, "at most 5 %"), (1.2, 6, "power")):
         true = law * np.where(np.arange(len(sizes)) == 0, more, 1.0)
         flagged = []
         for _ in range(max(studies // 20, 100)):
             noise = np.exp(rng.normal(0, 0.1, (len(sizes), seeds)))
             flagged.append(critical_batch_size.fit(sizes, true[:, None] * noise).flagged)
-        drawn = f"the smallest takes {more - 1:.0%} more, {seeds} seed(s)"
+        drawn = f"the smallest takes {more - 1:.0%} more, {wording.count(seeds, 'seed')}"
         yield share(f"lack of fit: {drawn}", asked, np.array(flagged))
 
 
 def every(studies: int, seed: int = 0) -> Iterator[Share]:
     """Yields all shares, each group from draws of its own."""
-    for index, group in enumerate((trends, claims, comparisons)):
+    for index, group in enumerate((trends, claims, comparisons, fits)):
         yield from group(np.random.default_rng([seed, index]), studies)
 
 
@@ -202,10 +200,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=20_000)
     arguments = parser.parse_args()
-    print("| simulated | share | asked |\n|---|---|---|")
+    header("simulated", "share", "asked")
     for found in every(arguments.studies):
-        row = f"{found.share:.2%} ± {found.error:.2%} | {found.asked}"
-        print(f"| {found.drawn} | {row} |", flush=True)
+        row(found.drawn, f"{found.share:.2%} ± {found.error:.2%}", found.asked)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import math
 import pandas
 
 from batchscope import figures
-from batchscope.catalogue import sweep_names, timing_columns
+from batchscope.catalogue import run_factors
+from batchscope.catalogue.tables import FIRST, OF_TIMINGS
 from drawing import drawn as drawing_of
 from drawing import reread
 
@@ -77,20 +78,20 @@ def fitted(a, b, half=0.0, **other):
 
 def first(**given):
     """Returns what a row of a table of timings is of."""
-    factors = {name: factor.birth for name, factor in sweep_names.FACTORS.items()}
+    factors = {name: factor.default for name, factor in run_factors.SWEEP_FACTORS.items()}
     del factors["batch_size"]
     factors |= {"machine": "laptop", "dataset": "digits", "model": "cnn", "optimizer": "sgd"}
     factors |= {"dataset_digest": "12345678", "model_digest": "", "device": "cpu", "threads": 0}
     factors |= given
     factors["sweep"] = "+".join(str(value) for value in factors.values())
-    return {name: factors[name] for name in timing_columns.FIRST}
+    return {name: factors[name] for name in FIRST}
 
 
 def tables_of(**rows):
     """Returns an experiment's tables of timings, as they are read back from CSV files."""
     written = {}
     for name in ("throughput", "sweeps", "utilisation", "samples", "largest", "profiles"):
-        columns = [*timing_columns.FIRST, *timing_columns.COLUMNS[f"{name}.csv"]]
+        columns = [*FIRST, *OF_TIMINGS[name].columns]
         written[name] = reread(pandas.DataFrame(rows.get(name, []), columns=columns))
     return figures.Tables(**written)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.datasets.looks import Look
-from batchscope.store import records
+from batchscope.store import paths, records
 
 DATASET = "tiny-0123abcd"
 RUN = run_names.run_name(
@@ -39,14 +39,14 @@ def measured(
     from batchscope import measures
     from batchscope.measures.finished_run import FinishedRun
 
-    given = measure_settings.settings_name(measure, settings or {})
+    given = run_names.settings_name(measure, settings or {})
     measures.write(measure, [FinishedRun(results, RUN)], given, folder / name)
     return disk.read_json(folder / name)
 
 
 def write_dataset(results: Path, classes: int = 3) -> None:
     """Writes a prepared data set of 8 x 8 grey noise."""
-    folder = records.dataset_folder(results, DATASET)
+    folder = paths.dataset_folder(results, DATASET)
     folder.mkdir(parents=True)
     random = np.random.default_rng(5)
     for split, count in COUNTS.items():
@@ -61,7 +61,7 @@ def write_dataset(results: Path, classes: int = 3) -> None:
 def write_record(results: Path, run: str = RUN, **found: Any) -> None:
     """Writes what measures read of the record of a run, `finished` after one epoch if no other."""
     record = {"run": run, "status": "finished", "epochs_run": 1, "weights": {"initial": "one"}}
-    disk.write_json(records.run_record(records.run_folder(results, run)), record | found)
+    disk.write_json(paths.run_record(paths.run_folder(results, run)), record | found)
 
 
 def write_run_of_four_epochs(results: Path, early: str, which: str) -> None:
@@ -69,14 +69,14 @@ def write_run_of_four_epochs(results: Path, early: str, which: str) -> None:
     write_dataset(results)
     write_run(results)
     write_record(results, epochs_run=4)
-    folder = records.run_folder(results, RUN)
+    folder = paths.run_folder(results, RUN)
     (folder / "epochs").mkdir()
     shutil.copy(folder / f"{which}.npz", folder / "epochs" / f"{early}.npz")
 
 
 def write_run(results: Path, status: str = "finished", with_weights: bool = True) -> Any:
     """Writes a run whose trained weights are the initial ones, moved; returns its model."""
-    folder = records.run_folder(results, RUN)
+    folder = paths.run_folder(results, RUN)
     write_record(results, status=status)
     if not with_weights:
         return None

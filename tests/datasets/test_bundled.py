@@ -8,8 +8,8 @@ import sklearn.datasets
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import bundled, preparation
-from batchscope.store import estimates, records
-from prepared_data import fault, prepared, read
+from batchscope.store import estimates, paths
+from prepared_data import prepared
 
 
 def cut(size, **more):
@@ -28,7 +28,7 @@ def test_tables_are_those_of_scikit_learn(source, tmp_path):
         examples = preparation.standardised(theirs.data, mean, deviation)
     found = [
         (image.tobytes(), label)
-        for split in records.SPLITS
+        for split in paths.SPLITS
         for image, label in zip(data.images(split), data.labels(split), strict=True)
     ]
     expected = zip(map(bytes, map(np.ascontiguousarray, examples)), theirs.target, strict=True)
@@ -50,7 +50,7 @@ def test_patches_are_squares_of_each_photograph(tmp_path):
     assert dataset_definitions.read(definition).training_size() == 18
     assert estimates.data_bytes(definition) == data.record["bytes"]
     places = set()
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         for image, label in zip(data.images(split), data.labels(split), strict=True):
             photograph = sklearn.datasets.load_sample_image(("china.jpg", "flower.jpg")[label])
             corner = (photograph[:-39, :-39] == image[0, 0]).all(axis=-1)
@@ -61,21 +61,6 @@ def test_patches_are_squares_of_each_photograph(tmp_path):
             ]
             places.update(found[:1])
     assert len(places) == 30  # all distinct
-
-
-def test_patches_follow_from_the_seed_alone(tmp_path):
-    def patched(folder, seed):
-        split = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": seed}
-        return prepared(tmp_path / folder, cut(32, per_class=20, split=split), "patches")
-
-    def all_patches(data):
-        return {image.tobytes() for split in records.SPLITS for image in data.images(split)}
-
-    first, again, other = patched("a", 0), patched("b", 0), patched("c", 1)
-    assert first.record["sha256"] == again.record["sha256"]
-    assert len(all_patches(first)) == 40
-    # Other places, not the same patches dealt otherwise.
-    assert not all_patches(first) & all_patches(other)
 
 
 def test_positions_of_patches_are_distinct_where_possible():
@@ -89,15 +74,3 @@ def test_positions_of_patches_are_distinct_where_possible():
     assert sorted(draw(36)) == sorted([*everywhere, *everywhere])
     assert len(set(draw(17))) == 17
     assert draw(5) == draw(18)[:5] != draw(5, seed=1)
-
-
-def test_the_largest_patch_has_the_height_of_the_photographs(tmp_path):
-    data = read(tmp_path, cut(427, per_class=5))
-    assert data.images("test").shape == (2, 427, 427, 3)
-
-
-@pytest.mark.parametrize("source", ["digits", "wine", "patches"])
-def test_without_the_files_of_scikit_learn(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "_folder", lambda: tmp_path)
-    definition = cut(16) if source == "patches" else {"source": source}
-    assert fault(tmp_path, definition).startswith(f"datasets.own: {tmp_path}")

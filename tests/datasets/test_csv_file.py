@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_arrays import LABELS, ROWS, npz
 
-from batchscope.store import records
+from batchscope.store import paths
 from prepared_data import SPLIT, fault, prepared
 
 
@@ -39,7 +39,7 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
 def test_a_table_is_what_its_arrays_are(text, more, tmp_path):
     data = prepared(tmp_path, csv(tmp_path, text, **more))
     plain = prepared(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": LABELS}))
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         assert data.images(split).tobytes() == plain.images(split).tobytes()
         assert data.labels(split).tolist() == plain.labels(split).tolist()
 
@@ -66,14 +66,10 @@ HEAD = "a,b,class\n"
     [
         (HEAD + "1,2,x\n3,,y\n", {}, "received nothing in line 3, column b;"),
         (HEAD + "1,red,x\n", {}, "received 'red' in line 2, column b;"),
-        (HEAD + "1,inf,x\n", {}, "received 'inf' in line 2, column b;"),
         (HEAD + "1,1_000,x\n", {}, "received '1_000' in line 2, column b;"),
         (HEAD + "1,2,x\n1,2\n", {}, "received 2 columns in line 3;"),
-        ("1,2,x\n1,2,\n", {}, "column 3 (row 0 is line 1): received '' in row 1;"),
         (HEAD + "1,2,x\n1,2,\n", {}, "class (row 0 is line 2): received '' in row 1;"),
         (HEAD + "1,2,1.5\n1,2,2\n", {}, "class (row 0 is line 2): received 1.5 in row 0;"),
-        (HEAD + "1,2,1e16\n1,2,2\n", {}, "class (row 0 is line 2): received 1e+16 in row 0;"),
-        (HEAD + f"1,2,1\n1,2,{2**63}\n", {}, "received 9.223372036854776e+18 in row 1;"),
         (HEAD + f"1,2,1\n1,2,{2**99}\n", {}, "class (row 0 is line 2): received object labels"),
         (HEAD + "1,2,x\n3,4,x\n", {}, "class (row 0 is line 2): received one class;"),
         (HEAD, {}, "received 1 lines;"),

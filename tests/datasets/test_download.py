@@ -101,8 +101,8 @@ def test_a_file_of_the_users_is_the_one_that_is_pinned(tmp_path):
     np.savez(path, **little_mnist())
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     own = MNIST | {"path": str(path)}
-    assert prepared(tmp_path, own | {"sha256": sha256}).record["source"] == str(path)
     wrong = fault(tmp_path, own | {"sha256": "0" * 64})
     assert wrong.startswith(f"datasets.own.path: {path}: received SHA-256 {sha256};")
     folder = fault(tmp_path, own | {"path": str(tmp_path), "sha256": sha256})
     assert folder.startswith(f"datasets.own.path: received the folder {tmp_path}")
+    assert prepared(tmp_path, own | {"sha256": sha256}).record["source"] == str(path)

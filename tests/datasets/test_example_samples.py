@@ -54,15 +54,6 @@ def test_rows_and_sequences_are_lines(tmp_path):
     assert len(found) == min(4, data.record["counts"]["train"])
 
 
-def test_sequences_of_one_class_each_are_lines_of_their_tokens(tmp_path):
-    tokens, labels = np.arange(400).reshape(40, 10) + 12_000, np.arange(40) % 2
-    np.savez(tmp_path / "own.npz", inputs=tokens, labels=labels)
-    data, found = few(tmp_path, source="npz", path=str(tmp_path / "own.npz"), split=SPLIT)
-    assert [(each.label, each.image) for each in found] == [("0", b"")] * 2 + [("1", b"")] * 2
-    first = data.images("train")[np.flatnonzero(data.labels("train") == 0)[0]]
-    assert found[0].text == ", ".join([*map(str, first[:8].tolist()), "\u2026"])
-
-
 def test_a_data_set_without_its_arrays_has_none(tmp_path):
     data, _ = few(tmp_path, source="digits")
     (data.folder / "train_images.npy").unlink()

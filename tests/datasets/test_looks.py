@@ -81,17 +81,3 @@ def test_what_would_be_downloaded_is_not():
         (cats, ((64, 64, 3), 2)),
     ):
         assert looks.known(dataset_definitions.resolve(definition)) == looks.Look(*expected)
-
-
-@pytest.mark.parametrize("arrays", [{"pictures": GREY}, {"images": GREY}, None])
-def test_what_preparing_refuses_has_no_look(arrays, tmp_path):
-    path = tmp_path / "own.npz"
-    path.write_bytes(b"no archive")
-    if arrays:
-        np.savez(path, **arrays)
-    for definition in (NPZ, IMAGES_OF_A_FOLDER):
-        resolved = dataset_definitions.resolve({**definition, "path": str(path)})
-        assert looks.known(resolved) is None
-    one = dataset_definitions.resolve({**IMAGES_OF_A_FOLDER, "path": str(tmp_path)})
-    (tmp_path / "a").mkdir()
-    assert looks.known(one) is None

@@ -13,7 +13,7 @@ from PIL import ExifTags, Image
 from batchscope import disk
 from batchscope.datasets import photographs, preparation
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import paths
 from prepared_data import THIRDS, fault, prepared
 
 
@@ -60,7 +60,7 @@ def test_cats_take_the_first_readable_of_each_class_in_numeric_order(tmp_path, m
     assert data.record["skipped"] == [skipped]
     assert data.record["source_sha256"] == {"cats.zip": disk.file_sha256(path)}
     found = {0: set(), 1: set()}
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         for image, label in zip(data.images(split), data.labels(split), strict=True):
             found[int(label)].add(int(image.max()))
     assert found == {0: {0, 1, 3, 4}, 1: {100, 102, 103, 104}}
@@ -93,13 +93,6 @@ def test_faults_of_an_archive(tmp_path):
         assert f"{broken}: cannot be read (" in fault(tmp_path, cats(broken))
 
 
-def test_a_file_too_large_for_an_image_is_skipped_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr(photographs, "_LARGEST", 2**20)
-    noise = {"PetImages/Dog/0.jpg": bytes(2**20 + 1)}
-    record = prepared(tmp_path, cats(write_zip(tmp_path / "a.zip", members() | noise))).record
-    assert record["skipped"] == [{"file": "Dog/0.jpg", "reason": "larger than 1 MB"}]
-
-
 def test_photographs_are_stretched_to_the_square():
     half = Image.new("RGB", (40, 10))
     half.paste((200, 100, 50), (20, 0, 40, 10))
@@ -108,14 +101,6 @@ def test_photographs_are_stretched_to_the_square():
     pixels = photographs.decode(file.getvalue(), 8)
     assert pixels.shape == (8, 8, 3) and pixels.dtype == np.uint8
     assert (pixels[:, :3] == 0).all() and (pixels[:, 5:] == (200, 100, 50)).all()
-
-
-@pytest.mark.parametrize(
-    ("mode", "kind"), [("L", "PNG"), ("RGBA", "PNG"), ("CMYK", "JPEG"), ("RGB", "GIF")]
-)
-def test_every_kind_of_image_has_the_channels_that_are_asked_for(mode, kind):
-    assert photographs.decode(picture(7, mode=mode, kind=kind), 4).shape == (4, 4, 3)
-    assert photographs.decode(picture(7, mode=mode, kind=kind), 4, 1).shape == (4, 4, 1)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +136,6 @@ def test_images_are_turned_as_their_exif_says(orientation, turn):
     assert np.abs(pixels - upright).max() < 8
 
 
-def test_an_image_with_damaged_tags_is_read_as_it_lies():
-    file = io.BytesIO()
-    Image.new("L", (4, 4), 7).save(file, "JPEG", exif=b"Exif\0\0" + b"XX*\0\x08\0\0\0\xff\xff")
-    assert photographs.decode(file.getvalue(), 4, 1).max() == 7
-
-
 def write_folder(folder, names=("b", "a"), count=4):
     for base, name in enumerate(names):
         (folder / name).mkdir(parents=True)
@@ -186,8 +165,3 @@ def test_image_folder(tmp_path):
     assert bright == [label == 0 for label in data.labels("train")]
     (folder / "b").rename(tmp_path / "b")
     assert f"one.path: received {folder} with 1 folder(s);" in fault(tmp_path, definition, "one")
-
-
-def test_numeric_order():
-    ordered = ["1.jpg", "9.jpg", "10.jpg", "10²", "a", "a2", "a10"]
-    assert sorted(ordered[::-1], key=photographs.numeric_order) == ordered

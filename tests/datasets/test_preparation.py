@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 from test_arrays import npz
-from test_photographs import folder_of, picture, write_folder
 from test_verification import TOKEN, alter
 
 from batchscope import datasets, disk, project_files
 from batchscope.datasets import preparation
 from batchscope.errors import UserError
-from batchscope.store import data_warnings, records
+from batchscope.store import paths
 from costs import first
-from digit_runs import DIGITS
 from prepared_data import fault, read
 
 
@@ -29,7 +26,7 @@ def test_a_folder_holds_its_arrays_and_their_record(tmp_path):
     images = data.images("train")
     assert isinstance(images, np.memmap) and not images.flags.writeable
     assert images.dtype == np.uint8 and data.labels("train").dtype == np.int32
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         counts = np.bincount(data.labels(split), minlength=10).tolist()
         assert data.record["class_counts"][split] == counts
     for file, sha256 in data.record["sha256"].items():
@@ -42,20 +39,6 @@ def test_a_folder_holds_its_arrays_and_their_record(tmp_path):
     few = data.examples("train").rows(np.array([3, 1]))
     assert (few.images == images[[3, 1]]).all() and few.scale == 1 / 16
     assert few.labels.tolist() == data.labels("train")[[3, 1]].tolist()
-
-
-def test_the_parts_that_a_file_has_are_kept(tmp_path):
-    """In their order, whatever of them is larger than what is copied at once."""
-    images = np.random.default_rng(0).integers(0, 256, (2500, 2, 2), np.uint8)
-    labels = np.arange(2500) % 3
-    parts = ("train", "validation", "test")
-    values = {f"x_{part}": images + index for index, part in enumerate(parts)}
-    values |= {f"y_{part}": labels for part in parts}
-    data = read(tmp_path, npz(tmp_path, values, split=None))
-    assert data.record["counts"] == dict.fromkeys(parts, 2500)
-    assert (data.images("test")[..., 0] == values["x_test"]).all()
-    assert (data.labels("test") == labels).all()
-    assert sorted(map(bytes, data.images("train"))) == sorted(map(bytes, images))
 
 
 def test_standardised_by_hand():
@@ -76,28 +59,13 @@ def test_a_class_that_nothing_trains_is_refused(tmp_path):
     assert message.startswith("datasets.own: received no example of ")
 
 
-def test_an_incomplete_folder_is_overwritten_and_others_files_stay(tmp_path):
-    folder = records.dataset_folder(tmp_path, TOKEN)
-    folder.mkdir(parents=True)
-    (folder / "train_images.npy").write_bytes(b"half of i")
-    (folder / "notes.txt").write_text("kept")
-    left, fresh = (folder.with_name(f".{TOKEN}.{name}.tmp") for name in ("left", "fresh"))
-    for scratch in (left, fresh):
-        scratch.mkdir()
-    os.utime(left, (0, time.time() - 25 * 3600))
-    datasets.prepare(TOKEN, DIGITS, tmp_path)
-    assert len(datasets.load(tmp_path, TOKEN).images("train")) == 1087
-    assert (folder / "notes.txt").read_text() == "kept"
-    assert fresh.exists() and not left.exists()  # what a killed process left, long ago
-
-
 def run(code, folder):
     environment = {**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)}
     command = [sys.executable, "-c", code, str(folder)]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("moment", first([1, 4, 7, 8]))
+@pytest.mark.parametrize("moment", first([1, 2, 3]))
 def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
     # The process dies at its n-th rename, as if it had been killed there.
     code = (
@@ -127,30 +95,16 @@ def test_a_full_disk_is_an_error_and_no_signal(tmp_path):
         "except errors.UserError as error: print(error)\n"
     )
     done = run(code, tmp_path)
-    assert done.stdout.strip() == "datasets.digits: File too large.", done.stderr
+    assert done.stdout.startswith("datasets.digits: File too large "), done.stderr
     assert list((tmp_path / "data").iterdir()) == []
 
 
 def test_arrays_that_come_out_otherwise_than_before_are_reported(tmp_path):
     definition = {"source": "digits"}
     datasets.prepare(TOKEN, definition, tmp_path)
-    disk.write_json(records.run_folder(tmp_path, f"{TOKEN}+x") / "record.json", {})
+    disk.write_json(paths.run_folder(tmp_path, f"{TOKEN}+x") / "record.json", {})
     assert datasets.prepare(TOKEN, definition, tmp_path) == []
     # As an earlier version might have written it.
-    alter(records.dataset_folder(tmp_path, TOKEN) / "train_images.npy")
+    alter(paths.dataset_folder(tmp_path, TOKEN) / "train_images.npy")
     (warning,) = datasets.prepare(TOKEN, definition, tmp_path)
     assert "1 run(s)" in warning and f"delete {tmp_path}/runs/{TOKEN}+* " in warning
-
-
-def test_skipped_files_and_classes_that_only_train_are_reported(tmp_path):
-    folder = write_folder(tmp_path / "mine", count=10)
-    for number in range(5):
-        (folder / "a" / f"bad{number}.jpg").write_bytes(b"no image")
-    (folder / "rare").mkdir()
-    (folder / "rare" / "one.png").write_bytes(picture(9, mode="L", kind="PNG"))
-    definition = folder_of(folder, split=DIGITS["split"])
-    skipped, rare = datasets.prepare("own-00000000", definition, tmp_path)
-    assert "5 unreadable" in skipped and "a/bad2.jpg" in skipped and "2 more" in skipped
-    assert "rare (train 1, validation 0, test 0)" in rare
-    assert data_warnings.read(tmp_path, "own-00000000") == [skipped, rare]
-    assert data_warnings.read(tmp_path, "other-00000000") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope.datasets import tokens
+from batchscope.datasets import text_files
 from prepared_data import fault, read
 
 SPLIT = {"train": 0.5, "validation": 0.25, "test": 0.25}
@@ -18,10 +18,10 @@ def text(tmp_path, content, **more):
 
 
 def test_windows_by_hand():
-    found, following = tokens.windows(np.arange(10), 3)
+    found, following = text_files.windows(np.arange(10), 3)
     assert found.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert following.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    found, following = tokens.windows(np.arange(9), 3)  # the ninth is a label alone
+    found, following = text_files.windows(np.arange(9), 3)  # the ninth is a label alone
     assert found.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert following[-1].tolist() == [4, 5, 6]
 
@@ -43,19 +43,6 @@ def test_no_window_lies_in_two_parts(tmp_path):
     assert not data.record["class_counts"]
 
 
-def test_a_byte_order_mark_is_no_character(tmp_path):
-    content = b"\xef\xbb\xbf" + b"abcdefgh" * 20
-    assert read(tmp_path, text(tmp_path, content)).record["class_names"] == list("abcdefgh")
-
-
-def test_the_built_in_text(tmp_path):
-    data = read(tmp_path, {"source": "text"})
-    content = tokens.built_in_text().read_text("utf-8")
-    names = np.array(data.record["class_names"])
-    assert data.input_shape == (32,) and data.images("train").size > 150_000
-    assert "".join(names[data.images("validation")[0]]) in content
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -67,7 +54,3 @@ def test_the_built_in_text(tmp_path):
 )
 def test_faults_of_a_text(content, message, tmp_path):
     assert message in fault(tmp_path, text(tmp_path, content))
-
-
-def test_a_part_of_one_window_is_enough(tmp_path):
-    assert read(tmp_path, text(tmp_path, "ab" * 10)).record["counts"]["test"] == 1

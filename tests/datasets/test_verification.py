@@ -11,7 +11,7 @@ import pytest
 from batchscope import datasets, disk
 from batchscope.datasets import verification
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.study import config
 from digit_runs import DIGITS
 
@@ -21,7 +21,7 @@ TOKEN = "digits-00000000"
 @pytest.fixture
 def digits(tmp_path):
     datasets.prepare(TOKEN, {"source": "digits"}, tmp_path)
-    return records.dataset_folder(tmp_path, TOKEN)
+    return paths.dataset_folder(tmp_path, TOKEN)
 
 
 def load(folder):
@@ -50,6 +50,18 @@ def test_an_altered_array_of_the_same_length_is_refused(digits, file):
     assert str(caught.value).startswith(received) and f"Delete {digits} " in str(caught.value)
 
 
+def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
+    hashed = []
+    real = disk.file_sha256
+    monkeypatch.setattr(disk, "file_sha256", lambda path: hashed.append(path.name) or real(path))
+    load(digits)
+    assert hashed == []  # they were hashed when they were prepared
+    os.utime(digits / "test_labels.npy", (0, 0))
+    load(digits)
+    load(digits)
+    assert hashed == ["test_labels.npy"]
+
+
 @pytest.mark.parametrize(
     ("change", "received"),
     [
@@ -71,35 +83,6 @@ def test_an_array_that_does_not_fit_the_record_is_refused(change, received, digi
     assert str(caught.value).startswith(place) and f"elete {digits} " in str(caught.value)
 
 
-def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
-    hashed = []
-    real = disk.file_sha256
-    monkeypatch.setattr(disk, "file_sha256", lambda path: hashed.append(path.name) or real(path))
-    load(digits)
-    assert hashed == []  # they were hashed when they were prepared
-    os.utime(digits / "test_labels.npy", (0, 0))
-    load(digits)
-    load(digits)
-    assert hashed == ["test_labels.npy"]
-    (digits / "verified.json").write_text("{")  # states nothing
-    load(digits)
-    load(digits)
-    assert len(hashed) == 7
-
-
-def test_arrays_that_can_only_be_read_are_hashed_every_time(digits, monkeypatch):
-    (digits / "verified.json").unlink()
-
-    def refuse(*_):
-        raise PermissionError(30, "Read-only file system")
-
-    monkeypatch.setattr(disk, "write_json", refuse)
-    load(digits)
-    alter(digits / "train_images.npy")
-    with pytest.raises(UserError, match="received SHA-256"):
-        load(digits)
-
-
 def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path):
     path, results = tmp_path / "config.yaml", tmp_path / "results"
     path.write_text(
@@ -111,7 +94,7 @@ def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path):
     assert "0 data set(s)" in verification.verify(study, results)
     (token,), (run,) = study.datasets, study.runs
     datasets.prepare(token, DIGITS, results)
-    folder, data = records.run_folder(results, run), records.dataset_folder(results, token)
+    folder, data = paths.run_folder(results, run), paths.dataset_folder(results, token)
     for name in ("initial", "final", "best"):
         records.write_weights(folder / f"{name}.npz", {name: np.ones(9)}, {})
     sha256 = {path.stem: disk.file_sha256(path) for path in folder.glob("*.npz")}

@@ -17,7 +17,7 @@ from batchscope.figures.kinds import surface
 from drawing import drawn, legend, reread, texts, titles
 
 SIZES = (32, 64, 128, 256)
-FACTORS = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+FACTORS = {name: factor.default for name, factor in run_factors.FACTORS.items()}
 FACTORS |= {"dataset": "digits", "model": "small_cnn", "batch_size": 32, "seed": 0}
 FACTORS |= {"learning_rate": 0.05, "optimizer": "sgd", "epochs": 40}
 EMPTY = pandas.DataFrame(columns=["run", *run_factors.FACTORS, "status"])

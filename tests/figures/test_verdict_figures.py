@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from batchscope import figures
-from batchscope.catalogue import decision_columns, timing_columns
+from batchscope.catalogue import decision_columns, tables
 from batchscope.figures.drawing import verdict_marks
 from drawing import legend, texts
 from made_advice import advised, comparisons
@@ -67,7 +67,7 @@ def test_series_have_headings_and_rows_without_a_difference_are_left_out():
 
 
 LIMIT = {
-    **dict.fromkeys(timing_columns.FIRST),
+    **dict.fromkeys(tables.FIRST),
     **{"machine": "laptop", "sweep": "s", "loop": "graph", "memory_limit_mb": 2000.0},
     **{"max_batch_size": 900, "max_batch_size_bound": "resolved", "noise_floor": 1.03},
     **{"knee_fitted": 23.6, "knee_batch_size": 24, "still_rising": False},
@@ -76,7 +76,7 @@ LIMIT = {
 
 def limits(rows, **knee):
     """Returns the frame of the figure of limits without advice, its rows and its numbers."""
-    columns = [*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
+    columns = [*tables.FIRST, *tables.OF_TIMINGS["sweeps"].columns]
     table = pandas.DataFrame([{**LIMIT, **knee}], columns=columns)
     made = figures.Tables(
         comparisons=pandas.DataFrame(rows), limits=table, advice=advised(comparisons().iloc[:0])

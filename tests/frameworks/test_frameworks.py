@@ -30,8 +30,7 @@ import tensorflow as tf
 from batchscope import datasets, timing
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets.looks import Look
-from batchscope.timing import steps
-from batchscope.timing.steps import loops
+from batchscope.timing import loops
 from batchscope.training import losses, models
 
 SHAPES = {"campbell_cnn": ((28, 28, 1), 10), "lheureux_cnn": ((64, 64, 3), 2)}
@@ -154,7 +153,7 @@ def job(tmp_path):
 def runner(job, monkeypatch):
     started, module = [], SimpleNamespace(Runner=Recorded)
     monkeypatch.setattr(frameworks, "start", lambda *given: started.append(given) or module)
-    with steps.open_runner(job) as found:
+    with job.runner() as found:
         assert started == [("jax", 1, "cpu")]
         yield found
 
@@ -172,7 +171,7 @@ def test_steps_are_of_whole_batches_epoch_after_epoch(runner):
     assert calls[-1] == ([32], 32)  # after a lead-in from where it was: 32, 64, 0
     assert (runner.unit, runner.threads, runner.examples) == (1, 1, 100)
     assert runner.per_epoch(200) == 1
-    assert runner.ceiling() is runner.flops() is runner.peak_bytes() is None
+    assert runner.bounds() == {"matmul": None, "flops": None} and runner.peak_mb() is None
 
 
 def test_a_loss_that_is_not_finite_begins_training_anew(runner):
@@ -208,6 +207,6 @@ def test_a_lead_in_ends_after_its_steps_or_once_they_took_enough(taken, enough, 
 
 def test_a_batch_above_the_training_set_is_refused(job):
     sweep = sweep_names.Sweep(job.factors, (16, 101))
-    opened = steps.open_runner(timing.TimingJob(job.results, sweep))
+    opened = timing.TimingJob(job.results, sweep).runner()
     with pytest.raises(UserError, match="^batch_size: received 101; at most 100"), opened:
         pass

@@ -51,7 +51,8 @@ def begin(framework, runner, weights) -> None:
     """Gives the network the weights, and switches its dropout off."""
     if framework == "jax":
         sys.modules["batchscope.frameworks.jax"].RATES = (0.0, 0.0)
-        runner.begin(list(zip(weights[::2], weights[1::2], strict=True)))
+        layers = list(zip(weights[::2], weights[1::2], strict=True))
+        runner.state, runner._steps = runner.rule.init_fn(layers), 0
     elif framework == "pytorch":
         import torch
 
@@ -77,7 +78,7 @@ def begin(framework, runner, weights) -> None:
 
 def current(framework, runner, like) -> list[np.ndarray]:
     if framework == "jax":
-        return [np.array(each) for layer in runner.weights for each in layer]
+        return [np.array(each) for layer in runner.rule.params_fn(runner.state) for each in layer]
     if framework == "pytorch":
         found = [each.detach().numpy().copy() for each in runner.network.parameters()]
     else:

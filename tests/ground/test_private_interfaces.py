@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-from scipy import optimize
 
 import batchscope
 from batchscope import private_interfaces
@@ -23,36 +22,6 @@ LIBRARY = Path(batchscope.__file__).parent
 # Public in spite of their names: of named tuples, and of `os`.
 PUBLIC = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 PRIVATE_MODULE = re.compile(r"\._|^tensorflow\.(python|tsl|core|compiler)\b|^keras\.src\b")
-
-
-def test_lbfgsb_ends_where_scipys_own_search_ends():
-    step, message = private_interfaces.lbfgsb()
-    n, m, point = 3, 5, np.array([0.5, -0.5, 0.25])
-    width, value, gradient = np.ones(n), np.array(0.0), np.zeros(n)
-    target = np.array([0.1, 2.0, -0.3])  # beyond the box in one coordinate
-    work, integers = np.zeros(2 * m * n + 5 * n + 11 * m * m + 8 * m), np.zeros(3 * n, np.int32)
-    task, line_task = np.zeros(2, np.int32), np.zeros(2, np.int32)
-    saved = np.zeros(4, np.int32), np.zeros(44, np.int32), np.zeros(29)
-    start = point.copy()
-    for _ in range(100):
-        step(
-            *(m, point, -width, width, np.full(n, 2, np.int32), value, gradient, 0.0, 1e-9),
-            *(work, integers, task, *saved, 20, line_task),
-        )
-        if task[0] == 3:
-            value, gradient = np.sum((point - target) ** 2), 2 * (point - target)
-        elif task[0] != 1:
-            break
-    expected = optimize.minimize(
-        lambda y: (np.sum((y - target) ** 2), 2 * (y - target)),
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(-1, 1)] * n,
-        options={"maxcor": m, "ftol": 0.0, "gtol": 1e-9},
-    )
-    assert np.array_equal(point, expected.x)
-    assert message(task) == expected.message
 
 
 def test_all_layers_are_those_inside_of_others_too():
@@ -90,40 +59,6 @@ def test_calls_show_a_layer_that_is_called_twice_and_on_what():
     assert [node.operation for node in found] == [dense, dense]
     assert found[0].input_tensors[0] is given and found[1].input_tensors[0] is first
     assert found[1].outputs[0] is model.outputs[0]
-
-
-def test_a_continued_data_set_goes_on_in_fit():
-    seen = []
-
-    def note(row):
-        seen.append(int(row[0]))
-        return np.float32(row)
-
-    rows = tf.data.Dataset.from_tensor_slices(np.arange(6, dtype=np.float32)[:, None])
-    noted = rows.map(lambda row: tf.ensure_shape(tf.numpy_function(note, [row], tf.float32), (1,)))
-    found = private_interfaces.continued(noted.batch(1).map(lambda row: (row, row)))
-    assert isinstance(found, tf.data.Dataset)
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", jit_compile=False)
-    for _ in range(2):
-        model.fit(found, steps_per_epoch=2, epochs=1, verbose=0)
-    assert seen[:4] == [0, 1, 2, 3]
-
-
-def test_a_profile_has_planes_with_lines_of_events(tmp_path):
-    tf.profiler.experimental.start(str(tmp_path))
-    with tf.profiler.experimental.Trace("marked"):
-        tf.matmul(tf.ones((8, 8)), tf.ones((8, 8)))
-    tf.profiler.experimental.stop()
-    (path,) = tmp_path.rglob("*.xplane.pb")
-    space = private_interfaces.profile(path.read_bytes())
-    names = {
-        plane.event_metadata[event.metadata_id].name
-        for plane in space.planes
-        for line in plane.lines
-        for event in line.events
-    }
-    assert "marked" in names
 
 
 def test_the_rules_use_what_is_listed_of_snakemake():

@@ -29,6 +29,9 @@ ONE_VALUE = {
         *((0.05, "0.05"), (20.0, "20"), (0, "0"), (2e-6, "2e-6"), (3e7, "30000000"), (-0.0, "0")),
         (-2e-6, f"{MINUS}2e-6"),
     ],
+    wording.listed: [
+        *((["set"], "set"), ([], ""), (("set", "cases", "vary"), "set, cases and vary")),
+    ],
     wording.grouped: [(12345.6, "12,346"), (1.2345, "1.23")],
     wording.percent: [
         *((0.98765, "98.8 %"), (-0.0004, "0.0 %"), (0.0714, "7.1 %"), (0.99949, "99.9 %")),
@@ -54,18 +57,6 @@ def test_one_value(write, value, text):
     assert write(value) == text
 
 
-def test_digits_are_the_callers():
-    assert wording.number(1234.5, 2) == "1200" and wording.cell(0.0871234, 2) == "0.087"
-    assert wording.percent(0.98765, 0) == "99 %"
-    assert [wording.percent(share, 2) for share in (0.213, 0.0996)] == ["21.3 %", "9.96 %"]
-    assert wording.size(7_126_000, 2) == "7.1 MB"
-
-
-def test_decimals_that_are_given():
-    assert wording.fixed(-0.00001, 4) == "0.0000"
-    assert wording.fixed(-1.25, 2) == f"{MINUS}1.25" and wording.fixed(3.0, 0) == "3"
-
-
 def test_counts_agree_with_their_nouns():
     assert [wording.count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
     assert wording.count(1, "class has", "classes have") == "1 class has"
@@ -82,6 +73,7 @@ def test_counts_agree_with_their_nouns():
         ((9.516e-17, -1e-16, 3e-16), "0"),
         ((1234.5, 1100.0, 1369.0), "1234 [1100, 1369]"),
         ((-2e-9, -3e-9, -1e-9), f"{MINUS}2e-9 [{MINUS}3e-9, {MINUS}1e-9]"),
+        ((0.3189, 0.3119, 0.4792), "0.319 [0.312, 0.479]"),  # a median next to a quartile
         # Not symmetric: by the narrower half, and no end above zero becomes zero.
         ((72.3, 44.7, 741.0), "72 [45, 741]"),
         ((15.0, 0.3, 741.0), "15 [0.3, 740]"),
@@ -92,17 +84,4 @@ def test_counts_agree_with_their_nouns():
     ],
 )
 def test_an_interval_rounds_its_value_and_its_ends(numbers, expected):
-    assert wording.bracketed(*numbers) == expected
-
-
-def test_lists():
-    assert wording.listed(["set"]) == "set" and wording.listed([]) == ""
-    assert wording.listed(("set", "cases", "vary")) == "set, cases and vary"
-    assert wording.listed(iter(["a", "b"]), "or") == "a or b"
-
-
-def test_a_median_next_to_a_quartile_has_no_more_digits_than_the_spread_leaves():
-    rounded = wording.estimate(0.3189, 0.3119, 0.4792)
-    assert (rounded.value, rounded.low, rounded.high) == ("0.319", "0.312", "0.479")
-    skewed = wording.estimate(0.06, 0.011, 0.45)  # a ratio: its lower half is the precise one
-    assert (skewed.value, skewed.low, skewed.high) == ("0.060", "0.011", "0.450")
+    assert wording.estimate(*numbers).bracketed == expected

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import types
 
-import psutil
 import pynvml
 import pytest
 
@@ -53,11 +51,3 @@ def test_without_a_gpu_nothing_is_reported_of_its_cores(monkeypatch, missing):
     nvml(monkeypatch, count=len(missing), missing=missing)
     found = description.describe()
     assert found["gpu"] == [] and not {"gpu_cores", "gpu_max_mhz"} & {*found}
-
-
-@pytest.mark.parametrize(("mhz", "expected"), [(None, {}), (0.0, {}), (4e3, {"cpu_max_mhz": 4e3})])
-def test_the_highest_clock_where_the_system_reports_one(monkeypatch, mhz, expected):
-    frequency = None if mhz is None else types.SimpleNamespace(current=2400.0, min=0.0, max=mhz)
-    monkeypatch.setattr(psutil, "cpu_freq", lambda: frequency)
-    found = description.describe()
-    assert {key: value for key, value in found.items() if key == "cpu_max_mhz"} == expected

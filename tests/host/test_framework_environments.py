@@ -14,7 +14,7 @@ import project
 from batchscope import project_files
 from batchscope.catalogue import framework_names
 from batchscope.errors import UserError
-from batchscope.host import framework_environments, framework_install
+from batchscope.host import framework_environments
 
 EVERY = list(framework_names.FRAMEWORKS)
 
@@ -56,7 +56,7 @@ def accepted(command, **_):
 def test_an_installation_from_empty_pins(place, monkeypatch):
     """No download: the environment has pip alone."""
     assert not framework_environments.installed("jax")
-    framework_install.install("jax")
+    framework_environments.install("jax", gpu=False)
     assert framework_environments.installed("jax")
     record = json.loads((place / "jax" / "installed.json").read_text())
     assert record["framework"] == "jax" and "pip" in record["packages"]
@@ -72,7 +72,7 @@ def test_an_installation_from_empty_pins(place, monkeypatch):
     framework_environments.lock("jax").write_text("# something\n")
     assert not framework_environments.installed("jax")
     monkeypatch.setattr(subprocess, "run", accepted)  # venv and pip ran above
-    framework_install.install("jax")
+    framework_environments.install("jax", gpu=False)
     assert framework_environments.installed("jax") and not (place / "jax" / "left_over").exists()
 
 
@@ -81,7 +81,7 @@ def test_a_framework_that_takes_another_python(place, monkeypatch):
     other = replace(framework_names.FRAMEWORKS["mxnet"], python="3.8")
     monkeypatch.setitem(framework_names.FRAMEWORKS, "mxnet", other)
     with pytest.raises(UserError, match=r"MXNet: received Python 3\.\d+; Python 3\.8 is expected"):
-        framework_install.install("mxnet")
+        framework_environments.install("mxnet", gpu=False)
     assert not place.exists()
 
 
@@ -113,7 +113,7 @@ def test_a_failed_installation_leaves_nothing(place, monkeypatch, pip):
         monkeypatch.setattr(subprocess, "run", refused)
     framework_environments.lock("jax").write_text("--no-index\nno-such-package==1.0\n")
     with pytest.raises(UserError) as raised:
-        framework_install.install("jax")
+        framework_environments.install("jax", gpu=False)
     message = str(raised.value)
     assert message.startswith("JAX: cannot be installed from envs/jax.lock; ")
     assert "no-such-package==1.0" in message and "Traceback" not in message
@@ -124,22 +124,22 @@ def test_nothing_but_an_environment_is_taken_away(place):
     (place / "pytorch").mkdir(parents=True)
     (place / "pytorch" / "setup.py").touch()
     with pytest.raises(UserError, match="a folder that holds something else"):
-        framework_install.install("pytorch")
+        framework_environments.install("pytorch", gpu=False)
     assert (place / "pytorch" / "setup.py").exists()
 
 
 def test_an_unknown_framework(place):
     with pytest.raises(UserError, match="received 'theano'; one of pytorch, mxnet, jax"):
-        framework_install.install("theano")
+        framework_environments.install("theano", gpu=False)
 
 
 def test_wheels_without_cuda_where_there_is_no_gpu():
     index = "https://download.pytorch.org/whl/cpu"
     for framework in EVERY:
-        given = index in framework_install.pip_command(framework, gpu=False)
+        given = index in framework_environments.pip_command(framework, gpu=False)
         assert given == (framework == "pytorch")
-        assert index not in framework_install.pip_command(framework, gpu=True)
-    assert "jax[cuda12]==0.10.2" in framework_install.pip_command("jax", gpu=True)
+        assert index not in framework_environments.pip_command(framework, gpu=True)
+    assert "jax[cuda12]==0.10.2" in framework_environments.pip_command("jax", gpu=True)
 
 
 @pytest.mark.parametrize("framework", EVERY)

@@ -85,13 +85,6 @@ def test_a_copy_trains_the_same_bits_in_the_folder_of_its_job(launcher, results,
     assert launcher.warm.num_threads() == 1  # what has threads must not be forked
 
 
-def test_an_error_is_reported_and_fails(launcher, results):
-    words = ("evaluate", "--run", run_name(epochs=7), "--output", str(results / "no.json"))
-    status, errors = run_step(launcher, results, *words)
-    assert status == 1
-    assert "record.json: missing" in errors and "Traceback" not in errors
-
-
 def long_training(made, results, seed: int, **options) -> tuple[subprocess.Popen, Path]:
     factors = {name: options.pop(name) for name in ("threads",) if name in options}
     run = run_name(batch_size=1, epochs=500, seed=seed, **factors)

@@ -11,7 +11,7 @@ from batchscope import disk
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import displacement
-from batchscope.store import records
+from batchscope.store import paths, records
 from measured_run import RUN, measured, write_record
 
 
@@ -45,12 +45,6 @@ def test_ways_by_hand(places, expected):
         assert logs["distance"] is logs["straightness"] is None
 
 
-def test_quantiles():
-    found = displacement.quantiles(np.arange(101, dtype=np.float32))
-    shares = ["0", "0.01", "0.05", "0.1", "0.25", "0.5", "0.75", "0.9", "0.95", "0.99", "1"]
-    assert found == pytest.approx({share: 100 * float(share) for share in shares})
-
-
 def test_bins_hold_every_update_that_moved_and_are_those_of_every_run():
     random = np.random.default_rng(0)
     norms = np.r_[np.exp(3 * random.standard_normal(1000)) / 100, np.zeros(5)]
@@ -70,7 +64,7 @@ def test_bins_hold_every_update_that_moved_and_are_those_of_every_run():
 
 def test_record_and_a_run_without_norms(tmp_path):
     places = [[0, 0], [3, 0], [3, 0], [3, 4]]
-    folder = records.run_folder(tmp_path, RUN)
+    folder = paths.run_folder(tmp_path, RUN)
     write_record(tmp_path)
     for name, place, mean in (("initial", places[0], 0), ("final", places[-1], 9)):
         trainable = {"a/kernel": np.array(place[:1], "f"), "b/kernel": np.array(place[1:], "f")}

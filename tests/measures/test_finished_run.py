@@ -9,7 +9,7 @@ from batchscope import measures
 from batchscope.errors import UserError
 from batchscope.measures import finished_run
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.training import models
 from measured_run import RUN, write_dataset, write_run
 
@@ -33,7 +33,7 @@ def test_weights_and_records_that_are_missing_or_of_another_network(tmp_path):
     records.write_weights(run.folder / "final.npz", {}, {})
     with pytest.raises(UserError, match="final.npz: weights of small_cnn: received None"):
         run.model("final")
-    records.run_record(run.folder).write_text('{"status": "finished"}')
+    paths.run_record(run.folder).write_text('{"status": "finished"}')
     with pytest.raises(UserError, match="record.json: received .*without epochs_run, weights"):
         measures.write("evaluate", [FinishedRun(tmp_path, RUN)], "default", tmp_path / "out.json")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
-from costs import first
 from measured_run import COUNTS, measured
 
 tensorflow_start.start()
@@ -22,7 +21,7 @@ from batchscope.measures import hessian
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.training.losses import Objective
 
-SETTINGS = measure_settings.parse_settings("hessian", "default")
+SETTINGS = run_names.parse_settings("hessian", "default")
 SHAPE = (4, 4, 1)
 
 
@@ -43,8 +42,6 @@ def top(matrix, iterations=100):
         # A few far above a bulk, as after a training.
         np.concatenate([np.random.default_rng(0).normal(0, 0.1, 290), np.arange(1.0, 11.0)]),
         np.linspace(-5.0, 1.0, 60),  # the largest is not that of largest size
-        np.linspace(-3.0, -1.0, 30),
-        np.array([2.0, 1.0]),
         np.array([7.0, 7.0, 7.0]),
     ],
 )
@@ -56,13 +53,13 @@ def test_top_eigenvalue_of_a_known_spectrum(eigenvalues):
     assert found.products <= 100
 
 
-@pytest.mark.parametrize("matrix", [[[3.5]], [[-2.0]], [[0.0]], np.zeros((2, 2)), np.zeros((9, 9))])
+@pytest.mark.parametrize("matrix", [[[-2.0]], [[0.0]], np.zeros((9, 9))])
 def test_a_model_of_one_weight_and_zero_hessians(matrix):
     found = top(np.array(matrix))
     assert (found.value, found.error, found.converged) == (np.max(matrix), 0.0, True)
 
 
-@pytest.mark.parametrize("iterations", [5, 12, 30])
+@pytest.mark.parametrize("iterations", [5, 30])
 def test_products_are_bounded_and_the_error_is_the_norm_of_the_residual(iterations):
     eigenvalues, seen = np.linspace(0.0, 1.0, 2000), []  # nothing stands out: a hard search
 
@@ -80,9 +77,8 @@ def test_products_are_bounded_and_the_error_is_the_norm_of_the_residual(iteratio
     assert found.error == pytest.approx(residual, rel=1e-12)
 
 
-@pytest.mark.parametrize("bad", [np.inf, np.nan])
-def test_products_that_are_not_finite(bad):
-    found = hessian.measure(lambda v: np.full(5, bad), 5, SETTINGS)
+def test_products_that_are_not_finite():
+    found = hessian.measure(lambda v: np.full(5, np.nan), 5, SETTINGS)
     assert set(found.values.values()) == {None}
     assert found.details["converged"] is False
 
@@ -101,18 +97,6 @@ def test_trace_and_its_standard_error():
     assert np.array_equal(few, probes[:3])  # more probes add to fewer
 
 
-def test_measure_of_a_quadratic():
-    matrix = symmetric(np.linspace(0.5, 4.0, 25))
-    found = hessian.measure(lambda v: matrix @ v, 25, SETTINGS)
-    values, details = found.values, found.details
-    assert tuple(values) == MEASURES["hessian"].columns_for(SETTINGS)
-    assert values["hessian_top_eigenvalue"] == pytest.approx(4.0, rel=1e-6)
-    assert abs(values["hessian_trace"] - np.trace(matrix)) < 4 * values["hessian_trace_error"]
-    assert details["converged"] and details["parameters"] == 25
-    assert details["products"]["trace"] == SETTINGS["probes"]
-    assert 5 <= details["products"]["eigenvalue"] <= SETTINGS["iterations"]
-
-
 def examples(n=40, classes=3):
     random = np.random.default_rng(0)
     images = random.integers(0, 17, (n, *SHAPE), np.uint8)
@@ -124,15 +108,15 @@ def built(*layers):
     return keras.Sequential([keras.Input(SHAPE), *layers])
 
 
-def convolutional(activation="tanh", pooling=keras.layers.AveragePooling2D):
+def convolutional():
     return built(
         keras.layers.Conv2D(3, 3, padding="same"),
         keras.layers.BatchNormalization(),
-        keras.layers.Activation(activation),
-        pooling(2),
+        keras.layers.Activation("relu"),
+        keras.layers.MaxPooling2D(2),
         keras.layers.Flatten(),
         keras.layers.Dropout(0.5),
-        keras.layers.Dense(5, activation=activation),
+        keras.layers.Dense(5, activation="tanh"),
         keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2"),
     )
 
@@ -164,9 +148,8 @@ def test_logistic_and_softmax_regression_by_formula(classes):
     assert values["hessian_top_eigenvalue"] == pytest.approx(largest, rel=1e-4)
 
 
-@pytest.mark.parametrize("activation", first(["tanh", "relu"]))
-def test_symmetric_whatever_the_chunks_and_nothing_moves(activation):
-    model = convolutional(activation, keras.layers.MaxPooling2D)
+def test_symmetric_whatever_the_chunks_and_nothing_moves():
+    model = convolutional()
     before = [variable.numpy() for variable in model.variables]
     whole, chunks = (Objective(model, examples(), chunk=chunk) for chunk in (40, 11))
     one, two = np.random.default_rng(1).standard_normal((2, whole.size))
@@ -179,21 +162,8 @@ def test_symmetric_whatever_the_chunks_and_nothing_moves(activation):
         assert np.array_equal(old, variable.numpy())
 
 
-def test_product_is_the_change_of_the_gradient():
-    objective = Objective(convolutional(), examples())
-    start = objective.weights()
-    direction = np.random.default_rng(2).standard_normal(objective.size)
-    direction /= np.linalg.norm(direction)
-    product = objective.hessian_times(direction)
-    ahead, behind = (
-        objective.loss_and_gradient(start + step * direction)[1] for step in (1e-2, -1e-2)
-    )
-    error = np.linalg.norm((ahead - behind) / 2e-2 - product)
-    assert error < 2e-3 * np.linalg.norm(product)
-
-
 def test_chunk_gradients_average_to_the_gradient():
-    model = convolutional("relu", keras.layers.MaxPooling2D)
+    model = convolutional()
     whole = Objective(model, examples(20))
     _, expected = whole.loss_and_gradient(whole.weights())
     for chunk in (1, 5):
@@ -220,7 +190,8 @@ def test_a_model_without_a_second_derivative_is_refused(results, tmp_path, monke
 def test_record(results, tmp_path):
     record = measured("hessian", results, tmp_path)
     values = record["values"]
-    assert record["converged"] is True
+    assert tuple(values) == MEASURES["hessian"].columns_for(SETTINGS)
+    assert record["converged"] is True and record["products"]["trace"] == SETTINGS["probes"]
     assert values["hessian_top_eigenvalue"] > 0 < record["loss"]
     assert 0 <= values["hessian_top_eigenvalue_error"] <= 1e-3 * values["hessian_top_eigenvalue"]
     assert values["hessian_trace_error"] > 0

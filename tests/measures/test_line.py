@@ -7,15 +7,15 @@ import pytest
 import tensorflow as tf
 
 from batchscope import datasets, disk, measures
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
-from batchscope.measures import batch_norm, evaluate, line
+from batchscope.measures import batch_norm, line
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.study import model_files
-from batchscope.training import models
-from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record
+from batchscope.training import losses, models
+from measured_run import DATASET, RUN, write_dataset, write_record
 
 NORMALISED = """
 import keras
@@ -48,13 +48,11 @@ def run_name(**factors):
     return run_names.run_name({**run_names.parse_run(RUN), **factors})
 
 
-def write_run(results, run, seed, model_file=None, status="finished", initial="one"):
+def write_run(results, run, seed, model_file):
     """Writes a run whose weights are its initial ones, moved by the seed's noise."""
-    folder = records.run_folder(results, run)
+    folder = paths.run_folder(results, run)
     folder.mkdir(parents=True)
-    write_record(results, run, status=status, weights={"initial": initial})
-    if status != "finished":
-        return
+    write_record(results, run)
     token = run_names.parse_run(run)["model"]
     trainable, state = models.weights(models.build(token, Look((8, 8, 1), 3), 3, model_file))
     random = np.random.default_rng(seed)
@@ -75,7 +73,7 @@ def user_model(folder, text):
     return path, f"own-{model_files.digest(path)}"
 
 
-def pair(results, model_file=None, model="small_cnn"):
+def pair(results, model_file, model):
     write_dataset(results)
     small, large = run_name(model=model), run_name(model=model, batch_size=64)
     write_run(results, small, 6, model_file)
@@ -89,16 +87,10 @@ def written(results, small, large, name, output, model_file=None):
 
 
 def measured(results, small, large, model_file=None, **settings):
-    name = measure_settings.settings_name("line", settings)
-    output = records.pair_path(results, small, large, "line", name)
+    name = run_names.settings_name("line", settings)
+    output = paths.pair_path(results, small, large, "line", name)
     written(results, small, large, name, output, model_file)
     return disk.read_json(output)
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    results = tmp_path_factory.mktemp("plain")
-    return results, *pair(results)
 
 
 def test_positions():
@@ -120,45 +112,24 @@ def test_between_by_hand():
     assert middle.tolist() == [1.25, 1.25, np.float32(2.25 + 0.25 * float(np.float32(0.1)))]
 
 
-def test_ends_are_what_evaluate_wrote(plain, tmp_path):
-    results, small, large = plain
-    record = measured(*plain, points=4)
-    assert record["alphas"] == [-1.0, 0.0, 1.0, 2.0]
-    assert (record["run"], record["other"], record["status"]) == (small, large, "finished")
-    assert record["values"] == {}
-    assert record["batch_norm"] == "none"
-    for position, run in ((1, small), (2, large)):
-        output = tmp_path / "evaluated.json"
-        measures.write("evaluate", [FinishedRun(results, run)], "default", output)
-        values = disk.read_json(tmp_path / "evaluated.json")["values"]
-        for split in records.SPLITS:
-            for metric in ("loss", "accuracy"):
-                assert record[f"{split}_{metric}"][position] == values[f"{split}_{metric}"]
-    assert all(record["subsets"][split]["examples"] == COUNTS[split] for split in COUNTS)
-
-
-def test_best_weights_and_a_subset_of_examples(plain):
-    given = {"points": 2, "start": 0.0, "stop": 1.0, "weights": "best", "examples": 25}
-    record = measured(*plain, **given)
-    # Both runs' best weights are the initial ones here.
-    assert record["train_loss"][0] == record["train_loss"][1]
-    counts = {split: record["subsets"][split]["examples"] for split in records.SPLITS}
-    assert counts == {"train": 25, "validation": 20, "test": 25}
-    correct = record["test_accuracy"][0] * 25
-    assert correct == pytest.approx(round(correct))
-
-
 def test_linear_network(tmp_path):
     model_file, token = user_model(tmp_path, LINEAR)
     small, large = pair(tmp_path, model_file, token)
+    given = {"points": 2, "start": 0.0, "stop": 1.0, "weights": "best", "examples": 25}
+    record = measured(tmp_path, small, large, model_file, **given)
+    # Both runs' best weights are the initial ones here.
+    assert record["train_loss"][0] == record["train_loss"][1]
+    counts = {split: record["subsets"][split]["examples"] for split in paths.SPLITS}
+    assert counts == {"train": 25, "validation": 20, "test": 25}
     record = measured(tmp_path, small, large, model_file, points=7)
+    assert (record["run"], record["other"], record["values"]) == (small, large, {})
     kernels, biases = [], []
     for run in (small, large):
-        weights, _ = records.read_weights(records.run_folder(tmp_path, run) / "final.npz")
+        weights, _ = records.read_weights(paths.run_folder(tmp_path, run) / "final.npz")
         kernels.append(weights["output/kernel"].astype(np.float64))
         biases.append(weights["output/bias"].astype(np.float64))
     dataset = datasets.load(tmp_path, DATASET)
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         x = dataset.images(split).reshape(-1, 64) / 16.0
         ends = [x @ kernel + bias for kernel, bias in zip(kernels, biases, strict=True)]
         labels = dataset.labels(split)
@@ -186,14 +157,14 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
     dataset = datasets.load(results, DATASET)
     for position, run in ((1, small), (2, large)):
         model = FinishedRun(results, run, model_file).model("final")
-        evaluator = evaluate.evaluator(model, dataset.scale, dataset.images("train").dtype)
-        stored = evaluator(dataset.images("train"), dataset.labels("train"))
+        train = losses.Objective(model, dataset.examples("train"))
+        stored = train.loss_and_accuracy()[0]
         batch_norm.estimator(model, dataset.images("train"), dataset.scale)()
-        for split in records.SPLITS:
-            loss, accuracy = evaluator(dataset.images(split), dataset.labels(split))
+        for split in paths.SPLITS:
+            loss, accuracy = train.over(dataset.examples(split)).loss_and_accuracy()
             assert record[f"{split}_loss"][position] == loss
             assert record[f"{split}_accuracy"][position] == accuracy
-        assert record["train_loss"][position] != stored[0]
+        assert record["train_loss"][position] != stored
 
 
 def test_moving_statistics_are_those_of_the_chunks_by_their_size(normalised):
@@ -215,24 +186,9 @@ def test_moving_statistics_are_those_of_the_chunks_by_their_size(normalised):
     np.testing.assert_allclose(first.moving_variance, variance, rtol=1e-4)
 
 
-@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
-def test_unfinished_run_has_no_line(tmp_path, status):
-    write_run(tmp_path, run_name(), 6)
-    write_run(tmp_path, run_name(batch_size=64), 7, status=status)
-    for runs in ((16, 64), (64, 16)):
-        record = measured(tmp_path, *(run_name(batch_size=size) for size in runs))
-        assert record["status"] == status
-        assert record["values"] == {}
-        assert "alphas" not in record
-
-
-def test_runs_of_other_models_or_initial_weights_are_refused(tmp_path):
-    other = run_name(model="campbell_cnn")
-    for run, initial in ((RUN, "one"), (other, "one"), (run_name(seed=4), "two")):
+def test_runs_of_other_initial_weights_are_refused(tmp_path):
+    other = run_name(batch_size=64)
+    for run, initial in ((RUN, "one"), (other, "two")):
         write_record(tmp_path, run, weights={"initial": initial})
-    for run, received in (
-        (other, "with model small_cnn and .* with campbell"),
-        (run_name(seed=4), "seed=4, whose"),
-    ):
-        with pytest.raises(UserError, match=received):
-            written(tmp_path, RUN, run, "default", tmp_path / "out.json")
+    with pytest.raises(UserError, match="bs=64.*, whose initial weights differ"):
+        written(tmp_path, RUN, other, "default", tmp_path / "out.json")

@@ -14,7 +14,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import finished_run, noise_scale
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.store import records
+from batchscope.store import paths
 from measured_run import (
     COUNTS,
     DATASET,
@@ -59,26 +59,17 @@ def test_known_gradients(vectors, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("norm_squared", [4.0, 0.04])
-def test_gaussian_gradients(norm_squared):
-    """300 draws of 256 gradients in 1,000 dimensions, of covariance 0.4 I."""
+def test_gaussian_gradients_are_unbiased_and_the_error_is_the_scatter_between_draws():
+    """200 draws of 256 gradients in 1,000 dimensions, of covariance 0.4 I."""
     random, found = np.random.default_rng(11), []
-    for _ in range(300):
+    for _ in range(200):
         draw = math.sqrt(0.4) * random.standard_normal((256, 1000), dtype=np.float32)
-        draw[:, 0] += math.sqrt(norm_squared)
+        draw[:, 0] += 2.0
         found.append(of_vectors(draw))
     norms, variances, scales, errors = np.array(found).T
-    spread = {4.0: 0.173, 0.04: 0.072}[norm_squared]
-    # Never clipped: the negative ones belong to the mean.
-    assert norms.mean() == pytest.approx(norm_squared, abs=3 * spread / math.sqrt(300))
-    assert variances.mean() == pytest.approx(400.0, abs=3 * 1.12 / math.sqrt(300))
-    assert variances.std(ddof=1) == pytest.approx(1.12, rel=0.12)
-    assert norms.std(ddof=1) == pytest.approx(spread, rel=0.12)
-    if norm_squared == 4.0:  # the jackknife's standard error is the scatter between draws
-        assert np.median(errors) == pytest.approx(scales.std(ddof=1), rel=0.15)
-    else:
-        assert 0.22 <= (norms < 0).mean() <= 0.40
-        assert np.isnan(scales[norms < 0]).all() and np.isnan(errors[norms < 0]).all()
+    assert norms.mean() == pytest.approx(4.0, abs=3 * 0.173 / math.sqrt(200))
+    assert variances.mean() == pytest.approx(400.0, abs=3 * 1.12 / math.sqrt(200))
+    assert np.median(errors) == pytest.approx(scales.std(ddof=1), rel=0.18)
 
 
 def test_all_pairs_give_the_same_and_the_jackknife_leaves_out_one_after_the_other():
@@ -91,25 +82,13 @@ def test_all_pairs_give_the_same_and_the_jackknife_leaves_out_one_after_the_othe
     assert found.error == pytest.approx(expected, rel=1e-10)
 
 
-def test_no_error_where_one_gradient_decides_whether_it_is_resolved():
-    assert of_vectors([[3.0, 0.0], [3.0, 0.0], [-3.0, 0.1]]).norm_squared < 0
-    found = of_vectors([[10.0, 0.0], [1.0, 0.0], [1.0, 0.0], [-1.4, 0.0]])
-    assert found.scale > 0 and math.isnan(found.error)
-
-
-def test_micro_batches_have_the_noise_scale_of_single_examples():
-    single = np.random.default_rng(3).standard_normal((20_000, 10)) + 0.7
-    found = of_vectors(single.reshape(2_500, 8, 10).mean(axis=1), micro_batch=8)
-    assert found[:3] == pytest.approx(of_vectors(single)[:3], rel=0.05)
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     write_run_of_four_epochs(folder, "2", "initial")
     # Mostly of one class: of noise alone nothing would be resolved.
     labels = np.where(np.arange(COUNTS["train"]) % 5, 0, 1).astype(np.int32)
-    data = records.dataset_folder(folder, DATASET)
+    data = paths.dataset_folder(folder, DATASET)
     np.save(data / "train_labels.npy", labels)
     record = disk.read_json(data / "record.json")
     record["sha256"]["train_labels.npy"] = disk.file_sha256(data / "train_labels.npy")

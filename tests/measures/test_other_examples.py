@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from batchscope import datasets, disk, measures
-from batchscope.catalogue import dataset_definitions, kept_epochs, measure_settings, run_names
+from batchscope.catalogue import dataset_definitions, kept_epochs, run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.host import tensorflow_start
 from batchscope.measures import FinishedRun
 from batchscope.store import records
-from batchscope.study import planner
-from batchscope.tables import run_table
 
 tensorflow_start.start()
 
@@ -70,28 +68,10 @@ def trained(request, tmp_path_factory):
     return token, results
 
 
-def test_a_table_has_tokens_where_examples_are_sequences(trained):
-    token, results = trained
-    name = run_names.split_token(token)[0]
-    record = disk.read_json(records.dataset_folder(results, token) / "record.json")
-    definition = {key: value for key, value in record["definition"].items() if value is not None}
-    factors = run_names.parse_run(run_name(token))
-    given = ("model", "learning_rate", "optimizer", "epochs", "update_norms", "evaluate_every")
-    defaults = {"dataset": name, **{key: factors[key] for key in given}}
-    experiment = {"vary": {"batch_size": [16, 32]}, "seeds": [0], "measure": ["evaluate"]}
-    raw = {"study": "s", "datasets": {name: definition}, "defaults": defaults}
-    study = planner.make(raw | {"experiments": {"e": experiment}})
-    found = run_table.collect(results, study, "e")
-    assert found["status"].tolist() == ["finished"] * 2
-    tokens = found["tokens_per_update"]
-    assert tokens.tolist() == [12 * 16, 12 * 32] if name == "tokens" else tokens.isna().all()
-    assert found["tokens_per_second"].isna().all()  # nothing was timed
-
-
 @pytest.mark.parametrize("measure", MEASURES)
 def test_every_measure_has_finite_values(measure, trained, tmp_path):
     token, results = trained
-    settings = measure_settings.settings_name(measure, SETTINGS.get(measure, {}))
+    settings = run_names.settings_name(measure, SETTINGS.get(measure, {}))
     sizes = (16, 32) if MEASURES[measure].pairs else (16,)
     runs = [FinishedRun(results, run_name(token, batch_size=size)) for size in sizes]
     output = tmp_path / f"{settings}.json"

@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from batchscope import figures
-from batchscope.catalogue.decision_columns import ADVICE, COMPARISONS
+from batchscope.catalogue.decision_columns import ADVICE, COMPARISONS, TRENDS
 from batchscope.errors import UserError
 from batchscope.figures.kinds import primary
 from batchscope.report import decision, experiment_view
@@ -184,3 +184,20 @@ def test_intervals_have_one_form(values, text):
     assert bracketed(values) == text
     assert level("test_accuracy", (0.5, -0.5, 1.5)) == "0.50 [0.00, 1.00]"
     assert unit("seconds", [0.1]).suffix == " ms" and unit("seconds", [0.1, 2]).suffix == " s"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "budget", "means", "change"),
+    [
+        ("test_accuracy", "end", ["0.96", "0.9"], "-2 points"),
+        ("seconds_per_epoch", "end", ["500", "900"], "-20 ms"),
+        ("updates", "target", ["0.96", "0.9"], "-0.02 "),
+    ],
+)
+def test_a_trend_has_the_units_of_its_outcome(outcome, budget, means, change):
+    low, high = (0.5, 0.9) if "seconds" in outcome else (0.96, 0.9)
+    row = {"outcome": outcome, "budget": budget, "estimate": -0.02, "direction": "falls"}
+    row |= {"smallest_mean": low, "largest_mean": high, "n": 6, "verdict": "supported"}
+    (found,) = experiment_view.trends(pandas.DataFrame([row], columns=[*TRENDS]))
+    assert found["means"] == means and found["stated"] == ("falls" if budget == "end" else "")
+    assert f"{found['change']} {found['change_unit']}".replace("−", "-") == change

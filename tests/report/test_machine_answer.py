@@ -8,12 +8,10 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope.catalogue import timing_columns
+from batchscope.catalogue import tables
 from batchscope.report import experiment_view, page
 
-NOTHING = pandas.DataFrame(
-    columns=[*timing_columns.FIRST, *timing_columns.COLUMNS["throughput.csv"]]
-)
+NOTHING = pandas.DataFrame(columns=[*tables.FIRST, *tables.OF_TIMINGS["throughput"].columns])
 TIMED = {
     "highest_images_per_second": 850.6,
     "plateau_images_per_second": 900.0,
@@ -25,7 +23,7 @@ TIMED = {
 
 
 def row(**values: object) -> dict[str, object]:
-    names = [*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
+    names = [*tables.FIRST, *tables.OF_TIMINGS["sweeps"].columns]
     given = {"machine": "local", "sweep": "s", "model": "small_cnn", "dataset": "digits"}
     return {**dict.fromkeys(names), **given, "loop": "graph", **values}
 

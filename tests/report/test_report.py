@@ -19,9 +19,9 @@ from batchscope.catalogue import run_names
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
 from batchscope.report import content, gaps, runs_table, study_page
-from batchscope.store import records
+from batchscope.store import paths, records
+from batchscope.store.weights import Layer
 from batchscope.study import config
-from batchscope.training.weights import Layer
 from html_page import Page
 
 MOST_WORDS, MOST_UNFOLDED = 3000, 1200
@@ -135,7 +135,7 @@ def test_layers_of_a_model_are_those_of_its_initial_weights(finished, tmp_path):
     study = replace(study, experiments={name: replace(experiment, trainings=trainings)})
     assert content._models(study, tmp_path, records_of) == {}  # nothing was trained
     look = "own-0123abcd", (8, 8, 1), 10
-    path = tmp_path / "initial" / f"{records.initial_name(*look)}+seed=3.npz"
+    path = tmp_path / "initial" / f"{paths.initial_name(*look)}+seed=3.npz"
     weights = {"only/kernel": np.zeros((64, 10)), "only/bias": np.zeros(10)}
     records.write_weights(path, weights, {})
     layer = Layer("only", {"kernel": (64, 10), "bias": (10,)})
@@ -229,6 +229,6 @@ def test_records_of_another_version_are_listed(tmp_path):
     record = next(results.glob("runs/*/evaluate/default.json"))
     disk.write_json(record, {**disk.read_json(record), "version": "evaluate-v0"})
     found = gaps.find(study, content.read(study, results, path))
-    (gap,) = (each for each in found if (each.kind, each.name) == ("version", "evaluate"))
-    assert gap.title == "evaluate-v0"
-    assert gap.entries == [(record.parents[1].name, "")]
+    (gap,) = (each for each in found if (each["kind"], each["name"]) == ("version", "evaluate"))
+    assert gap["title"] == "evaluate-v0"
+    assert gap["entries"] == [(record.parents[1].name, "")]

@@ -78,20 +78,15 @@ def test_the_same_file_is_known_by_any_path(project):
     assert planned("mine.yaml")
 
 
-def test_a_file_that_was_moved_keeps_its_tables(project):
+def test_a_file_that_was_moved_and_a_project_keep_their_tables(project, monkeypatch):
     Path("studies").mkdir()
     Path("mine.yaml").rename("studies/renamed.yaml")
     tabulate("studies/renamed.yaml")
-    write("mine.yaml")
-    refused(lambda: status.main("mine.yaml", "full", "results"), "studies/renamed.yaml")
-
-
-def test_a_project_may_move_with_its_results(project, monkeypatch):
     project.rename(project.parent / "elsewhere")
     monkeypatch.chdir(project.parent / "elsewhere")
-    assert planned("mine.yaml")
-    write("copy.yaml")
-    refused(lambda: status.main("copy.yaml", "full", "results"))
+    assert planned("studies/renamed.yaml")
+    write("mine.yaml")
+    refused(lambda: status.main("mine.yaml", "full", "results"), "studies/renamed.yaml")
 
 
 def test_a_file_that_names_another_study_by_now_has_no_tables(project):
@@ -113,9 +108,3 @@ def test_a_damaged_record_is_reported(project):
     Path("results/studies/s", owners.FILE).write_text("{")
     with pytest.raises(UserError, match=r"json: received a damaged file .* Delete it and run"):
         status.main("mine.yaml", "full", "results")
-
-
-def test_no_two_files_of_the_repository_name_one_study():
-    root = Path(__file__).parents[2]
-    found = [config.read(path)["study"] for path in (root / "config.yaml", *root.glob("studies/*"))]
-    assert len(set(found)) == len(found)

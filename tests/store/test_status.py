@@ -6,7 +6,7 @@ import pytest
 
 from batchscope import disk
 from batchscope.catalogue import run_names
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.store import estimates, job_files, paths, records, states, status
@@ -27,8 +27,6 @@ experiments:
     measure: [evaluate]
 """
 EARLY = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
-STATUSES = ("finished", "diverged", "out_of_memory", "missing", "no_gpu", "no_cores")
-NONE = dict.fromkeys(STATUSES, 0)
 DATA = "digits-065f9c58"
 
 
@@ -46,6 +44,10 @@ def described(study, results):
     """Returns where a study stands, and what is said of it."""
     found = status.overview(study, results)
     return found, status.describe(study, found, "c.yaml", 2)
+
+
+def unsized(found):
+    return {what for what, size in found.sizes if size is None}
 
 
 def finish(results, run, seconds, word="finished"):
@@ -77,18 +79,20 @@ def complete(study, results, train=None, evaluate=None):
 
 def test_of_an_empty_folder(study, tmp_path):
     found = status.overview(study, tmp_path / "nothing")
-    assert found.total.runs == 7
-    assert found.total.statuses == {**NONE, "missing": 7}
-    assert [row.missing_measures for row in found.experiments] == [
+    assert found.total.statuses == {"missing": 7}
+    assert [row.unmade for row in found.experiments] == [
         {"evaluate": 6, "time_epoch": 6},
         {"evaluate": 3},
     ]
-    assert found.total.missing_measures == {"evaluate": 7, "time_epoch": 6}
+    assert found.total.unmade == {"evaluate": 7, "time_epoch": 6}
     assert len(found.untimed("training")) == 7 and found.seconds("training") == 0
     assert found.missing_data == (DATA,)
-    # Final and best of each run, initial weights of each of three seeds; the data.
-    assert found.disk_bytes == (7 * 2 + 3) * 4 * 6058 + 1797 * 68
-    assert found.unsized == [] and not found.complete
+    assert found.disk_bytes == 1797 * 68
+    assert unsized(found) == {f"small_cnn on {DATA}"}  # until a run is finished
+    assert not found.complete
+    lines = status.main(str(tmp_path / "config.yaml"), "full", tmp_path / "nothing").splitlines()
+    assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "6"]
+    assert lines[5].split()[:6] == ["all", "7", "0", "0", "0", "7"] and "122 kB" in lines[9]
     assert not (tmp_path / "nothing").exists()
 
 
@@ -100,8 +104,8 @@ def test_of_a_study_half_done(study, tmp_path):
     disk.write_json(paths.measure_path(tmp_path, runs[0], "evaluate", "default"), {})
     prepare(tmp_path)
     found = status.overview(study, tmp_path)
-    assert found.total.statuses == {**NONE, "finished": 2, "diverged": 1, "missing": 4}
-    assert found.total.missing_measures["evaluate"] == 6
+    assert found.total.statuses == {"finished": 2, "diverged": 1, "missing": 4}
+    assert found.total.unmade["evaluate"] == 6
     assert found.missing_data == () and found.untimed("training") == []
     assert found.seconds("training") == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
     assert found.disk_bytes == (4 * 2 + 3) * 1000  # as of finished runs
@@ -109,15 +113,6 @@ def test_of_a_study_half_done(study, tmp_path):
     (paths.dataset_folder(tmp_path, DATA) / "test_labels.npy").unlink()
     found = status.overview(study, tmp_path)
     assert found.total.statuses["missing"] == 5 and found.missing_data == (DATA,)
-
-
-def test_the_size_of_a_users_model_is_not_known(tmp_path):
-    (tmp_path / "own.py").write_text("def build(input_shape, classes): ...\n")
-    text = CONFIG.replace("model: small_cnn", "model: own")
-    study = planned(tmp_path, f"{text}\nmodels: {{own: {tmp_path / 'own.py'}}}")
-    found, text = described(study, tmp_path / "results")
-    (model,) = study.models
-    assert found.unsized == [f"{model} on {DATA}"] and f"{model} on {DATA}" in text
 
 
 def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):
@@ -159,30 +154,22 @@ def test_runs_of_another_horizon_predict_the_time_and_other_updates_nothing(
     assert found.seconds("training") == pytest.approx((7 - untimed) * 4.0)
 
 
-@pytest.mark.parametrize("record", [{}, {"status": "finished"}], ids=["damaged", "old"])
-def test_records_that_do_not_say_predict_nothing(study, tmp_path, record):
-    other = next(iter(study.runs)).replace("ep=8", "ep=9")
-    disk.write_json(paths.run_folder(tmp_path, other) / paths.RECORD, record)
-    disk.write_json(paths.run_folder(tmp_path, f"{DATA}+small_cnn+old") / paths.RECORD, record)
-    assert len(status.overview(study, tmp_path).untimed("training")) == 7
-
-
-def test_a_complete_study(study, tmp_path):
+def test_what_other_versions_made_is_reported_and_counted_in_time(study, tmp_path, monkeypatch):
+    complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
+    assert status.overview(study, tmp_path).complete
     complete(study, tmp_path)  # without versions, as records once were
     found, text = described(study, tmp_path)
     assert found.complete and found.disk_bytes == 0 and found.jobs == []
-    assert "Time left" not in text
-    complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
-    assert status.overview(study, tmp_path).complete
-
-
-def test_runs_of_another_version_are_reported_and_counted_in_time(study, tmp_path, monkeypatch):
+    assert "all exist" in text and "Time left" not in text
+    complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
+    found = status.overview(study, tmp_path)
+    assert found.outdated == {("evaluate", "evaluate-v0"): 7}
+    assert [job.measure for job, _ in found.jobs] == ["evaluate"] * 7
     complete(study, tmp_path, "train-v1")
     found, text = described(study, tmp_path)
     assert not found.complete and found.outdated == {("train", "train-v1"): 7}
-    assert found.total.statuses["finished"] == 7
+    assert found.total.statuses == {"finished": 7} and found.untimed("training") == []
     assert [job.noun for job, _ in found.jobs] == ["training"] * 7 + ["measure"] * 7
-    assert found.untimed("training") == []
     assert found.seconds("training") == pytest.approx(7 * 8.0)
     # Their seven evaluations follow; times of an epoch read no run.
     assert found.start_seconds == pytest.approx((7 + 7) * status.FORK_SECONDS)
@@ -192,11 +179,11 @@ def test_runs_of_another_version_are_reported_and_counted_in_time(study, tmp_pat
     assert not status.overview(study, tmp_path).outdated
 
 
-def test_measures_of_another_version_are_reported_where_they_hold_one(study, tmp_path):
-    complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
-    found = status.overview(study, tmp_path)
-    assert found.outdated == {("evaluate", "evaluate-v0"): 7}
-    assert [job.measure for job, _ in found.jobs] == ["evaluate"] * 7
+@pytest.mark.parametrize("record", [{}, {"counts": []}, {"counts": {"train": "many"}}])
+def test_a_record_without_counts_states_no_size(record, tmp_path):
+    assert records.training_images(tmp_path, "d-00000000") is None
+    disk.write_json(paths.dataset_record(tmp_path, "d-00000000"), record)
+    assert records.training_images(tmp_path, "d-00000000") is None
 
 
 def test_a_sweep_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
@@ -248,22 +235,9 @@ def test_measures_and_timings_take_what_finished_ones_of_their_kind_took(study, 
     with open(tmp_path / "job_seconds.csv", "a") as file:
         file.write(f"evaluate,default,{DATA},small_cnn,\nevalu")  # torn by a full disk
     assert status.overview(study, tmp_path).seconds("measure") == pytest.approx(12)
-
-
-def test_a_time_that_cannot_be_noted_fails_nothing(study, tmp_path):
-    (tmp_path / "job_seconds.csv").mkdir()  # root may write to whatever is a file
-    measured(tmp_path, study, next(iter(study.runs)), "evaluate", 2.0)
-    assert not any((tmp_path / "job_seconds.csv").iterdir())
-
-
-def test_text_of_an_empty_folder(tmp_path):
-    planned(tmp_path, CONFIG)
-    path = tmp_path / "config.yaml"
-    lines = status.main(str(path), "full", tmp_path / "results").splitlines()
-    assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "6"]
-    assert lines[4].split() == ["b", "3", "0", "0", "0", "3", "evaluate", "3"]
-    assert lines[5].split() == ["all", "7", "0", "0", "0", "7", "evaluate", "7,", "time_epoch", "6"]
-    assert any(DATA in line for line in lines) and any("534 kB" in line for line in lines)
+    (tmp_path / "job_seconds.csv").unlink()
+    (tmp_path / "job_seconds.csv").mkdir()  # where it cannot be noted, nothing fails
+    measured(tmp_path, study, runs[0], "evaluate", 2.0)
 
 
 def test_a_prepared_data_set_says_which_batch_is_too_large(tmp_path):
@@ -284,17 +258,12 @@ def test_a_prepared_data_set_says_which_batch_is_too_large(tmp_path):
         status.main(path, "full", results)
 
 
-@pytest.mark.parametrize("record", [{}, {"counts": []}, {"counts": {"train": "many"}}])
-def test_a_record_without_counts_states_no_size(record, tmp_path):
-    assert records.training_images(tmp_path, "d-00000000") is None
-    disk.write_json(paths.dataset_record(tmp_path, "d-00000000"), record)
-    assert records.training_images(tmp_path, "d-00000000") is None
-
-
-def test_a_record_without_a_status_is_damaged(study, tmp_path):
+def test_records_that_do_not_say_predict_nothing_and_damaged_ones_are_named(study, tmp_path):
     run = next(iter(study.runs))
+    for name in (run.replace("ep=8", "ep=9"), f"{DATA}+small_cnn+old"):
+        disk.write_json(paths.run_folder(tmp_path, name) / paths.RECORD, {"status": "finished"})
+    assert len(status.overview(study, tmp_path).untimed("training")) == 7
     finish(tmp_path, run, 1.0)
-    path = paths.run_folder(tmp_path, run) / paths.RECORD
-    disk.write_json(path, {})
+    disk.write_json(paths.run_folder(tmp_path, run) / paths.RECORD, {})
     with pytest.raises(UserError, match=r"record.json: received a damaged file \(without status\)"):
         status.overview(study, tmp_path)

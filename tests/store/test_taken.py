@@ -9,7 +9,7 @@ import pytest
 import small_study
 from batchscope import disk
 from batchscope.host import absence
-from batchscope.store import records, states, taken
+from batchscope.store import paths, states, taken
 from batchscope.study import planner
 
 MACHINE = {"usable_cores": 4}
@@ -23,7 +23,7 @@ def written(tmp_path, **factors):
     trained = {}
     for number, run in enumerate(study.runs, 1):
         trained[run] = {"contended_seconds": 100.0 * number, "machine": MACHINE}
-        folder = records.run_folder(tmp_path, run)
+        folder = paths.run_folder(tmp_path, run)
         folder.mkdir(parents=True)
         (folder / "final.npz").write_bytes(bytes(1000))
         os.link(folder / "final.npz", folder / "best.npz")

@@ -7,7 +7,7 @@ import pytest
 
 from batchscope import datasets, disk, figures
 from batchscope.catalogue import run_names
-from batchscope.store import job_files, records
+from batchscope.store import job_files, paths
 from batchscope.study import config
 from batchscope.tables import csv_tables, experiment_tables
 from digit_runs import step, train
@@ -45,12 +45,12 @@ def made(tmp_path_factory):
 
 
 def values(results: Path, run: str, settings: str) -> dict[str, float]:
-    return disk.read_json(records.measure_path(results, run, "evaluate", settings))["values"]
+    return disk.read_json(paths.measure_path(results, run, "evaluate", settings))["values"]
 
 
 def test_the_files_are_those_of_the_plan(made):
     _, run, results = made
-    found = {path.stem for path in (records.run_folder(results, run) / "evaluate").iterdir()}
+    found = {path.stem for path in (paths.run_folder(results, run) / "evaluate").iterdir()}
     assert found == {"default", "at=1", "at=2", "at=4"}
 
 
@@ -69,8 +69,8 @@ def test_a_training_of_one_epoch_ends_where_a_longer_one_was(made):
     _, run, results = made
     short = run_names.run_name({**run_names.parse_run(run), "epochs": 1})
     train(results, short)
-    one = disk.read_arrays(records.run_folder(results, short) / "final.npz")
-    other = disk.read_arrays(records.run_folder(results, run) / "epochs" / "1.npz")
+    one = disk.read_arrays(paths.run_folder(results, short) / "final.npz")
+    other = disk.read_arrays(paths.run_folder(results, run) / "epochs" / "1.npz")
     assert list(one) == list(other)
     assert all(one[name].tobytes() == other[name].tobytes() for name in one)
 
@@ -78,7 +78,7 @@ def test_a_training_of_one_epoch_ends_where_a_longer_one_was(made):
 @pytest.mark.parametrize("epoch", [1, 2, 4])
 def test_after_an_epoch_the_validation_is_that_of_the_history(epoch, made):
     _, run, results = made
-    with open(records.run_folder(results, run) / "history.csv", newline="") as file:
+    with open(paths.run_folder(results, run) / "history.csv", newline="") as file:
         row = list(csv.DictReader(file))[epoch - 1]
     found = values(results, run, f"at={epoch}")
     assert found["validation_accuracy"] == float(row["validation_accuracy"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue import run_factors, sweep_names
+from batchscope.catalogue import run_factors
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError, UserError
@@ -117,7 +117,7 @@ def test_a_word_stands_for_a_list_of_it(tmp_path, monkeypatch):
 
 
 def test_every_alias_is_answered_with_the_factor_or_setting():
-    every = {("defaults",): {**run_factors.FACTORS, **sweep_names.FACTORS}}
+    every = {("defaults",): {**run_factors.FACTORS, **run_factors.SWEEP_FACTORS}}
     for measure, entry in {**MEASURES, **OF_TRAININGS}.items():
         every["experiments", "a", "measure", measure] = entry.parameters
     asked = 0

@@ -231,5 +231,5 @@ def test_rates_that_were_tried_need_no_column_of_their_scaling(tmp_path):
 def test_what_is_no_file_is_not_read_for_ever(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero", tmp_path, tmp_path / "none"):
-        with pytest.raises(UserError, match="cannot be read"):
+        with pytest.raises(UserError, match="cannot be read|received a pipe"):
             external_runs.read(path)

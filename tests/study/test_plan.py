@@ -4,7 +4,7 @@ import copy
 import time
 from pathlib import Path
 
-from batchscope.catalogue import measure_settings, run_factors, run_names
+from batchscope.catalogue import run_factors, run_names
 from batchscope.study import planner
 from small_study import config, forbid, problems, timed
 
@@ -90,8 +90,8 @@ def test_measures_as_list_and_as_map_are_the_same():
     measures = [trainings(measure=given).measures for given in (first, second)]
     assert measures[0] == measures[1]
     assert list(measures[0]) == ["evaluate", "sharpness"]
-    assert set(measures[0]["sharpness"]) == set(measure_settings.ENTRIES["sharpness"].parameters)
-    assert measure_settings.settings_name("sharpness", measures[0]["sharpness"]) == "eps=0.001+ex=0"
+    assert set(measures[0]["sharpness"]) == set(run_names.ENTRIES["sharpness"].parameters)
+    assert run_names.settings_name("sharpness", measures[0]["sharpness"]) == "eps=0.001+ex=0"
 
 
 def test_reduced_replaces_whole_keys():

@@ -5,7 +5,7 @@ import json
 import small_study
 import synthetic
 from batchscope import figures, snakefile
-from batchscope.catalogue import sweep_names
+from batchscope.catalogue import run_factors, tables
 from batchscope.study import planner, published_numbers
 from batchscope.tables import csv_tables, experiment_tables, published
 
@@ -65,7 +65,7 @@ def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
     assert published_numbers.FIGURES.keys() <= figures.FIGURES.keys()
     shown = {name for names in published_numbers.FIGURES.values() for name in names}
     assert shown == set(published_numbers.COLUMNS)
-    assert not published_numbers.COLUMNS.keys() & {*sweep_names.EVERY_FACTOR}
+    assert not published_numbers.COLUMNS.keys() & {*run_factors.EVERY_FACTOR}
 
 
 def test_the_table_has_a_row_per_number(tmp_path):
@@ -108,7 +108,7 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
     reworded = study([before])
     reworded["experiments"]["gap"]["published"]["accuracy"] |= {"found": "It falls."}
     assert followed(planner.make(reworded)).also("gap") == found[1]
-    assert "published.csv" in snakefile.TABLES
+    assert "published.csv" in tables.FILES
 
 
 def test_the_plan_carries_the_examples_of_a_document():

@@ -11,17 +11,10 @@ import pytest
 
 import synthetic
 from batchscope import disk, errors
-from batchscope.catalogue import (
-    columns,
-    measure_settings,
-    run_factors,
-    run_names,
-    sweep_names,
-    tables,
-)
+from batchscope.catalogue import columns, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.versions import VERSIONS
-from batchscope.store import job_files, records
+from batchscope.catalogue.run_names import VERSIONS
+from batchscope.store import job_files, paths, records
 from batchscope.study import plan
 from batchscope.tables import csv_tables, experiment_tables, long_tables
 
@@ -45,7 +38,7 @@ class Written(NamedTuple):
 
     def record(self, measure, settings="default") -> Path:
         """Returns the path of what a measure found of the first run."""
-        return records.measure_path(self.results, [*self.trainings.runs][0], measure, settings)
+        return paths.measure_path(self.results, [*self.trainings.runs][0], measure, settings)
 
 
 @pytest.fixture
@@ -117,7 +110,7 @@ def test_lines(written):
     assert frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist() == [
         ["batch_size", 16, 32]
     ]
-    assert frame["split"].tolist() == [split for split in records.SPLITS for _ in range(7)]
+    assert frame["split"].tolist() == [split for split in paths.SPLITS for _ in range(7)]
     test = frame[frame["split"] == "test"]
     assert test["alpha"].tolist() == pytest.approx([-1, -0.5, 0, 0.5, 1, 1.5, 2])
     assert test["loss"].iloc[2] == pytest.approx(0.12)
@@ -146,10 +139,10 @@ def test_at_epochs(written):
 def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tmp_path):
     other = tmp_path / "other"
     run, timed = [*written.trainings.runs][0], written.trainings.measures
-    shutil.copytree(records.run_folder(written.results, run), records.run_folder(other, run))
+    shutil.copytree(paths.run_folder(written.results, run), paths.run_folder(other, run))
     timing = run_names.timing_name(run_names.parse_run(run))
-    settings = measure_settings.settings_name("time_epoch", timed["time_epoch"])
-    path = records.timing_path(other, "theirs", timing, settings, "time_epoch")
+    settings = run_names.settings_name("time_epoch", timed["time_epoch"])
+    path = paths.timing_path(other, "theirs", timing, settings, "time_epoch")
     disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
     written.planned.machines["cluster"] = (str(other), "theirs")
     frame = written.made("at_epochs")
@@ -184,11 +177,11 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     results, planned = written
     chosen = planned.experiments["gap"]
     first = run_names.parse_run([*chosen.trainings.runs][0])
-    births = {name: factor.birth for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
+    births = {name: factor.default for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
     timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
     factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
     size = int(first["batch_size"])
-    settings = measure_settings.parse_settings("throughput", "default")
+    settings = run_names.parse_settings("throughput", "default")
     times = plan.Times({"throughput": settings}, (sweep_names.Sweep(factors, (size,)),))
     planned.experiments["speed"] = plan.Experiment("speed", "", "", {}, times=times)
     (job,) = job_files.timing_jobs(planned.experiments["speed"], results, planned.machine)
@@ -226,7 +219,7 @@ def evaluated(tmp_path):
             (1149, 36, 0.25, 0.75),
         )
     ]
-    path = records.run_folder(tmp_path, run) / "trajectory.csv"
+    path = paths.run_folder(tmp_path, run) / "trajectory.csv"
     disk.write_rows(path, records.TRAJECTORY_COLUMNS, rows)
     return Written(tmp_path, planned), path
 

@@ -6,7 +6,7 @@ import math
 
 import small_study
 from batchscope import disk
-from batchscope.store import job_files, records
+from batchscope.store import job_files, paths
 from batchscope.study import planner
 from batchscope.tables import advice
 
@@ -24,7 +24,7 @@ def test_trainings_measures_and_timings_of_a_seed(tmp_path):
     trainings, timings = price(gap.trainings.runs)
     assert math.isnan(trainings) and timings == 0  # nothing is known yet
     for run, planned in study.runs.items():
-        path = records.run_folder(tmp_path, run) / "record.json"
+        path = paths.run_folder(tmp_path, run) / "record.json"
         path.parent.mkdir(parents=True)
         epochs = planned["epochs"]
         record = {"status": "finished", "contended_seconds": 10.0, "epochs_run": epochs}

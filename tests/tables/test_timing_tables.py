@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pandas
 import pytest
 import yaml
 
 from batchscope import disk, figures
+from batchscope.catalogue import tables
 from batchscope.store import job_files
 from batchscope.study import config
 from batchscope.tables import experiment_tables, timing_tables
@@ -27,6 +29,7 @@ STUDY = {
     },
 }
 FIXED, PER_IMAGE = 3e-3, 2e-4
+EAGER = {"eager": 5}  # times as slow
 
 
 def block(seconds: float, disturbed: bool = False) -> dict:
@@ -73,7 +76,7 @@ def written(tmp_path, monkeypatch):
         for job in job_files.timing_jobs(experiment, *place):
             if job.measure not in wanted:
                 continue
-            slow = (2 if place[1] == "local" else 1) * (5 if is_eager(job) else 1)
+            slow = EAGER.get(job.sweep.factors["loop"], 1) * (2 if place[1] == "local" else 1)
             make = {
                 "throughput": lambda sizes, by=slow: throughput(sizes, by * FIXED),
                 "utilisation": utilisation,
@@ -84,12 +87,12 @@ def written(tmp_path, monkeypatch):
     return study
 
 
-def is_eager(job) -> bool:
-    return job.sweep.factors["loop"] == "eager"
+def every_table(results, study) -> dict[str, pandas.DataFrame]:
+    return timing_tables.made(results, study, "machine")
 
 
 def own_jobs(study, measure: str) -> list:
-    """Returns the timing jobs of this machine."""
+    """The timing jobs of this machine."""
     jobs = job_files.timing_jobs(study.experiments["machine"], "results", "desktop")
     return [job for job in jobs if job.measure == measure]
 
@@ -143,7 +146,7 @@ LARGEST = {
 
 
 def test_medians_and_quartiles_of_blocks(written):
-    frame = timing_tables.made("results", written, "machine")["throughput"]
+    frame = timing_tables.throughput("results", written, "machine")
     assert len(frame) == 2 * 2 * 8
     row = frame[(frame["machine"] == "desktop") & (frame["loop"] == "graph")].iloc[3]
     seconds = FIXED + PER_IMAGE * 8
@@ -160,9 +163,7 @@ def test_medians_and_quartiles_of_blocks(written):
 
 
 def test_each_configuration_on_each_machine_is_a_row(written):
-    frame = timing_tables.made("results", written, "machine")["sweeps"].set_index(
-        ["machine", "loop"]
-    )
+    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
     assert len(frame) == 4
     for machine, slow in (("desktop", 1), ("cluster", 2)):
         for loop, factor in (("graph", 1), ("eager", 5)):
@@ -194,7 +195,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
             for each in size["blocks"]:
                 each["seconds_per_step"] *= slow[job.repeat - 1]
         disk.write_json(job.path, record)
-    made = timing_tables.made("of_jobs", study, "machine")
+    made = every_table("of_jobs", study)
     assert {*made["throughput"]["repeat"]} == {*range(1, 7)} and len(made["sweeps"]) == 12
     experiment_tables.write("of_jobs", study, "machine", Path("tables"))
     found = figures.read("tables")
@@ -225,7 +226,7 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
             found = {"flops_per_second": peak, "threads": threads, "dtype": "float32"}
             with edited(job.path) as record:
                 record["matmul"] = found
-        frame = timing_tables.made("results", written, "machine")["sweeps"].set_index("machine")
+        frame = timing_tables.summaries("results", written, "machine").set_index("machine")
         names = ("matmul_flops_per_second", "matmul_flops_per_second_lowest")
         assert frame.loc["cluster", names[0]].tolist() == [5e10, 5e10]
         own = frame.loc["desktop"]
@@ -239,7 +240,7 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
     assert ceilings((3.2e10, 1), (1.27e11, 2)) == [[3.2e10] * 2, [1.27e11] * 2]
     with edited(jobs[0].path) as record:
         record["flops"]["not_counted"] = ["rnn (LSTM)", "up (Conv2DTranspose)"]
-    row = timing_tables.made("results", written, "machine")["sweeps"].iloc[0]
+    row = timing_tables.summaries("results", written, "machine").iloc[0]
     assert row["flops_not_counted"] == "rnn (LSTM), up (Conv2DTranspose)"
     assert row[["flops_per_image", "ceiling_images_per_second"]].isna().all()
 
@@ -250,13 +251,13 @@ def test_utilisation_and_its_samples(written):
         for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
             size["utilisation"]["foreign_cores"] = others
         record["sizes"][2]["disturbed"] = False  # its own flag is kept
-    frame = timing_tables.made("results", written, "machine")["utilisation"]
+    frame = timing_tables.utilisation("results", written, "machine")
     assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]
     assert frame["process_percent"][0] == 90.0 and math.isnan(frame["process_percent"][7])
     assert frame["memory_peak_mb"][3] == 508.0
     assert list(frame["disturbed"][:3]) == [False, True, False]
     assert frame["disturbed"][3:8].isna().all() and frame["gpu_percent"].isna().all()
-    samples = timing_tables.made("results", written, "machine")["samples"]
+    samples = timing_tables.samples("results", written, "machine")
     assert list(samples["seconds"][:3]) == [0.0, 0.1, 0.2]
     assert samples["batch_size"].isna()[0] and samples["batch_size"][1] == 1
     assert set(samples["machine"]) == {"desktop"}
@@ -272,7 +273,7 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
     with edited(eager.path) as record:
         for size in record["sizes"]:
             size["memory_peak_mb"] = 500.0
-    frame = timing_tables.made("results", written, "machine")["utilisation"].set_index("sweep")
+    frame = timing_tables.utilisation("results", written, "machine").set_index("sweep")
     names = [f"memory_mb_per_image{end}" for end in ("", "_low", "_high")]
     rows = frame.loc[graph.sweep.name]
     assert set(rows["memory_of"]) == {"tensorflow_peak_mb"}
@@ -281,14 +282,73 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
 
 
 def test_tries_and_profiles(written):
-    tries = timing_tables.made("results", written, "machine")["largest"]
+    """No utilisation of a GPU stands there where NVML's averages still were of what came before."""
+    tries = timing_tables.largest("results", written, "machine")
     assert list(tries["outcome"]) == ["fits", "over_limit", "fits", "fits"]
-    assert tries["process_percent_mean"][0] == 55.0 and tries["seconds"][0] == 4.0
-    assert tries["gpu_percent"][0] == 66.0 and tries["gpu_memory_peak_mb"][0] == 900.0
+    first = tries.iloc[0]
+    assert (first["process_percent_mean"], first["seconds"], first["gpu_percent"]) == (55, 4, 66)
     assert tries.loc[1, ["process_percent_mean", "gpu_percent"]].isna().all()  # an older record
-    profiles = timing_tables.made("results", written, "machine")["profiles"]
+    profiles = timing_tables.profiles("results", written, "machine")
     assert len(profiles) == 2 * 8  # one per loop and batch size
-    assert profiles["compute"][0] == 0.5 and profiles["input"][0] == 0.2
-    # NVML's averages still were of what came before.
+    assert (profiles["compute"][0], profiles["input"][0]) == (0.5, 0.2)
     assert profiles["process_percent"][0] == 80.0 and profiles["gpu_percent"].isna().all()
     assert profiles["memory_peak_mb"][0] == 612.5  # the kernel's own, not that of the samples
+
+
+def test_nothing_measured_is_headers(written):
+    for name, made in every_table("nowhere", written).items():
+        frame, own = made[made["machine"] == "desktop"], tables.TABLES[name].columns
+        assert frame.empty and list(frame.columns) == [*tables.FIRST, *own]
+        whole = {column for column in frame if frame[column].dtype == "Int64"}
+        assert whole == {column for column in own if own[column].kind == "int"}, name
+
+
+@pytest.fixture
+def frameworks(tmp_path, monkeypatch):
+    """A study of two frameworks: TensorFlow is timed; MXNet is installed nowhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BATCHSCOPE_FRAMEWORKS", str(tmp_path / "none"))
+    raw = {
+        **STUDY,
+        "defaults": {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"},
+        "experiments": {
+            "machine": {
+                "vary": {"batch_size": [1, 2, 4, 8], "framework": ["mxnet", "tensorflow"]},
+                "timing": ["throughput", "utilisation"],
+                "at_epochs": [2],
+            }
+        },
+    }
+    Path("study.yaml").write_text(yaml.safe_dump(raw))
+    study = config.study("study.yaml")
+    for make in (throughput, utilisation):
+        for job in own_jobs(study, make.__name__):
+            if job.sweep.factors["framework"] == "tensorflow":
+                disk.write_json(job.path, make(job.sweep.batch_sizes))
+    return study
+
+
+def test_what_is_not_installed_has_its_rows(frameworks):
+    for table, count in (("throughput", 4), ("summaries", 1), ("utilisation", 4)):
+        frame = getattr(timing_tables, table)("results", frameworks, "machine")
+        found = frame[frame["status"] == "not_installed"]
+        assert len(found) == count and len(frame) == 2 * count
+        assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
+        known = set(found.columns[found.notna().any()]) - {*tables.FIRST, "repeat"}
+        assert known == ({"status"} if table == "summaries" else {"batch_size", "status"})
+    speeds = timing_tables.throughput("results", frameworks, "machine")
+    times = timing_tables.training_times("results", frameworks, "machine", throughput=speeds)
+    assert set(times["framework"]) == {"tensorflow"}
+    seconds = [2 * 1000 * (FIXED / size + PER_IMAGE) for size in (1, 2, 4, 8)]
+    assert times["train_seconds"].tolist() == pytest.approx(seconds)
+
+
+def test_operations_are_those_of_every_gradient_of_an_update():
+    record = throughput((1, 2))
+    plain, several = (
+        timing_tables._step_time(
+            timing_tables.Timing({"method": method, "inner_steps": 3}, None, record)
+        )
+        for method in ("plain", "proximal")
+    )
+    assert (plain["flops_per_image"], several["flops_per_image"]) == (1e6, 3e6)

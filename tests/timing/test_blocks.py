@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from batchscope.catalogue import measure_settings, sweep_names
+from batchscope.catalogue import run_names
 from batchscope.timing import blocks, fates, throughput
 from batchscope.timing.blocks import Turn
 from batchscope.timing.instruments import processes
@@ -32,34 +32,32 @@ class Machine:
 
         return run
 
-    def timed(self, **steps):
+    def timed(self):
+        """What times 5 steps of batch size 1, or 2 of another."""
         return {
             turn: lambda turn=turn: throughput.block(self.runner(turn), 5 if turn == ONE else 2)
             for turn in self.seconds
         }
 
 
-@pytest.mark.parametrize("delays", [(True,), (True, False)])
-def test_every_round_has_every_turn_once_in_an_order_of_its_own(delays):
-    """Both turns of a batch size follow each other, in either order."""
-    turns = [Turn(size, delayed) for delayed in delays for size in range(1, 31)]
+def test_every_round_has_every_turn_once_and_those_of_a_size_next_to_each_other():
+    turns = [Turn(size, delayed) for delayed in (True, False) for size in range(1, 31)]
     found = list(blocks.rounds(turns, 6))
     assert [sorted(order) for order in found] == [sorted(turns)] * 6
     assert len({tuple(turn.batch_size for turn in order) for order in found}) == 6
     assert found == list(blocks.rounds(turns, 6))
-    for order in found if len(delays) == 2 else ():
+    for order in found:
         pairs = list(zip(order[::2], order[1::2], strict=True))
         assert all(one.batch_size == other.batch_size for one, other in pairs)
         assert 3 < sum(one.delayed for one, _ in pairs) < 27
 
 
-@pytest.mark.parametrize("seconds", [1e-5, 3e-3, 0.2, 2.0])
+@pytest.mark.parametrize("seconds", [1e-5, 3e-3, 2.0])
 def test_a_block_takes_at_least_what_is_asked(seconds):
     machine = Machine({EIGHT: seconds}, late=5.0)
     steps = blocks.calibrate(machine.runner(EIGHT), block_seconds=0.25)
-    assert steps * seconds >= 0.25
     # No more than twice too long, beyond what one step takes.
-    assert steps * seconds <= max(0.5, seconds) * 1.2
+    assert 0.25 <= steps * seconds <= max(0.5, seconds) * 1.2
     # What the first call takes is no warm-up.
     counted = machine.calls[1:]
     assert sum(count * seconds for _, count in counted) >= blocks.WARM_UP_SECONDS
@@ -74,9 +72,9 @@ def test_blocks_are_whole_calls():
     assert [blocks.whole(steps, 32) for steps in (1, 32, 32.5)] == [32, 32, 64]
 
 
-def quiet(monkeypatch, others=None):
+def quiet(monkeypatch, others=()):
     """Lets others take so many cores in block after block."""
-    given = iter(others or ())
+    given = iter(others)
     monkeypatch.setattr(processes, "foreign_cores", lambda *_: next(given, 0.0))
 
 
@@ -105,8 +103,7 @@ def test_a_disturbed_block_is_repeated_and_flagged_where_that_does_not_help(monk
 
 def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
     quiet(monkeypatch)
-    machine = Machine({ONE: 0.1, EIGHT: 0.3})
-    timed = machine.timed()
+    timed = Machine({ONE: 0.1, EIGHT: 0.3}).timed()
     errors = iter([MemoryError("of eight")])
 
     def refused():
@@ -127,8 +124,6 @@ def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
         (MemoryError(), "out_of_memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out_of_memory"),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory while"), "out_of_memory"),
-        (OSError("Cannot allocate memory"), "out_of_memory"),
-        (RuntimeError("Memory allocation failed"), "out_of_memory"),
         (RuntimeError("ran out of memory. This is not a failure, but"), None),
         (RuntimeError("shapes differ"), None),
     ],
@@ -141,11 +136,6 @@ def test_what_an_error_says_of_a_batch_size(error, status):
             fates.status(error)
 
 
-def test_a_sweep_without_a_delay_has_one_turn_per_size():
-    sweep = "digits-1f0a93c2+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=eager"
-    assert throughput.turns(sweep_names.parse(sweep)) == [(4, True), (16, True)]
-
-
 @pytest.mark.slow
 def test_a_delay_takes_turns_with_none(digits, tmp_path):
     """Every batch size is timed with its delay and without it, in one job."""
@@ -153,9 +143,9 @@ def test_a_delay_takes_turns_with_none(digits, tmp_path):
     with_digits(digits, tmp_path)
     delay, output = 0.02, tmp_path / "record.json"
     sweep = f"{dataset}+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=function+delay={delay}"
-    births = measure_settings.parse_settings("throughput", "default")
-    settings = {**births, "blocks": 10, "block_seconds": 0.05}
-    place = ("--sweep", sweep, "--settings", measure_settings.settings_name("throughput", settings))
+    defaults = run_names.parse_settings("throughput", "default")
+    settings = {**defaults, "blocks": 10, "block_seconds": 0.05}
+    place = ("--sweep", sweep, "--settings", run_names.settings_name("throughput", settings))
     words = ("--results", str(tmp_path), *place, "--output", str(output), "--model-file")
     assert door("throughput", *words).wait() == 0
     sizes = json.loads(output.read_text())["sizes"]
@@ -167,6 +157,5 @@ def test_a_delay_takes_turns_with_none(digits, tmp_path):
         np.array([[block["seconds_per_step"] for block in size[name]] for size in sizes])
         for name in ("blocks_without_delay", "blocks")
     )
-    assert delayed.min() > delay
     # Whatever else the machine does meanwhile: a sleep ends late and never early, and caches cool.
-    assert np.median(delayed - without) > 0.9 * delay
+    assert delayed.min() > delay and np.median(delayed - without) > 0.9 * delay

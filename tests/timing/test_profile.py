@@ -11,10 +11,10 @@ import measured_run
 from batchscope import private_interfaces
 from batchscope.catalogue import run_factors, sweep_names
 from batchscope.datasets import Examples, looks
-from batchscope.timing import fates, profile
+from batchscope.timing import fates, loops, profile
 from batchscope.timing.instruments import trace
 from batchscope.timing.instruments.sampler import Sampler
-from batchscope.training import models, optimizers, step_loop
+from batchscope.training import models
 from costs import first
 from handmade_trace import check_shares
 
@@ -39,146 +39,95 @@ def recorded(run_steps, folder, count, **how):
         return profile.record(run_steps, folder, count, sampler, **how), sampler
 
 
+FACTORS = {
+    name: each.default for name, each in run_factors.FACTORS.items() if each.default is not None
+}
+FACTORS |= {"optimizer": "sgd", "device": "cpu"}
+
+
 @pytest.fixture(scope="module")
 def arrays():
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (64, 16, 16, 1), dtype=np.uint8)
-    return images, generator.integers(0, 10, 64)
+    return Examples(images, generator.integers(0, 10, 64), 1 / 255)
 
 
 @pytest.fixture(scope="module")
 def graph(arrays, tmp_path_factory):
     """Rates and summary of the loop in the graph, batch 1."""
-    folder = tmp_path_factory.mktemp("graph")
     model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
-    factors = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
-    factors |= {"optimizer": "sgd", "learning_rate": 1e-6, "batch_size": 1}
-    examples, batches = Examples(*arrays, 1 / 255), step_loop.Batches(1)
-    steps = step_loop.StepLoop(model, optimizers.make_optimizer(factors), examples, batches)
-    order = step_loop.epoch_order(0, 0, steps.examples)
-
-    @timed
-    def run_steps(count):
-        return steps.run(order, 0, count, step_loop.Totals())[2]
-
-    rates, _ = recorded(run_steps, folder, 5 * STEPS)
-    return folder, rates, profile.read(folder)
+    return profiled(loops.GraphRunner(FACTORS, model, arrays), tmp_path_factory, 5 * STEPS)
 
 
 @pytest.fixture(scope="module")
 def eager(arrays, tmp_path_factory):
     """The same of a step in Python."""
-    import keras
-    import tensorflow as tf
-
-    folder = tmp_path_factory.mktemp("eager")
     model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
-    optimizer = keras.optimizers.SGD(1e-6)
-    loss = keras.losses.SparseCategoricalCrossentropy()
-    images, labels = tf.constant(arrays[0], tf.float32), tf.constant(arrays[1])
+    runner = loops.StepRunner("eager", model, loops.make_optimizer(FACTORS), arrays)
+    return profiled(runner, tmp_path_factory, STEPS, per_step=True)
 
-    @timed
-    def run_steps(count):
-        for step in range(count):
-            with tf.GradientTape() as tape:
-                batch = slice(step, step + 1)
-                value = loss(labels[batch], model(images[batch], training=True))
-            gradients = tape.gradient(value, model.trainable_variables)
-            optimizer.apply(gradients, model.trainable_variables)
-        return float(value)
 
-    rates, _ = recorded(run_steps, folder, STEPS, per_step=True)
+def profiled(runner, factory, count, **how):
+    folder = factory.mktemp("profile")
+    rates, _ = recorded(runner.at(1), folder, count, **how)
     return folder, rates, profile.read(folder)
 
 
 @pytest.mark.parametrize("kind", first(["graph", "eager"]))
-def test_a_real_profile(kind, request):
-    folder, rates, found = request.getfixturevalue(kind)
-    files = list(folder.glob("plugins/profile/*/*.xplane.pb"))
-    assert len(files) == 1
-    check_shares(found)
-    assert found["compute_share"] > 0.01
-    assert found["input_share"] == 0
-    assert found["compute_thread_seconds"] > 0
-    rate = rates["steps_per_second_profiled"]
-    assert found["seconds"] == pytest.approx(rates["steps"] / rate, rel=0.2)
-    expected = rates["steps_per_second"] / rate - 1
-    assert rates["overhead"] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("kind", first(["graph", "eager"]))
-def test_the_convolutions_are_found(kind, request, monkeypatch):
+def test_a_real_profile(kind, request, monkeypatch):
     folder, rates, _ = request.getfixturevalue(kind)
     monkeypatch.setattr(trace, "TOP", 100)  # which ops take longest is the machine's affair
     found = profile.read(folder)
-    ops = {op["op"]: op for op in found["ops"]}
-    backward = [op for name, op in ops.items() if "Conv2DBackpropFilter" in name]
-    assert sum(op["count"] for op in backward) == 2 * rates["steps"]  # two convolutions
-    forward = [op for name, op in ops.items() if name.endswith("Conv2D")]
-    assert sum(op["count"] for op in forward) == 2 * rates["steps"]
-    assert not set(ops) & trace.NOT_COMPUTE
+    check_shares(found)
+    assert found["compute_share"] > 0.01 and found["compute_thread_seconds"] > 0
+    assert (kind == "eager") == (found["input_share"] > 0)
+    rate = rates["steps_per_second_profiled"]
+    assert found["seconds"] == pytest.approx(rates["steps"] / rate, rel=0.2)
+    assert rates["overhead"] == pytest.approx(rates["steps_per_second"] / rate - 1)
+    # Two convolutions, forward and backward.
+    counts = {op["op"]: op["count"] for op in found["ops"]}
+    forward = [count for name, count in counts.items() if name.endswith("Conv2D")]
+    backward = [count for name, count in counts.items() if "Conv2DBackpropFilter" in name]
+    assert sum(forward) == sum(backward) == 2 * rates["steps"]
+    assert not set(counts) & trace.NOT_COMPUTE
+    (path,) = folder.rglob("*.xplane.pb")
+    lines = trace.lines(private_interfaces.profile(path.read_bytes()))
+    steps = [event for line in lines for event in line.events if event.name == "train"]
+    assert len(steps) == (rates["steps"] if kind == "eager" else 0)
 
 
 @pytest.mark.slow
-def test_a_loop_in_the_graph_computes_more_of_its_time(graph, eager):
-    assert graph[2]["compute_share"] > eager[2]["compute_share"]
-
-
-@pytest.mark.slow
-def test_only_steps_of_their_own_are_steps_of_the_trace(graph, eager):
-    counts = []
-    for folder, *_ in (graph, eager):
-        (path,) = folder.rglob("*.xplane.pb")
-        space = private_interfaces.profile(path.read_bytes())
-        events = [event for line in trace.lines(space) for event in line.events]
-        counts.append(sum(event.name == "train" for event in events))
-    assert counts == [0, STEPS]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("place", ["python", "graph"])
-def test_training_that_waits_for_a_slow_pipeline(place, tmp_path):
+def test_training_that_waits_for_a_slow_pipeline(tmp_path):
     import tensorflow as tf
 
     def slow(i):
         time.sleep(0.03)
         return tf.cast(i, tf.float32)
 
-    def load(i):
-        return tf.ensure_shape(tf.py_function(slow, [i], tf.float32), ())
-
     # Work of the pipeline's own: convolutions that are no part of training.
-    def convolve(value):
+    def load(i):
+        value = tf.ensure_shape(tf.py_function(slow, [i], tf.float32), ())
         image = tf.fill((1, 32, 32, 8), value)
         return tf.reduce_mean(tf.nn.conv2d(image, tf.ones((3, 3, 8, 8)), 1, "SAME"))
 
-    data = tf.data.Dataset.range(1000).map(load).map(convolve).batch(2).prefetch(1)
+    data = tf.data.Dataset.range(1000).map(load).batch(2).prefetch(1)
     weight = tf.Variable(0.0)
-
-    def step(batch):
-        matrix = tf.fill((32, 32), batch[0])
-        weight.assign_sub(1e-9 * tf.reduce_sum(matrix @ matrix))
 
     @tf.function
     def steps(iterator, count):
         for _ in tf.range(count):
-            step(next(iterator))
+            matrix = tf.fill((32, 32), next(iterator)[0])
+            weight.assign_sub(1e-9 * tf.reduce_sum(matrix @ matrix))
 
     @timed
     def run_steps(count):
-        iterator = iter(data)
-        if place == "graph":
-            steps(iterator, tf.constant(count))
-        else:
-            for _ in range(count):
-                step(next(iterator))
+        steps(iter(data), tf.constant(count))
         return float(weight)
 
     recorded(run_steps, tmp_path, 6)
     found = profile.read(tmp_path)
     check_shares(found)
-    assert found["input_share"] > 0.5
-    assert found["compute_share"] > 0
+    assert found["input_share"] > 0.5 and found["compute_share"] > 0
     assert found["seconds"] > 6 * 2 * 0.03
     assert not [op for op in found["ops"] if "Conv2D" in op["op"]]
 

@@ -1,18 +1,11 @@
-"""Energy of an epoch from that of some steps; what is repeated, and what is rest."""
+"""What is repeated, and what is rest."""
 
 import numpy as np
 import pytest
 
 from batchscope.timing import utilisation
 from batchscope.timing.instruments import processes
-from batchscope.timing.instruments.sampler import Sampler, as_lists
-from batchscope.timing.instruments.samples import summary
-
-
-def test_energy_of_an_epoch():
-    # 50 steps of 10 are half an epoch of 1000; 8 of 32 are four epochs of 64.
-    assert utilisation.joules_per_epoch(500.0, 50 * 10, 1000) == pytest.approx(1000)
-    assert utilisation.joules_per_epoch(500.0, 8 * 32, 64) == pytest.approx(125)
+from batchscope.timing.instruments.sampler import Sampler
 
 
 class Machine:
@@ -56,12 +49,11 @@ def test_a_disturbed_training_is_repeated_and_flagged_where_that_does_not_help(
         done = utilisation.train(machine, taken, 8, 2, settings)
     expected = {"steps": 4, "seconds": 2.0, "disturbed": disturbed, "repeats": repeats}
     assert done == expected and not list(machine.levels)
-    phase = taken.phases.index(("batch_size", 8))
-    used = summary(taken.series(), phase)
+    used = taken.summary("batch_size", 8)
     assert used["foreign_cores"] == pytest.approx(levels[-1]) and used["seconds"] == 2.0
     assert len(taken.phases) == 2 + repeats
 
-    samples = as_lists(taken, utilisation.TRAINING)
+    samples = taken.details(utilisation.TRAINING)["samples"]
     spans = np.diff(samples["seconds"], prepend=0.0)
     by_phase = {
         name: sum(span for span, each in zip(spans, samples["phase"], strict=True) if each == name)

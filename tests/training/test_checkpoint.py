@@ -16,6 +16,7 @@ from batchscope.training import checkpoint
 from batchscope.training.checkpoint import Progress
 from batchscope.training.fit import Limits, Training
 from batchscope.training.runs import Run
+from costs import first
 from measured_run import RUN
 
 
@@ -69,8 +70,25 @@ def test_one_that_cannot_be_read_now_is_not_lost(path, monkeypatch):
         load(path)
 
 
-def test_a_training_that_is_stopped_goes_on_with_the_same_bits(results, tmp_path):
-    more = {"epochs": 2, "update_norms": True, "evaluate_every": 40}
+ADAM = {"optimizer": "adamw", "learning_rate": 0.001}
+FACTORS = {
+    "sgd": {},
+    "constants": {
+        **ADAM,
+        **{"beta_1": 0.8, "beta_2": 0.99, "epsilon": 1e-6, "weight_decay": 0.1},
+        **{"beta_scaling": "half_life", "weight_decay_scaling": "linear"},
+    },
+    "line after warm-up": {"schedule": "linear", "warmup_epochs": 1},
+    "pieces": {**ADAM, "micro_batch_size": 6, "augmentation": "random"},
+    "bfloat16": {**ADAM, "precision": "mixed_bfloat16", "micro_batch_size": 6},
+    "float16": {**ADAM, "precision": "mixed_float16", "schedule": "cosine"},
+    "sam": {**ADAM, "method": "sam"},
+}
+
+
+@pytest.mark.parametrize("name", first(FACTORS))
+def test_a_training_that_is_stopped_goes_on_with_the_same_bits(name, results, tmp_path):
+    more = {"epochs": 2, "update_norms": True, "evaluate_every": 40, **FACTORS[name]}
     run = Run(results, run_names.run_name({**run_names.parse_run(RUN), **more}))
     limits = Limits(chunk_steps=2, checkpoint_seconds=1e9)
 

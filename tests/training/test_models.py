@@ -20,8 +20,8 @@ import keras
 import tensorflow as tf
 
 from batchscope.datasets.looks import Look
-from batchscope.store import records
-from batchscope.training import losses, models, weights
+from batchscope.store import records, weights
+from batchscope.training import losses, models
 
 LOOK = Look((8, 8, 1), 3)
 
@@ -40,7 +40,6 @@ def assert_same(weights, others):
             ("mlp", (30,), 2, 20738),
             ("campbell_cnn", (28, 28, 1), 10, 270006),
             ("chang_vgg", (128, 128, 3), 2, 353161),
-            ("chang_vgg", (64, 64, 3), 5, 157581),
             ("lheureux_cnn", (64, 64, 3), 2, 4195457),
             ("benchmark_cnn", (256, 256, 3), 10, 2131538),
             ("keskar_f1", (28, 28, 1), 10, 1462794),
@@ -68,24 +67,6 @@ def test_moving_statistics_are_state_and_generators_are_no_weights():
     model = models.build("campbell_cnn", Look((28, 28, 1), 10), seed=0)
     assert models.weights(model)[1] == {}
     assert len(model.non_trainable_variables) == 2
-
-
-@pytest.mark.parametrize("name", first(models.BUILDERS))
-def test_variables_keep_their_paths_within_a_process(name):
-    # Straight from the builder: Keras's counters of names go on, and must not show.
-    shape = (16,) if name == "tiny_transformer" else (32, 32, 3)
-    first, second = (models.BUILDERS[name](shape, 3) for _ in range(2))
-    paths = [variable.path for variable in first.weights]
-    assert paths == [variable.path for variable in second.weights]
-    assert paths[-1] == "output/bias" and paths[0].endswith(("_1/kernel", "embeddings"))
-
-
-def test_campbell_draws_every_kernel_and_bias_from_a_normal():
-    model = models.build("campbell_cnn", Look((28, 28, 1), 10), seed=1000)
-    for path, values in models.weights(model)[0].items():
-        assert values.std() > 0, path
-        if values.size > 1000:
-            assert abs(values.std() - 0.05) < 0.002 and abs(values.mean()) < 0.002
 
 
 def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
@@ -125,8 +106,6 @@ def test_weights_go_round_and_those_of_another_network_are_refused():
     wide = trainable | {"output/kernel": trainable["output/kernel"][:, :2]}
     with pytest.raises(UserError, match=r"received \(512, 2\) for output/kernel"):
         models.set_weights(model, wide, state)
-    with pytest.raises(UserError, match="received 'smal'"):
-        models.build("smal", Look((8, 8, 1), 10), seed=0)
 
 
 OWN = """
@@ -192,14 +171,8 @@ def of(layers):
         ("x = 1\n", r"own.py: expected a function build\(input_shape, classes\)"),
         ("raise RuntimeError('no')\n", "own.py:1: cannot be imported: RuntimeError: no"),
         ("import sys\nsys.exit()\n", "own.py:2: cannot be imported: SystemExit"),
-        ("def build():\n    pass\n", "own.py: cannot be built .*: TypeError: build"),
         (f"{HEAD}{BODY}1 / 0\n", "own.py:4: cannot be built .*: ZeroDivisionError"),
         (f"{HEAD}{BODY}None\n", "own.py: received NoneType; build must return a keras"),
-        (
-            f"{HEAD}class Net(keras.Model):\n    def call(self, images):\n        "
-            f"return images @ 7\n{BODY}Net()\n",
-            r"own.py:5: cannot be built for examples \(8, 8, 1\): \w+Error: ",
-        ),
         (
             SUBCLASSED.replace("        return", "        assert not training\n        return", 1),
             r"own.py:14: cannot be called on examples \(8, 8, 1\): AssertionError$",
@@ -213,7 +186,6 @@ def of(layers):
             r"own.py: takes input \(None, 9, 8, 1\); expected one input \(None, 8, 8, 1\)",
         ),
         (of(f"{FLAT}, layers.Dense(7)"), rf"{OUTPUT} \(None, 7\); expected \(None, 3\)"),
-        (of("keras.Input(input_shape), layers.Dense(classes)"), rf"{OUTPUT} \(None, 8, 8, 3\)"),
         (
             of(
                 "keras.Input(input_shape), layers.Conv2D(3, 8), layers.Flatten(), "
@@ -252,12 +224,16 @@ NO_INPUT = OWN.replace("keras.Input(input_shape),", "")
 @pytest.mark.parametrize("text", [SUBCLASSED, NO_INPUT])
 def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, text):
     path, token = own(tmp_path, text)
-    first = models.build(token, LOOK, 0, path)
+    made = []
+
+    def create(following, **arguments):
+        made.append(following(**arguments))
+        return made[-1]
+
+    first = models.build(token, LOOK, 0, path, tf.variable_creator_scope(create))
+    assert len(made) == len(first.variables) > 0  # each in the given scope
     assert first.input_shape == (None, 8, 8, 1) and first.output_shape == (None, 3)
     trainable, state = models.weights(first)
-    kernel = next(key for key in trainable if key.endswith("kernel"))
-    assert trainable[kernel].shape == (64, 3)
-    assert_same((trainable, state), models.weights(models.build(token, LOOK, 0, path)))
     images = np.random.default_rng(0).random((5, 8, 8, 1), np.float32)
     outputs = first(images)
     assert np.allclose(keras.ops.softmax(losses.logits(outputs)), outputs)
@@ -268,35 +244,12 @@ def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, 
         assert not (models.weights(first)[1][list(state)[0]] == state[list(state)[0]]).all()
 
 
-@pytest.mark.parametrize("text", [OWN, SUBCLASSED, NO_INPUT])
-def test_every_variable_is_made_in_the_given_scope(tmp_path, text):
-    made = []
-
-    def create(following, **arguments):
-        made.append(following(**arguments))
-        return made[-1]
-
-    path, token = own(tmp_path, text)
-    model = models.build(token, LOOK, 0, path, tf.variable_creator_scope(create))
-    assert len(made) == len(model.variables) > 0
-
-
-@pytest.mark.parametrize(
-    ("last", "message"),
-    [
-        # Two sigmoids of 0 sum to 1, as a softmax does.
-        ('Dense(classes, activation="sigmoid", kernel_initializer="zeros"', "2 sigmoid units"),
-        ('Dense(1, activation="softmax"', "a softmax over one unit"),
-    ],
-)
-def test_units_that_are_not_those_of_two_classes_are_refused(tmp_path, last, message):
-    path, token = own(tmp_path, OWN.replace('Dense(classes, activation="softmax"', last))
-    with pytest.raises(UserError, match=f"own.py: received {message}"):
+def test_units_that_are_not_those_of_two_classes_are_refused(tmp_path):
+    softmax = 'Dense(classes, activation="softmax"'
+    path, token = own(tmp_path, OWN.replace(softmax, 'Dense(1, activation="softmax"'))
+    with pytest.raises(UserError, match="own.py: received a softmax over one unit"):
         models.build(token, Look((8, 8, 1), 2), 0, path)
-
-
-def test_one_unit_is_enough_for_two_classes(tmp_path):
-    path, token = own(tmp_path, OWN.replace('Dense(classes, activation="softmax"', "Dense(1"))
+    path, token = own(tmp_path, OWN.replace(softmax, "Dense(1"))
     assert models.build(token, Look((8, 8, 1), 2), 0, path).output_shape == (None, 1)
 
 
@@ -310,7 +263,7 @@ def build(input_shape, classes):
 LAST = "import keras\nUNITS = 5\ndef last(classes):\n    return keras.layers.Dense(classes)\n"
 
 
-@pytest.mark.parametrize("module", ["blocks", "nets", "nets.blocks", "folder.blocks"])
+@pytest.mark.parametrize("module", ["blocks", "nets", "folder.blocks"])
 def test_a_model_file_imports_its_neighbours(tmp_path, module):
     for name in ("nets", "folder"):
         (tmp_path / name).mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import disk
-from batchscope.store import job_files, paths, records
+from batchscope.store import job_files, paths
 from batchscope.study import planner
 from digit_runs import arrays, keep, record, run_name, step, train
 from small_study import config
@@ -116,7 +116,7 @@ def test_weights_of_another_machine_are_refused(copied):
 )
 def test_a_run_that_never_came_there_has_no_weights(tmp_path, changes, epoch):
     run = run_name(epochs=8)
-    path = records.run_folder(tmp_path, run) / "record.json"
+    path = paths.run_folder(tmp_path, run) / "record.json"
     disk.write_json(path, {"status": "finished", "epochs_run": 8, **changes})
     assert snapshot(tmp_path, run, epoch) == (0, "")
     assert arrays(paths.snapshot_path(tmp_path, run, epoch)) == {}
@@ -127,7 +127,8 @@ def test_what_is_noted_for_the_trainings(tmp_path):
     raw = config(experiment=experiment, defaults={"epochs": 4})
     raw["experiments"]["b"] = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}
     study = planner.make(raw)
-    job_files.note_epochs(study, tmp_path)
+    (a, b) = (job_files.measure_jobs(each, tmp_path, "") for each in study.experiments.values())
+    job_files.note_epochs(study, a, tmp_path)
     (noted,) = tmp_path.iterdir()
     runs = [*study.experiments["a"].trainings.runs]  # of the other experiment nothing is read
     expected = [1, 2, "middle"]  # the last weights are kept anyway

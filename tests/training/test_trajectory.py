@@ -10,14 +10,7 @@ from test_trainer import column, history
 
 from batchscope.catalogue import run_names
 from batchscope.training import trajectory
-from digit_runs import (
-    arrays,
-    assert_same_bits,
-    record,
-    step,
-    train,
-    with_digits,
-)
+from digit_runs import assert_same_bits, record, train, with_digits
 
 EVERY = 250
 
@@ -43,8 +36,8 @@ def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 100, 1078])
-@pytest.mark.parametrize("every", [1, 99, 100, 1078, 3000])
+@pytest.mark.parametrize("batch_size", [1, 7, 1078])
+@pytest.mark.parametrize("every", [1, 99, 3000])
 def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(batch_size, every):
     found = [
         epoch * 1078 + min(step * batch_size, 1078)
@@ -79,21 +72,6 @@ def test_evaluations_change_no_bit_of_a_training(dropout_run, evaluated):
     assert_same_bits(plain, asked)
     assert history(plain) == history(asked)
     assert not (plain / "trajectory.csv").exists()
-
-
-@pytest.mark.slow
-def test_weights_after_an_epoch_are_made_again_without_evaluations(dropout_run, evaluated):
-    results, run = evaluated
-    kept = (results / "runs" / run / "trajectory.csv").read_bytes()
-    words = ("--results", str(results), "--run", run, "--epoch", "2")
-    status, output = step("snapshot", *words, "--model-file", dropout_run[2])
-    assert status == 0, output
-    again, plain = (
-        arrays(folder / "runs" / name / "epochs" / "2.npz")
-        for folder, name in (evaluated, dropout_run[:2])
-    )
-    assert all(again[key].tobytes() == plain[key].tobytes() for key in {**again, **plain})
-    assert (results / "runs" / run / "trajectory.csv").read_bytes() == kept
 
 
 @pytest.mark.slow

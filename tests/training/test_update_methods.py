@@ -1,4 +1,4 @@
-"""How an update uses its batch: hand-worked steps on quadratics, and what methods share."""
+"""How an update uses its batch: steps by hand on quadratics, what methods share, micro-batches."""
 
 import functools
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from batchscope.catalogue import run_factors
 from batchscope.datasets import Examples
-from batchscope.training import replicas, step_loop
+from batchscope.training import step_loop, update_methods
 from batchscope.training.update_methods import Method
 from costs import first
 
@@ -55,13 +55,6 @@ def test_proximal_against_its_inner_steps_by_hand(gamma, inner_steps):
             expected = expected - RATE * (CURVATURES * expected + gamma * (expected - anchor))
     found = quadratic(method=Method("proximal", gamma, inner_steps), updates=2)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_many_proximal_steps_reach_the_minimum_of_what_they_minimise():
-    """The proximal point: w = gamma w_0 / (curvature + gamma)."""
-    found = quadratic(method=Method("proximal", 3.0, 200))
-    np.testing.assert_allclose(found, 3 * START / (CURVATURES + 3), rtol=1e-5)
 
 
 def test_sam_against_a_step_by_hand():
@@ -147,13 +140,65 @@ def test_an_update_computes_as_many_gradients_as_its_ceiling_counts(name):
     assert computed == run_factors.gradients_per_update({"method": name, "inner_steps": 7})
 
 
-def test_a_method_is_read_from_the_factors_of_runs_and_timings():
-    run = {"method": "proximal", "gamma": 2.0, "inner_steps": 3, "rho": 0.05}
-    assert Method.of(run) == Method("proximal", 2.0, 3, 0.05)
-    assert Method.of({"method": "sam", "inner_steps": 5}) == Method("sam")
+EXAMPLES = 23  # batches of 10: two whole ones and one of 3
 
 
-def test_a_divided_batch_is_used_once():
-    batches = step_loop.Batches(6, method=Method("sam"))
-    with pytest.raises(ValueError, match="method plain"):
-        replicas.make_loop({"replicas": 2, "device": "cpu"}, None, None, None, batches)
+def in_parts(micro_batch, optimizer="SGD", augment=None, dropout=0.0):
+    """Returns the weights, totals and norms of the updates after two epochs."""
+    random = np.random.default_rng(0)
+    images = random.normal(size=(EXAMPLES, 4, 4, 1)).astype(np.float32)
+    examples = Examples(images, random.integers(0, 5, EXAMPLES), 1.0)
+    keras.utils.clear_session(free_memory=False)
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((4, 4, 1))
+    x = keras.layers.Conv2D(3, 2, activation="tanh")(inputs)
+    x = keras.layers.Dropout(dropout, seed=1)(keras.layers.Flatten()(x))
+    outputs = keras.layers.Dense(5, kernel_regularizer=keras.regularizers.L2(0.1))(x)
+    model = keras.Model(inputs, outputs)
+    batches = step_loop.Batches(10, augment=augment, micro_batch=micro_batch)
+    made = getattr(keras.optimizers, optimizer)(0.05)
+    steps = step_loop.StepLoop(model, made, examples, batches, update_norms=True)
+    totals, norms = step_loop.Totals(), []
+    for epoch in range(2):
+        order = step_loop.epoch_order(0, epoch, EXAMPLES)
+        _, totals, _, norm = steps.run(order, 0, 3, totals)
+        norms.append(norm)
+    weights = np.concatenate([value.ravel() for value in model.get_weights()])
+    return weights, totals, np.concatenate(norms)
+
+
+@pytest.mark.parametrize("optimizer", first(["SGD", "Adam"]))
+@pytest.mark.parametrize("micro_batch", first([4, 1, 16]))
+def test_micro_batches_give_the_weights_of_one_piece_to_rounding(micro_batch, optimizer):
+    whole, totals, norms = in_parts(0, optimizer)
+    found, own, own_norms = in_parts(micro_batch, optimizer)
+    np.testing.assert_allclose(found, whole, rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(own_norms, norms, rtol=1e-3)
+    assert own.loss == pytest.approx(totals.loss, rel=1e-5)
+    assert own.hits == totals.hits
+
+
+@pytest.mark.slow
+def test_dropout_and_augmentation_draw_anew_for_every_micro_batch():
+    masked = in_parts(5, dropout=0.5)[0]
+    assert np.array_equal(masked, in_parts(5, dropout=0.5)[0])
+    assert not np.allclose(masked, in_parts(0, dropout=0.5)[0], rtol=1e-3)
+    noise = keras.layers.GaussianNoise(0.5, seed=2)
+    assert not np.allclose(in_parts(5, augment=noise)[0], in_parts(5)[0], rtol=1e-3)
+
+
+def test_batch_normalisation_moves_once_per_micro_batch():
+    layer = keras.layers.BatchNormalization(momentum=0.5, center=False, scale=False)
+    layer.build((None, 2))
+    x = tf.constant([[1.0, 0.0], [3.0, 0.0], [5.0, 0.0]])
+
+    def evaluation(batch, share):
+        def evaluate():
+            normal = layer(tf.gather(x, batch), training=True)
+            return share * tf.reduce_sum(normal), tf.ones_like(batch, tf.bool), []
+
+        return evaluate
+
+    tf.function(update_methods.accumulated(evaluation, tf.range(3), 2, []), autograph=False)()
+    # From 0 half of the way to 2, the mean of the first micro-batch, and half of that to 5.
+    np.testing.assert_allclose(layer.moving_mean.numpy(), [3.0, 0.0], rtol=1e-6)

@@ -1,119 +1,91 @@
-"""Benchmarks call what the library has, in the way that it is called now."""
+"""Every benchmark runs at its smallest size and prints a ratio, or a share of simulated studies."""
 
 from __future__ import annotations
 
-import ast
-import importlib
-import importlib.util
-import inspect
+import functools
+import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
-# Script -> its smallest sizes. Left out: those that need a project or tables of their own, and
-# `sharpness` and `timing_starts`, which take half a minute at their smallest.
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+SHARED = "side_by_side"
+STUDY = """\
+study: small
+defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.1, epochs: 1}
+experiments:
+  grid:
+    question: Does it run?
+    vary: {batch_size: [256]}
+    seeds: 1
+    measure: {evaluate: {}, time_epoch: {blocks: 3, block_seconds: 0.1}}
+"""
+# Script -> its smallest sizes, and the ratios or shares that they print.
 SMALLEST = {
-    "accumulation": "--batch-size 512 --pieces 256 --blocks 2",
-    "coverage": "--studies 2",
-    "landscape": "--points 3 --networks small_cnn",
-    "training": "--batch-sizes 4 --blocks 2",
-    "trajectory": "--batch-sizes 512 --epochs 1 --blocks 2",
-    "update_norms": "--shapes 32x32x3 --batch-size 4 --blocks 2",
+    "accumulation": ("--batch-size 512 --micro-batches 256 --blocks 1", 4),
+    "coverage": ("--studies 2", 36),
+    "dag": ("--runs 5 --blocks 1", 1),
+    "error_rates": ("--studies 40", 64),
+    "grid": ("--config study.yaml --blocks 1", 1),
+    "speedups": ("--cases imports adam_mini_batches2025 --blocks 1", 2),
+    "training": ("--networks campbell_cnn --batch-sizes 256 --blocks 1", 3),
 }
+RATIO = re.compile(r"\d+\.\d\d; CPU \d+\.\d\d")
+SHARE = re.compile(r"\d+\.\d+% ± \d+\.\d+%")
 
 
-def imported(tree):
-    """Returns what a script has of the library and of the other scripts, by its names there."""
-    own = {path.stem for path in SCRIPTS}
-    found = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in {"batchscope", *own}:
-            module = importlib.import_module(node.module)
-            for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                there = hasattr(module, alias.name) or importlib.util.find_spec(name)
-                assert there, f"line {node.lineno}: {node.module} has no {alias.name}"
-                value = getattr(module, alias.name, None) or importlib.import_module(name)
-                found[alias.asname or alias.name] = value
-    return found
-
-
-def resolved(node, names):
-    """Returns what an expression such as `step_loop.Batches` is, or None where it is no such."""
-    if isinstance(node, ast.Name):
-        return names.get(node.id)
-    if isinstance(node, ast.Attribute) and inspect.ismodule(module := resolved(node.value, names)):
-        assert hasattr(module, node.attr), f"line {node.lineno}: {module.__name__}.{node.attr}"
-        return getattr(module, node.attr)
-    return None
-
-
-def private(name, names):
-    """Returns the methods of a private name of all classes beside what a script imports."""
-    modules = [inspect.getmodule(value) or value for value in names.values()]
-    classes = [one for module in modules for one in vars(module).values() if inspect.isclass(one)]
-    return [vars(one)[name] for one in classes if name in vars(one)]
-
-
-def faults(source):
-    """Yields the calls of a script that the library would refuse."""
-    tree = ast.parse(source)
-    names = imported(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            resolved(node, names)
-        if not isinstance(node, ast.Call):
-            continue
-        called, given = resolved(node.func, names), list(node.args)
-        attribute = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if called is None and attribute.startswith("_") and not attribute.startswith("__"):
-            if not (known := private(attribute, names)):
-                yield f"line {node.lineno}: nothing has {attribute}"
-                continue
-            called, given = known[0], [None, *given]  # of an instance
-        starred = any(isinstance(one, ast.Starred) for one in given)
-        if not callable(called) or starred or any(one.arg is None for one in node.keywords):
-            continue
-        try:
-            inspect.signature(called).bind(*given, **{one.arg: None for one in node.keywords})
-        except TypeError as error:
-            yield f"line {node.lineno}: {ast.unparse(node.func)}: {error}"
-
-
-@pytest.fixture(autouse=True)
-def beside_each_other(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_what_a_benchmark_calls_is_there(path):
-    assert not [*faults(path.read_text(encoding="utf-8"))]
-
-
-@pytest.mark.parametrize(
-    ("line", "fault"),
-    [
-        ("training._train_epochs()", "missing a required argument: 'epochs'"),
-        ("training._fitted()", "nothing has _fitted"),
-        ("trainer.Limits(seconds=1)", "unexpected keyword argument 'seconds'"),
-    ],
-)
-def test_a_call_of_another_signature_is_found(line, fault):
-    (found,) = faults(f"from batchscope.training import trainer\n{line}\n")
-    assert fault in found
+def test_every_script_is_run():
+    assert {path.stem for path in BENCHMARKS.glob("*.py")} == {*SMALLEST, SHARED}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALLEST)
-def test_a_benchmark_runs_at_its_smallest_sizes(name, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [name, *SMALLEST[name].split()])
-    module = importlib.import_module(name)
-    if name == "training":
-        monkeypatch.setattr(module, "import_seconds", lambda: "not here")
-    monkeypatch.setattr(module, "BLOCK_SECONDS", 0.01, raising=False)
-    module.main()
-    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    assert len(table) > 1
+def test_a_benchmark_prints_its_ratios(name, tmp_path):
+    (tmp_path / "study.yaml").write_text(STUDY)
+    words, expected = SMALLEST[name]
+    command = [sys.executable, BENCHMARKS / f"{name}.py", *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(RATIO.findall(done.stdout) or SHARE.findall(done.stdout)) == expected
+
+
+@pytest.mark.slow
+def test_a_search_and_an_eigenvalue_are_timed_beside_scipy(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import speedups
+
+    small = ("small_cnn", speedups.DIGITS, 16)
+    cases = {
+        "sharpness": functools.partial(speedups.sharpness, *small, starts=1, iterations=2),
+        "hessian": functools.partial(speedups.hessian, *small, iterations=12),
+    }
+    monkeypatch.setattr(speedups, "CASES", cases)
+    monkeypatch.setattr(sys, "argv", ["speedups", "--blocks", "1"])
+    speedups.main()
+    assert len(RATIO.findall(capsys.readouterr().out)) == 2
+
+
+def test_a_ratio_is_the_median_with_the_interval_of_its_logarithm(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import numpy as np
+    import side_by_side
+
+    taken = side_by_side.ratio(np.array([[2.0, 6.0], [4.0, 6.0], [8.0, 6.0]]), np.array([[2.0]]))
+    # t(0.975, 2) = 4.303 standard errors of log 2 / sqrt(3) around log 2
+    low, high = (2 * np.exp(way * 4.3027 * np.log(2) / np.sqrt(3)) for way in (-1, 1))
+    assert taken == f"2.00 [{low:.2f}, {high:.2f}]; CPU 3.00 [3.00, 3.00]"
+
+
+def test_contenders_take_turns(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import side_by_side
+
+    called = []
+    contenders = {name: lambda name=name: called.append(name) for name in "abc"}
+    taken = side_by_side.interleave(contenders, blocks=4)
+    assert called[:3] == [*"abc"]  # to warm up
+    assert all({*called[at : at + 3]} == {*"abc"} for at in range(0, 15, 3))
+    assert len({"".join(called[at : at + 3]) for at in range(3, 15, 3)}) > 1
+    assert {found.shape for found in taken.values()} == {(4, 2)}

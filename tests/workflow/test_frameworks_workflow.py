@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import project
-from batchscope.analysis import step_cost
 from batchscope.catalogue import framework_names
 from batchscope.host import framework_environments
 
@@ -86,10 +85,6 @@ def test_what_is_installed_later_is_timed_then(folder, monkeypatch):
         if row["status"] == "finished":
             assert float(row["images_per_second"]) > 0 and row["blocks"] == "4"
             assert float(row["process_percent"]) < 110  # one thread is one core
-    for row in rows(folder, "sweeps"):
-        noisy = step_cost.too_noisy(float(row["noise_floor"] or 1))  # as this machine is just then
-        stated = row["framework"] == "tensorflow" and not noisy
-        assert bool(row["ceiling_images_per_second"]) == stated
     assert {row["framework"] for row in rows(folder, "samples")} == {"tensorflow", *there}
     page = project.report(folder)
     for name in there:

@@ -34,18 +34,6 @@ def test_a_training_claims_a_gpu_for_every_replica(device, replicas, training, m
         assert rule_parts.measure_gpus(run) == measuring
 
 
-def test_tables_follow_what_evaluate_writes_after_each_epoch():
-    study = made(set={"epochs": 4}, measure=["evaluate"], at_epochs=[4, 1])
-    small, large = study.study.runs
-    assert [path for path in study.table_inputs("a") if "/evaluate/" in path] == [
-        f"results/runs/{run}/evaluate/{name}.json"
-        for name, run in (
-            *(("default", run) for run in (small, large)),
-            *((name, run) for run in (small, large) for name in ("at=1", "at=4")),
-        )
-    ]
-
-
 def test_tables_follow_every_file_that_they_read():
     study = made(measure={"line": {"between": {"batch_size": [16, 32]}}, "landscape": None})
     small, large = study.study.runs
@@ -137,11 +125,8 @@ def again(study: snakefile.Jobs) -> tuple[set[str], set[str]]:
     return set(study.targets()) - {study.report}, study.damaged()
 
 
-def test_the_target_of_a_whole_study_is_its_report(whole):
-    assert (whole.targets(), whole.damaged()) == ([whole.report], set())
-
-
 def test_whatever_is_deleted_is_made_again(whole):
+    assert (whole.targets(), whole.damaged()) == ([whole.report], set())
     for path, output in every_file(whole).items():
         text = Path(path).read_text()
         Path(path).unlink()
@@ -157,25 +142,14 @@ def test_whatever_is_deleted_is_made_again(whole):
     assert again(whole) == ({*whole.figures()}, set())
 
 
-def test_many_figures_are_drawn_by_two_processes(whole):
-    assert whole.figure_processes("a") == 2
-    assert made().figure_processes("a") == 1
-
-
-def test_a_partial_report_asks_for_no_record(whole):
+def test_neither_a_partial_report_nor_one_that_lacks_a_gpu_asks_for_records(whole, monkeypatch):
     partial = dataclasses.replace(whole, partial=True)
-    missing = [*partial.run_records(), partial.tables()[0]]
-    for path in missing:
+    missing = [path for path in every_file(whole) if path.endswith(("record.json", "default.json"))]
+    for path in (*missing, whole.tables()[0]):
         Path(path).unlink()
-    assert again(partial) == ({missing[-1]}, set())
-
-
-def test_what_needs_what_is_not_here_is_no_target(whole, monkeypatch):
-    for path in every_file(whole):
-        if path.endswith(".json") and not path.endswith(figures.LISTING):
-            Path(path).unlink()
+    assert again(partial) == ({whole.tables()[0]}, set())
     monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
-    assert again(whole) == (set(), set())
+    assert again(whole) == ({whole.tables()[0]}, set())
 
 
 def test_deleted_data_are_made_alone(whole, capsys):
@@ -191,10 +165,9 @@ def test_deleted_data_are_made_alone(whole, capsys):
 
 
 @pytest.mark.parametrize(
-    ("deleted", "left"),
-    [("report.txt", "report.txt"), ("runs/*/best.npz", "record.json")],
+    ("deleted", "left", "status"),
+    [("report.txt", "report.txt", 0), ("runs/*/best.npz", "record.json", 3)],
 )
-@pytest.mark.parametrize("status", [0, 3])
 def test_a_command_goes_on_until_its_targets_are_there(whole, monkeypatch, status, deleted, left):
     begun = []
     done = subprocess.CompletedProcess([], returncode=status)
@@ -226,15 +199,10 @@ def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
     assert rule_parts.environment("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
 
 
-def test_the_ledger_reads_the_claims_of_every_study_that_has_some(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    study = made(vary={"batch_size": [16]})
-    assert study.ledger_tables() == []
-    for name in ("second", "first"):
-        folder = tmp_path / "results" / "studies" / name
-        folder.mkdir(parents=True)
-        (folder / "claims.csv").touch()
-    (tmp_path / "results" / "studies" / "third").mkdir()
-    assert study.ledger_tables() == [
-        f"results/studies/{name}/claims.csv" for name in ("first", "second")
-    ]
+def test_the_ledger_reads_the_claims_of_every_study_that_has_some(whole):
+    assert whole.ledger_tables() == []
+    found = [f"results/studies/{name}/claims.csv" for name in ("first", "second")]
+    for path in found[::-1]:
+        Path(path).parent.mkdir()
+        Path(path).touch()
+    assert whole.ledger_tables() == found

@@ -107,31 +107,21 @@ def test_the_report_has_its_answer_and_figures(finished):
         *("throughput", "step_time", "training_time", "max_batch_size", "profile"),
         *("utilisation", "utilisation_over_time"),
     }
-
-
-def test_a_profile_is_kept_for_tensorboard(finished):
     timing = finished / "results" / "timing" / "desktop"
-    assert len(list(timing.glob("*/profile/*/plugins/profile/*/*.xplane.pb"))) == 3
+    assert len(list(timing.glob("*/profile/*/plugins/profile/*/*.xplane.pb"))) == 3  # TensorBoard's
 
 
-def test_nothing_edited_nothing_done(finished):
-    assert project.planned(finished) == {}
-
-
-def test_one_more_batch_size_times_all_of_them_again(edited):
+def test_only_what_an_edit_touches_is_timed_again(edited):
+    assert project.planned(edited) == {}
     # In turns; the largest that fits does not depend on the list, and a profile is of one size.
-    assert configured(edited, vary={"batch_size": [4, 16, 32, 64]}) == {
-        "throughput": 1,
-        "utilisation": 1,
-        "profile": 1,
-        **DRAWN,
-    }
-
-
-def test_other_numbers_of_epochs_time_nothing(edited):
+    timed = {"throughput": 1, "utilisation": 1, "profile": 1}
+    assert configured(edited, vary={"batch_size": [4, 16, 32, 64]}) == {**timed, **DRAWN}
     assert configured(edited, at_epochs=[2], figures=["training_time"]) == DRAWN
-    project.run(edited)
+    shutil.rmtree(next((edited / "results" / "timing" / "desktop").glob("*/utilisation")))
+    project.run(edited, "--config", "partial=true")
     assert {row["at_epoch"] for row in rows(edited, "training_times")} == {"2"}
+    page = project.report(edited)
+    assert "Missing: utilisation" in page and "Highest throughput" in page
 
 
 def test_another_machine_stands_beside_this_one(edited):
@@ -146,13 +136,6 @@ def test_another_machine_stands_beside_this_one(edited):
     assert page.count('<th scope="col">laptop</th>') == 2  # the answer, and the hardware
 
 
-def test_a_partial_report(edited):
-    shutil.rmtree(next((edited / "results" / "timing" / "desktop").glob("*/utilisation")))
-    project.run(edited, "--config", "partial=true")
-    page = project.report(edited)
-    assert "Missing: utilisation" in page and "Highest throughput" in page
-
-
 def test_rows_and_tokens_are_timed_as_images_are(tmp_path):
     (images,) = TIMED["experiments"].values()
     # The search doubles the same way wherever it ends.
@@ -165,16 +148,11 @@ def test_rows_and_tokens_are_timed_as_images_are(tmp_path):
     del asked["at_epochs"]
     experiments = {name: {**asked, "set": factors} for name, factors in others.items()}
     folder = project.finished(tmp_path, {**TIMED, "experiments": experiments})
-    for name in others:
-        (speed,) = rows(folder, "throughput", name)
-        assert float(speed["images_per_second"]) > 0
-        length = {"rows": "", "tokens": "256"}[name]
-        assert speed["tokens_per_update"] == length  # 8 sequences of 32
-        (busy,) = rows(folder, "utilisation", name)
-        assert 0 < float(busy["process_percent"]) < 150
-        (sweep,) = rows(folder, "sweeps", name)
+    for name, tokens in (("rows", ""), ("tokens", "256")):  # 8 sequences of 32
+        tables = ("throughput", "utilisation", "sweeps", "profiles")
+        speed, busy, sweep, profile = (row for table in tables for row in rows(folder, table, name))
+        assert float(speed["images_per_second"]) > 0 and speed["tokens_per_update"] == tokens
+        assert 0 < float(busy["process_percent"]) < 150 and float(profile["compute"]) > 0
         assert (sweep["max_batch_size"], sweep["max_batch_size_bound"]) == ("2", "most_fits")
-        (profile,) = rows(folder, "profiles", name)
-        assert float(profile["compute"]) > 0
         drawn = {path.stem for path in (folder / "results").rglob(f"{name}/figures/*.svg")}
         assert {"throughput", "utilisation", "max_batch_size", "profile"} <= drawn

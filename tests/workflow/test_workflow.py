@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import os
@@ -20,7 +19,7 @@ import pytest
 
 import project
 from batchscope import figures
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.study.config import study as planned
 
 pytestmark = pytest.mark.slow
@@ -67,6 +66,8 @@ def per_seed(count: int) -> dict[str, int]:
 
 
 def test_the_study_ran(finished):
+    assert "Nothing to be done" in project.run(finished)
+    assert project.snakemake(finished, "--lint").returncode == 0
     study = finished / "results" / "studies" / "tiny" / "batch_size"
     assert (finished / "results" / "report.html").stat().st_size > 50_000
     assert [row["status"] for row in runs(finished)] == ["finished"] * 4
@@ -111,10 +112,6 @@ def test_the_log_has_commands_to_paste(edited):
     pasted = f"({commands[0]})"
     subprocess.run(["bash", "-c", pasted], cwd=edited, check=True, timeout=300)
     assert record.exists()
-
-
-def test_nothing_edited_nothing_done(finished):
-    assert "Nothing to be done" in project.run(finished)
 
 
 def test_whatever_is_deleted_behind_a_report_is_made_again(edited):
@@ -213,7 +210,7 @@ EDITS = {
         )
         for step, place, jobs in (
             ("sharpness", "measures/sharpness", {"sharpness": 4}),
-            ("train", "versions", trained(4)),
+            ("train", "run_names", trained(4)),
             ("time_epoch", "timings/time_epoch", {"time_epoch": 4}),
         )
     },
@@ -243,11 +240,6 @@ def test_what_a_document_states_is_tested_and_put_into_the_ledger(edited):
     assert project.planned(edited) == {}
 
 
-def test_a_second_experiment_over_the_same_runs(edited):
-    both = {name: copy.deepcopy(EXPERIMENT) for name in ("batch_size", "again")}
-    assert configured(edited, {"experiments": both}) == {"tabulate": 1, "figures": 2, "report": 1}
-
-
 def test_a_fresh_clone_over_existing_results(finished, tmp_path):
     clone = project.copy(tmp_path)
     project.write_config(clone, project.TINY)
@@ -258,26 +250,18 @@ def test_a_fresh_clone_over_existing_results(finished, tmp_path):
     assert set(jobs) <= {"tabulate", "figures", "report"}
 
 
-def test_a_data_sets_size_changed(edited):
-    untouched = {path: path.stat().st_mtime_ns for path in edited.glob("results/*/*/record.json")}
-    expected = {"prepare_data": 1, **per_seed(4), **TABLES}
-    assert configured(edited, SMALLER) == expected
-    project.run(edited, "data")
-    assert {path: path.stat().st_mtime_ns for path in untouched} == untouched
-    assert len(list(edited.glob("results/data/*/record.json"))) == 2
-
-
-def test_a_users_own_model(edited):
-    model = edited / "my_model.py"
-    shutil.copy(project.ROOT / "tests" / "data" / "noisy_model.py", model)
-
-    own = {"set": {"model": "mine"}, "vary": {"batch_size": [128]}, "seeds": 1}
-    assert configured(edited, {"models": {"mine": "my_model.py"}}, **own, **ONE) == {
-        **per_seed(1),
-        **TABLES,
-    }
+def test_a_users_own_model_and_a_run_that_diverges(edited):
+    shutil.copy(project.ROOT / "tests" / "data" / "noisy_model.py", edited / "my_model.py")
+    vary = {"batch_size": [128], "learning_rate": [0.05, 1e30]}
+    own = {"set": {"model": "mine"}, "vary": vary, "seeds": 1, "measure": ["evaluate"]}
+    planned = configured(edited, {"models": {"mine": "my_model.py"}}, **own, **ONE)
+    assert planned == {"train": 2, "evaluate": 2, **TABLES}
     project.run(edited)
-    assert [(row["model"], row["status"]) for row in runs(edited)] == [("mine", "finished")]
+    assert [(row["model"], row["status"]) for row in runs(edited)] == [
+        ("mine", "finished"),
+        ("mine", "diverged"),
+    ]
+    assert "no longer finite" in project.report(edited)
     assert project.planned(edited) == {}
 
 
@@ -310,14 +294,6 @@ def test_own_models_are_built_before_their_data_are_prepared(edited):
     assert project.planned(edited) == planned
 
 
-def test_divergence_stays_visible_and_the_study_ends(edited):
-    rates = {"vary": {"batch_size": [64], "learning_rate": [0.05, 1e6]}, "seeds": 1}
-    configured(edited, **rates, **ONE)
-    project.run(edited)
-    assert sorted(row["status"] for row in runs(edited)) == ["diverged", "finished"]
-    assert "no longer finite" in project.report(edited)
-
-
 def test_snakemakes_own_report(edited):
     project.run(edited, "--report", "report.zip")
     with zipfile.ZipFile(edited / "report.zip") as archive:
@@ -344,16 +320,26 @@ def test_killed_unlocked_and_finished(edited):
     assert [row["status"] for row in runs(edited)] == ["finished"] * 4
 
 
-def killed_when(folder: Path, pattern: str) -> None:
-    """Runs a study and kills all of it with SIGKILL as soon as a file is there; unlocks it."""
+def started(folder: Path, pattern: str, *targets: str) -> subprocess.Popen:
+    """Starts a study, and waits until a file is there."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", *targets]
     process = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", "--cores", "2"],
-        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     limit = time.monotonic() + 120
     while not list(folder.glob(pattern)):
         assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.01)
+    return process
+
+
+def killed_when(folder: Path, pattern: str) -> None:
+    """Runs a study and kills all of it with SIGKILL as soon as a file is there; unlocks it."""
+    process = started(folder, pattern)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     project.run(folder, "--unlock")
@@ -384,41 +370,21 @@ def test_when_snakemake_alone_is_killed_its_jobs_end(tmp_path):
     folder = project.copy(tmp_path / "project")
     long = {**EXPERIMENT, "set": {"epochs": 100_000, "threads": 2}}
     project.write_config(folder, {**project.TINY, "experiments": {"batch_size": long}})
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "runs"]
-    process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    limit = time.monotonic() + 120
-    while not list(folder.glob("results/runs/*/progress.json")):
-        assert process.poll() is None and time.monotonic() < limit
-        time.sleep(0.05)
+    process = started(folder, "results/runs/*/progress.json", "runs")
     jobs = psutil.Process(process.pid).children(recursive=True)
     assert any("train" in job.cmdline() for job in jobs)
     process.kill()
     process.wait()
-    try:
-        _, alive = psutil.wait_procs(jobs, timeout=60)
-        assert not alive
-    finally:
-        for job in jobs:
-            with contextlib.suppress(psutil.Error):
-                job.kill()
+    _, alive = psutil.wait_procs(jobs, timeout=60)
+    for job in alive:
+        job.kill()
+    assert not alive
 
 
-def test_lint(finished):
-    done = project.snakemake(finished, "--lint")
-    assert done.returncode == 0, done.stdout
-
-
-def test_a_broken_config_is_reported_in_one_line(edited):
+def test_a_broken_config_and_an_unknown_flag_are_refused(edited):
+    done = project.snakemake(edited, "-n", "--config", "parial=true")
+    assert done.returncode != 0 and "Did you mean 'partial'" in done.stdout
     (edited / "config.yaml").write_text("study: tiny\nstudy: again\n")
     done = project.snakemake(edited, "-n")
-    assert done.returncode != 0
-    assert "Traceback" not in done.stdout
+    assert done.returncode != 0 and "Traceback" not in done.stdout
     assert "study" in done.stdout.splitlines()[-1]
-
-
-def test_an_unknown_flag_is_refused(edited):
-    done = project.snakemake(edited, "-n", "--config", "parial=true")
-    assert done.returncode != 0
-    assert "Did you mean 'partial'" in done.stdout

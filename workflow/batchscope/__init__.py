@@ -10,7 +10,7 @@ PACKAGES = {
     "problems": (),
     "project_files": (),
     "disk": ("numpy",),
-    "private_interfaces": ("scipy", "tensorflow"),
+    "private_interfaces": ("tensorflow",),
     "catalogue": ("numpy",),
     "host": ("numpy", "tensorflow", "keras"),
     "study": ("numpy", "pandas"),

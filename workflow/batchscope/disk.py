@@ -17,6 +17,7 @@ import shlex
 import shutil
 import tempfile
 import time
+import uuid
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,14 +31,23 @@ _STALE = 3600.0  # seconds after which nobody writes into a scratch folder any m
 
 
 @contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Lets an error of the system's name a path where it names none, as where the disk is full."""
+def _published(path: Path) -> Iterator[None]:
+    """Makes the folder of what the block puts at a path, and syncs it, so that a name is not lost.
+
+    An error of the system's that names no path, as where the disk is full, names this one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except OSError as error:
         if error.errno is not None and error.filename is None:
             error.filename = str(path)
         raise
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -48,22 +58,16 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     whole new one, whatever dies. Folders are made as needed.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        with _naming(path):
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    with _published(path):
+        try:
+            temporary.touch(exist_ok=False)
             yield temporary
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # mkstemp makes private files
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -74,27 +78,19 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
     left beside it goes after an hour.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
         if time.time() - left.stat().st_mtime > _STALE:
             shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+    with (
+        _published(path),
+        tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch,
+    ):
         new, old = Path(scratch) / "new", Path(scratch) / "old"
         new.mkdir()
-        with _naming(path):
-            yield new
+        yield new
         if path.exists():
             os.replace(path, old)
         os.replace(new, path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_text(path: Path | str, text: str) -> None:

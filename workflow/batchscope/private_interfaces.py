@@ -6,7 +6,6 @@ Each function imports its library when it is called. Snakemake's own are in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,20 +23,6 @@ SNAKEMAKE = {
     "register_resource": "a resource `gpu` of one where none is given",
     "scheduler": "to take away its limit of jobs per second, which keeps it busy on one machine",
 }
-
-
-def lbfgsb() -> tuple[Callable[..., None], Callable[[Sequence[int]], str]]:
-    """Returns the compiled step of SciPy's L-BFGS-B, and what turns its task into a message.
-
-    `scipy.optimize.minimize` turns the bounds into Python objects one coordinate at a time: 2 s
-    per call at 350,000 coordinates, more than the search itself. The step takes arrays.
-    """
-    from scipy.optimize._lbfgsb_py import _lbfgsb, status_messages, task_messages
-
-    def message(task: Sequence[int]) -> str:
-        return f"{status_messages[task[0]]}: {task_messages[task[1]]}"
-
-    return _lbfgsb.setulb, message
 
 
 def all_layers(model: keras.Model) -> list[keras.layers.Layer]:

@@ -12,13 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import (
-    kept_epochs,
-    measure_settings,
-    run_factors,
-    run_names,
-    sweep_names,
-)
+from batchscope.catalogue import kept_epochs, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.entries import REPEATS, Measure, Timing
 from batchscope.store import job_files, paths
 
@@ -47,22 +41,45 @@ def environment(folder: str) -> str:
     return f"{folder}/envs/batchscope.yaml".replace("{", "{{").replace("}", "}}")
 
 
-def data_record(token: str) -> str:
-    """Record of a data set."""
-    return paths.dataset_record(RESULTS, token).as_posix()
-
-
 def dataset_record(name: str) -> str:
-    """Record of the data set of a run or of a timing configuration."""
-    return data_record(name.split("+")[0])
+    """Record of a data set, or of the data set of a run or a timing configuration."""
+    return paths.dataset_record(RESULTS, name.split("+")[0]).as_posix()
 
 
-def run_file(run: str, file: str = paths.RECORD) -> str:
+def named(wildcards: Any) -> str:
+    """The run, the timing configuration or the sweep that a job is of; of two runs the first."""
+    names = (getattr(wildcards, each, None) for each in ("run", "timing", "sweep"))
+    return next(filter(None, names))
+
+
+def data(wildcards: Any) -> str:
+    """Record of the data set that a job reads."""
+    return dataset_record(named(wildcards))
+
+
+def run_file(run: str = "{run}", file: str = paths.RECORD) -> str:
     """A file of a run."""
     return (paths.run_folder(RESULTS, run) / file).as_posix()
 
 
-def figures_folder(study: str, experiment: str) -> str:
+def trained() -> dict[str, str]:
+    """Files that every training writes: output's name -> path."""
+    files = (paths.RECORD, *paths.RUN_FILES)
+    return {Path(file).stem: run_file(file=file) for file in files}
+
+
+def snapshot(run: str = "{run}", epoch: int | str = "{epoch}") -> str:
+    """File of a run's weights after an epoch before its last."""
+    return paths.snapshot_path(RESULTS, run, epoch).as_posix()
+
+
+def experiment_tables(study: str = "{study}", experiment: str = "{experiment}") -> list[str]:
+    """Tables of an experiment."""
+    folder = paths.study_folder(RESULTS, study) / experiment
+    return [(folder / name).as_posix() for name in tables.FILES]
+
+
+def figures_folder(study: str = "{study}", experiment: str = "{experiment}") -> str:
     """Folder of an experiment's figures."""
     return paths.figures_folder(RESULTS, study, experiment).as_posix()
 
@@ -73,16 +90,12 @@ def measured(entry: Measure) -> dict[str, str]:
     for prefix, run in (("", "{run}"), ("other_", "{other}"))[: 1 + entry.pairs]:
         found[f"{prefix}record"] = run_file(run)
         for weights in entry.weights:
-            inner = "epochs/" if weights == kept_epochs.MIDDLE else ""
-            found[f"{prefix}{weights}"] = run_file(run, f"{inner}{weights}.npz")
+            middle = weights == kept_epochs.MIDDLE
+            path = snapshot(run, weights) if middle else run_file(run, f"{weights}.npz")
+            found[f"{prefix}{weights}"] = path
         for file in entry.reads:
             found[prefix + Path(file).stem] = run_file(run, file)
     return found
-
-
-def timed_data(entry: Timing) -> Callable[[Any], str]:
-    """Returns, as a function of the wildcards, the record of the data set that is timed."""
-    return lambda wildcards: dataset_record(getattr(wildcards, subject(entry)))
 
 
 def early(entry: Measure) -> Callable[[Any], list[str]]:
@@ -91,9 +104,9 @@ def early(entry: Measure) -> Callable[[Any], list[str]]:
     def read(wildcards: Any) -> list[str]:
         if wildcards.settings == "default":  # a dry-run asks several times for every job
             return []
-        run, horizon = wildcards.run, _factors(wildcards.run)["epochs"]
+        horizon = _factors(wildcards.run)["epochs"]
         epoch = job_files.epoch_read(entry.name, wildcards.settings, horizon)
-        return [] if epoch is None else [paths.snapshot_path(RESULTS, run, epoch).as_posix()]
+        return [] if epoch is None else [snapshot(wildcards.run, epoch)]
 
     return read
 
@@ -103,10 +116,12 @@ def output(entry: Measure | Timing) -> str:
     name, run, settings = entry.name, "{run}", "{settings}"
     if isinstance(entry, Timing):
         timed = f"{{{subject(entry)}}}"
-        return paths.timing_path(RESULTS, "{machine}", timed, settings, name).as_posix()
-    if entry.pairs:
-        return paths.pair_path(RESULTS, run, "{other}", name, settings).as_posix()
-    return paths.measure_path(RESULTS, run, name, settings).as_posix()
+        path = paths.timing_path(RESULTS, "{machine}", timed, settings, name)
+    elif entry.pairs:
+        path = paths.pair_path(RESULTS, run, "{other}", name, settings)
+    else:
+        path = paths.measure_path(RESULTS, run, name, settings)
+    return path.as_posix()
 
 
 def beside(entry: Measure | Timing) -> list[str]:
@@ -120,13 +135,13 @@ def log(record: str) -> str:
 
 
 def subject(entry: Timing) -> str:
-    """The wildcard, and the option of the door, that say what is timed."""
+    """The wildcard, and the option of the command line, that say what is timed."""
     return "timing" if entry.trains else "sweep"
 
 
 def command(step: str) -> str:
-    """The call of the door that makes a measure or a timing; any change of it makes all again."""
-    entry = measure_settings.ENTRIES[step]
+    """The command that makes a measure or a timing; any change of it makes all again."""
+    entry = run_names.ENTRIES[step]
     if isinstance(entry, Timing):
         options, data = ("machine", subject(entry)), True
     else:
@@ -139,9 +154,15 @@ def command(step: str) -> str:
 
 
 def installing(rule: str) -> str:
-    """The call of the door that installs a framework, by the name of its rule."""
+    """The command that installs a framework, by the name of its rule."""
     words = f"install_framework --framework {rule.removeprefix('install_')}"
     return f"python workflow/run.py {words} --output {{output:q}} > {{log:q}} 2>&1"
+
+
+def of_study(step: str, words: str = "--output {output:q}") -> str:
+    """The command of a step that reads the whole configuration, with its other words."""
+    given = "--config {params.config:q} --scale {params.scale:q}"
+    return f"python workflow/run.py {step} {given} {words} > {{log:q}} 2>&1"
 
 
 def turn(timing: str) -> Callable[[Any], int]:
@@ -152,7 +173,7 @@ def turn(timing: str) -> Callable[[Any], int]:
     """
 
     def priority(wildcards: Any) -> int:
-        parsed = measure_settings.parse_settings(timing, wildcards.settings)
+        parsed = run_names.parse_settings(timing, wildcards.settings)
         return 1 + REPEATS.maximum - parsed[REPEATS.name]
 
     return priority

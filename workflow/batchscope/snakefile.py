@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk, figures, project_files, rule_parts
-from batchscope.catalogue import measure_settings, tables
+from batchscope.catalogue import run_names
 from batchscope.errors import UserError, check_folder
-from batchscope.host import absence, warm_process
+from batchscope.host import absence
 from batchscope.rule_parts import RESULTS
 from batchscope.store import job_files, owners, paths, records, states, status
 from batchscope.study import command_line, plan
 from batchscope.study import config as configuration
 
-TABLES = tables.FILES
+LEDGER = f"{RESULTS}/ledger.html"
 ONCE_MORE = "BATCHSCOPE_ONCE_MORE"  # in the environment of a command that makes what is left
 
 FIGURES_OF_ONE = 6  # two processes would import as much each, and keep a core from other jobs
@@ -55,11 +55,6 @@ def deserves_a_line(record: logging.LogRecord) -> bool:
     return "rule snapshot were not present when the DAG was created" not in record.getMessage()
 
 
-def prepare() -> None:
-    """Starts the process that local jobs fork from (see batchscope.host.warm_process)."""
-    warm_process.launch(project_files.WORKFLOW)
-
-
 @dataclass(frozen=True)
 class Jobs:
     """A study as the rules see it."""
@@ -87,6 +82,7 @@ class Jobs:
             study = configuration.study(path, options["scale"], recorded)
             made = cls(study, path, options["scale"], options["partial"])
             owners.check(made.folder, study.name, path)
+            # A job of a cluster, which reads this too, looks at no file of the others.
             every = chain.from_iterable(one.factors() for one in study.experiments.values())
             absent = made.table.absent() if any(map(absence.of, every)) else {}
         except UserError as error:
@@ -136,9 +132,8 @@ class Jobs:
     def news(self, since: float) -> str:
         """Returns where the report is and its headline; nothing of a report that is older."""
         headline = Path(self.headline)
-        if not headline.exists() or headline.stat().st_mtime < since:
-            return ""
-        return f"{self.report}: {headline.read_text(encoding='utf-8').strip()}"
+        new = headline.exists() and headline.stat().st_mtime >= since
+        return f"{self.report}: {headline.read_text(encoding='utf-8').strip()}" if new else ""
 
     def remedy(self) -> str:
         """Returns what mends files dated in the future: Snakemake stops the jobs that read them."""
@@ -149,7 +144,7 @@ class Jobs:
 
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""
-        return [rule_parts.data_record(token) for token in self.study.datasets]
+        return [*map(rule_parts.dataset_record, self.study.datasets)]
 
     def run_records(self) -> list[str]:
         """Records of the study's runs, but of those that need what is not here."""
@@ -164,10 +159,7 @@ class Jobs:
         found = list(dict.fromkeys(self._records(experiment)))
         if not self.partial:
             return found
-        return [
-            rule_parts.literal(self.config_path),
-            *(path for path in found if os.path.exists(path)),
-        ]
+        return [rule_parts.literal(self.config_path), *filter(os.path.exists, found)]
 
     def also(self, experiment: str) -> str:
         """What an experiment's tables follow besides its records, as JSON.
@@ -189,13 +181,11 @@ class Jobs:
             }
         if found.own.path:  # a file of another content may be older
             followed["runs"] = found.own.sha256
-        waiting = []
-        if any(map(absence.of, found.factors())):
-            waiting = [state for state in self.table.experiments[experiment] if state.lacking]
+        waiting = [state for state in self.table.experiments[experiment] if state.lacking]
         if waiting:  # what comes to be there, or was copied here, changes rows
-            there = [each.job.path for each in waiting if each.job.path.exists()]
+            there = (each.job.path for each in waiting if each.job.path.exists())
             followed["left_out"] = {
-                "why": sorted({each.lacking.status for each in waiting if each.lacking}),
+                "why": sorted({each.lacking.status for each in waiting}),
                 "there": sorted(path.as_posix() for path in there),
             }
         return json.dumps(followed, sort_keys=True)
@@ -213,22 +203,16 @@ class Jobs:
             for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
                 if job.path.exists():
                     yield rule_parts.literal(job.path.as_posix())
-        for state in self.table.experiments[experiment]:
-            if not state.lacking:
-                yield state.job.path.as_posix()
-                yield from self._beside(state.job)
-
-    def _beside(self, job: job_files.Job) -> Iterator[str]:
-        """Yields what a measure or a timing writes beside its record."""
-        if job.measure != "train":
-            for suffix in measure_settings.ENTRIES[job.measure].also_writes:
+        beside = {name: entry.also_writes for name, entry in run_names.ENTRIES.items()}
+        for job in (state.job for state in self.table.experiments[experiment] if not state.lacking):
+            yield job.path.as_posix()
+            for suffix in beside.get(job.measure, ()):
                 yield job.path.with_suffix(suffix).as_posix()
 
     def tables(self) -> list[str]:
         """Tables of every experiment."""
-        return [
-            f"{self.folder}/{name}/{table}" for name in self.study.experiments for table in TABLES
-        ]
+        own, names = self.study.folder_name, self.study.experiments
+        return [path for name in names for path in rule_parts.experiment_tables(own, name)]
 
     @property
     def claims(self) -> str:
@@ -255,8 +239,8 @@ class Jobs:
 
     def figures(self) -> list[str]:
         """Folders of the figures of every experiment."""
-        names = self.study.experiments
-        return [rule_parts.figures_folder(self.study.folder_name, name) for name in names]
+        own = self.study.folder_name
+        return [rule_parts.figures_folder(own, name) for name in self.study.experiments]
 
     def targets(self) -> list[str]:
         """The report, and what is missing behind it: data, records, tables and figures.
@@ -271,7 +255,7 @@ class Jobs:
                 names = ", ".join(Path(path).parent.name for path in deleted)
                 print(f"{names}: deleted; made first, and the rest after that.", file=sys.stderr)
                 return deleted
-            behind += map(rule_parts.data_record, self._lacking_data())
+            behind += self._lacking_data()
             behind += chain.from_iterable(map(self._records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
         return [self.report, *_missing(behind)]
@@ -284,9 +268,9 @@ class Jobs:
         found = {folder for folder in self.figures() if not _whole_figures(Path(folder))}
         if self.partial:
             return found
-        data = map(rule_parts.data_record, self._lacking_data())
+        data = filter(os.path.exists, self._lacking_data())
         runs = (state.job.path.as_posix() for state in self.table.every.values() if state.damaged)
-        return {*found, *runs, *(path for path in data if os.path.exists(path))}
+        return {*found, *runs, *data}
 
     def _deleted_data(self) -> list[str]:
         """Records of data sets that something here was made of, and that are not whole.
@@ -294,14 +278,14 @@ class Jobs:
         Snakemake takes a file that it makes for a new one, and would make all of that again too.
         """
         lacking = self._lacking_data()
-        made = [
-            each.job for each in self.table.every.values() if lacking and each.job.path.exists()
-        ]
-        used = {job.subject.split("+")[0] for job in made}
-        return [rule_parts.data_record(token) for token in lacking if token in used]
+        jobs = (state.job for state in self.table.every.values() if lacking)
+        used = {rule_parts.dataset_record(job.subject) for job in jobs if job.path.exists()}
+        return [path for path in lacking if path in used]
 
     def _lacking_data(self) -> list[str]:
-        return [token for token, whole in self.table.data().items() if not whole]
+        """Records of the data sets that are not whole."""
+        found = (dataset for dataset, whole in self.table.data().items() if not whole)
+        return [*map(rule_parts.dataset_record, found)]
 
     def go_on(self, made: Iterable[str], whole: bool) -> None:
         """Makes what a command has left, by the same command; ends the process where that fails.
@@ -314,8 +298,8 @@ class Jobs:
             whole: Whether it was to make the whole study.
         """
         vars(self).pop("table", None)
-        left = _missing([*made, *(self.targets() if whole else [])])
-        left += sorted(self.damaged()) if whole else []
+        wanted = [*made, *self.targets()] if whole else made
+        left = [*_missing(wanted), *(sorted(self.damaged()) if whole else [])]
         if not left:
             return
         if os.environ.get(ONCE_MORE):
@@ -351,15 +335,18 @@ class Jobs:
         path = self.study.models.get(name.split("+")[1])
         return [rule_parts.literal(path)] if path else []
 
-    def shared(self, value_of: Callable[[str], Any], wildcard: str = "run") -> Any:
-        """Returns what is the same for every run, or else a function of the wildcards.
+    def shared(self, value_of: Callable[[str], Any]) -> Any:
+        """Returns what is the same for each run and sweep, or else a function of the wildcards.
 
         Snakemake calls a function several times per job: a third of a large study's dry-run.
         """
-        values = [value_of(run) for run in self.study.runs]
+        names = [*self.study.runs]
+        for each in self.study.experiments.values():
+            names += [job.subject for job in job_files.timing_jobs(each, RESULTS, "")]
+        values = [*map(value_of, names)]
         if values and all(value == values[0] for value in values):
             return values[0]
-        return lambda wildcards: value_of(getattr(wildcards, wildcard))
+        return lambda wildcards: value_of(rule_parts.named(wildcards))
 
 
 def _whole_figures(folder: Path) -> bool:

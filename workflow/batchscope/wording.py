@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 ABSENT = "\N{EN DASH}"
@@ -33,8 +32,7 @@ class Estimate(NamedTuple):
         return f"{self.value} [{self.low}, {self.high}]" if self.low else self.value
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(NamedTuple):
     """How a quantity is written: what it is multiplied by, and what stands behind the number."""
 
     suffix: str = ""
@@ -74,15 +72,11 @@ def fixed(value: float, decimals: int) -> str:
 def estimate(
     value: float, low: float | None = None, high: float | None = None, unit: Unit = PLAIN
 ) -> Estimate:
-    """Returns a value and its interval, rounded by the interval.
+    """Returns a finite value and its interval, multiplied by a unit and rounded by the interval.
 
     All have the decimals that show two significant digits of its half width: of the narrower half,
     or of a tenth of the width where a median lies next to a quartile. Where an end above zero would
-    become zero, each number has two significant digits. A value without an interval has three.
-
-    Args:
-        value: A finite number; the ends `low` and `high` are None or NaN where there are none.
-        unit: All are multiplied by it; its suffix is not written.
+    become zero, each number has two significant digits. A value without ends (None, NaN) has three.
     """
     ends = [math.nan if end is None else end for end in (low, high)]
     numbers = [_something(unit.times * one) for one in (value, *ends)]
@@ -101,11 +95,6 @@ def estimate(
         digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
         return Estimate(*(_minus(_short_exponent(f"{one:.{digits}g}")) for one in numbers))
     return Estimate(*(fixed(one, max(decimals, 0)) for one in numbers))
-
-
-def bracketed(value: float, low: float, high: float) -> str:
-    """Returns `55 [52, 57]`, or the value alone where there is no interval."""
-    return estimate(value, low, high).bracketed
 
 
 def tick(value: float) -> str:
@@ -157,11 +146,7 @@ def plural(noun: str) -> str:
 
 
 def count(number: int, noun: str, several: str = "") -> str:
-    """Returns a number with its noun, `1 run` or `2 runs`, and what else agrees with it.
-
-    Args:
-        several: The words for several; the noun's plural by default.
-    """
+    """Returns `1 run` or `2 runs`; `several` are the words for several, by default the plural."""
     return f"{number} {noun if number == 1 else several or plural(noun)}"
 
 
@@ -183,11 +168,9 @@ def listed(words: Iterable[object], last: str = "and") -> str:
 
 def size(count: float, digits: int = 3) -> str:
     """Returns a number of bytes in the unit that reads best: `2.67 MB`."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{cell(count, digits)} {unit}"
-        count /= 1000
-    return f"{cell(count, digits)} GB"
+    units = ("bytes", "kB", "MB", "GB")
+    power = min(int(math.log10(max(count, 1)) // 3), 3)
+    return f"{cell(count / 1000**power, digits)} {units[power]}"
 
 
 def duration(seconds: float) -> str:

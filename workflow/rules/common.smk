@@ -5,12 +5,12 @@ import time
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
-from batchscope.host import framework_environments as environments
-from batchscope import rule_parts as parts, snakefile as jobs
+from batchscope import project_files, rule_parts as parts, snakefile as jobs
+from batchscope.host import framework_environments as environments, warm_process
 from batchscope.catalogue.framework_names import FRAMEWORKS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 
 STARTED = time.time()
 GIVEN = workflow.global_resources
@@ -19,6 +19,7 @@ jobs.activate(gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0)
 # is no `configfile:` here, for Snakemake names no line of a broken file.
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
 CONFIG = parts.literal(STUDY.config_path)  # as an input; commands have the path itself
+PARAMS = {"config": lambda wildcards: STUDY.config_path, "scale": STUDY.scale}
 ENVIRONMENT = parts.environment(workflow.basedir)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's
@@ -30,17 +31,11 @@ if "gpu" not in GIVEN:
 # runs alone. A cluster is asked for cpus_per_task instead, on a node for itself.
 ALONE = 4096
 
-# What a job needs besides its data.
-RUN_MODEL = STUDY.shared(STUDY.model_file)
-RUN_GPUS = STUDY.shared(parts.gpus)
+# What a training, a measure of one or a timing needs besides its data.
+MODEL = STUDY.shared(STUDY.model_file)
+GPUS = STUDY.shared(parts.gpus)
 MEASURE_GPUS = STUDY.shared(parts.measure_gpus)
-RUN_THREADS = STUDY.shared(parts.threads)
-TIMING_MODEL = STUDY.shared(STUDY.model_file, "timing")
-TIMING_GPUS = STUDY.shared(parts.gpus, "timing")
-TIMING_THREADS = STUDY.shared(parts.threads, "timing")
-SWEEP_MODEL = lambda wildcards: STUDY.model_file(wildcards.sweep)
-SWEEP_GPUS = lambda wildcards: parts.gpus(wildcards.sweep)
-SWEEP_THREADS = lambda wildcards: parts.threads(wildcards.sweep)
+THREADS = STUDY.shared(parts.threads)
 
 
 # A rule's warning that is of no use to a user.
@@ -64,7 +59,7 @@ onstart:
         # each job that ended.
         workflow.scheduler.job_rate_limiter = None
     if workflow.local_exec and STUDY.study.runs:
-        jobs.prepare()
+        warm_process.launch(project_files.WORKFLOW)
     STUDY.check_models()
 
 
@@ -81,12 +76,8 @@ onerror:
 
 
 wildcard_constraints:
+    **dict.fromkeys(("run", "other", "timing", "sweep", "settings"), r"[a-z0-9_.=+-]+"),
     dataset=r"[a-z0-9_-]+",
-    run=r"[a-z0-9_.=+-]+",
-    other=r"[a-z0-9_.=+-]+",
-    timing=r"[a-z0-9_.=+-]+",
-    sweep=r"[a-z0-9_.=+-]+",
-    settings=r"[a-z0-9_.=+-]+",
     epoch=r"[0-9]+|middle",
     # Of other machines nothing is made here.
     machine=STUDY.study.machine,

@@ -12,14 +12,7 @@ for ENTRY in MEASURES.values():
                 for name, path in parts.measured(ENTRY).items()
             },
             **({"early": parts.early(ENTRY)} if ENTRY.at_epochs else {}),
-            **(
-                {
-                    "data": ancient(lambda wildcards: parts.dataset_record(wildcards.run)),
-                    "model": ancient(RUN_MODEL),
-                }
-                if ENTRY.data
-                else {}
-            ),
+            **({"data": ancient(parts.data), "model": ancient(MODEL)} if ENTRY.data else {}),
         output:
             record=parts.output(ENTRY),
             also=parts.beside(ENTRY),

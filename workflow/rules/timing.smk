@@ -6,8 +6,8 @@ for ENTRY in TIMINGS.values():
         name:
             ENTRY.name
         input:
-            data=ancient(parts.timed_data(ENTRY)),
-            model=ancient(TIMING_MODEL if ENTRY.trains else SWEEP_MODEL),
+            data=ancient(parts.data),
+            model=ancient(MODEL),
         output:
             record=parts.output(ENTRY),
             also=[directory(path) for path in parts.beside(ENTRY)],
@@ -20,9 +20,9 @@ for ENTRY in TIMINGS.values():
         resources:
             mem_mb=parts.growing(ENTRY.memory_mb),
             runtime=ENTRY.minutes,
-            gpu=TIMING_GPUS if ENTRY.trains else SWEEP_GPUS,
+            gpu=GPUS,
             # What a cluster is asked for in place of `threads`.
-            cpus_per_task=TIMING_THREADS if ENTRY.trains else SWEEP_THREADS,
+            cpus_per_task=THREADS,
             # Replaces the profile's default, so the signal stands here again.
             slurm_extra="--exclusive --signal=TERM@60",
         params:
@@ -32,3 +32,27 @@ for ENTRY in TIMINGS.values():
             parts.command(locals().get("rule", ENTRY.name))
 
     workflow.get_rule(ENTRY.name).docstring = ENTRY.doc
+
+
+# Frameworks that are timed beside TensorFlow: an environment for each, made on demand.
+for FRAMEWORK in FRAMEWORKS.values():
+
+    rule:
+        name:
+            f"install_{FRAMEWORK.name}"
+        input:
+            f"envs/{FRAMEWORK.name}.lock",
+        output:
+            environments.record(FRAMEWORK.name),
+        log:
+            f"logs/install_framework/{FRAMEWORK.name}.log",
+        # A cluster's nodes may reach no package index.
+        localrule: True
+        conda:
+            ENVIRONMENT
+        shell:
+            parts.installing(locals().get("rule", f"install_{FRAMEWORK.name}"))
+
+    workflow.get_rule(f"install_{FRAMEWORK.name}").docstring = (
+        f"Installs {FRAMEWORK.title} into an environment of its own."
+    )

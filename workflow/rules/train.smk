@@ -1,29 +1,45 @@
-"""Training: one job per run; a killed one goes on from its checkpoint. Weights after an epoch."""
+"""Data and trainings: one job per data set, run, and snapshot that no training kept."""
+
+
+rule prepare_data:
+    """Reads or downloads a data set, splits it and writes its arrays."""
+    output:
+        record=parts.dataset_record("{dataset}"),
+    log:
+        parts.log(parts.dataset_record("{dataset}")),
+    conda:
+        ENVIRONMENT
+    resources:
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        runtime=120,
+    params:
+        # A function of the data set's name, which carries the definition's digest.
+        definition=lambda wildcards: STUDY.definition(wildcards.dataset),
+        version=VERSIONS["prepare_data"],
+    shell:
+        "python workflow/run.py prepare_data --dataset {wildcards.dataset:q}"
+        " --definition {params.definition:q} > {log:q} 2>&1"
+        " && cat {log:q} >&2"
 
 
 rule train:
     """Trains one run; a killed training goes on from its checkpoint."""
     input:
         # Their content is pinned by the digests in the run's name, whatever their age.
-        data=ancient(lambda wildcards: parts.dataset_record(wildcards.run)),
-        model=ancient(RUN_MODEL),
+        data=ancient(parts.data),
+        model=ancient(MODEL),
     output:
-        record="results/runs/{run}/record.json",
-        history="results/runs/{run}/history.csv",
-        final="results/runs/{run}/final.npz",
-        best="results/runs/{run}/best.npz",
-        initial="results/runs/{run}/initial.npz",
-        updates="results/runs/{run}/updates.npz",
+        **parts.trained(),
     log:
-        "logs/train/{run}.log",
+        parts.log(parts.run_file()),
     conda:
         ENVIRONMENT
-    threads: RUN_THREADS
+    threads: THREADS
     resources:
         # The last attempt has no more than the one before: it records that this was not enough.
         mem_mb=lambda wildcards, attempt: 2000 * 2 ** min(attempt - 1, 2),
         runtime=240,
-        gpu=RUN_GPUS,
+        gpu=GPUS,
     params:
         VERSIONS["train"],
     # SLURM signals every process of a job: a shell around the training would die of it at once,
@@ -36,21 +52,21 @@ rule train:
 rule snapshot:
     """Weights after an epoch: as the training kept them, or trained again to that epoch."""
     input:
-        record="results/runs/{run}/record.json",
-        data=ancient(lambda wildcards: parts.dataset_record(wildcards.run)),
-        model=ancient(RUN_MODEL),
+        record=parts.run_file(),
+        data=ancient(parts.data),
+        model=ancient(MODEL),
     output:
         # What the training kept is not to be deleted before this job.
-        update("results/runs/{run}/epochs/{epoch}.npz"),
+        update(parts.snapshot()),
     log:
         "logs/snapshot/{run}/{epoch}.log",
     conda:
         ENVIRONMENT
-    threads: RUN_THREADS
+    threads: THREADS
     resources:
-        mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),
+        mem_mb=parts.growing(2000),
         runtime=240,
-        gpu=RUN_GPUS,
+        gpu=GPUS,
     params:
         VERSIONS["train"],
     shell:

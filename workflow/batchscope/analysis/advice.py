@@ -17,7 +17,7 @@ import pandas
 
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.advice_series import CRITICAL, RATE, Asked, Row, Series, Tables, excludes
-from batchscope.catalogue import horizons
+from batchscope.catalogue import run_factors
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.decision_columns import ADVICE
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
@@ -246,7 +246,7 @@ def _needs(series: Series) -> Iterator[Need]:
     minutes = series.price[0] / 60 * series.replicates
     yield from advice_needs.missing(found, of_seed, minutes / max(found.rates, 1))
     taken, unresolved = series.at(TARGET), series.unresolved
-    falls = series.factors.get("schedule", horizons.CONSTANT) != horizons.CONSTANT
+    falls = series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT
     first = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
     if first or (taken.empty and not falls and not found.elsewhere):
         # Half the examples between two evaluations, or a quarter of an epoch.

@@ -19,7 +19,7 @@ import pandas
 
 from batchscope.analysis import contrasts, run_series, targets
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.catalogue import shared_columns, tables
+from batchscope.catalogue import shared, tables
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import RISES, Reason, Verdict
 from batchscope.host import absence
@@ -195,7 +195,7 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
 
 def _replicate(frame: pandas.DataFrame, test: Test) -> str:
     """Returns the column that distinguishes replicates of a row; empty where there is none."""
-    name = shared_columns.REPEAT if test.timed else "seed"
+    name = shared.REPEAT if test.timed else "seed"
     return name if name in frame else ""
 
 

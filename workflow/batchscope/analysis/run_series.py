@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.catalogue import factor_words, horizons, own_columns, run_factors
+from batchscope.catalogue import factor_words, own_columns, run_factors
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.factor_words import describe
 from batchscope.store import records
@@ -186,4 +186,4 @@ def falling(frame: pandas.DataFrame) -> bool:
     """Returns whether the rate of a run falls towards its horizon, by the column of the factor."""
     if "schedule" not in frame:
         return False
-    return bool((frame["schedule"].dropna() != horizons.CONSTANT).any())
+    return bool((frame["schedule"].dropna() != run_factors.CONSTANT).any())

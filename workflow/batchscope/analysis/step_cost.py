@@ -15,7 +15,6 @@ import numpy as np
 from scipy import special
 
 from batchscope.analysis import intervals
-from batchscope.analysis.intervals import Interval
 from batchscope.catalogue.outcomes import LEVEL
 
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
@@ -29,14 +28,22 @@ _ROUNDING = 1e-9  # share of every time of a step below which a cost is none
 _RESOLVABLE_MB = 4.0
 
 
+class Estimate(NamedTuple):
+    """A value with its 95 % interval; the ends are NaN where there is none."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
 class Fit(NamedTuple):
     """t = a + b * B in seconds per step, by least squares of relative errors."""
 
-    fixed: Interval  # a, s; may be negative
-    per_image: Interval  # b, s
+    fixed: Estimate  # a, s; may be negative
+    per_image: Estimate  # b, s
     # a / b, at which half the time is fixed cost; NaN unless both are positive. Its interval is the
     # delta method's for log(a / b), so that it has no end below 0.
-    half_batch: Interval
+    half_batch: Estimate
     residual: float  # relative root mean square
 
 
@@ -45,8 +52,8 @@ def resolved(cost: Fit) -> bool:
 
     Beyond that the interval of a / b, on its own scale, holds 0: there may be no fixed cost.
     """
-    half = cost.half_batch
-    known = half.mean > 0 and not half.high > math.e * half.mean
+    value, _, high = cost.half_batch
+    known = value > 0 and not high > math.e * value
     return known and cost.residual <= LINE_FITS
 
 
@@ -75,27 +82,24 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
         ends = np.hypot(half, _common_ends(sizes, table, costs, of_jobs))
         factor = np.exp(ends[2])
     ratio = costs[0] / costs[1] if (costs > 0).all() else math.nan
-    fixed, per_image = zip(costs, costs - ends[:2], costs + ends[:2], strict=True)
-    half_batch = (ratio, ratio / factor, ratio * factor)
-    estimates = (Interval(*map(float, each)) for each in (fixed, per_image, half_batch))
+    values = (
+        [*costs, ratio],
+        [*costs - ends[:2], ratio / factor],
+        [*costs + ends[:2], ratio * factor],
+    )
+    estimates = (Estimate(*map(float, each)) for each in zip(*values, strict=True))
     return Fit(*estimates, residual=math.sqrt(squares / len(sizes)))
 
 
 def line(x: np.ndarray, y: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray, float]:
     """Returns intercept and slope, their covariance, and the sum of the weighted squares."""
-    design = np.column_stack([np.ones(len(x)), x]) * np.reshape(weights, (-1, 1))
-    basis, triangle = np.linalg.qr(design)
-    inverse = np.linalg.inv(triangle)
-    found = inverse @ (basis.T @ (y * weights))
+    design = _design(x, weights)
+    inverse = np.linalg.pinv(design)
+    found = inverse @ (y * weights)
     found[np.abs(design * found).max(axis=0) < _ROUNDING] = 0.0
     residuals = y * weights - design @ found
     squares, free = float(residuals @ residuals), len(x) - 2
     return found, inverse @ inverse.T * (squares / free if free else math.nan), squares
-
-
-def student_t(freedom: int) -> float:
-    """Returns Student's t at the level; NaN without a degree of freedom."""
-    return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else math.nan
 
 
 def _common_ends(
@@ -111,24 +115,36 @@ def _common_ends(
     count = table.shape[1]
     if count < 2:
         return np.array([math.nan, math.nan, 0.0])
-    medians = np.median(table, axis=1, keepdims=True)
-    logs = np.log(table / medians)
+    logs = _logs(table)
     if of_jobs:
-        design = np.column_stack([np.ones(len(sizes)), sizes]) / medians
-        lines = np.linalg.lstsq(design, logs, rcond=None)[0]
+        medians = np.median(table, axis=1, keepdims=True)
+        lines = np.linalg.lstsq(_design(sizes, 1 / medians), logs, rcond=None)[0]
         each = np.vstack([lines, np.subtract(*(lines / costs[:, None]))])
     else:
         each = np.outer([*np.abs(costs), 0.0], logs.mean(axis=0))
     return student_t(count - 1) * math.sqrt(math.pi / 2 / count) * each.std(axis=1, ddof=1)
 
 
+def student_t(freedom: int) -> float:
+    """Returns Student's t at the level; NaN without a degree of freedom."""
+    return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else math.nan
+
+
+def _design(x: np.ndarray, weights: Any) -> np.ndarray:
+    return np.column_stack([np.ones(len(x)), x]) * np.reshape(weights, (-1, 1))
+
+
+def _logs(table: np.ndarray) -> np.ndarray:
+    return np.log(table / np.median(table, axis=1, keepdims=True))
+
+
 def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
     """Returns costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
     fit, noise = fixed_cost(batch_sizes, blocks, of_jobs), noise_floor(blocks, of_jobs)
-    levels = {"half_batch": fit.half_batch.mean, **knee(batch_sizes, blocks, fit, noise)}
+    levels = {"half_batch": fit.half_batch.value, **knee(batch_sizes, blocks, fit, noise)}
     return {
-        **intervals.columns("fixed_seconds", fit.fixed[:3]),
-        **intervals.columns("seconds_per_image", fit.per_image[:3]),
+        **intervals.columns("fixed_seconds", fit.fixed),
+        **intervals.columns("seconds_per_image", fit.per_image),
         "line_residual": fit.residual,
         "noise_floor": noise,
         "highest_images_per_second": float((batch_sizes / np.median(blocks, axis=1)).max()),
@@ -147,14 +163,14 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[s
     not short of the best one.
     """
     sizes, table = _table(batch_sizes, blocks)
-    speeds, fitted = sizes / np.median(table, axis=1), Interval()
+    speeds, fitted = sizes / np.median(table, axis=1), Estimate(math.nan)
     first, largest = sizes[[0, -1]]
     fits = len(sizes) > 2 and cost.residual <= max(LINE_FITS, math.log(noise) / 2)
-    if fits and cost.per_image.mean > 0:
-        plateau = 1 / cost.per_image.mean
-        at = Interval(*(PLATEAU_SHARE / (1 - PLATEAU_SHARE) * end for end in cost.half_batch[:3]))
-        rises = at.mean > largest
-        if first <= at.mean <= largest and (at.low > first or at.high < largest):
+    if fits and cost.per_image.value > 0:
+        plateau = 1 / cost.per_image.value
+        at = Estimate(*(PLATEAU_SHARE / (1 - PLATEAU_SHARE) * end for end in cost.half_batch))
+        rises = at.value > largest
+        if first <= at.value <= largest and (at.low > first or at.high < largest):
             fitted = at
     else:
         plateau, rises = _level(sizes, speeds, noise)
@@ -164,7 +180,7 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[s
     reached = np.flatnonzero(speeds >= least)
     reached = reached[reached > short.max(initial=-1)]
     return {
-        **intervals.columns("knee_fitted", fitted[:3]),
+        **intervals.columns("knee_fitted", fitted),
         "plateau_images_per_second": plateau,
         "knee_batch_size": int(sizes[reached[0]]) if len(reached) and not rising else None,
         "still_rising": rising,
@@ -204,26 +220,31 @@ def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
     difference between them.
     """
     table = np.asarray(blocks, float)
-    if of_jobs:
-        table = table / np.exp(np.log(table / np.median(table, axis=1, keepdims=True)).mean(axis=0))
+    table = table / np.exp(_logs(table).mean(axis=0)) if of_jobs else table
     logs = np.log(np.median(table[:, ::2], axis=1) / np.median(table[:, 1::2], axis=1))
     return math.exp(np.quantile(np.abs(logs), 0.95, method="higher"))
 
 
-def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Interval]:
+def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Estimate]:
     """Returns fixed memory and that per example by a line through peaks, in MB; NaN without one."""
     sizes, peaks = np.asarray(batch_sizes, float), np.asarray(peaks_mb, float)
     lowest = peaks.min(where=np.isfinite(peaks), initial=math.inf)
     used = peaks >= lowest + _RESOLVABLE_MB  # never what is unknown
     if len(set(sizes[used])) < 2:
-        return math.nan, Interval()
+        return math.nan, Estimate(math.nan)
     (fixed, slope), covariance, _ = line(sizes[used], peaks[used], 1.0)
     half = student_t(used.sum() - 2) * math.sqrt(covariance[1, 1])
-    return float(fixed), Interval(*map(float, (slope, slope - half, slope + half)))
+    return float(fixed), Estimate(*map(float, (slope, slope - half, slope + half)))
 
 
 def _table(batch_sizes: Any, blocks: Any) -> tuple[np.ndarray, np.ndarray]:
     """Returns sizes and their times, shape (sizes, rounds), ascending in size."""
-    sizes, table = np.asarray(batch_sizes, float), np.asarray(blocks, float)
-    table, order = table.reshape(len(table), -1), np.argsort(sizes)
+    sizes = np.asarray(batch_sizes, float).ravel()
+    table = np.asarray(blocks, float).reshape(len(blocks), -1)
+    if not 1 < len(sizes) == len(set(sizes)) == len(table) or not (table > 0).all():
+        raise ValueError(
+            "Expected two or more different batch sizes with positive times each. Received: "
+            f"{sizes.tolist()} and {table.tolist()}"
+        )
+    order = np.argsort(sizes)
     return sizes[order], table[order]

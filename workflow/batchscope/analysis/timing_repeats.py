@@ -14,14 +14,11 @@ import pandas
 from pandas.api import types
 
 from batchscope.analysis import intervals, step_cost
-from batchscope.catalogue.shared_columns import REPEAT
-from batchscope.catalogue.timing_columns import COLUMNS, FIRST, QUARTILES
+from batchscope.catalogue.shared import REPEAT
+from batchscope.catalogue.tables import FIRST, OF_TIMINGS, QUARTILES
 from batchscope.host import absence
 
 _QUARTILES = {"q1": 0.25, "q3": 0.75}
-_WHOLE = {
-    name for table in COLUMNS.values() for name, column in table.items() if column.kind == "int"
-}
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _PEAKS = ("tensorflow_peak_mb", "gpu_memory_peak_mb", "memory_peak_mb")
 _MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of")
@@ -30,7 +27,9 @@ _MEMORY = (*(f"memory_mb_per_image{end}" for end in intervals.ENDS), "memory_of"
 def over_jobs(table: str, read: Callable[[str], pandas.DataFrame]) -> pandas.DataFrame:
     """Returns the rows of a table over all timing jobs of each configuration.
 
-    One without the column `repeat` stays as it is. `read` gives the rows of a table by name.
+    Args:
+        table: Name of the table; one without the column `repeat` stays as it is.
+        read: Name of a table -> its rows.
     """
     rows = read(table)
     if REPEAT not in rows:
@@ -39,15 +38,13 @@ def over_jobs(table: str, read: Callable[[str], pandas.DataFrame]) -> pandas.Dat
         return training_times(over_jobs("throughput", read), rows["at_epoch"].unique())
     # A summary of all batch sizes has none.
     keys = [name for name in (*FIRST, "batch_size") if name in rows]
-    counted = [name for name, column in COLUMNS[f"{table}.csv"].items() if column.adds_up]
+    counted = [name for name, column in OF_TIMINGS[table].columns.items() if column.adds_up]
     found = combined(rows.drop(columns=REPEAT), keys, counted)
     if len(found) == len(rows):  # each has a single job
         return found
-    if table == "throughput":
-        return with_rates(found)
     if table == "sweeps":
-        return with_ceiling(_with_fits(found, read("throughput")))
-    return with_memory(found) if table == "utilisation" else found
+        found = _with_fits(found, read("throughput"))
+    return derived(table, found)
 
 
 def combined(
@@ -84,12 +81,22 @@ def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Coll
     known = every.dropna()
     if types.is_bool_dtype(known) or not types.is_numeric_dtype(known):
         return next(iter(jobs[name].mode()), None)
-    whole = name in _WHOLE or types.is_integer_dtype(known)  # a file may have had gaps among them
+    # A file with gaps among whole numbers has fractions.
+    columns = (
+        table[name] for table in (each.columns for each in OF_TIMINGS.values()) if name in table
+    )
+    whole = types.is_integer_dtype(known) or any(column.kind == "int" for column in columns)
     return jobs[name].quantile(interpolation="lower" if whole else "linear")
 
 
-def with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows of throughput with the rates by the times of steps; quartiles change places."""
+def derived(table: str, rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of a table, with the columns that follow from others of them."""
+    derivations = {"throughput": _with_rates, "sweeps": _with_ceiling, "utilisation": _with_memory}
+    return derivations[table](rows) if table in derivations else rows
+
+
+def _with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Adds the rates by the times of steps; quartiles change places."""
     sizes, rates = rows["batch_size"].astype(float), {}
     for quartile, inverse in zip(QUARTILES, ("", "_q3", "_q1"), strict=True):
         seconds = rows[f"seconds_per_step{inverse}"].astype(float)
@@ -101,6 +108,34 @@ def with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows.assign(**rates)
 
 
+def _with_ceiling(sweeps: pandas.DataFrame) -> pandas.DataFrame:
+    """Adds the examples per second that the peak allows, over the operations.
+
+    A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
+    2204.02311, appendix B), against a measured peak, which is of one GPU.
+    """
+    peaks, flops = ("matmul_flops_per_second", "flops_per_image")
+    noise, highest = ("noise_floor", "highest_images_per_second")
+    numbers = sweeps[[peaks, flops, noise, highest]].astype(float)
+    ceiling = (numbers[peaks] / numbers[flops]).mask(numbers[noise] > step_cost.MOST_NOISE)
+    several = sweeps["device"].eq("gpu") & (sweeps["replicas"] > 1)
+    share = (numbers[highest] / ceiling).mask(several)
+    return sweeps.assign(ceiling_images_per_second=ceiling, share_of_ceiling=share)
+
+
+def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Adds the memory per example, by the best count that resolves it."""
+    rows = rows.assign(**dict.fromkeys(_MEMORY))
+    keys = [name for name in ("machine", "sweep", REPEAT) if name in rows]
+    for _, sweep in rows.groupby(keys):
+        for column in _PEAKS:
+            _, slope = step_cost.memory_per_image(sweep["batch_size"], sweep[column])
+            if slope.low > 0:
+                rows.loc[sweep.index, list(_MEMORY)] = [*slope, column]
+                break
+    return rows
+
+
 def training_times(speeds: pandas.DataFrame, epochs: Iterable[int]) -> pandas.DataFrame:
     """Returns a row for each number of epochs and row of throughput that was timed."""
     timed = speeds[~speeds["status"].isin(absence.WORDS)]
@@ -108,7 +143,7 @@ def training_times(speeds: pandas.DataFrame, epochs: Iterable[int]) -> pandas.Da
     times = {f"seconds_per_epoch{q}": steps * timed[f"seconds_per_step{q}"] for q in QUARTILES}
     rows = timed.assign(**times).merge(pandas.DataFrame({"at_epoch": [*epochs]}), how="cross")
     rows["train_seconds"] = rows["at_epoch"] * rows["seconds_per_epoch"]
-    return rows[[name for name in (*FIRST, *COLUMNS["training_times.csv"]) if name in rows]]
+    return rows[[name for name in (*FIRST, *OF_TIMINGS["training_times"].columns) if name in rows]]
 
 
 def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.DataFrame:
@@ -116,40 +151,11 @@ def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.Dat
 
     Of two jobs or more; a size that not every one of them timed is in no line.
     """
-    medians = speeds.pivot(
-        index=["machine", "sweep", "batch_size"], columns=REPEAT, values="seconds_per_step"
-    )
     rows = sweeps.to_dict("records")
     for row in rows:
-        if (which := (row["machine"], row["sweep"])) in medians.index.droplevel(2):
-            table = medians.loc[which].dropna(axis=1, thresh=2).dropna()
-            if min(table.shape) > 1:
-                row |= step_cost.summary(table.index.to_numpy(), table.to_numpy(float), True)
+        same = speeds[(speeds["machine"] == row["machine"]) & (speeds["sweep"] == row["sweep"])]
+        medians = same.pivot(index="batch_size", columns=REPEAT, values="seconds_per_step")
+        medians = medians.dropna(axis=1, thresh=2).dropna()
+        if min(medians.shape) > 1:
+            row |= step_cost.summary(medians.index.to_numpy(), medians.to_numpy(float), True)
     return pandas.DataFrame(rows, columns=sweeps.columns)
-
-
-def with_ceiling(sweeps: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns summaries with the examples per second that the peak allows, over the operations.
-
-    A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
-    2204.02311, appendix B), against a measured peak, which is of one GPU.
-    """
-    ceiling = sweeps["matmul_flops_per_second"].astype(float) / sweeps["flops_per_image"]
-    ceiling = ceiling.astype(float).mask(sweeps["noise_floor"].astype(float) > step_cost.MOST_NOISE)
-    share = (sweeps["highest_images_per_second"].astype(float) / ceiling).mask(
-        sweeps["device"].eq("gpu") & (sweeps["replicas"] > 1)
-    )
-    return sweeps.assign(ceiling_images_per_second=ceiling, share_of_ceiling=share)
-
-
-def with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows of utilisation with memory per example, by the best count that resolves it."""
-    rows = rows.assign(**dict.fromkeys(_MEMORY))
-    keys = [name for name in ("machine", "sweep", REPEAT) if name in rows]
-    for _, sweep in rows.groupby(keys):
-        for column in _PEAKS:
-            _, slope = step_cost.memory_per_image(sweep["batch_size"], sweep[column])
-            if slope.low > 0:
-                rows.loc[sweep.index, list(_MEMORY)] = [*slope[:3], column]
-                break
-    return rows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue import columns, run_factors
-from batchscope.catalogue.parameters import MOST, Parameter
+from batchscope.catalogue import columns
+from batchscope.catalogue.parameters import MOST, Parameter, by_name
+from batchscope.catalogue.run_factors import MOST_EPOCHS
 
 EPOCHS, UPDATES, SECONDS = "epochs", "updates", "seconds"
 TARGET, CONVERGENCE = "target", "convergence"
@@ -18,20 +19,11 @@ TARGETS = tuple(name for name in columns.TRAJECTORIES if name.endswith(("_loss",
 # Those that every training has, with evaluations at the epochs' ends alone too.
 ALWAYS_THERE = ("validation_loss", "validation_accuracy")
 # What an experiment may state.
-STATED: dict[str, Parameter] = {
-    EPOCHS: Parameter(
-        EPOCHS,
-        EPOCHS,
-        "float",
-        None,
-        "Epochs.",
-        "epochs",
-        above=0,
-        maximum=run_factors.MOST_EPOCHS,
-    ),
-    UPDATES: Parameter(UPDATES, UPDATES, "int", None, "Updates.", "updates", minimum=1),
-    SECONDS: Parameter(SECONDS, SECONDS, "float", None, "Seconds.", "s", above=0, maximum=MOST),
-}
+STATED: dict[str, Parameter] = by_name(
+    Parameter(EPOCHS, EPOCHS, "float", None, "Epochs.", "epochs", above=0, maximum=MOST_EPOCHS),
+    Parameter(UPDATES, UPDATES, "int", None, "Updates.", "updates", minimum=1),
+    Parameter(SECONDS, SECONDS, "float", None, "Seconds.", "s", above=0, maximum=MOST),
+)
 
 
 def target(column: str) -> Parameter:

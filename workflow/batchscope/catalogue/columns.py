@@ -8,55 +8,40 @@ from itertools import chain
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import own_columns, run_factors
-from batchscope.catalogue.entries import Column, Integer, Text
-from batchscope.catalogue.measure_settings import ENTRIES
+from batchscope.catalogue import own_columns
+from batchscope.catalogue.entries import Column, Integer, Positive, Share, Text
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.run_factors import FACTORS
+from batchscope.catalogue.run_names import ENTRIES
 
-_CHANG = "Chang and Pathak 2020"
+_RISES = {"direction": "rises", "source": "Chang and Pathak 2020"}
 
 
 def _factor_columns() -> dict[str, Column]:
-    factors = {}
-    for name, factor in run_factors.FACTORS.items():
-        doc = f"Factor: {wording.lower(factor.doc)}"
-        factors[name] = Column(doc, factor.unit, factor.kind)
+    found = {}
+    for name, factor in FACTORS.items():
+        found[name] = Column(f"Factor: {wording.lower(factor.doc)}", factor.unit, factor.kind)
         if name in ("dataset", "model"):
             what = "data set's definition" if name == "dataset" else "user's model file"
             digest = f"Digest of the {what} (8 hexadecimal digits); empty where there is none."
-            factors[f"{name}_digest"] = Text(digest)
-    return factors
+            found[f"{name}_digest"] = Text(digest)
+    return found
 
 
 _MACHINE = Text("Name of the machine, as in the configuration.")
-_IDENTITY = {
-    "run": Text("Name of the run: its folder under results/runs."),
-    "study": Text("Name of the study."),
-    "experiment": Text("Name of the experiment."),
-    "machine": _MACHINE,
-    **_factor_columns(),
-    "status": Text(
-        "finished, diverged, out_of_memory, off_target where the training loss missed "
-        "target_train_loss, missing; or no_gpu where no GPU is within reach, or no_cores where it "
-        "asks for more threads than there are cores."
-    ),
-}
 # Keys of a run's record that are columns.
 OF_RECORD = {
     "message": Text("What the run says about its status."),
-    "best_validation_loss": Column(
-        "Lowest validation loss at the end of an epoch.",
-        label="Best validation loss",
-        direction="rises",
-        source=_CHANG,
+    "best_validation_loss": Positive(
+        "Lowest validation loss at the end of an epoch.", label="Best validation loss", **_RISES
     ),
     "best_epoch": Integer("Epoch whose weights are kept as the best."),
     "epochs_run": Integer(
         "Epochs until the training stopped.",
         "epochs",
         label="Epochs until the training stopped",
-        direction="rises",
-        source=_CHANG,
+        least=0,
+        **_RISES,
     ),
     "steps_run": Integer("Updates until the training stopped.", "updates"),
     "stop_reason": Text("epochs, patience, train_loss, diverged or out_of_memory."),
@@ -66,37 +51,8 @@ OF_RECORD = {
     ),
     "effective_learning_rate": Column("Learning rate after scaling."),
     "parameters": Integer("Trainable weights of the model."),
-    "contended_seconds": Column(
+    "contended_seconds": Positive(
         "What the training measured of itself while others ran; in no figure.", "s"
-    ),
-}
-_DERIVED = {
-    "other_versions": Text(
-        "Versions of the steps that made some of these numbers, where they are not today's."
-    ),
-    "best_train_loss": Column(
-        "Lowest training loss of an epoch: the mean over its updates, dropout on.",
-        label="Best training loss",
-    ),
-    "train_seconds": Column(
-        "epochs_run * seconds_per_epoch: validation apart.",
-        "s",
-        label="Total training time",
-        direction="rises",
-        source=_CHANG,
-    ),
-}
-_EXAMPLES = {
-    "train_examples": Integer("Examples in the training split.", "examples"),
-    "validation_examples": Integer("Examples in the validation split.", "examples"),
-    "test_examples": Integer("Examples in the test split.", "examples"),
-}
-# Empty where examples are no sequences.
-_TOKENS = {
-    "tokens_per_update": Integer("Tokens of a batch: its sequences times their length."),
-    "tokens_per_second": Column(
-        "Training tokens per second in the timing job: images_per_second times the length.",
-        unit="tokens/s",
     ),
 }
 # Columns of history.csv beside run, factors and status.
@@ -104,13 +60,13 @@ HISTORY: dict[str, Column] = {
     "epoch": Integer("Epoch, from 1.", "epochs"),
     "step": Integer("Updates made by its end.", "updates"),
     "epoch_learning_rate": Column("Learning rate of its last update."),
-    "train_loss": Column("Training loss: the mean over its updates, dropout on.", "nats"),
-    "train_accuracy": Column("Training accuracy: the mean over its updates, dropout on."),
-    "validation_loss": Column("Validation loss at its end.", "nats"),
-    "validation_accuracy": Column("Validation accuracy at its end."),
-    "contended_seconds": Column("What it took while others ran; in no figure.", "s"),
-    "epoch_distance": Column("Distance between the weights at its end and at its start."),
-    "weight_distance": Column("Distance of the weights at its end from the initial ones."),
+    "train_loss": Positive("Training loss: the mean over its updates, dropout on.", "nats"),
+    "train_accuracy": Share("Training accuracy: the mean over its updates, dropout on."),
+    "validation_loss": Positive("Validation loss at its end.", "nats"),
+    "validation_accuracy": Share("Validation accuracy at its end."),
+    "contended_seconds": Positive("What it took while others ran; in no figure.", "s"),
+    "epoch_distance": Positive("Distance between the weights at its end and at its start."),
+    "weight_distance": Positive("Distance of the weights at its end from the initial ones."),
     "examples": Integer(
         "Training examples used by its end, each as often as it was used.", "examples"
     ),
@@ -128,15 +84,15 @@ TRAJECTORIES: dict[str, Column] = {
         "either.",
         "s",
     ),
-    "train_loss": Column(
+    "train_loss": Positive(
         "Training loss, dropout off, on a fixed subset of at most 512 examples; empty of a run "
         "without evaluate_every.",
         "nats",
     ),
-    "validation_loss": Column("Validation loss.", "nats"),
-    "validation_accuracy": Column("Validation accuracy."),
-    "test_loss": Column("Test loss; empty of a run without evaluate_every.", "nats"),
-    "test_accuracy": Column("Test accuracy; empty of a run without evaluate_every."),
+    "validation_loss": Positive("Validation loss.", "nats"),
+    "validation_accuracy": Share("Validation accuracy."),
+    "test_loss": Positive("Test loss; empty of a run without evaluate_every.", "nats"),
+    "test_accuracy": Share("Test accuracy; empty of a run without evaluate_every."),
 }
 # Columns of at_epochs.csv beside run, factors and status.
 AT_EPOCHS: dict[str, Column] = {
@@ -149,36 +105,64 @@ AT_EPOCHS: dict[str, Column] = {
         for name, column in entry.columns.items()
         if column.at_epochs
     },
-    "train_seconds": Column("at_epoch * seconds_per_epoch: validation apart.", "s"),
+    "train_seconds": Positive("at_epoch * seconds_per_epoch: validation apart.", "s"),
+}
+# Every column, in the table's order; `{...}` stands for each value of a measure's setting.
+COLUMNS: dict[str, Column] = {
+    "run": Text("Name of the run: its folder under results/runs."),
+    "study": Text("Name of the study."),
+    "experiment": Text("Name of the experiment."),
+    "machine": _MACHINE,
+    **_factor_columns(),
+    "status": Text(
+        "finished, diverged, out_of_memory, off_target where the training loss missed "
+        "target_train_loss, missing; or no_gpu where no GPU is within reach, or no_cores where it "
+        "asks for more threads than there are cores."
+    ),
+    **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
+    **OF_RECORD,
+    "other_versions": Text(
+        "Versions of the steps that made some of these numbers, where they are not today's."
+    ),
+    "best_train_loss": Positive(
+        "Lowest training loss of an epoch: the mean over its updates, dropout on.",
+        label="Best training loss",
+    ),
+    "train_seconds": Positive(
+        "epochs_run * seconds_per_epoch: validation apart.",
+        "s",
+        label="Total training time",
+        **_RISES,
+    ),
+    "train_examples": Integer("Examples in the training split.", "examples"),
+    "validation_examples": Integer("Examples in the validation split.", "examples"),
+    "test_examples": Integer("Examples in the test split.", "examples"),
+    # Empty where examples are no sequences.
+    "tokens_per_update": Integer("Tokens of a batch: its sequences times their length."),
+    "tokens_per_second": Column(
+        "Training tokens per second in the timing job: images_per_second times the length.",
+        unit="tokens/s",
+    ),
+}
+_PATTERNS = {
+    name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))
+    for name in COLUMNS
+    if "{" in name
 }
 _FURTHER = Column(
     "A column of the table of trainings that were made elsewhere, under its name there: it "
     "distinguishes series.",
     kind="",
 )
-# Every column, in the table's order; `{...}` stands for each value of a measure's setting.
-COLUMNS: dict[str, Column] = {
-    **_IDENTITY,
-    **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
-    **OF_RECORD,
-    **_DERIVED,
-    **_EXAMPLES,
-    **_TOKENS,
-}
-PATTERNS = {
-    name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))
-    for name in COLUMNS
-    if "{" in name
-}
 
 
 def describe(column: str) -> Column | None:
     """Returns what a column holds, its label filled in; None for one that is not documented."""
     if own_columns.is_own(column):
         return _FURTHER
-    if column in COLUMNS and column not in PATTERNS:
+    if column in COLUMNS and column not in _PATTERNS:
         return COLUMNS[column]
-    for name, pattern in PATTERNS.items():
+    for name, pattern in _PATTERNS.items():
         if match := pattern.fullmatch(column):
             found = COLUMNS[name]
             words = {key: found.words.get(text, text) for key, text in match.groupdict().items()}
@@ -189,7 +173,7 @@ def describe(column: str) -> Column | None:
 def position(column: str) -> int:
     """Returns a column's place in the table; what is not documented comes last."""
     for index, name in enumerate(COLUMNS):
-        if column == name or (name in PATTERNS and PATTERNS[name].fullmatch(column)):
+        if column == name or (name in _PATTERNS and _PATTERNS[name].fullmatch(column)):
             return index
     return len(COLUMNS)
 
@@ -200,6 +184,6 @@ def of_measures(measures: dict[str, dict[str, Any]]) -> list[str]:
     Args:
         measures: Measure -> every setting, by full name.
     """
-    fixed = [name for name in COLUMNS if name not in PATTERNS]
+    fixed = [name for name in COLUMNS if name not in _PATTERNS]
     own = (ENTRIES[name].columns_for(settings) for name, settings in measures.items())
     return sorted(dict.fromkeys([*fixed, *chain.from_iterable(own)]), key=position)

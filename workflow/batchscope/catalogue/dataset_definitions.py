@@ -11,18 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from batchscope.catalogue import npz_header, run_names
-from batchscope.catalogue.dataset_splits import (
-    MnistSplit,
-    NpzSplit,
-    Split,
-    TextSplit,
-    exact,
-    is_none,
-)
-from batchscope.catalogue.dataset_splits import split_counts as split_counts
+from batchscope.catalogue.dataset_splits import MnistSplit, NpzSplit, Split, TextSplit, exact
 from batchscope.catalogue.fields import FilePath, Positive, Section, Sha256, one_of, whole
 from batchscope.catalogue.parameters import MOST, Parameter
-from batchscope.catalogue.readers import FieldReader, number
+from batchscope.catalogue.readers import number
 from batchscope.problems import Place, Problem, missing, received, unmet
 
 # What the examples of a data set are; each built-in network takes some of them.
@@ -38,20 +30,16 @@ OF_TOKENS = (TOKENS, SEQUENCES)
 
 _FIFTHS = Split(train=0.6, validation=0.2, test=0.2)
 _TENTHS = TextSplit(train=0.8, validation=0.1, test=0.1)
-_COLUMN = Parameter.unnamed("int", minimum=1, wanted="the name of a column, or its number from 1")
 
 
-@dataclass(frozen=True)
-class _ColumnName(FieldReader):
+class _ColumnName(Parameter):
     """A column as it is written; a text that spells a number is meant as one."""
-
-    expected = "the name of a column, or its number from 1"
 
     def read(self, raw: Any) -> str | int:
         """Returns the name or number as written."""
         value = number(raw)
         if not isinstance(raw, str) or not raw or (value is not None and value == int(value)):
-            _COLUMN.read(raw)
+            super().read(raw)
         return raw
 
     def json_schema(self) -> dict[str, Any]:
@@ -59,8 +47,11 @@ class _ColumnName(FieldReader):
         return {"type": ["string", "integer"], "minLength": 1, "minimum": 1}
 
 
-Column = Annotated[str | int, _ColumnName()]
-Channels = Annotated[int, Parameter.unnamed("int", wanted="1 or 3", choices=(1, 3))]
+Column = Annotated[
+    str | int,
+    _ColumnName(kind="int", minimum=1, wanted="the name of a column, or its number from 1"),
+]
+Channels = Annotated[int, Parameter(kind="int", wanted="1 or 3", choices=(1, 3))]
 ImageSize = Annotated[whole(4, 2048), Field(description="Side of the square images.")]
 PerClass = Annotated[
     whole(3, MOST) | None,
@@ -85,7 +76,7 @@ class Source(Section):
         return self.model_dump()
 
     def token(self, name: str) -> str:
-        """Returns a data set's name in paths, with the digest of its definition.
+        """Returns a data set's id, with the digest of its definition.
 
         A sha256 pins the contents: where the file lies is then no part of the digest. Neither is a
         key that is None, such as one that a source gains later.
@@ -225,7 +216,7 @@ class Npz(Source):
     scale: Annotated[Positive, AfterValidator(exact)] = None
     """Factor of the images; if left out, 1/255 of whole numbers, else 1."""
     split: NpzSplit = None
-    kind: one_of(IMAGES, ROWS, TOKENS) = Field(None, exclude_if=is_none)
+    kind: one_of(IMAGES, ROWS, TOKENS) = Field(None, exclude_if=lambda value: value is None)
     """What the examples are; if left out, images where an example has two or three dimensions;
     where it has one, rows of numbers for floats, tokens for whole numbers.
     """
@@ -333,34 +324,24 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def token(name: str, definition: Mapping[str, Any]) -> str:
-    """Returns a data set's name in paths, with the digest of its definition."""
+    """Returns a data set's id, with the digest of its definition."""
     return read(definition).token(name)
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a data set when planning; of its examples, None where only its files know.
-
-    Attributes:
-        id: Its name in paths.
-        image_side: Height and width in pixels; None of other examples than images.
-        kind: Of `KINDS`.
-    """
+    """What is known of a data set when planning; None where only its files know."""
 
     name: str
-    id: str
+    id: str  # its name in paths
     definition: Source
     training_examples: int | None
-    image_side: int | None
-    kind: str | None
+    image_side: int | None  # height and width in pixels; None of other examples than images
+    kind: str | None  # of `KINDS`
 
     @classmethod
     def of(cls, name: str, definition: Source, recorded: Callable[[str], int | None]) -> Self:
-        """Returns what is known of a data set.
-
-        Args:
-            recorded: Id -> training examples that the record of a prepared data set counts.
-        """
+        """Returns what is known of a data set, given id -> training examples in its record."""
         known, shape = definition.token(name), definition.shape() or ()
         size = recorded(known) or definition.training_size()
         side = shape[0] if len(shape) == 3 else None
@@ -378,9 +359,8 @@ def kind_of_arrays(
     """Returns what arrays of examples and labels are, or None where they are nothing known.
 
     Args:
-        shape: Of the examples, shape (n, ...).
+        shape: Of the examples, (n, ...).
         letter: NumPy's for the kind of their numbers: `f` for floats, `i` and `u` for whole ones.
-        label_shape: Of their labels; None without any.
         given: What the definition says they are, or None.
     """
     flat = {"i": TOKENS, "u": TOKENS, "f": ROWS}.get(letter)

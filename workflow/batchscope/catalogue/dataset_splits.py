@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -26,25 +26,16 @@ def exact(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
-def is_none(value: Any) -> bool:
-    """Whether a key is left out of a resolved definition."""
-    return value is None
-
-
 Share = Annotated[
     float,
-    Parameter.unnamed("float", above=0, wanted="a fraction below 1 or a count per class"),
+    Parameter(kind="float", above=0, wanted="a fraction below 1 or a count per class"),
     AfterValidator(exact),
 ]
-Fraction = Annotated[float, Parameter.unnamed("float", above=0, below=1)]
+Fraction = Annotated[float, Parameter(kind="float", above=0, below=1)]
 
 
 def split_counts(shares: Mapping[str, float], members: int) -> tuple[int, int, int]:
-    """Returns how many members of a class go to train, validation and test.
-
-    Args:
-        shares: Fractions or counts per class, by part.
-    """
+    """Returns how many members of a class go to train, validation and test, by their shares."""
     train, validation, test = (shares[part] for part in _PARTS)
     if train >= 1:
         return train, validation, test
@@ -52,6 +43,10 @@ def split_counts(shares: Mapping[str, float], members: int) -> tuple[int, int, i
     if train + validation + test >= 1 - 1e-9:
         counts[0] = members - counts[1] - counts[2]
     return tuple(counts)
+
+
+# Left out of a resolved definition where it is.
+_MAY_LACK = Field(None, exclude_if=lambda value: value is None)
 
 
 class _Shares(Section):
@@ -62,11 +57,7 @@ class _Shares(Section):
         return sum(split_counts(dict(self), count)[0] for count in members)
 
     def problems(self, place: Place, members: tuple[int, ...]) -> Iterator[Problem]:
-        """Yields at most one problem: what the whole is, before what its parts are.
-
-        Args:
-            members: Of every class that is known.
-        """
+        """Yields at most one problem, given the members of known classes: first of the whole."""
         shares = {part: share for part, share in self if part in _PARTS and share is not None}
         total, fractions = sum(shares.values()), all(share < 1 for share in shares.values())
         if not fractions and not all(isinstance(share, int) for share in shares.values()):
@@ -101,9 +92,9 @@ class Split(_Shares):
 class NpzSplit(_Shares):
     """How the parts that the file does not have are taken from its training part."""
 
-    train: Share = Field(None, exclude_if=is_none)
-    validation: Share = Field(None, exclude_if=is_none)
-    test: Share = Field(None, exclude_if=is_none)
+    train: Share = _MAY_LACK
+    validation: Share = _MAY_LACK
+    test: Share = _MAY_LACK
     seed: Seed = 0
 
 

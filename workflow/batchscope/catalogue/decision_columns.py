@@ -1,6 +1,6 @@
 """The columns of what follows from the runs, by table: verdicts, targets, advice and claims."""
 
-from batchscope.catalogue.entries import Column, Integer, Text, interval
+from batchscope.catalogue.entries import Column, Integer, Positive, Text, interval
 
 _TARGET = {
     "target": Text("Loss or accuracy to reach, as the command line takes it."),
@@ -28,15 +28,20 @@ _HELD_EQUAL = {
         "budget; of a target updates, examples and seconds to it; at the end a column of runs.csv."
     ),
 }
-_VERDICT = {
-    "n": Integer("Paired seeds: those with a value at every batch size that is compared."),
-    "verdict": Text(""),
-    "reason": Text("Why, where the interval alone does not say; empty for nothing."),
-    "seeds_to_resolve": Integer(
-        "Seeds in all that would settle it with power .8, were all as found; empty where it is "
-        "settled or none would."
-    ),
-}
+
+
+def _verdict(states: str) -> dict[str, Column]:
+    """Returns the columns of a verdict, given what it may be."""
+    return {
+        "n": Integer("Paired seeds: those with a value at every batch size that is compared."),
+        "verdict": Text(states),
+        "reason": Text("Why, where the interval alone does not say; empty for nothing."),
+        "seeds_to_resolve": Integer(
+            "Seeds in all that would settle it with power .8, were all as found; empty where it is "
+            "settled or none would."
+        ),
+    }
+
 
 COMPARISONS: dict[str, Column] = {
     **_HELD_EQUAL,
@@ -85,15 +90,14 @@ COMPARISONS: dict[str, Column] = {
         "What the interval is read against: the margin as a difference (below 0 of an accuracy), "
         "1 + margin of a ratio."
     ),
-    **_VERDICT,
+    **_verdict(
+        "within (the whole interval is better than the bound), beyond (the whole interval is "
+        "worse), not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
+    ),
     "seeds_to_resolve_high": Integer(
         "The same with the upper 80 % bound of the standard deviation."
     ),
 }
-COMPARISONS["verdict"] = Text(
-    "within (the whole interval is better than the bound), beyond (the whole interval is worse), "
-    "not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
-)
 
 TRENDS: dict[str, Column] = {
     **_HELD_EQUAL,
@@ -118,12 +122,11 @@ TRENDS: dict[str, Column] = {
     "level": Column("One-sided level of each end, alpha* of the experiment's trends."),
     "p": Column("One-sided p of the direction."),
     "p_against": Column("One-sided p of the opposite direction."),
-    **_VERDICT,
+    **_verdict(
+        "supported (the interval lies on the side of the direction), contradicted (on the other), "
+        "not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
+    ),
 }
-TRENDS["verdict"] = Text(
-    "supported (the interval lies on the side of the direction), contradicted (on the other), "
-    "not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
-)
 
 CRITICAL: dict[str, Column] = {
     **_TARGET,
@@ -169,13 +172,13 @@ CRITICAL: dict[str, Column] = {
         "Batch size of the study with the least geometric mean of the examples to the target, of "
         "those that measured_fastest is of."
     ),
-    "fixed_seconds": Column(
+    "fixed_seconds": Positive(
         "Fixed cost a of a step, from the line a + b * B through the seconds per step of the "
         "timing jobs over the examples of these; empty unless both costs are positive, "
         "their ratio is known to a factor of e (95 %), and the line departs by at most 5 %.",
         "s",
     ),
-    "seconds_per_image": Column("Cost per example b.", "s"),
+    "seconds_per_image": Positive("Cost per example b.", "s"),
     "half_batch": Column("Batch size a / b at which half of a step is fixed cost."),
     **interval("half_batch"),
     "fastest_batch_size": Column(
@@ -185,7 +188,7 @@ CRITICAL: dict[str, Column] = {
     **interval(
         "fastest_batch_size", "Lower end of its 95 % interval; empty where one of both is open."
     ),
-    "fastest_seconds": Column("Seconds to the target there, in closed form.", "s"),
+    "fastest_seconds": Positive("Seconds to the target there, in closed form.", "s"),
     "fastest_from": Column("Smallest batch size within 10 % of that time, in closed form."),
     "fastest_to": Column("Largest one."),
     "measured_fastest": Integer(
@@ -264,7 +267,7 @@ ADVICE: dict[str, Column] = {
     "low": Column("Lower end of its interval; empty where it is open."),
     "high": Column("Upper end."),
     "bound": Column("What the interval is read against, or what is checked."),
-    **_VERDICT,
+    **_verdict("As in comparisons.csv or trends.csv."),
     "grade": Text(
         "Of the recommendation: solid (six paired seeds or more, every limit resolved beside the "
         "range, nothing missing, no check failed), provisional, or open (one seed)."
@@ -278,7 +281,6 @@ ADVICE: dict[str, Column] = {
         "min",
     ),
 }
-ADVICE["verdict"] = Text("As in comparisons.csv or trends.csv.")
 
 CLAIMS: dict[str, Column] = {
     "id": Text("Its name in the configuration."),

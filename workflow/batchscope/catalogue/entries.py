@@ -1,7 +1,7 @@
 """What an entry of the catalogue says of a measure, a timing, a column or a figure.
 
-The entry is all that door, rules, schema, messages, tables, versions and reference know of it;
-the module of the same name in batchscope.measures, timing or figures does the work.
+The entry is all that CLI, rules, schema, messages, tables, versions and reference know of it; the
+module of the same name in batchscope.measures, timing or figures does the work.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import enum
 import functools
 import importlib
 import itertools
+import math
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from batchscope.catalogue.name_codec import format_value
 from batchscope.catalogue.parameters import Parameter, by_name
 
 Settings = dict[str, Any]
@@ -34,35 +34,26 @@ OVER = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        doc: What it holds.
-        unit: Its unit, or an empty string.
-        kind: `float`, `int`, `str` or `bool`; empty where its values say what they are.
-        label: What people call it; of a column of runs.csv that is an outcome, which a study may
-            state something about. Names in braces are those of the column's settings.
-        direction: What it does with growing batch size, `rises` or `falls`, where somebody has
-            stated it: then every study is asked.
-        source: Who stated it.
-        at_epochs: Whether a record of one of an experiment's `at_epochs` fills it too.
-        words: Setting's value -> words for it, in the label.
-        adds_up: Whether it is a count that adds up over the timing jobs of a configuration.
-    """
+    """A column of a table; one of runs.csv with a label is an outcome, which claims may be of."""
 
     doc: str
     unit: str = ""
-    kind: str = "float"
-    label: str = ""
-    direction: str = ""
-    source: str = ""
-    at_epochs: bool = True
-    words: dict[str, str] = field(default_factory=dict)
-    adds_up: bool = False
+    kind: str = "float"  # or `int`, `str`, `bool`; empty where its values say what they are
+    label: str = ""  # what people call it; names in braces are those of its settings
+    direction: str = ""  # `rises` or `falls` with the batch size, where somebody has stated it
+    source: str = ""  # who stated it: then every study is asked
+    at_epochs: bool = True  # whether a record of one of an experiment's `at_epochs` fills it too
+    words: dict[str, str] = field(default_factory=dict)  # for a setting's values, in the label
+    adds_up: bool = False  # whether it is a count that adds up over the jobs of a configuration
+    least: float = -math.inf  # what no value lies below
+    most: float = math.inf  # what none lies above
 
 
 Text = functools.partial(Column, kind="str")
 Integer = functools.partial(Column, kind="int")
+Positive = functools.partial(Column, least=0.0)
+Share = functools.partial(Column, least=0.0, most=1.0)
+Percent = functools.partial(Column, least=0.0, most=100.0)
 
 
 def interval(
@@ -74,23 +65,15 @@ def interval(
 
 @dataclass(frozen=True)
 class Table:
-    """A table of every experiment, written as a CSV file of its name.
+    """A table of every experiment, written as a CSV file of its name."""
 
-    Attributes:
-        columns: Its columns beside those that say what a row is of.
-        rows: Of a measure, the function that makes its rows of a record and the record's path.
-        keys: Columns that distinguish its rows beside the factors, the seed and the machine; None
-            of a table that no claim may be of.
-        measures: Measures or timings that fill it, one of them; where empty the entry that has it,
-            or else any training.
-        figures: Figures that show it, the first to be preferred; where empty those of the entry.
-    """
-
-    columns: dict[str, Column] = field(default_factory=dict)
+    columns: dict[str, Column] = field(default_factory=dict)  # beside what a row is of
+    # Of a measure: makes its rows of a record and the record's path.
     rows: Callable[[dict[str, Any], Path], Iterable[dict[str, Any]]] | None = None
+    # What distinguishes rows beside factors, seed and machine; None where no claim may be of it.
     keys: tuple[str, ...] | None = None
-    measures: tuple[str, ...] = ()
-    figures: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()  # one of them fills it; if empty its entry, or any training
+    figures: tuple[str, ...] = ()  # show it, the first to be preferred; if empty those of the entry
 
 
 class Need(enum.Enum):
@@ -122,28 +105,19 @@ class Scale(enum.StrEnum):
 class Panel:
     """A panel of a figure.
 
-    Attributes:
-        column: Column of the figure's table; where `{...}` stands for the values of a measure's
-            setting there is a panel for each, and title and label may name them too.
-        title: Its heading.
-        label: Label of its vertical axis, with the unit.
-        scale: What that axis is.
-        error: Column of the values' own errors, drawn where there is one seed.
-        ends: Columns of the ends of bars; without them a mean has its interval over seeds.
-        unless: Column of what says the same: a panel whose every value equals it is left out.
-        counted_on: Column of the examples that a share is counted on: its binomial error is drawn.
-        bounds: Whether a run that nothing stopped gives a lower bound.
+    Where the column has `{...}` for the values of a measure's setting there is a panel for each of
+    them; title and label may name them too.
     """
 
-    column: str
+    column: str  # of the figure's table
     title: str
-    label: str
+    label: str  # of its vertical axis, with the unit
     scale: Scale = Scale.AUTO
-    error: str = ""
-    ends: tuple[str, ...] = ()
-    unless: str = ""
-    counted_on: str = ""
-    bounds: bool = False
+    error: str = ""  # column of the values' own errors, drawn where there is one seed
+    ends: tuple[str, ...] = ()  # columns of the ends of bars, in place of an interval over seeds
+    unless: str = ""  # column of what says the same: a panel that equals it throughout is left out
+    counted_on: str = ""  # column of the examples that a share is of: its binomial error is drawn
+    bounds: bool = False  # whether a run that nothing stopped gives a lower bound
 
     @property
     def columns(self) -> list[str]:
@@ -154,52 +128,29 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that can be drawn of every experiment with the right measures.
+    """A figure that can be drawn of every experiment with the right measures."""
 
-    Attributes:
-        name: Name of its files.
-        title: Its title.
-        category: What it is listed under.
-        caption: What it shows and how to read it, in a sentence or two.
-        kind: Module of batchscope.figures.kinds that draws it.
-        table: Table that it shows.
-        panels: Its panels.
-        columns: Columns of that table that it needs beside those of its panels.
-        lines: Column whose values make lines of their own in each panel, beside the series.
-        facets: Column whose values make panels of their own.
-        over: Columns of its horizontal axes, a panel for each; of what is over progress alone.
-        also_over: Columns over which the same figure is drawn too: the report switches.
-        of: Of such a figure, the name of the first.
-        best_rate: Whether each batch size is shown at its best learning rate alone.
-        target: Whether the loss to reach is drawn too, where there is one.
-        asked: Whether it is drawn only where a study names it.
-        measures: Measures or timings that the experiment must have asked for, `a|b` is either;
-            of an entry's figure the entry where empty.
-        varied: Factors of which it must have several values.
-        needs: What else it needs.
-        own: Columns without which it is not drawn of trainings that were made elsewhere, `a|b` is
-            either, in place of its measures; None where their tables never suffice.
-    """
-
-    name: str
+    name: str  # of its files
     title: str
-    category: str
-    caption: str
-    kind: str = "against_batch_size"
+    category: str  # what it is listed under
+    caption: str  # what it shows and how to read it, in a sentence or two
+    kind: str = "against_batch_size"  # module of batchscope.figures.kinds that draws it
     table: str = "runs"
     panels: tuple[Panel, ...] = ()
-    columns: tuple[str, ...] = ()
-    lines: str = ""
-    facets: str = ""
-    over: tuple[str, ...] = ()
-    also_over: tuple[str, ...] = ()
-    of: str = ""
-    best_rate: bool = False
-    target: bool = False
-    asked: bool = False
+    columns: tuple[str, ...] = ()  # of the table that it needs beside those of its panels
+    lines: str = ""  # column whose values make lines in each panel, beside the series
+    facets: str = ""  # column whose values make panels
+    over: tuple[str, ...] = ()  # columns of its horizontal axes, a panel for each
+    also_over: tuple[str, ...] = ()  # columns over which it is drawn too: the report switches
+    of: str = ""  # name of the figure that this one is over another axis
+    best_rate: bool = False  # whether each batch size is shown at its best learning rate alone
+    target: bool = False  # whether the loss to reach is drawn too, where there is one
+    asked: bool = False  # whether it is drawn only where a study names it
+    # What the experiment must measure or time, `a|b` is either; of an entry's figure the entry.
     measures: tuple[str, ...] = ()
-    varied: tuple[str, ...] = ()
+    varied: tuple[str, ...] = ()  # factors that must have several values
     needs: tuple[Need, ...] = ()
+    # Columns that external runs must have, in place of its measures; None where none suffice.
     own: tuple[str, ...] | None = ()
 
     def shows(self, column: str) -> bool:
@@ -215,63 +166,29 @@ class Figure:
     def variants(self) -> Iterator[Figure]:
         """Yields the same figure over its other axes."""
         for axis in self.also_over:
-            yield replace(
-                self,
-                name=f"{self.name}_by_{axis}",
-                title=f"{self.title} by {OVER[axis]}",
-                over=(axis,),
-                also_over=(),
-                of=self.name,
-            )
+            name, title = f"{self.name}_by_{axis}", f"{self.title} by {OVER[axis]}"
+            yield replace(self, name=name, title=title, over=(axis,), also_over=(), of=self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What measures and timings have in common.
+    """What measures and timings have in common."""
 
-    Attributes:
-        name: Its name in the configuration, in paths, and of its rule and module.
-        version: Names the numbers that it gives: raised when these change, and only then.
-        doc: What it is, in a sentence.
-        settings: Its settings; every one has a birth value. Append; never reorder.
-        columns: Columns that it fills in runs.csv; `{...}` stands for each value of a setting.
-        problems: Yields the problems of incompatible settings.
-        figures: Figures of it alone.
-        tables: Tables of it alone, by name.
-        at_epochs: Whether it gives something for each of an experiment's `at_epochs`; a measure
-            then has a setting `epoch`, and one more record for each.
-        also_writes: Suffixes of what it writes beside its record.
-        memory_mb: Memory that a cluster is asked for, MB.
-        minutes: Time that a cluster is asked for.
-        order: Where it stands in lists and tables.
-    """
-
-    name: str
-    version: str
-    doc: str
-    settings: tuple[Parameter, ...] = ()
-    columns: dict[str, Column] = field(default_factory=dict)
-    problems: Problems = lambda settings: iter(())
-    figures: tuple[Figure, ...] = ()
-    tables: dict[str, Table] = field(default_factory=dict)
+    version: str  # of the numbers that it gives: raised when these change, and only then
+    name: str = ""  # in the configuration, in paths and of its rule: that of its module
+    doc: str = ""  # what it is, in a sentence: the docstring of its module
+    settings: tuple[Parameter, ...] = ()  # all with a frozen default. Append; never reorder
+    columns: dict[str, Column] = field(default_factory=dict)  # of runs.csv, by a setting's `{name}`
+    problems: Problems = lambda settings: iter(())  # of incompatible settings
+    figures: tuple[Figure, ...] = ()  # of it alone
+    tables: dict[str, Table] = field(default_factory=dict)  # of it alone, by name
+    # Whether it gives something for each of an experiment's `at_epochs`; a measure then has a
+    # setting `epoch`, and one more record for each.
     at_epochs: bool = False
-    also_writes: tuple[str, ...] = ()
-    memory_mb: int = 4000
+    also_writes: tuple[str, ...] = ()  # suffixes of what it writes beside its record
+    memory_mb: int = 4000  # that a cluster is asked for, as the minutes are
     minutes: int = 60
-    order: int = 100
-
-    def __post_init__(self) -> None:
-        """Lets figures and tables that state nothing else be of the entry itself."""
-        own = [
-            each if each.measures else replace(each, measures=(self.name,)) for each in self.figures
-        ]
-        object.__setattr__(self, "figures", tuple(own))
-        filling, shown = (self.name,), tuple(figure.name for figure in own)
-        tables = {
-            name: replace(table, measures=table.measures or filling, figures=table.figures or shown)
-            for name, table in self.tables.items()
-        }
-        object.__setattr__(self, "tables", tables)
+    order: int = 100  # where it stands in lists and tables
 
     @property
     def parameters(self) -> dict[str, Parameter]:
@@ -280,36 +197,26 @@ class Entry:
 
     def columns_for(self, settings: Settings) -> tuple[str, ...]:
         """Returns the columns of runs.csv that it fills."""
+        one = {key: replace(each, many=False) for key, each in self.parameters.items()}
         found = []
         for name in self.columns:
             keys = re.findall(r"\{(\w+)\}", name)
             for values in itertools.product(*(settings[key] for key in keys)):
-                texts = {
-                    key: format_value(self.parameters[key], (value,))
-                    for key, value in zip(keys, values, strict=True)
-                }
-                found.append(name.format(**texts))
+                texts = (one[key].text(value) for key, value in zip(keys, values, strict=True))
+                found.append(name.format(**dict(zip(keys, texts, strict=True))))
         return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(Entry):
-    """A measure of a finished run, or of two.
+    """A measure of a finished run, or of two."""
 
-    Attributes:
-        pairs: Whether it is of two runs, which `between` in the configuration names.
-        weights: Weights of the run that it reads: `initial`, `final`, `best`, or `middle`, those
-            after the stored epoch nearest half of the training.
-        reads: Other files of the run that it reads.
-        data: Whether it reads the data set and builds the model, which takes TensorFlow.
-        factors: Factor -> the value that a run must have for it.
-    """
-
-    pairs: bool = False
+    pairs: bool = False  # whether it is of two runs, which `between` in the configuration names
+    # Weights that it reads: `initial`, `final`, `best`, or `middle`, the kept epoch nearest half.
     weights: tuple[str, ...] = ("final", "best")
-    reads: tuple[str, ...] = ()
-    data: bool = True
-    factors: dict[str, Any] = field(default_factory=dict)
+    reads: tuple[str, ...] = ()  # other files of the run
+    data: bool = True  # whether it reads the data set and builds the model, which takes TensorFlow
+    factors: dict[str, Any] = field(default_factory=dict)  # factor -> what a run must have for it
 
 
 REPEATS = Parameter(
@@ -327,32 +234,21 @@ REPEATS = Parameter(
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Entry):
-    """A timing, which has the machine to itself.
+    """A timing, which has the machine to itself; it also has the setting `REPEATS`."""
 
-    Every timing has the setting `REPEATS` as its last.
-
-    Attributes:
-        trains: Whether it times the configuration of a training, in a training experiment;
-            any other times a sweep over batch sizes, in a timing experiment.
-        batch_sizes: What one job of a sweep is of: `together` (all batch sizes, in turns), `each`
-            (one of them) or `searched` (it looks for one).
-        seconds: Whether it gives the examples per second of trainings, and so the seconds of their
-            trajectories: of its own experiment if it `trains`, else of those that it is beside.
-        frameworks: Whether it takes frameworks beside TensorFlow.
-        forked: Whether a new copy of the process that local jobs fork from may take it, since
-            neither an import nor the memory that it leaves behind is part of its numbers.
-    """
-
+    # Whether it times the configuration of a training, in a training experiment; any other times a
+    # sweep over batch sizes, in a timing experiment.
     trains: bool = False
+    # What one job of a sweep is of: `together` (all batch sizes, in turns), `each` (one of them) or
+    # `searched` (it looks for one).
     batch_sizes: str = "together"
+    # Whether its examples per second give the seconds of trajectories: of its own experiment if it
+    # `trains`, else of those that it is beside.
     seconds: bool = False
-    frameworks: bool = False
+    frameworks: bool = False  # whether it takes frameworks beside TensorFlow
+    # Whether a copy of the process that local jobs fork from may take it, since neither an import
+    # nor the memory that it leaves behind is part of its numbers.
     forked: bool = False
-
-    def __post_init__(self) -> None:
-        """Adds the setting that all timings have."""
-        super().__post_init__()
-        object.__setattr__(self, "settings", (*self.settings, REPEATS))
 
 
 Kind = TypeVar("Kind", bound=Entry)
@@ -361,18 +257,31 @@ Kind = TypeVar("Kind", bound=Entry)
 def discover(package: str, path: list[str], kind: type[Kind]) -> dict[str, Kind]:
     """Returns the entries of a package, `ENTRY` in each of its modules, by name and in order.
 
-    Args:
-        package: Name of the package.
-        path: Its `__path__`.
-
     Raises:
-        ValueError: If a module has no entry of its own name.
+        ValueError: If a module has no entry.
     """
     found = []
-    for module in pkgutil.iter_modules(path):
-        entry = getattr(importlib.import_module(f"{package}.{module.name}"), "ENTRY", None)
-        if not isinstance(entry, kind) or entry.name != module.name:
-            text = f"Expected ENTRY, a {kind.__name__} of that name, in {package}.{module.name}."
+    for info in pkgutil.iter_modules(path):
+        module = importlib.import_module(f"{package}.{info.name}")
+        entry = getattr(module, "ENTRY", None)
+        if not isinstance(entry, kind):
+            text = f"Expected ENTRY, a {kind.__name__}, in {module.__name__}."
             raise ValueError(f"{text} Received: {entry!r}")
-        found.append(entry)
+        found.append(_completed(entry, info.name, " ".join(module.__doc__.split())))
     return {entry.name: entry for entry in sorted(found, key=lambda each: (each.order, each.name))}
+
+
+def _completed(entry: Kind, name: str, doc: str) -> Kind:
+    """Returns an entry with its name, doc and what all have; figures of no other are its own."""
+    names = tuple(figure.name for figure in entry.figures)
+    return replace(
+        entry,
+        name=name,
+        doc=doc,
+        settings=(*entry.settings, REPEATS) if isinstance(entry, Timing) else entry.settings,
+        figures=tuple(replace(each, measures=each.measures or (name,)) for each in entry.figures),
+        tables={
+            key: replace(each, measures=each.measures or (name,), figures=each.figures or names)
+            for key, each in entry.tables.items()
+        },
+    )

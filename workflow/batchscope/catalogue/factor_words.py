@@ -6,20 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import own_columns, sweep_names
-from batchscope.catalogue.run_factors import Factor
+from batchscope.catalogue import own_columns
+from batchscope.catalogue.run_factors import EVERY_FACTOR, Factor
 
 # What may distinguish series: the factors of trainings and of times, and the machine.
-FACTORS = {
-    **sweep_names.EVERY_FACTOR,
-    "machine": Factor("machine", "", "str", None, "Machine, by its name.", phrase="{}"),
-}
-_OTHER = Factor("", "", "str", None, "")
+FACTORS = {**EVERY_FACTOR, "machine": Factor(name="machine", kind="str", phrase="{}")}
 
 
 def factor(name: str) -> Factor:
     """Returns the factor of a name; one of nothing for a column of a table of one's own."""
-    return FACTORS.get(name, _OTHER)
+    return FACTORS.get(name, Factor())
 
 
 def describe(factors: Mapping[str, Any]) -> str:
@@ -45,7 +41,7 @@ def _words(factor_name: str, value: Any) -> str:
         return name if value else f"no {name}"
     if value in entry.phrases:
         return entry.phrases[value]
-    if factor_name == "delay_seconds" and isinstance(value, int | float):
+    if factor_name == "delay_seconds":
         return f"delay of {wording.number(1000 * value)} ms"
     words = value_words(factor_name, value)
     if entry.noun:

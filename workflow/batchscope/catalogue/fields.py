@@ -10,26 +10,15 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.readers import (
-    FieldReader,
-    below,
-    expected,
-    read_items,
-    unknown_key,
-)
+from batchscope.catalogue.readers import FieldReader, below, expected, read_items, unknown_key
 
 
 class Section(BaseModel):
-    """A map of a study with known keys.
-
-    Attributes:
-        noun: What a key is called in a message.
-        wanted: What is expected of the whole.
-    """
+    """A map of a study with known keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-    noun: ClassVar[str] = "key"
-    wanted: ClassVar[str] = "a map"
+    noun: ClassVar[str] = "key"  # what a key is called in a message
+    wanted: ClassVar[str] = "a map"  # what is expected of the whole
 
     @property
     def given(self) -> dict[str, Any]:
@@ -54,20 +43,12 @@ class Refused(FieldReader):
 
 @dataclass(frozen=True)
 class Keyed(FieldReader):
-    """A map, in the order of the file, whose keys may all be left out.
+    """A map, in the order of the file, whose keys may all be left out."""
 
-    Attributes:
-        fields: Key -> what reads its value.
-        noun: What a key is called in a message.
-        expected: What is expected of the whole.
-        least: Fewest keys.
-        most: Most keys.
-    """
-
-    fields: Mapping[str, FieldReader]
-    noun: str
-    expected: str
-    least: int = 0
+    fields: Mapping[str, FieldReader]  # key -> what reads its value
+    noun: str  # what a key is called in a message
+    expected: str  # of the whole
+    least: int = 0  # keys
     most: int | None = None
 
     def read(self, raw: Any) -> dict[str, Any]:
@@ -80,7 +61,7 @@ class Keyed(FieldReader):
         for key, value in raw.items():
             try:
                 if key not in self.fields:
-                    raise unknown_key(self.noun, self._known(), self._aliases())
+                    raise self._unknown()
                 found[key] = self.fields[key].read(value)
             except PydanticCustomError as error:
                 wrong.append(InitErrorDetails(type=error, loc=(key,), input=value))
@@ -90,42 +71,31 @@ class Keyed(FieldReader):
             raise ValidationError.from_exception_data(self.noun, wrong)
         return found
 
-    def _known(self) -> list[str]:
-        return [key for key, one in self.fields.items() if one.json_schema() != {"not": {}}]
-
-    def _aliases(self) -> dict[str, str]:
-        return {getattr(one, "alias", key): key for key, one in self.fields.items()}
+    def _unknown(self) -> PydanticCustomError:
+        known = [key for key, one in self.fields.items() if one.json_schema() != {"not": {}}]
+        aliases = {getattr(one, "alias", key): key for key, one in self.fields.items()}
+        return unknown_key(self.noun, known, aliases)
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a map."""
-        found: dict[str, Any] = {
+        limits = {"minProperties": self.least or None, "maxProperties": self.most}
+        return {
             "type": "object",
             "additionalProperties": False,
             "properties": {key: one.json_schema() for key, one in self.fields.items()},
+            **{key: limit for key, limit in limits.items() if limit is not None},
         }
-        if self.least:
-            found["minProperties"] = self.least
-        if self.most is not None:
-            found["maxProperties"] = self.most
-        return found
 
 
 @dataclass(frozen=True)
 class ListOf(FieldReader):
-    """A list of at least one value of a parameter.
-
-    Attributes:
-        word: Whether a plain word stands for a list of it.
-        distinct: Whether each value may occur once only.
-        doc: What the list is, in the schema for editors.
-        wanted: What is expected of the whole, where its values do not say it.
-    """
+    """A list of at least one value of a parameter."""
 
     item: Parameter
-    word: bool = False
-    distinct: bool = True
-    doc: str = ""
-    wanted: str = ""
+    word: bool = False  # whether a plain word stands for a list of it
+    distinct: bool = True  # whether each value may occur once only
+    doc: str = ""  # what the list is, in the schema for editors
+    wanted: str = ""  # what is expected of the whole, where its values do not say it
 
     @property
     def alias(self) -> str:
@@ -142,7 +112,7 @@ class ListOf(FieldReader):
         given = [raw] if self.word and isinstance(raw, str) else raw
         if not isinstance(given, list) or not given:
             raise expected(self.expected)
-        return read_items(self.item.read, given, self.distinct)
+        return read_items(self.item.read_item, given, self.distinct)
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a list; with `word` of a word too."""
@@ -153,52 +123,25 @@ class ListOf(FieldReader):
         return {**found, "description": self.doc} if self.doc else found
 
 
-@dataclass(frozen=True)
-class OneValue(FieldReader):
-    """A value of a factor where a list is a slip: several values belong elsewhere."""
-
-    item: Parameter
-
-    @property
-    def expected(self) -> str:
-        """What is expected of it."""
-        return self.item.expected
-
-    def read(self, raw: Any) -> Any:
-        """Returns the value."""
-        if isinstance(raw, list):
-            raise expected(f"{self.item.expected}, or a list under `vary`,")
-        return self.item.read(raw)
-
-    @property
-    def alias(self) -> str:
-        """The factor's own, which may be taken for its name."""
-        return self.item.alias
-
-    def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of the value."""
-        return self.item.json_schema()
-
-
 def words(wanted: str, choices: Iterable[str] = ()) -> Any:
     """Returns the type of a list of words, or of one of them."""
-    item = Parameter.unnamed("str", wanted=wanted, choices=tuple(choices), pattern=".+")
+    item = Parameter(kind="str", wanted=wanted, choices=tuple(choices), pattern=".+")
     return Annotated[tuple[str, ...], ListOf(item, word=True)]
 
 
 def whole(minimum: int, maximum: int) -> Any:
     """Returns the type of a whole number."""
-    return Annotated[int, Parameter.unnamed("int", minimum=minimum, maximum=maximum)]
+    return Annotated[int, Parameter(kind="int", minimum=minimum, maximum=maximum)]
 
 
 def text(wanted: str = "a text", pattern: str = ".+") -> Any:
     """Returns the type of a text that is not empty."""
-    return Annotated[str, Parameter.unnamed("str", pattern=pattern, wanted=wanted)]
+    return Annotated[str, Parameter(kind="str", pattern=pattern, wanted=wanted)]
 
 
 def one_of(*choices: str) -> Any:
     """Returns the type of one of some words."""
-    return Annotated[str, Parameter.unnamed("str", choices=choices)]
+    return Annotated[str, Parameter(kind="str", choices=choices)]
 
 
 Text = text()
@@ -207,7 +150,7 @@ Name = text(
 )
 FilePath = text("a path")
 Sha256 = text("a sha256 of 64 hexadecimal digits", "[0-9a-f]{64}")
-Number = Annotated[float, Parameter.unnamed("float")]
-Positive = Annotated[float, Parameter.unnamed("float", above=0)]
+Number = Annotated[float, Parameter(kind="float")]
+Positive = Annotated[float, Parameter(kind="float", above=0)]
 Count = whole(1, 1_000_000)
 Seed = whole(0, 2**32 - 1)

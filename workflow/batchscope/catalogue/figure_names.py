@@ -13,19 +13,12 @@ from batchscope.catalogue.timings import OF_SWEEPS
 
 @dataclass(frozen=True)
 class Given:
-    """What an experiment gives its figures.
+    """What an experiment gives its figures."""
 
-    Attributes:
-        measures: Its measures and timings.
-        varied: Factors of which it crosses several values with all else.
-        needs: What it has of what a figure may need.
-        own: Columns of a table of trainings that were made elsewhere; None for trainings here.
-    """
-
-    measures: Collection[str] = ()
-    varied: Collection[str] = ()
-    needs: Collection[Need] = ()
-    own: Collection[str] | None = None
+    measures: Collection[str] = ()  # and timings
+    varied: Collection[str] = ()  # factors of which it crosses several values with all else
+    needs: Collection[Need] = ()  # what it has of what a figure may need
+    own: Collection[str] | None = None  # columns of external runs; None for runs that are made here
 
     def suffices(self, figure: Figure) -> bool:
         """Returns whether a figure is drawn of it unasked."""
@@ -47,7 +40,7 @@ def available(given: Given) -> list[str]:
 
 
 def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
-    """Returns why a figure cannot be drawn of trainings that were made elsewhere; empty if it can.
+    """Returns why a figure cannot be drawn of external runs; empty if it can.
 
     Args:
         columns: Columns of our tables that theirs fills, and factors that are varied.

@@ -15,11 +15,9 @@ _ADVICE = Figure(
     "advice",
     "Which batch sizes to use",
     "Quality",
-    caption=(
-        "Every limit of the batch size on one axis: each size beside the best of the others, in "
-        "time to the target and in each outcome, and limits by themselves (diamonds) with their "
-        "95 % interval."
-    ),
+    "Every limit of the batch size on one axis: each size beside the best of the others, in "
+    "time to the target and in each outcome, and limits by themselves (diamonds) with their "
+    "95 % interval.",
     kind="limits",
     table="advice",
     needs=(Need.BATCH_SIZES, Need.PREFIXES),
@@ -29,10 +27,8 @@ _OF_SEVERAL = (
         "loss_curves",
         "Loss curves",
         "Training",
-        caption=(
-            "Training and validation loss, each batch size at its best learning rate: means over "
-            "seeds with a 95 % interval. A thin line is a run that did not finish."
-        ),
+        "Training and validation loss, each batch size at its best learning rate: means over "
+        "seeds with a 95 % interval. A thin line is a run that did not finish.",
         kind="against_progress",
         table="history",
         panels=(
@@ -48,11 +44,9 @@ _OF_SEVERAL = (
         "progress",
         "Loss by updates, examples and time",
         "Training",
-        caption=(
-            "Validation loss against what was used up, each batch size at its best learning rate: "
-            "which one wins depends on what is held equal. Dotted: the target; where it is "
-            "crossed first, that batch size gets there first."
-        ),
+        "Validation loss against what was used up, each batch size at its best learning rate: "
+        "which one wins depends on what is held equal. Dotted: the target; where it is "
+        "crossed first, that batch size gets there first.",
         kind="against_progress",
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss (nats)"),),
@@ -66,7 +60,7 @@ _OF_SEVERAL = (
         "best_losses",
         "Best losses",
         "Training",
-        caption="The lowest training and validation loss that each run reached.",
+        "The lowest training and validation loss that each run reached.",
         panels=(
             Panel("best_train_loss", "Best training loss", "loss (nats)"),
             Panel("best_validation_loss", "Best validation loss", "loss (nats)"),
@@ -77,11 +71,9 @@ _OF_SEVERAL = (
         "learning_rate",
         "Learning rate",
         "Training",
-        caption=(
-            "Lowest validation loss that each run reached against its learning rate, after "
-            "scaling: means over seeds with a 95 % interval. A ring marks the best rate of a "
-            "batch size, a cross above one at which a run diverged."
-        ),
+        "Lowest validation loss that each run reached against its learning rate, after "
+        "scaling: means over seeds with a 95 % interval. A ring marks the best rate of a "
+        "batch size, a cross above one at which a run diverged.",
         kind="rates",
         panels=(
             Panel("best_validation_loss", "Loss by learning rate", "best validation loss (nats)"),
@@ -94,11 +86,9 @@ _OF_SEVERAL = (
         "best_learning_rate",
         "Best learning rate",
         "Quality",
-        caption=(
-            "The learning rate, after scaling, with the lowest mean validation loss of each batch "
-            "size. The line is rate = c (batch size) to the power k, the mean of the fits of "
-            "single seeds."
-        ),
+        "The learning rate, after scaling, with the lowest mean validation loss of each batch "
+        "size. The line is rate = c (batch size) to the power k, the mean of the fits of "
+        "single seeds.",
         kind="rates",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
         varied=("learning_rate",),
@@ -108,10 +98,8 @@ _OF_SEVERAL = (
         "accuracy_by_epochs",
         "Accuracy by number of epochs",
         "Quality",
-        caption=(
-            "Accuracy on the test data after each number of epochs. The snapshots of one run are "
-            "read, and nothing is trained twice."
-        ),
+        "Accuracy on the test data after each number of epochs. The snapshots of one run are "
+        "read, and nothing is trained twice.",
         table="at_epochs",
         panels=(Panel("test_accuracy", "Test accuracy", "test accuracy (%)", Scale.PERCENT),),
         lines="at_epoch",
@@ -122,11 +110,8 @@ _OF_SEVERAL = (
         "verdict_matrix",
         "Which batch size is better at which budget",
         "Quality",
-        caption=(
-            "What wins depends on what is held equal: a cell is a batch size less the best of the "
-            "others, accuracies in points and losses in nats, or what it takes to a target as a "
-            "ratio."
-        ),
+        "What wins depends on what is held equal: a cell is a batch size less the best of the "
+        "others, accuracies in points and losses in nats, or what it takes to a target as a ratio.",
         kind="matrix",
         table="comparisons",
         needs=(Need.BATCH_SIZES,),
@@ -154,12 +139,10 @@ _OF_SEVERAL = (
         "critical_batch_size",
         "Critical batch size",
         "Quality",
-        caption=(
-            "Updates and examples to a target, and the curve updates = fewest × (1 + critical "
-            "batch size / batch size) (McCandlish et al. 2018, arXiv 1812.06162). The critical "
-            "batch size, with its 95 % interval at the foot, takes twice the fewest of both; an "
-            "arrow is an open end."
-        ),
+        "Updates and examples to a target, and the curve updates = fewest × (1 + critical "
+        "batch size / batch size) (McCandlish et al. 2018, arXiv 1812.06162). The critical "
+        "batch size, with its 95 % interval at the foot, takes twice the fewest of both; an "
+        "arrow is an open end.",
         kind="to_target",
         table="to_target",
         panels=(
@@ -172,11 +155,9 @@ _OF_SEVERAL = (
         "fastest_batch_size",
         "Fastest batch size",
         "Time",
-        caption=(
-            "Seconds to a target: geometric means over seeds with a 95 % interval. The line is "
-            "the fitted updates times the time of a step, a fixed cost and a cost per example; an "
-            "arrow at the foot is an open end."
-        ),
+        "Seconds to a target: geometric means over seeds with a 95 % interval. The line is "
+        "the fitted updates times the time of a step, a fixed cost and a cost per example; an "
+        "arrow at the foot is an open end.",
         kind="to_target",
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
@@ -187,11 +168,9 @@ _OF_SEVERAL = (
         "training_time",
         "Training time by number of epochs",
         "Time",
-        caption=(
-            "Number of epochs times the time of one, validation apart: medians of timing jobs. "
-            "What lies below the dotted line trains longer than the fewest epochs at the smallest "
-            "batch size, and in less time."
-        ),
+        "Number of epochs times the time of one, validation apart: medians of timing jobs. "
+        "What lies below the dotted line trains longer than the fewest epochs at the smallest "
+        "batch size, and in less time.",
         kind="training_time",
         table="training_times",
         panels=(Panel("train_seconds", "Training time", "training time (s)", Scale.ZERO),),
@@ -203,10 +182,8 @@ _OF_SEVERAL = (
         "frameworks",
         "Usage by framework",
         "Machine",
-        caption=(
-            "How busy the machine was, the most memory held and examples trained on per second, "
-            "framework by framework. The quantities of a CPU and of a GPU differ."
-        ),
+        "How busy the machine was, the most memory held and examples trained on per second, "
+        "framework by framework. The quantities of a CPU and of a GPU differ.",
         kind="sweep",
         table="utilisation",
         panels=(*UTILISATION, *MEMORY, Panel("images_per_second", "Throughput", "examples/s")),

@@ -9,21 +9,13 @@ OWN = "tensorflow"  # which this project's own environment has
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework beside TensorFlow.
-
-    Attributes:
-        title: Its name for people.
-        python: The only Python that its pins have wheels for, as `3.11`; empty for any that
-            this project takes.
-        cpu_index: An index that has its wheels without CUDA; empty where its usual ones are so.
-        gpu_requirements: What is installed besides where an NVIDIA GPU is present.
-    """
+    """A framework beside TensorFlow."""
 
     name: str
-    title: str
-    python: str = ""
-    cpu_index: str = ""
-    gpu_requirements: tuple[str, ...] = ()
+    title: str  # its name for people
+    python: str = ""  # the only one that its pins have wheels for, as `3.11`; empty for any of ours
+    cpu_index: str = ""  # has its wheels without CUDA; empty where its usual ones are so
+    gpu_requirements: tuple[str, ...] = ()  # installed besides where an NVIDIA GPU is present
 
 
 # A new framework is one line here, its pins in envs/ and its training in batchscope.frameworks.

@@ -2,8 +2,7 @@
 
 An epoch that can be read is one of the first five, a power of two, or the last. Early weights
 change fastest, and a count that grows with the logarithm of the epochs bounds the disk that a long
-training takes. Shared by training, which writes them, and by planning, which promises what can be
-measured and says who reads what.
+training takes. Training writes them; planning promises what can be measured and says who reads it.
 """
 
 from __future__ import annotations
@@ -19,17 +18,12 @@ MIDDLE = "middle"
 
 def stored_epochs(epochs: int) -> tuple[int, ...]:
     """Returns the epochs after which a training of so many epochs may write its weights."""
-    first = range(1, min(epochs, _FIRST) + 1)
     powers = (1 << exponent for exponent in range(epochs.bit_length()))
-    return (*first, *(epoch for epoch in powers if epoch > _FIRST))
+    return tuple(sorted({*range(1, min(epochs, _FIRST) + 1), *powers}))
 
 
 def kept_epochs(epochs: int) -> tuple[int, ...]:
-    """Returns the epochs whose weights can be read when a training has run so many, in order.
-
-    Args:
-        epochs: Epochs of the training, at least 1; its last weights are always kept.
-    """
+    """Returns the epochs whose weights can be read when a training has run so many, in order."""
     return tuple(sorted({*stored_epochs(epochs), epochs}))
 
 
@@ -60,7 +54,6 @@ def read_by(measure: str, epoch: int, horizon: int) -> int | str | None:
 
     Args:
         epoch: The measure's setting `epoch`; 0 where it has none.
-        horizon: Epochs of the training; its last weights are kept anyway.
     """
     entry = MEASURES.get(measure)
     if entry and MIDDLE in entry.weights:

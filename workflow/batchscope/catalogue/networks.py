@@ -13,17 +13,11 @@ from batchscope.catalogue.dataset_definitions import IMAGES, ROWS, TOKENS
 
 @dataclass(frozen=True)
 class Network:
-    """A built-in network.
+    """A built-in network."""
 
-    Attributes:
-        kinds: What it takes, of `dataset_definitions.KINDS`.
-        least_side: The least height and width of images, in pixels.
-        frameworks: Whether batchscope.frameworks has it too.
-    """
-
-    kinds: tuple[str, ...] = (IMAGES,)
-    least_side: int = 1
-    frameworks: bool = False
+    kinds: tuple[str, ...] = (IMAGES,)  # what it takes, of `dataset_definitions.KINDS`
+    least_side: int = 1  # the least height and width of images, in pixels
+    frameworks: bool = False  # whether batchscope.frameworks has it too
 
 
 # Whoever needs another network is told the first that takes the data.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -16,12 +15,17 @@ Shape = tuple[int, ...]
 
 def headers(path: Path) -> dict[str, tuple[Shape, np.dtype]]:
     """Returns array -> shape and type, in the file's order; raises nearly anything if damaged."""
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    found = {}
     with zipfile.ZipFile(path) as archive:
-        found = {}
         for member in archive.namelist():
             if member.endswith(".npy"):
                 with archive.open(member) as file:
-                    found[member.removesuffix(".npy")] = _header(file)
+                    shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
+                found[member.removesuffix(".npy")] = shape, dtype
     return found
 
 
@@ -35,19 +39,10 @@ def read(path: Path) -> tuple[Shape, str, Shape | None] | None:
         key = next(key for key in EXAMPLES if key in found)
     except Exception:  # zipfile, zlib and ast raise nearly anything
         return None  # preparing it says what is wrong
-    shape, dtype = found[key]
-    labels = found.get(label_key(key))
-    return shape, dtype.kind, labels[0] if labels else None
+    labels, _ = found.get(label_key(key), (None, None))
+    return found[key][0], found[key][1].kind, labels
 
 
 def label_key(key: str) -> str:
     """Returns the name of the labels of training examples that have this one."""
     return "y_train" if key == "x_train" else "labels"
-
-
-def _header(file: IO[bytes]) -> tuple[Shape, np.dtype]:
-    if np.lib.format.read_magic(file) == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-    return shape, dtype

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from batchscope.catalogue import coercion, run_factors
+from batchscope.catalogue.readers import number
+from batchscope.catalogue.run_factors import FACTORS
 
 # What a run has used so far.
 AXES = ("updates", "examples", "seconds")
@@ -18,8 +19,7 @@ OUTCOMES = (*LOSSES, *ACCURACIES)
 LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"
-# The machine of external runs.
-ELSEWHERE = "elsewhere"
+ELSEWHERE = "elsewhere"  # the machine of external runs
 
 
 def is_own(column: Any) -> bool:
@@ -34,23 +34,22 @@ def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
     name that begins with `own_`, and numbers where all its values are.
     """
     texts = [*texts]
-    known = run_factors.FACTORS.get(column)
-    kinds = {"int": [_whole], "float": [_number], "bool": [_flag], "str": [str]}
-    for name, converts in (
-        (column, kinds[known.kind] if known else []),
-        (f"{OWN}{column}", [int, _finite, str]),
-    ):
-        for convert in converts:
-            with contextlib.suppress(ValueError):
-                return name, [convert(text) for text in texts]
-    raise AssertionError(column)  # text is always of its kind
+    if column in FACTORS:
+        with contextlib.suppress(ValueError):
+            return column, [_of_kind(FACTORS[column].kind, text) for text in texts]
+    for convert in (int, _finite):
+        with contextlib.suppress(ValueError):
+            return f"{OWN}{column}", [convert(text) for text in texts]
+    return f"{OWN}{column}", texts
 
 
-def _number(text: str) -> float:
-    value = coercion.number(text)
-    if value is None:
+def _of_kind(kind: str, text: str) -> Any:
+    if kind == "str":
+        return text
+    value = {"true": True, "false": False}.get(text.lower()) if kind == "bool" else number(text)
+    if value is None or (kind == "int" and value != int(value)):
         raise ValueError(text)
-    return float(value)
+    return {"bool": bool, "int": int, "float": float}[kind](value)
 
 
 def _finite(text: str) -> float:
@@ -58,16 +57,3 @@ def _finite(text: str) -> float:
     if math.isnan(value):
         raise ValueError(text)
     return value
-
-
-def _whole(text: str) -> int:
-    value = _number(text)
-    if value != int(value):
-        raise ValueError(text)
-    return int(value)
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(text)
-    return text.lower() == "true"

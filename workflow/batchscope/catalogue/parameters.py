@@ -1,15 +1,13 @@
 """Named values: what each may be, and its canonical text in the names of paths.
 
 A factor of a run and a setting of a measure are both a `Parameter`. As metadata of a field of a
-pydantic model it reads what YAML holds. A name holds it as `alias=value`, and only where the value
-differs from the parameter's *frozen default*, which never changes, so that no old name ever
-changes. What is computed with is the value parsed back from the name.
+pydantic model it reads what YAML holds. What is computed with is the value parsed back from a name.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -18,69 +16,42 @@ from batchscope.catalogue.readers import NUMBER, FieldReader, expected, number, 
 
 MOST = 10**9  # of a whole number that has no maximum of its own: fits whatever computes with it
 _MOST_SECONDS = 3600  # of what is timed or waited for at once
+_NUMBERS = {"int": int, "float": float}
 
 Value = int | float | bool | str
 
 
 @dataclass(frozen=True)
 class Parameter(FieldReader):
-    """One value of a study, mostly with a name.
+    """One value of a study; as metadata without name and doc, which the field states."""
 
-    Attributes:
-        name: As in the configuration and as a column of the tables.
-        alias: As in paths.
-        kind: ``int``, ``float``, ``bool`` or ``str``.
-        birth: Frozen default, at which the parameter is not spelled; None if it is always spelled.
-        choices: Allowed values; empty for a free one.
-        minimum: Smallest allowed number.
-        above: Number that must be exceeded.
-        many: Whether the value is a list (of ``kind``), joined by ``_`` in paths.
-        maximum: Largest allowed number, with `minimum` or `above`; `MOST` for an ``int`` that is
-            given none.
-        below: Number that must not be reached.
-        words: Words of the configuration, each with the value that it stands for.
-        renamed: Older word -> the present one: names of paths keep the older one, and a study may
-            say either.
-        pattern: Of a ``str``.
-        wanted: What is expected, where the rest does not say it.
-    """
-
-    name: str
-    alias: str
-    kind: str
-    birth: Any
-    doc: str
+    name: str = ""  # as in the configuration and as a column of the tables
+    alias: str = ""  # as in paths
+    kind: str = ""  # `int`, `float`, `bool` or `str`
+    default: Any = None  # frozen: no name spells it, so it never changes; None: always spelled
+    doc: str = ""
     unit: str = ""
-    choices: tuple[Any, ...] = ()
+    choices: tuple[Any, ...] = ()  # allowed values; empty for a free one
     minimum: float | None = None
-    above: float | None = None
-    many: bool = False
-    maximum: float | None = None
-    below: float | None = None
-    words: tuple[tuple[str, Any], ...] = ()
+    above: float | None = None  # number that must be exceeded
+    many: bool = False  # whether it is a list (of `kind`), joined by `_` in paths
+    maximum: float | None = None  # with `minimum` or `above`
+    below: float | None = None  # number that must not be reached
+    words: tuple[tuple[str, Any], ...] = ()  # of the configuration, each with what it stands for
+    # Older word -> the present one: names of paths keep the older one, and a study may say either.
     renamed: tuple[tuple[str, str], ...] = ()
-    pattern: str = ""
-    wanted: str = ""
+    pattern: str = ""  # of a `str`
+    wanted: str = ""  # what is expected, where the rest does not say it
 
     @classmethod
-    def choice(cls, name: str, alias: str, doc: str, *choices: str, **more: Any) -> Self:
-        """Returns a parameter with one of some texts, the first of which is its frozen default."""
-        return cls(name, alias, "str", choices[0], doc, choices=choices, **more)
-
-    @classmethod
-    def seconds(cls, name: str, alias: str, birth: float, doc: str, **more: Any) -> Self:
+    def seconds(cls, name: str, alias: str, default: float, doc: str, **more: Any) -> Self:
         """Returns a parameter of a time that a job waits or works at once."""
-        return cls(name, alias, "float", birth, doc, "s", maximum=_MOST_SECONDS, **more)
-
-    @classmethod
-    def unnamed(cls, kind: str, **more: Any) -> Self:
-        """Returns what a value may be whose name and doc the field that has it states."""
-        return cls("", "", kind, None, "", **more)
+        return cls(name, alias, "float", default, doc, "s", maximum=_MOST_SECONDS, **more)
 
     @property
     def core(self) -> bool:
         """Whether the parameter is always spelled."""
-        return self.birth is None
+        return self.default is None
 
     @property
     def most(self) -> float | None:
@@ -103,10 +74,8 @@ class Parameter(FieldReader):
             return self.wanted
         if self.choices:
             return "one of " + ", ".join(self.choices)
-        if self.kind == "bool":
-            return "true or false"
-        if self.kind == "str":
-            return "a lower-case name"
+        if self.kind not in _NUMBERS:
+            return "true or false" if self.kind == "bool" else "a lower-case name"
         noun = "whole number" if self.kind == "int" else "number"
         if self.above is not None and self.below is not None:
             return f"a {noun} above {self.above:g} and below {self.below:g}"
@@ -116,9 +85,7 @@ class Parameter(FieldReader):
             return f"a positive {noun}" if self.above == 0 else f"a {noun} above {self.above:g}"
         if self.minimum is not None and self.most is not None:
             return f"a {noun} from {self.minimum:.0f} to {_short(self.most)}"
-        if self.minimum is not None:
-            return f"a {noun} of at least {self.minimum:g}"
-        return f"a {noun}"
+        return f"a {noun}" if self.minimum is None else f"a {noun} of at least {self.minimum:g}"
 
     def read(self, raw: Any) -> Any:
         """Returns the value that YAML's value stands for; of `many` a tuple of distinct ones."""
@@ -133,7 +100,7 @@ class Parameter(FieldReader):
         for word, value in (*self.words, *self.renamed):
             if raw == word:
                 return value
-        value = self._number(raw) if self.kind in ("int", "float") else self._other(raw)
+        value = self._number(raw) if self.kind in _NUMBERS else self._other(raw)
         if value is None or (self.choices and value not in self.choices):
             raise expected(self.expected_item, map(str, self.choices))
         return value
@@ -142,7 +109,7 @@ class Parameter(FieldReader):
         value = number(raw)
         if value is None or (self.kind == "int" and value != int(value)):
             return None
-        value = int(value) if self.kind == "int" else float(value)
+        value = _NUMBERS[self.kind](value)
         fits = (
             (self.minimum is None or value >= self.minimum)
             and (self.most is None or value <= self.most)
@@ -154,9 +121,46 @@ class Parameter(FieldReader):
     def _other(self, raw: Any) -> bool | str | None:
         if self.kind == "bool":
             return raw if isinstance(raw, bool) else None
-        if not isinstance(raw, str):
-            return None
-        return raw if re.fullmatch(self.pattern or ".*", raw, re.DOTALL) else None
+        fits = isinstance(raw, str) and re.fullmatch(self.pattern or ".*", raw, re.DOTALL)
+        return raw if fits else None
+
+    def text(self, value: Any) -> str:
+        """Returns the text of a value in a path; ValueError if it does not survive that."""
+        return "_".join(map(self._item_text, value)) if self.many else self._item_text(value)
+
+    def _item_text(self, value: Any) -> str:
+        if self.kind == "bool":
+            return "true" if value else "false"
+        if self.kind in _NUMBERS:
+            return number_text(_NUMBERS[self.kind](value))
+        return next((old for old, new in self.renamed if new == value), str(value))
+
+    def parse(self, text: str) -> Any:
+        """Returns the value behind a text in a path; ValueError if `text` writes no such thing."""
+        items = tuple(map(self._parse_item, text.split("_") if self.many else [text]))
+        value = items if self.many else items[0]
+        if self.text(value) != text:
+            raise ValueError(f"Expected the canonical form of {self.name}. Received: {text!r}")
+        return value
+
+    def _parse_item(self, text: str) -> Value:
+        if self.kind == "bool":
+            return text == "true"
+        if self.kind in _NUMBERS:
+            return _NUMBERS[self.kind](text)
+        text = dict(self.renamed).get(text, text)
+        if self.choices and text not in self.choices:
+            raise ValueError(f"Expected {self.expected}. Received: {text!r}")
+        return text
+
+    def shown(self, value: Any) -> Any:
+        """Returns the word of the configuration that stands for a value, or the value itself."""
+        return next((word for word, meant in self.words if meant == value), value)
+
+    def spelled(self, value: Any) -> str:
+        """Returns the text of a value as a study may write it."""
+        word = self.shown(value)
+        return word if word != value else self.text(value)
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the JSON schema of the value, for editors."""
@@ -165,16 +169,16 @@ class Parameter(FieldReader):
             found = {"type": "array", "minItems": 1, "items": found}
         if self.doc:
             found["description"] = self.doc + (f" In {self.unit}." if self.unit else "")
-        if self.birth is not None:
-            birth = shown(self, self.birth)
-            found["default"] = list(birth) if self.many else birth
+        if not self.core:
+            default = self.shown(self.default)
+            found["default"] = list(default) if self.many else default
         return found
 
     def json_item(self) -> dict[str, Any]:
         """Returns the JSON schema of one scalar."""
         types = {"int": ["integer", "string"], "float": ["number", "string"], "bool": "boolean"}
         found: dict[str, Any] = {"type": types.get(self.kind, "string")}
-        if self.kind in ("int", "float"):
+        if self.kind in _NUMBERS:
             limits = {
                 "minimum": self.minimum,
                 "maximum": self.most,
@@ -200,17 +204,23 @@ def by_name(*parameters: Named) -> dict[str, Named]:
     return {parameter.name: parameter for parameter in parameters}
 
 
-def shown(parameter: Parameter, value: Any) -> Any:
-    """Returns the word of the configuration that stands for a value, or the value itself."""
-    return next((word for word, meant in parameter.words if meant == value), value)
+def number_text(value: int | float) -> str:
+    """Returns the canonical text of a number: ints as ints, floats in their shortest form.
+
+    Raises:
+        ValueError: If the number is not finite or does not survive the round trip.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, float) or not math.isfinite(value):
+        raise ValueError(f"Expected a finite number. Received: {value!r}")
+    text = wording.shortest(value)
+    if float(text) != value:
+        raise ValueError(f"Expected a number that survives its own text. Received: {value!r}")
+    return text
 
 
 def _short(limit: float) -> str:
     """Returns `100`, or `10^8` for a large power of ten."""
     text = f"{limit:.0f}"
     return f"10^{len(text) - 1}" if re.fullmatch("10{6,}", text) else text
-
-
-def aliases(parameters: Mapping[str, Parameter]) -> dict[str, str]:
-    """Returns short name -> full name."""
-    return {parameter.alias: name for name, parameter in parameters.items()}

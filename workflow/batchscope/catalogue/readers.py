@@ -45,22 +45,13 @@ class FieldReader:
 
 
 def expected(words: str, known: Iterable[str] = ()) -> PydanticCustomError:
-    """Returns the error of a value that is not what is expected.
-
-    Args:
-        known: Names that a misspelt one may stand for.
-    """
+    """Returns the error of a value that is not what is expected, or a misspelt one of the known."""
     context = {"expected": words, "known": tuple(known)}
     return PydanticCustomError("expected", "Expected {expected}", context)
 
 
 def unknown_key(noun: str, known: Iterable[str], aliases: Mapping[str, str]) -> PydanticCustomError:
-    """Returns the error of a key that is none of the known ones.
-
-    Args:
-        noun: What a key is called.
-        aliases: Other names -> the known one.
-    """
+    """Returns the error of a key, called by a noun, that is neither known nor an alias of one."""
     context = {"noun": noun, "known": tuple(known), "aliases": dict(aliases)}
     return PydanticCustomError("unknown", "Unknown {noun}", context)
 
@@ -90,10 +81,7 @@ def below(place: tuple[str | int, ...], error: ValidationError) -> list[InitErro
 def read_items(
     read: Callable[[Any], Any], items: Iterable[Any], distinct: bool = True
 ) -> tuple[Any, ...]:
-    """Returns the values of the items of a list.
-
-    Args:
-        distinct: Whether each may occur once only.
+    """Returns the values of the items of a list, each of which may have to occur once only.
 
     Raises:
         ValidationError: With the problem of each item; `again` for a repeated one.

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from batchscope.catalogue import framework_names, horizons, optimizer_constants
-from batchscope.catalogue.parameters import Parameter, by_name
+from batchscope.catalogue import framework_names, optimizer_constants
+from batchscope.catalogue.fields import Section
+from batchscope.catalogue.optimizer_constants import DEFAULT
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.readers import expected
 
 # Far above what anyone runs: more is a slip of the hand.
 MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
-MOST_THREADS, MOST_DEVICES = 4096, 1024
-OPTIMIZERS = tuple(optimizer_constants.CONSTANTS)
+_MOST_THREADS, _MOST_DEVICES = 4096, 1024
+# With a constant rate the weights after epoch 2 of 5 are those of a training of 2 epochs, and one
+# training serves every budget up to its own. With a schedule that falls towards the horizon they
+# are not: what is read before the end understates a training that was meant to end there (Shallue
+# et al. 2019, arXiv 1811.03600; Hoffmann et al. 2022, arXiv 2203.15556).
+CONSTANT = "constant"
+FALLING = ("cosine", "linear")
+FALLING_REASON = (
+    "whose rate falls towards the horizon: before its end a training is no shorter training"
+)
 _LOOPS = {
     "graph": "loop in the graph",
     "eager": "eager",
@@ -30,326 +41,258 @@ _PIPELINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Factor(Parameter):
-    """A factor of a training run, or of a timing.
+    """A factor of a training run, or of a timing."""
 
-    Attributes:
-        of_step: Whether a step's time depends on it.
-        method: The only value of the factor `method` that reads it; empty where all do.
-        titles: Value as text -> how people write it: `sqrt` is `square-root`.
-        noun: What a value counts: with `epoch`, 2 is `2 epochs`.
-        phrase: What a series is called by a value, `{}`, with its noun: `{} of warmup`. Where it is
-            empty, by value and noun; without a noun by name and value: `rho 0.05`.
-        phrases: Value -> what a series is called instead: 0 is `no warmup`.
+    of_step: bool = False  # whether a step's time depends on it
+    method: str = ""  # the only value of the factor `method` that reads it; empty where all do
+    titles: dict[str, str] = field(default_factory=dict)  # value as text -> as people write it
+    noun: str = ""  # what a value counts: with `epoch`, 2 is `2 epochs`
+    # What a series is called by a value, `{}`, with its noun: `{} of warmup`. Where it is empty, by
+    # value and noun; without a noun by name and value: `rho 0.05`.
+    phrase: str = ""
+    phrases: dict[Any, str] = field(default_factory=dict)  # value -> what it is called instead
+
+    def read(self, raw: Any) -> Any:
+        """Returns the value that YAML's value stands for; a list of values belongs elsewhere."""
+        if isinstance(raw, list):
+            raise expected(f"{self.expected}, or a list under `vary`,")
+        return self.read_item(raw)
+
+
+def _factor(alias: str, default: Any = None, **more: Any) -> Any:
+    """Returns a factor, whose name, type and doc are those of the field that it is assigned to."""
+    return Factor(alias=alias, default=default, **more)
+
+
+def _choice(alias: str, choices: tuple[str, ...], **more: Any) -> Any:
+    """Returns a factor with one of some texts, the first of which is its frozen default."""
+    return _factor(alias, choices[0], choices=choices, **more)
+
+
+def _constant(name: str, alias: str, **more: Any) -> Any:
+    """Returns a constant of an optimizer, of this name in words; by default Keras's."""
+    words, phrases = (("default", DEFAULT),), {DEFAULT: f"default {name}"}
+    return _factor(alias, DEFAULT, words=words, phrases=phrases, **more)
+
+
+class RunFactors(Section):
+    """The factors of a run: with a frozen default a name spells one only where it differs.
+
+    The order is that of names and tables. Append; never reorder.
     """
 
-    of_step: bool = False
-    method: str = ""
-    titles: dict[str, str] = field(default_factory=dict)
-    noun: str = ""
-    phrase: str = ""
-    phrases: dict[Any, str] = field(default_factory=dict)
-
-
-def _constant(name: str, alias: str, doc: str, which: str = "", **more: Any) -> Factor:
-    """Returns a constant of an optimizer, by default Keras's; `which` says what that is."""
-    own = (optimizer_constants.DEFAULT, f"{doc}; default: Keras's{which}.")
-    phrases = {optimizer_constants.DEFAULT: f"default {name.replace('_', ' ')}"}
-    words = optimizer_constants.WORDS
-    return Factor(name, alias, "float", *own, words=words, phrases=phrases, **more)
-
-
-def _whole(
-    name: str, alias: str, birth: int | None, doc: str, within: tuple[int, int], **more: Any
-) -> Factor:
-    """Returns a factor that is a whole number within two limits."""
-    least, most = within
-    return Factor(name, alias, "int", birth, doc, minimum=least, maximum=most, **more)
-
-
-FACTORS: dict[str, Factor] = by_name(
-    # Core: always spelled, in this order; data set and model without their alias.
-    Factor(
-        "dataset",
-        "data",
-        "str",
-        None,
-        "Data set, by its name under `datasets`.",
-        of_step=True,
-        phrase="{}",
-    ),
-    Factor("model", "model", "str", None, "Model, by its name.", of_step=True, phrase="{}"),
-    _whole(
-        "batch_size",
-        "bs",
-        None,
-        "Examples per update.",
-        (1, MOST_EXAMPLES),
-        unit="examples",
-        of_step=True,
-    ),
-    Factor("learning_rate", "lr", "float", None, "Rate before any scaling.", above=0),
-    Factor(
-        "optimizer",
+    dataset: str = _factor("data", of_step=True, phrase="{}")
+    """Data set, by its name under `datasets`."""
+    model: str = _factor("model", of_step=True, phrase="{}")
+    """Model, by its name."""
+    batch_size: int = _factor("bs", unit="examples", minimum=1, maximum=MOST_EXAMPLES, of_step=True)
+    """Examples per update."""
+    learning_rate: float = _factor("lr", above=0)
+    """Rate before any scaling."""
+    optimizer: str = _factor(
         "opt",
-        "str",
-        None,
-        "Keras optimizer.",
-        choices=OPTIMIZERS,
+        choices=tuple(optimizer_constants.CONSTANTS),
         of_step=True,
         titles=optimizer_constants.TITLES,
         phrase="{}",
-    ),
-    _whole("epochs", "ep", None, "Horizon of the training.", (1, MOST_EPOCHS), unit="epochs"),
-    _whole("seed", "seed", None, "Fixes initial weights and data order.", (0, 2**32 - 1)),
-    # Later: spelled only where they differ from their birth value. Append; never reorder.
-    Factor(
-        "momentum",
-        "mom",
-        "float",
-        0.0,
-        "Momentum of sgd and rmsprop.",
-        minimum=0,
-        maximum=1,
-        of_step=True,
-    ),
-    Factor("nesterov", "nest", "bool", False, "Nesterov momentum of sgd.", of_step=True),
-    Factor.choice(
-        "monitor",
-        "mon",
-        "What picks the best weights and stops a training.",
-        *("validation_loss", "validation_accuracy", "train_loss", "train_accuracy"),
-    ),
-    _whole(
-        "patience",
-        "pat",
-        0,
-        "Epochs without improvement after which a training stops; 0 never stops it.",
-        (0, MOST_EPOCHS),
-        unit="epochs",
-    ),
-    Factor.choice(
-        "learning_rate_scaling",
+    )
+    """Keras optimizer."""
+    epochs: int = _factor("ep", unit="epochs", minimum=1, maximum=MOST_EPOCHS)
+    """Horizon of the training."""
+    seed: int = _factor("seed", minimum=0, maximum=2**32 - 1)
+    """Fixes initial weights and data order."""
+    momentum: float = _factor("mom", 0.0, minimum=0, maximum=1, of_step=True)
+    """Momentum of sgd and rmsprop."""
+    nesterov: bool = _factor("nest", False, of_step=True)
+    """Nesterov momentum of sgd."""
+    monitor: str = _choice(
+        "mon", ("validation_loss", "validation_accuracy", "train_loss", "train_accuracy")
+    )
+    """What picks the best weights and stops a training."""
+    patience: int = _factor("pat", 0, unit="epochs", minimum=0, maximum=MOST_EPOCHS)
+    """Epochs without improvement after which a training stops; 0 never stops it."""
+    learning_rate_scaling: str = _choice(
         "lrs",
-        "How the rate follows batch_size / base_batch_size.",
-        *("none", "linear", "sqrt"),
+        ("none", "linear", "sqrt"),
         titles={"sqrt": "square-root"},
         phrase="{} scaling",
         phrases={"none": "no scaling"},
-    ),
-    _whole("base_batch_size", "bbs", 32, "Batch size that the rate is for.", (1, MOST_EXAMPLES)),
-    Factor.choice(
-        "device",
-        "dev",
-        "Where to train.",
-        *("cpu", "gpu"),
-        of_step=True,
-        titles={"cpu": "CPU", "gpu": "GPU"},
-        phrase="{}",
-    ),
-    _whole(
-        "threads",
+    )
+    """How the rate follows batch_size / base_batch_size."""
+    base_batch_size: int = _factor("bbs", 32, minimum=1, maximum=MOST_EXAMPLES)
+    """Batch size that the rate is for."""
+    device: str = _choice(
+        "dev", ("cpu", "gpu"), of_step=True, titles={"cpu": "CPU", "gpu": "GPU"}, phrase="{}"
+    )
+    """Where to train."""
+    threads: int = _factor(
         "th",
         1,
-        "Threads of a training.",
-        (1, MOST_THREADS),
         unit="threads",
+        minimum=1,
+        maximum=_MOST_THREADS,
         of_step=True,
         titles={"0": "all"},
         noun="thread",
         phrases={0: "all threads"},
-    ),
-    _whole(
-        "warmup_epochs",
+    )
+    """Threads of a training."""
+    warmup_epochs: int = _factor(
         "wu",
         0,
-        "Epochs over which the rate rises to the scaled one: from the unscaled one, or from 0 "
-        "without scaling.",
-        (0, MOST_EPOCHS),
         unit="epochs",
+        minimum=0,
+        maximum=MOST_EPOCHS,
         noun="epoch",
         phrase="{} of warmup",
         phrases={0: "no warmup"},
-    ),
-    Factor(
-        "target_train_loss",
-        "ttl",
-        "float",
-        0.0,
-        "Training loss of an epoch, and of the weights at its end, at which a training stops; "
-        "0 never stops it.",
-        minimum=0,
-    ),
-    Factor("update_norms", "un", "bool", False, "Whether the norm of every update is kept."),
-    _whole(
-        "replicas",
-        "rep",
-        1,
-        "Devices among which every batch is divided (tf.distribute.MirroredStrategy).",
-        (1, MOST_DEVICES),
-        of_step=True,
-        noun="replica",
-    ),
-    Factor.choice(
-        "augmentation",
+    )
+    """Epochs over which the rate rises to the scaled one: from the unscaled one, or from 0 without
+    scaling.
+    """
+    target_train_loss: float = _factor("ttl", 0.0, minimum=0)
+    """Training loss of an epoch, and of the weights at its end, at which a training stops; 0 never
+    stops it.
+    """
+    update_norms: bool = _factor("un", False)
+    """Whether the norm of every update is kept."""
+    replicas: int = _factor(
+        "rep", 1, minimum=1, maximum=_MOST_DEVICES, of_step=True, noun="replica"
+    )
+    """Devices among which every batch is divided (tf.distribute.MirroredStrategy)."""
+    augmentation: str = _choice(
         "aug",
-        "What is done to the training images; crop doubles the training set.",
-        *("none", "crop", "random"),
+        ("none", "crop", "random"),
         of_step=True,
         phrases={"crop": "augmentation by crops", "random": "random augmentation"},
-    ),
-    Factor.choice(
+    )
+    """What is done to the training images; crop doubles the training set."""
+    method: str = _choice(
         "method",
-        "method",
-        "How an update uses its batch.",
-        *("plain", "proximal", "sam"),
+        ("plain", "proximal", "sam"),
         renamed=(("conservative", "proximal"), ("robust", "sam")),
         titles={"sam": "SAM"},
         of_step=True,
         phrase="{} updates",
-    ),
-    Factor(
-        "gamma",
-        "gamma",
-        "float",
-        1.0,
-        "Weight of the distance from the weights before an update, for proximal.",
-        minimum=0,
-        method="proximal",
-    ),
-    _whole(
-        "inner_steps",
+    )
+    """How an update uses its batch."""
+    gamma: float = _factor("gamma", 1.0, minimum=0, method="proximal")
+    """Weight of the distance from the weights before an update, for proximal."""
+    inner_steps: int = _factor(
         "inner",
         5,
-        "Steps on every batch, for proximal.",
-        (1, MOST_STEPS),
         unit="steps",
+        minimum=1,
+        maximum=MOST_STEPS,
         of_step=True,
         method="proximal",
         noun="inner step",
-    ),
-    Factor(
-        "rho",
-        "rho",
-        "float",
-        0.05,
-        "Distance within which the worst case counts, for sam.",
-        above=0,
-        method="sam",
-    ),
-    _whole(
-        "evaluate_every",
-        "ee",
-        0,
-        "Examples from one evaluation of the trajectory to the next, on top of the one at the "
-        "end; 0 for the epochs' ends alone.",
-        (0, MOST_EXAMPLES),
-        unit="examples",
-    ),
-    _constant(
-        "beta_1",
-        "b1",
-        "Decay per update of the optimizer's mean of gradients",
-        minimum=0,
-        maximum=1,
-    ),
-    _constant(
-        "beta_2",
-        "b2",
-        "Decay per update of the optimizer's mean of squared gradients",
-        minimum=0,
-        maximum=1,
-    ),
-    _constant(
-        "epsilon", "eps", "What the optimizer adds to the root of the squared gradients", above=0
-    ),
-    _constant(
-        "weight_decay",
-        "wd",
-        "Every update takes rate * weight_decay * w off each weight, biases too",
-        ", 0.004 of adamw and 0 of the others",
-        minimum=0,
-        of_step=True,
-    ),
-    Factor.choice(
-        "beta_scaling",
+    )
+    """Steps on every batch, for proximal."""
+    rho: float = _factor("rho", 0.05, above=0, method="sam")
+    """Distance within which the worst case counts, for sam."""
+    evaluate_every: int = _factor("ee", 0, unit="examples", minimum=0, maximum=MOST_EXAMPLES)
+    """Examples from one evaluation of the trajectory to the next, on top of the one at the end; 0
+    for the epochs' ends alone.
+    """
+    beta_1: float = _constant("beta 1", "b1", minimum=0, maximum=1)
+    """Decay per update of the optimizer's mean of gradients; default: Keras's."""
+    beta_2: float = _constant("beta 2", "b2", minimum=0, maximum=1)
+    """Decay per update of the optimizer's mean of squared gradients; default: Keras's."""
+    epsilon: float = _constant("epsilon", "eps", above=0)
+    """What the optimizer adds to the root of the squared gradients; default: Keras's."""
+    weight_decay: float = _constant("weight decay", "wd", minimum=0, of_step=True)
+    """Every update takes rate * weight_decay * w off each weight, biases too; default: Keras's,
+    0.004 of adamw and 0 of the others.
+    """
+    beta_scaling: str = _choice(
         "bsc",
-        "How the betas follow k = batch_size / base_batch_size: half_life makes beta_2 into "
-        "beta_2^k; square_root both into 1 - k (1 - beta), and epsilon into epsilon / sqrt(k).",
-        *("none", "half_life", "square_root"),
+        ("none", "half_life", "square_root"),
         titles={"half_life": "half-life", "square_root": "square-root"},
-    ),
-    Factor.choice(
-        "weight_decay_scaling",
-        "wds",
-        "How the weight decay follows batch_size / base_batch_size.",
-        *("none", "linear"),
-    ),
-    Factor.choice(
-        "schedule",
-        "sch",
-        "What the rate does after the warm-up: it stays, or falls to 0 at the horizon along "
-        "half a cosine or a line, update by update.",
-        *(horizons.CONSTANT, *horizons.FALLING),
-    ),
-    _whole(
-        "micro_batch_size",
+    )
+    """How the betas follow k = batch_size / base_batch_size: half_life makes beta_2 into beta_2^k;
+    square_root both into 1 - k (1 - beta), and epsilon into epsilon / sqrt(k).
+    """
+    weight_decay_scaling: str = _choice("wds", ("none", "linear"))
+    """How the weight decay follows batch_size / base_batch_size."""
+    schedule: str = _choice("sch", (CONSTANT, *FALLING))
+    """What the rate does after the warm-up: it stays, or falls to 0 at the horizon along half a
+    cosine or a line, update by update.
+    """
+    micro_batch_size: int = _factor(
         "mbs",
         0,
-        "Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches.",
-        (0, MOST_EXAMPLES),
         unit="examples",
+        minimum=0,
+        maximum=MOST_EXAMPLES,
         of_step=True,
         titles={"0": "none (whole batches)"},
         phrase="pieces of {}",
         phrases={0: "whole batches"},
-    ),
-    Factor.choice(
-        "precision",
-        "prec",
-        "What a training computes in: Keras's policies, of which the mixed ones keep weights, "
-        "loss and updates in float32, and mixed_float16 scales the loss.",
-        *("float32", "mixed_bfloat16", "mixed_float16"),
-        of_step=True,
-    ),
-)
+    )
+    """Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches."""
+    precision: str = _choice("prec", ("float32", "mixed_bfloat16", "mixed_float16"), of_step=True)
+    """What a training computes in: Keras's policies, of which the mixed ones keep weights, loss and
+    updates in float32, and mixed_float16 scales the loss.
+    """
 
-# What a run's time per step depends on: its timing configuration is named by these alone, and
-# always by those of its core.
+
+class TimingOnlyFactors(Section):
+    """What a timing experiment may vary besides. Append; never reorder.
+
+    A training is always the loop in the graph, over arrays in memory.
+    """
+
+    loop: str = _choice("loop", tuple(_LOOPS), phrases=_LOOPS)
+    """What drives the training steps."""
+    input_pipeline: str = _choice("in", tuple(_PIPELINES), phrases=_PIPELINES)
+    """Where a step's batch comes from; plain: the graph's own arrays for the loop in the graph,
+    tf.data without any remedy for the others; jpeg: files of the resized images, written just
+    before and so in the page cache.
+    """
+    delay_seconds: float = _factor(
+        "delay", 0.0, unit="s", minimum=0, maximum=3600, phrases={0: "no delay"}
+    )
+    """Wait before every step; its throughput is timed in turns with and without it."""
+    framework: str = _choice(
+        "fw", tuple(framework_names.TITLES), titles=framework_names.TITLES, phrase="{}"
+    )
+    """What computes the training steps; any but tensorflow has an environment of its own."""
+
+
+def _declared(model: type[Section]) -> dict[str, Factor]:
+    """Returns the factors that the fields of a model are, with what each field says of its own."""
+    return {
+        name: replace(
+            field.default,
+            name=name,
+            kind=field.annotation.__name__,
+            doc=" ".join(field.description.split()),
+        )
+        for name, field in model.model_fields.items()
+    }
+
+
+FACTORS: dict[str, Factor] = _declared(RunFactors)
+TIMING_ONLY_FACTORS: dict[str, Factor] = _declared(TimingOnlyFactors)
+# A timing configuration is named by what a run's time per step depends on, and always by its core.
 TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
 TIMING_FACTORS = tuple(
     dict.fromkeys([*TIMING_CORE, *(name for name, each in FACTORS.items() if each.of_step)])
 )
+# All that the time of a step depends on, in the order of names and tables.
+SWEEP_FACTORS: dict[str, Factor] = {
+    **{name: FACTORS[name] for name in TIMING_FACTORS},
+    "threads": replace(FACTORS["threads"], words=(("all", 0),)),  # every core that the job may use
+    **TIMING_ONLY_FACTORS,
+}
+# With those of trainings, in the order of tables of both.
+EVERY_FACTOR: dict[str, Factor] = {**FACTORS, **SWEEP_FACTORS}
 
-# What a timing experiment may vary besides: a training is always the loop in the graph, over
-# arrays in memory. Spelled only where they differ from their birth value. Append; never reorder.
-TIMING_ONLY_FACTORS: dict[str, Factor] = by_name(
-    Factor.choice("loop", "loop", "What drives the training steps.", *_LOOPS, phrases=_LOOPS),
-    Factor.choice(
-        "input_pipeline",
-        "in",
-        "Where a step's batch comes from; plain: the graph's own arrays for the loop in the "
-        "graph, tf.data without any remedy for the others; jpeg: files of the resized images, "
-        "written just before and so in the page cache.",
-        *_PIPELINES,
-        phrases=_PIPELINES,
-    ),
-    Factor.seconds(
-        "delay_seconds",
-        "delay",
-        0.0,
-        "Wait before every step; its throughput is timed in turns with and without it.",
-        minimum=0,
-        phrases={0: "no delay"},
-    ),
-    Factor.choice(
-        "framework",
-        "fw",
-        "What computes the training steps; any but tensorflow has an environment of its own.",
-        *framework_names.TITLES,
-        titles=framework_names.TITLES,
-        phrase="{}",
-    ),
-)
+
+def falling(factors: dict[str, Any]) -> bool:
+    """Returns whether a run's rate depends on its horizon."""
+    return factors["schedule"] != CONSTANT
 
 
 def gradients_per_update(factors: dict[str, Any]) -> int:

@@ -10,54 +10,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from batchscope.catalogue import name_codec, run_factors, run_names
-from batchscope.catalogue.run_factors import Factor
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.run_factors import SWEEP_FACTORS, TIMING_ONLY_FACTORS
+from batchscope.catalogue.run_names import IDS, Codec
 from batchscope.catalogue.timings import OF_SWEEPS
 
 _LEAST_RANGE = 3  # successive batch sizes that are written as a range
-# 0 threads stand for every core that the job may use.
-_THREADS = replace(run_factors.FACTORS["threads"], words=(("all", 0),))
-
-# All that the time of a step depends on, in the order of names and tables.
-FACTORS: dict[str, Factor] = {
-    **{name: run_factors.FACTORS[name] for name in run_factors.TIMING_FACTORS},
-    "threads": _THREADS,
-    **run_factors.TIMING_ONLY_FACTORS,
-}
-# With those of trainings, in the order of tables of both.
-EVERY_FACTOR: dict[str, Factor] = {**run_factors.FACTORS, **FACTORS}
-CORE = tuple(name for name, factor in FACTORS.items() if factor.core)
-_SPELLED = ("optimizer", "device", "threads")
-_LATER = {name: FACTORS[name] for name in FACTORS if name not in ("dataset", "model", "batch_size")}
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one timing job measures.
+    """What one timing job measures."""
 
-    Attributes:
-        factors: Every factor but the batch size, by full name; data set and model are tokens.
-        batch_sizes: Ascending; empty for a job that looks for one.
-    """
-
-    factors: dict[str, Any]
-    batch_sizes: tuple[int, ...] = ()
+    factors: dict[str, Any]  # every one but the batch size, by full name
+    batch_sizes: tuple[int, ...] = ()  # ascending; empty for a job that looks for one
 
     @property
     def name(self) -> str:
-        """Its name in paths.
-
-        Raises:
-            ValueError: If it is longer than 200 characters.
-        """
-        sizes = [f"bs={format_sizes(self.batch_sizes)}"] if self.batch_sizes else []
-        parts = [str(self.factors["dataset"]), str(self.factors["model"]), *sizes]
-        return name_codec.checked(
-            "+".join([*parts, *name_codec.encode(_LATER, self.factors, _SPELLED)])
-        )
+        """Its name in paths; ValueError if it is longer than 200 characters."""
+        return _CODEC.name({**self.factors, "batch_size": self.batch_sizes})
 
 
 def format_sizes(batch_sizes: Iterable[int]) -> str:
@@ -74,11 +48,7 @@ def format_sizes(batch_sizes: Iterable[int]) -> str:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Returns the batch sizes behind a text.
-
-    Raises:
-        ValueError: If it is not what `format_sizes` would have written.
-    """
+    """Returns the batch sizes behind a text that `format_sizes` has written, or ValueError."""
     sizes: list[int] = []
     for part in text.split("_"):
         match = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", part)
@@ -94,31 +64,36 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def parse(name: str) -> Sweep:
-    """Returns the sweep behind a name.
+class _Sizes(Parameter):
+    """The batch sizes of a sweep."""
 
-    Raises:
-        ValueError: If the name is not one that a sweep would have.
-    """
-    dataset, model, *parts = name.split("+") if "+" in name else (name, "")
-    for part in (dataset, model):
-        run_names.split_token(part)
-    sizes: tuple[int, ...] = ()
-    if parts and parts[0].startswith("bs="):
-        sizes = parse_sizes(parts.pop(0).removeprefix("bs="))
-    found = name_codec.decode(_LATER, parts, name)
-    values = {key: found.get(key, factor.birth) for key, factor in _LATER.items()}
-    sweep = Sweep({"dataset": dataset, "model": model, **values}, sizes)
-    if set(_SPELLED) - set(found) or sweep.name != name:
-        raise ValueError(f"Expected the canonical name of a sweep. Received: {name!r}")
-    return sweep
+    def text(self, value: Any) -> str:
+        """Returns their text."""
+        return format_sizes(value)
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        """Returns what a text stands for."""
+        return parse_sizes(text)
+
+
+_CODEC = Codec(
+    {**SWEEP_FACTORS, "batch_size": _Sizes("batch_size", "bs", default=())},
+    IDS,
+    ("optimizer", "device", "threads"),
+)
+
+
+def parse(name: str) -> Sweep:
+    """Returns the sweep behind a name, or ValueError if no sweep would have it."""
+    factors = _CODEC.parse(name)
+    return Sweep(factors, factors.pop("batch_size"))
 
 
 def group(combinations: Iterable[dict[str, Any]]) -> Iterator[Sweep]:
     """Yields one sweep for every combination of all factors but the batch size, in order."""
     found: dict[tuple[Any, ...], tuple[dict[str, Any], list[int]]] = {}
     for combination in combinations:
-        factors = {name: combination[name] for name in FACTORS if name != "batch_size"}
+        factors = {name: combination[name] for name in SWEEP_FACTORS if name != "batch_size"}
         key = tuple(factors.values())
         found.setdefault(key, (factors, []))[1].append(combination["batch_size"])
     for factors, sizes in found.values():
@@ -133,8 +108,8 @@ def jobs(timing: str, sweep: Sweep) -> Iterator[Sweep]:
     """
     batch_sizes = OF_SWEEPS[timing].batch_sizes
     if batch_sizes == "searched":
-        births = {name: factor.birth for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
-        yield Sweep({**sweep.factors, **births})
+        frozen = {name: factor.default for name, factor in TIMING_ONLY_FACTORS.items()}
+        yield Sweep({**sweep.factors, **frozen})
     elif batch_sizes == "each":
         for size in sweep.batch_sizes:
             yield Sweep(sweep.factors, (size,))

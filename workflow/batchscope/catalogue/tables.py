@@ -1,18 +1,31 @@
-"""The tables of an experiment: those of a measure or timing stand in its entry, all others here."""
+"""The tables of an experiment: those of a measure or timing stand in its entry, all others here.
+
+A claim names cells of a table by factors and by the table's keys. A key that it does not name makes
+a part of the claim for each of its values, all of which must hold.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
 from batchscope.catalogue import columns, decision_columns
 from batchscope.catalogue.entries import Column, Table
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.sweep_names import EVERY_FACTOR
+from batchscope.catalogue.run_factors import EVERY_FACTOR, SWEEP_FACTORS
 from batchscope.catalogue.timings import TIMINGS
 
 OF_TIMINGS = dict(chain.from_iterable(entry.tables.items() for entry in TIMINGS.values()))
+# What a row of theirs is of: the machine, the sweep and its factors.
+FIRST = (
+    *("machine", "sweep", "dataset", "dataset_digest", "model", "model_digest"),
+    *(name for name in SWEEP_FACTORS if name not in ("dataset", "model", "batch_size")),
+)
+# Cores that others may take on average before a timing counts as disturbed.
+DISTURBED_CORES = 0.2
+QUARTILES = ("", "_q1", "_q3")
 # Of a trajectory, whose rows lie at each run's own evaluations: a budget, of which the last row not
 # beyond it is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")
@@ -36,10 +49,9 @@ TABLES: dict[str, Table] = {
     **DECISIONS,
     "published": Table(),
 }
-# The tables that a claim may be of. It names cells by factors and by a table's keys; a key that it
-# does not name makes a part of the claim for each of its values, all of which must hold.
-CLAIMED = {name: table for name, table in TABLES.items() if table.keys is not None}
 FILES = tuple(f"{name}.csv" for name in TABLES)
+# Those that a claim may be of.
+CLAIMED = {name: table for name, table in TABLES.items() if table.keys is not None}
 
 
 def column(table: str, name: str) -> Column | None:
@@ -62,3 +74,16 @@ def claimed(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
     # Of a budget it may be asked at another one.
     known = EVERY_FACTOR if keys == BUDGETS else {*EVERY_FACTOR, *keys}
     return [name for name, one in found.items() if one.kind != "str" and name not in known]
+
+
+def possible(name: str) -> tuple[float, float]:
+    """Returns the least and the largest value of a column, in whichever table it is."""
+    having = (table.columns[name] for table in TABLES.values() if name in table.columns)
+    found = columns.describe(name) or next(having, None)
+    return (found.least, found.most) if found else (-math.inf, math.inf)
+
+
+def clipped(name: str, values: Iterable[float]) -> list[float]:
+    """Returns values, each moved to the nearest that the column can have; NaN stays what it is."""
+    least, most = possible(name)
+    return [each if math.isnan(each) else min(max(each, least), most) for each in values]

@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
-from typing import Any
+from argparse import Namespace
 
 from batchscope.cli import options
 from batchscope.host import absence
-
-
-def add(commands: Any) -> None:
-    """Adds the commands to a parser's, in the order of its help."""
-
-    def added(call: Callable[[Namespace], None]) -> ArgumentParser:
-        parser = commands.add_parser(call.__name__, help=call.__doc__, description=call.__doc__)
-        parser.set_defaults(call=call)
-        return parser
-
-    options.add(added(plan), "--results", "--scale", "config", "--gpus", "--verify")
-    options.add(added(watch), "--results", "--once", "--seconds")
-    options.add(added(advice), "--results", "--scale", "config", "--seeds")
-    options.add(added(explain), "name")
-    fitted = ("file", "--target", "--step-seconds", "--base", "--output")
-    options.add(added(critical_batch_size), *fitted, required=False)
-    options.add(added(results), "--results", "--figures", "--output")
-    options.add(added(ledger), "--results", "--output", required=False)
-    added(schema)
 
 
 def plan(arguments: Namespace) -> None:
     """Show what a study would run, what exists, time and disk."""
     from batchscope.store import status
 
-    _end_with_the_reader()
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
     print(status.main(arguments.config, arguments.scale, arguments.results))
@@ -52,7 +29,6 @@ def watch(arguments: Namespace) -> None:
     """Show how far the running trainings are; ends with Ctrl-C."""
     from batchscope.store import progress
 
-    _end_with_the_reader()
     clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
     with contextlib.suppress(KeyboardInterrupt):
         while True:
@@ -66,7 +42,6 @@ def advice(arguments: Namespace) -> None:
     """Say which batch sizes to use, from a study's tables."""
     from batchscope.report import decision
 
-    _end_with_the_reader()
     study = options.study(arguments)
     print(decision.text(study, arguments.results, arguments.config, arguments.seeds))
 
@@ -83,7 +58,6 @@ def critical_batch_size(arguments: Namespace) -> None:
     """Fit the critical batch size to a table of external runs; see docs/own_runs.md."""
     from batchscope.report import external_runs
 
-    _end_with_the_reader()
     found = external_runs.read(arguments.file, arguments.target, arguments.step_seconds)
     print(external_runs.text(found, arguments.base))
     if arguments.output:
@@ -116,6 +90,15 @@ def schema(arguments: Namespace) -> None:
     print(editor_schema.text(), end="")
 
 
-def _end_with_the_reader() -> None:
-    """Lets what only prints end quietly where `head` has read enough."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+# Command -> its options, in the order of the help.
+OPTIONS = {
+    plan: ("--results", "--scale", "config", "--gpus", "--verify"),
+    watch: ("--results", "--once", "--seconds"),
+    advice: ("--results", "--scale", "config", "--seeds"),
+    explain: ("name",),
+    critical_batch_size: ("file", "--target", "--step-seconds", "--base", "--output"),
+    results: ("--results", "--figures", "--output"),
+    ledger: ("--results", "--output"),
+    schema: (),
+}
+OPTIONAL_OUTPUT = (critical_batch_size, ledger)

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import signal
 import sys
 import time
 
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
-from batchscope.cli import commands, steps
+from batchscope.cli import commands, options, steps
 from batchscope.errors import Interrupted, UserError, check_folder
 from batchscope.host import job, warm_process
 
 INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote its checkpoint
 
 
+@functools.cache
 def parser() -> argparse.ArgumentParser:
     """Returns the parser: its help lists the commands of users, without the workflow's steps."""
     made = argparse.ArgumentParser("python workflow/run.py", description="Batchscope's commands.")
     added = made.add_subparsers(dest="step", metavar="COMMAND", title="commands")
-    commands.add(added)
-    steps.add(added)
+    for call, names in {**commands.OPTIONS, **steps.OPTIONS}.items():
+        listed = {"help": call.__doc__} if call in commands.OPTIONS else {}
+        command = added.add_parser(call.__name__, description=call.__doc__, **listed)
+        command.set_defaults(call=call)
+        options.add(command, *names, output_required=call not in commands.OPTIONAL_OUTPUT)
+    for name, entry in run_names.ENTRIES.items():
+        command = added.add_parser(name, description=entry.doc)
+        command.set_defaults(call=steps.timing if name in TIMINGS else steps.measure)
+        options.add_settings(command, name)
+        if name in TIMINGS:
+            subject = ("--machine", "--timing" if entry.trains else "--sweep")
+        else:
+            subject = ("--run", "--other") if entry.pairs else ("--run",)
+        options.add(command, *subject, "--results", "--output", "--model-file")
     return made
 
 
@@ -30,6 +45,8 @@ def main(words: list[str]) -> None:
     started = time.monotonic()
     try:
         arguments = parser().parse_args(words or ["--help"])
+        if arguments.call in commands.OPTIONS:  # ends quietly where `head` has read enough
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if "results" in arguments:
             check_folder(arguments.results)
         arguments.call(arguments)
@@ -42,7 +59,7 @@ def main(words: list[str]) -> None:
     except Interrupted:
         print("Stopped by a signal; goes on from its checkpoint when started again.")
         sys.exit(INTERRUPTED)
-    if arguments.step in measure_settings.ENTRIES:
+    if arguments.step in run_names.ENTRIES:
         from batchscope.store import estimates
 
         given = vars(arguments)
@@ -51,27 +68,24 @@ def main(words: list[str]) -> None:
         estimates.note(arguments.results, arguments.step, name, arguments.output, seconds)
 
 
-def forked() -> warm_process.Steps:
-    """Returns the steps as the process that local jobs fork from is given them."""
-    return warm_process.Steps(
-        main,
-        modules=("datasets", "measures", "timing.time_epoch", "training.trainer"),
-        table_modules=("report", "figures.drawing.canvas"),
-        shared=shared,
-    )
+def serve() -> None:
+    """Is the process that local jobs are forked from; what each would make anew is made before."""
+    parser()
+    modules = ("datasets", "measures", "timing.time_epoch", "training.trainer")
+    warm_process.serve(main, shared, modules, ("report", "figures.drawing.canvas"))
 
 
 def shared(words: list[str]) -> bool:
     """Whether a step may run in a copy of the warm process, which has one thread and no GPU."""
-    options = dict(zip(words, words[1:], strict=False))
+    given = dict(zip(words, words[1:], strict=False))
     if words[0] in job.TABLE_STEPS:
         return True
     if words[0] in TIMINGS and not TIMINGS[words[0]].forked:
         return False
     try:
-        if "--timing" in options:  # a timing sets its threads itself
-            return run_names.configuration(options["--timing"]).factors["device"] == "cpu"
-        factors = run_names.parse_run(options.get("--run", ""))
+        if "--timing" in given:  # a timing sets its threads itself
+            return run_names.configuration(given["--timing"]).factors["device"] == "cpu"
+        factors = run_names.parse_run(given.get("--run", ""))
     except ValueError:
         return False
     replicas = 1 if words[0] in MEASURES else factors["replicas"]

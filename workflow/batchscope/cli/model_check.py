@@ -19,40 +19,29 @@ from batchscope.store import states
 
 
 def check(study: Any, results: Path) -> None:
-    """Builds the models of a study that are files.
-
-    Raises:
-        ConfigError: With a line for each file that fails.
-    """
+    """Builds the models of a study that are files; raises `ConfigError`, a line for each fault."""
     waiting = sorted(states.Table(study, results).own_models())
+    fork = multiprocessing.get_context("fork")
     problems: list[str] = []
     while waiting:
-        found = _reports(study, results, waiting)
-        problems += filter(None, found)
-        waiting = waiting[len(found) :]
+        reader, writer = fork.Pipe(duplex=False)
+        process = fork.Process(target=_build, args=(study, results, waiting, writer))
+        process.start()
+        writer.close()
+        with contextlib.suppress(EOFError):
+            while True:
+                problems.append(reader.recv())
+                waiting = waiting[1:]
+        process.join()
         if waiting:
             file = study.models[waiting.pop(0)[1]]
             problems.append(f"{file}: ended the process; a file that returns a model is expected.")
-    if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
-
-
-def _reports(study: Any, results: Path, models: list[tuple[str, str]]) -> list[str]:
-    """Returns a text for each model, empty of one that is well, until a file ends the process."""
-    fork = multiprocessing.get_context("fork")
-    reader, writer = fork.Pipe(duplex=False)
-    process = fork.Process(target=_build, args=(study, results, models, writer))
-    process.start()
-    writer.close()
-    found = []
-    with contextlib.suppress(EOFError):
-        while True:
-            found.append(reader.recv())
-    process.join()
-    return found
+    if any(problems):
+        raise ConfigError(list(dict.fromkeys(filter(None, problems))))
 
 
 def _build(study: Any, results: Path, models: list[tuple[str, str]], reports: Connection) -> None:
+    """Sends a text for each model, empty of one that is well, until a file ends the process."""
     steps.start({"threads": 1, "device": "cpu"})
     from batchscope import datasets
     from batchscope.training import models as training_models

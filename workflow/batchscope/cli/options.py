@@ -10,20 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import project_files
-from batchscope.catalogue import (
-    framework_names,
-    kept_epochs,
-    measure_settings,
-    parameters,
-    run_names,
-    sweep_names,
-)
+from batchscope.catalogue import framework_names, kept_epochs, parameters, run_names, sweep_names
 from batchscope.errors import UserError
 from batchscope.problems import received
 
 _PAUSE = parameters.Parameter.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
-_TIMING = "the name of a timing configuration in paths"
-_EPOCH = f"a number of epochs or {kept_epochs.MIDDLE}"
 
 
 def converted(option: str, parse: Callable[[str], Any], expected: str, word: str) -> Any:
@@ -40,9 +31,14 @@ def _word(option: str, parse: Callable[[str], Any], expected: str, **given: Any)
     return {"type": read, "required": "default" not in given, "help": expected, **given}
 
 
-def _name(option: str, parse: Callable[[str], Any], expected: str) -> dict[str, Any]:
-    """Returns the keywords of an option for a name, which stays the text that paths have."""
-    return _word(option, lambda word: (parse(word), word)[1], expected)
+def _name(option: str, parse: Callable[[str], Any], what: str, **given: Any) -> dict[str, Any]:
+    """Returns the keywords of an option for a name in paths, which stays as it is written."""
+
+    def checked(word: str) -> str:
+        parse(word)
+        return word
+
+    return _word(option, checked, f"the name of {what} in paths", **given)
 
 
 def _epoch(word: str) -> int | str:
@@ -71,12 +67,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--once": {**_FLAG, "help": "print it once, as for a pipe"},
     "--seeds": {**_FLAG, "help": "and what more seeds would resolve"},
     "--partial": {**_FLAG, "help": "from whatever exists"},
-    "--seconds": _word(
-        "--seconds",
-        _PAUSE.read,
-        _PAUSE.expected,
-        default=_PAUSE.birth,
-    ),
+    "--seconds": _word("--seconds", _PAUSE.read, _PAUSE.expected, default=_PAUSE.default),
     "--target": {
         **{"action": "append", "default": [], "metavar": "COLUMN=VALUE"},
         "help": "such as validation_loss=0.2; may be given again; three of each series if left out",
@@ -84,15 +75,15 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--step-seconds": {"metavar": "A,B", "help": "a step takes A + B * batch size seconds"},
     "--base": {"type": int, "metavar": "B", "help": "base batch size of B_20; 256 if left out"},
     "--figures": {"nargs": "*", "default": [], "help": "study/experiment/figure each"},
-    "--dataset": _name("--dataset", run_names.split_token, "the name of a data set in paths"),
+    "--dataset": _name("--dataset", run_names.split_token, "a data set"),
     "--definition": _word("--definition", _map, "its definition as JSON"),
     "--framework": {"required": True, "choices": tuple(framework_names.FRAMEWORKS)},
-    "--run": _name("--run", run_names.parse_run, "the name of a run in paths"),
-    "--other": _name("--other", run_names.parse_run, "the name of a run in paths"),
-    "--sweep": _name("--sweep", sweep_names.parse, "the name of a sweep in paths"),
-    "--timing": _name("--timing", run_names.configuration, _TIMING),
+    "--run": _name("--run", run_names.parse_run, "a run"),
+    "--other": _name("--other", run_names.parse_run, "a run"),
+    "--sweep": _name("--sweep", sweep_names.parse, "a sweep"),
+    "--timing": _name("--timing", run_names.configuration, "a timing configuration"),
     "--machine": {"default": "local"},
-    "--epoch": _word("--epoch", _epoch, _EPOCH),
+    "--epoch": _word("--epoch", _epoch, f"a number of epochs or {kept_epochs.MIDDLE}"),
     # The workflow writes the option without a value for a built-in model.
     "--model-file": {"nargs": "?", "help": "the user's model file"},
     "--chunk-seconds": {"type": float, "default": 5.0, "help": "most in one call"},
@@ -106,18 +97,18 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def add(parser: ArgumentParser, *names: str, **changed: Any) -> None:
-    """Adds options by their names; `changed` are keywords of the last."""
-    for name in names[:-1]:
-        parser.add_argument(name, **_OPTIONS[name])
-    parser.add_argument(names[-1], **{**_OPTIONS[names[-1]], **changed})
+def add(parser: ArgumentParser, *names: str, output_required: bool = True) -> None:
+    """Adds options by their names."""
+    for name in names:
+        changed = {} if output_required or name != "--output" else {"required": False}
+        parser.add_argument(name, **{**_OPTIONS[name], **changed})
 
 
 def add_settings(parser: ArgumentParser, step: str) -> None:
     """Adds the settings of a measure or a timing, by their name in paths."""
-    parse = functools.partial(measure_settings.parse_settings, step)
-    given = _name("--settings", parse, "the name of its settings in paths")
-    parser.add_argument("--settings", **{**given, "required": False, "default": "default"})
+    parse = functools.partial(run_names.parse_settings, step)
+    given = _name("--settings", parse, "its settings", default="default")
+    parser.add_argument("--settings", **given)
 
 
 def study(arguments: Namespace) -> Any:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from argparse import Namespace
 from typing import Any
 
-from batchscope.catalogue import framework_names, measure_settings, run_names, sweep_names
+from batchscope.catalogue import framework_names, run_names, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.cli import options
@@ -16,45 +15,11 @@ from batchscope.errors import UserError
 from batchscope.host import absence, framework_environments
 
 
-def add(commands: Any) -> None:
-    """Adds the steps to a parser's commands; without a `help`, its help does not list them."""
-
-    def added(name: str, call: Callable[[Namespace], None], text: str = "") -> ArgumentParser:
-        parser = commands.add_parser(name, description=text or call.__doc__)
-        parser.set_defaults(call=call)
-        return parser
-
-    study = ("--results", "--scale", "--config")
-    for call, names in {
-        prepare_data: ("--results", "--dataset", "--definition"),
-        check_models: study,
-        install_framework: ("--framework", "--output"),
-        train: ("--results", "--run", "--model-file", "--checkpoint-seconds", "--killed-at-mb")
-        + ("--chunk-seconds", "--chunk-steps"),
-        snapshot: ("--results", "--run", "--epoch", "--model-file"),
-        try_batch: ("--results", "--sweep", "--batch-size", "--memory-mb", "--model-file"),
-        tabulate: (*study, "--experiment", "--output"),
-        figures: (*study, "--experiment", "--output", "--tables", "--processes"),
-        claims: (*study, "--output"),
-        report: (*study, "--output", "--partial"),
-    }.items():
-        options.add(added(call.__name__, call), *names)
-    for name, entry in measure_settings.ENTRIES.items():
-        parser = added(name, timing if name in TIMINGS else measure, entry.doc)
-        if name in TIMINGS:
-            options.add(parser, "--machine", "--timing" if entry.trains else "--sweep")
-        else:
-            options.add(parser, "--run", *(["--other"] if entry.pairs else []))
-        options.add_settings(parser, name)
-        options.add(parser, "--results", "--output", "--model-file")
-
-
 def prepare_data(arguments: Namespace) -> None:
     """Prepare a data set."""
     from batchscope import datasets
 
-    made = datasets.prepare(arguments.dataset, arguments.definition, arguments.results)
-    for warning in made:
+    for warning in datasets.prepare(arguments.dataset, arguments.definition, arguments.results):
         print(f"Warning: {warning}")
 
 
@@ -67,15 +32,13 @@ def check_models(arguments: Namespace) -> None:
 
 def install_framework(arguments: Namespace) -> None:
     """Install a framework beside TensorFlow."""
-    from batchscope.host import framework_install
-
     record = framework_environments.record(arguments.framework)
     if arguments.output.resolve() != record.resolve():
         raise UserError(
             f"--output: received {arguments.output}; {record} is expected, as "
             f"{framework_environments.VARIABLE} has it."
         )
-    framework_install.install(arguments.framework)
+    framework_environments.install(arguments.framework, absence.gpu_present())
 
 
 def train(arguments: Namespace) -> None:
@@ -85,10 +48,8 @@ def train(arguments: Namespace) -> None:
     from batchscope.training import runs, trainer
 
     run = runs.Run(arguments.results, arguments.run, arguments.model_file)
-    killed = memory_kills.record_or_retry(run.folder, arguments.killed_at_mb)
-    if killed:
-        status = trainer.record_kill(run, killed)
-        print(f"{run.name}: {status}. {killed}")
+    if killed := memory_kills.record_or_retry(run.folder, arguments.killed_at_mb):
+        print(f"{run.name}: {trainer.record_kill(run, killed)}. {killed}")
         return
     chunk = (arguments.chunk_seconds, arguments.chunk_steps)
     status = trainer.train(run, trainer.Limits(*chunk, arguments.checkpoint_seconds))
@@ -123,10 +84,8 @@ def measure(arguments: Namespace) -> None:
 def timing(arguments: Namespace) -> None:
     """Time a sweep, or a training's configuration."""
     entry = TIMINGS[arguments.step]
-    if entry.trains:
-        subject: Any = run_names.configuration(arguments.timing)
-    else:
-        subject = sweep_names.parse(arguments.sweep)
+    parse = run_names.configuration if entry.trains else sweep_names.parse
+    subject = parse(arguments.timing if entry.trains else arguments.sweep)
     factors = subject.factors
     absence.check_threads(factors["threads"])
     if factors.get("framework", framework_names.OWN) != framework_names.OWN:
@@ -141,12 +100,11 @@ def timing(arguments: Namespace) -> None:
 
 def try_batch(arguments: Namespace) -> None:
     """Try whether one batch fits into memory."""
-    from batchscope.timing import TimingJob
-    from batchscope.timing.largest import attempt_child
+    from batchscope.timing import TimingJob, attempts
 
     sweep = sweep_names.parse(arguments.sweep)
     tried = TimingJob(arguments.results, sweep, arguments.model_file)
-    attempt_child.run(tried, arguments.batch_size, arguments.memory_mb)
+    attempts.run(tried, arguments.batch_size, arguments.memory_mb)
 
 
 def tabulate(arguments: Namespace) -> None:
@@ -181,6 +139,23 @@ def report(arguments: Namespace) -> None:
 
     given = (arguments.results, arguments.config, arguments.output, arguments.partial)
     report.write(options.study(arguments), *given)
+
+
+_STUDY = ("--results", "--scale", "--config")
+# Step -> its options; measures and timings have those of their settings besides.
+OPTIONS = {
+    prepare_data: ("--results", "--dataset", "--definition"),
+    check_models: _STUDY,
+    install_framework: ("--framework", "--output"),
+    train: ("--results", "--run", "--model-file", "--checkpoint-seconds", "--killed-at-mb")
+    + ("--chunk-seconds", "--chunk-steps"),
+    snapshot: ("--results", "--run", "--epoch", "--model-file"),
+    try_batch: ("--results", "--sweep", "--batch-size", "--memory-mb", "--model-file"),
+    tabulate: (*_STUDY, "--experiment", "--output"),
+    figures: (*_STUDY, "--experiment", "--output", "--tables", "--processes"),
+    claims: (*_STUDY, "--output"),
+    report: (*_STUDY, "--output", "--partial"),
+}
 
 
 def start(factors: dict[str, Any]) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import labels, splits, tokens
+from batchscope.datasets import kinds, splits
 from batchscope.datasets.raw import (
-    Pair,
     Raw,
     Request,
     local_file,
@@ -23,7 +22,7 @@ from batchscope.datasets.raw import (
     reading,
     refused,
 )
-from batchscope.store.records import SPLITS
+from batchscope.store.paths import SPLITS
 
 MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
@@ -37,9 +36,6 @@ _DAMAGED = (
 _MNIST = ("x_train", "y_train", "x_test", "y_test")
 _SHAPES = "images of (n, height, width[, channels]), or rows or tokens of (n, length): one of these"
 
-_Labels = dict[str, tuple[str, np.ndarray | None]]  # part -> place in the file, and labels
-_Pairs = dict[str, Pair]
-
 
 def mnist(request: Request) -> Raw:
     """Returns MNIST: 60,000 images to train with, and the official 10,000 to test with.
@@ -48,13 +44,15 @@ def mnist(request: Request) -> Raw:
     all, not per class.
     """
     path = local_or_downloaded(request, MNIST_URL, MNIST_SHA256)
-    where, found, files = f"{request.where}: {path}", {}, [path]
+    where, files = f"{request.where}: {path}", [path]
     if path.is_dir():
         files = [_idx_path(where, path, key) for key in _MNIST]
-        for key, file in zip(_MNIST, files, strict=True):
-            found[key] = _read_idx(f"{request.where}: {file}", file)
+        found = {
+            key: _read_idx(f"{request.where}: {file}", file)
+            for key, file in zip(_MNIST, files, strict=True)
+        }
     else:
-        found = read_npz(where, path)
+        found = _read_npz(where, path)
     if missing := [key for key in _MNIST if key not in found]:
         raise refused(where, f"no {', '.join(missing)}", "Keras's mnist.npz")
     found = {key: found[key] for key in _MNIST}
@@ -100,7 +98,7 @@ def _read_idx(where: str, path: Path) -> np.ndarray:
         return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
 
-def read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
+def _read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
     """Returns the arrays of an npz; raises `UserError` if it is none, or holds Python objects."""
     with reading(where, "an npz of plain arrays", *_DAMAGED):
         archive = np.load(path, allow_pickle=False)
@@ -114,7 +112,7 @@ def npz(request: Request) -> Raw:
     """Returns the user's own arrays; a part that is not in the file is drawn from `x_train`."""
     path = local_file(request)
     where = f"{request.where}: {path}"
-    raw = _from_arrays(request, where, read_npz(where, path), request.definition.get("kind"))
+    raw = _from_arrays(request, where, _read_npz(where, path), request.definition.get("kind"))
     return dataclasses.replace(raw, files=[path])
 
 
@@ -134,10 +132,10 @@ def _from_arrays(
         raise refused(f"{request.where}.scale", f"{scale} for {kind}", "a scale of images alone")
     examples, given = {}, {}
     for part, (key, label_key) in keys.items():
-        examples[part] = _CHECKED[kind](f"{where}: {key}", found[key])
+        examples[part] = kinds.stored(kind, f"{where}: {key}", found[key])
         given[part] = f"{where}: {label_key}", found.get(label_key)
-    classify = _of_positions if kind == dataset_definitions.TOKENS else _of_examples
-    pairs, names = classify(examples, given)
+    labelled = kinds.predicted if kind == dataset_definitions.TOKENS else kinds.classified
+    pairs, names = labelled(examples, given)
     train = pairs["train"][0]
     for part, (other, _) in pairs.items():
         if (other.shape[1:], other.dtype) != (train.shape[1:], train.dtype):
@@ -156,66 +154,3 @@ def _keys(where: str, found: dict[str, np.ndarray]) -> dict[str, tuple[str, str]
     if whole:
         return {"train": (whole[0], "labels")}
     return {part: (f"x_{part}", f"y_{part}") for part in SPLITS if f"x_{part}" in found}
-
-
-def _of_examples(examples: dict[str, np.ndarray], given: _Labels) -> tuple[_Pairs, list[str]]:
-    """Returns examples of one class each, and the names of the classes."""
-    for part, (place, array) in given.items():
-        count = len(examples[part])
-        if array is None or array.shape[:1] != (count,):
-            received = "nothing" if array is None else f"labels of shape {array.shape}"
-            raise refused(place, received, f"a label of each of {count} examples")
-    classes, names = labels.numbered(given)
-    return {part: (examples[part], classes[part]) for part in examples}, names
-
-
-def _of_positions(examples: dict[str, np.ndarray], given: _Labels) -> tuple[_Pairs, list[str]]:
-    """Returns tokens and what each is to predict, and the names of the classes: the tokens."""
-    pairs = {part: tokens.predicted(examples[part], *given[part]) for part in examples}
-    largest = max(int(array.max()) for pair in pairs.values() for array in pair)
-    if largest == 0:
-        raise refused(given["train"][0], "one token", "more than one")
-    return pairs, [str(token) for token in range(largest + 1)]
-
-
-def _images(where: str, images: np.ndarray) -> np.ndarray:
-    """Returns images as they are kept: with channels, as bytes or float32."""
-    if images.ndim not in (3, 4) or 0 in images.shape:
-        raise refused(where, f"shape {images.shape}", "(n, height, width[, channels])")
-    if images.ndim == 3:
-        images = images[..., None]
-    if images.dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            stored = images.astype(np.float32, copy=False)
-        if not np.isfinite(stored).all():
-            received = "NaN, infinity or a number beyond float32"
-            raise refused(where, received, "a finite number of each pixel")
-        return stored
-    if images.dtype.kind not in "ui":
-        raise refused(where, str(images.dtype), "an array of bytes or floats")
-    if images.min() < 0 or images.max() > 255:
-        received = f"integers {images.min()} to {images.max()}"
-        raise refused(where, received, "an array of bytes from 0 to 255, or of floats,")
-    return images.astype(np.uint8, copy=False)
-
-
-def _rows(where: str, rows: np.ndarray) -> np.ndarray:
-    """Returns rows of numbers in float64, not yet standardised."""
-    if rows.ndim != 2 or 0 in rows.shape:
-        raise refused(where, f"shape {rows.shape}", "(n, features)")
-    if rows.dtype.kind not in "uifb":
-        raise refused(where, str(rows.dtype), "an array of numbers")
-    wrong = np.argwhere(~np.isfinite(rows))
-    if len(wrong):
-        row, feature = wrong[0]
-        received = f"{rows[row, feature]} in row {row}, column {feature}"
-        raise refused(where, received, "a finite number")
-    return rows.astype(np.float64)
-
-
-_CHECKED = {
-    dataset_definitions.IMAGES: _images,
-    dataset_definitions.ROWS: _rows,
-    dataset_definitions.TOKENS: tokens.checked,
-    dataset_definitions.SEQUENCES: tokens.checked,
-}

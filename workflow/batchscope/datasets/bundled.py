@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from batchscope import wording
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets.raw import Raw, Request, reading
+from batchscope.datasets.raw import Raw, Request, on_disk, reading
 
 # One class each, in this order; where the file comes from, as scikit-learn's README.txt says.
 PHOTOGRAPHS = {
@@ -77,22 +78,19 @@ def patches(request: Request) -> Raw:
 
     size, count = request.definition["image_size"], request.definition["per_class"]
     files = [_folder() / "images" / f"{name}.jpg" for name in PHOTOGRAPHS]
-    pool_path = request.scratch / "patches"
-    with open(pool_path, "wb") as pool:
+
+    def cut() -> Iterator[np.ndarray]:
         for index, path in enumerate(files):
             with _reading(request, path), Image.open(path) as image:
                 pixels = np.asarray(image.convert("RGB"))
             rng = np.random.default_rng([request.split["seed"], _POSITIONS + index])
             for top, left in corners(rng, pixels.shape[:2], size, count):
-                pool.write(pixels[top : top + size, left : left + size].tobytes())
+                yield pixels[top : top + size, left : left + size]
+
+    images = on_disk(request, cut(), (size, size, 3))
+    labels = np.repeat(np.arange(len(files), dtype=np.int32), count)
     listed = wording.listed(f"{name}.jpg ({origin})" for name, origin in PHOTOGRAPHS.items())
-    return Raw(
-        np.memmap(pool_path, np.uint8, "r", shape=(len(files) * count, size, size, 3)),
-        np.repeat(np.arange(len(files), dtype=np.int32), count),
-        list(PHOTOGRAPHS),
-        files,
-        _origin(f"{listed}, {LICENCE}"),
-    )
+    return Raw(images, labels, list(PHOTOGRAPHS), files, _origin(f"{listed}, {LICENCE}"))
 
 
 def corners(rng: np.random.Generator, shape: tuple[int, int], size: int, count: int) -> np.ndarray:
@@ -100,9 +98,6 @@ def corners(rng: np.random.Generator, shape: tuple[int, int], size: int, count: 
 
     No position comes again before all have come, so that patches are distinct where the image
     has enough of them.
-
-    Args:
-        shape: Height and width of the image, in pixels; `size` is the side of a patch.
     """
     grid = (shape[0] - size + 1, shape[1] - size + 1)
     positions = grid[0] * grid[1]

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import arrays, csv_file, photographs, tokens
+from batchscope.datasets.photographs import class_folders
+from batchscope.datasets.preparation import SOURCES
 from batchscope.datasets.raw import Request
 from batchscope.errors import UserError
 
-# Sources of files that are read, as when they are prepared.
-_READ = {"npz": arrays.npz, "csv": csv_file.csv_file, "text": tokens.text, "mnist": arrays.mnist}
+_READ = ("npz", "mnist", "csv", "text")  # sources of files that are read, as when preparing
 
 
 class Look(NamedTuple):
@@ -28,18 +28,16 @@ def known(definition: dict[str, Any]) -> Look | None:
 
     None where only its preparation finds it, or finds an error.
     """
-    source, size = definition["source"], definition.get("image_size")
+    source = definition["source"]
     try:
-        if source in ("cats_vs_dogs", "patches"):
-            return Look((size, size, 3), 2)
         if source == "image_folder":
-            folders = photographs.class_folders(dataset_definitions.expanded(definition["path"]))
-            classes = len(folders)
+            classes = len(class_folders(dataset_definitions.expanded(definition["path"])))
+            size = definition["image_size"]
             return Look((size, size, definition["channels"]), classes) if classes > 1 else None
         if source not in _READ or (source == "mnist" and not definition["path"]):
             stated = dataset_definitions.read(definition)
             return Look(*stated.examples(), stated.kind_of_examples())
-        raw = _READ[source](Request("", definition, Path(), Path()))
+        raw = SOURCES[source](Request("", definition, Path(), Path()))
     except (OSError, UserError):
         return None
     look = Look(raw.images.shape[1:], len(raw.class_names), raw.kind)

@@ -15,13 +15,20 @@ import io
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from batchscope import errors
-from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading, refused
+from batchscope.datasets.raw import (
+    Raw,
+    Request,
+    local_or_downloaded,
+    on_disk,
+    reading,
+    refused,
+)
 from batchscope.errors import UserError
 
 CATS_URL = (
@@ -93,35 +100,44 @@ def _read(request: Request, files: Files, read_from: list[Path], origin: str) ->
     """Reads the first readable images of each class into one array on disk."""
     size, channels = request.definition["image_size"], request.definition.get("channels", 3)
     limit = request.definition["per_class"]
-    path = request.scratch / "photographs"
     counts = dict.fromkeys(files, 0)
     skipped: list[dict[str, str]] = []
-    with open(path, "wb") as pool:
+
+    def readable() -> Iterator[np.ndarray]:
         for class_name, found in files.items():
             for name in sorted(found, key=numeric_order):
                 if counts[class_name] == limit:
                     break
                 place = f"{class_name}/{name}"
-                length, read = found[name]
                 try:
-                    if length > _LARGEST:
-                        raise _Damaged(f"larger than {_LARGEST >> 20} MB")
-                    pixels = _decoded(f"{request.where}: {place}", read, size, channels)
+                    pixels = _decoded(f"{request.where}: {place}", *found[name], size, channels)
                 except _Damaged as error:
                     skipped.append({"file": place, "reason": str(error)})
                 else:
-                    pool.write(pixels.tobytes())
                     counts[class_name] += 1
-    for class_name, count in counts.items():
-        if count < (limit or 1):
-            received = f"{count} readable images of {class_name}"
-            raise refused(request.where, received, f"a number of {limit or 1} or more")
+                    yield pixels
+            if counts[class_name] < (limit or 1):
+                received = f"{counts[class_name]} readable images of {class_name}"
+                raise refused(request.where, received, f"a number of {limit or 1} or more")
+
+    images = on_disk(request, readable(), (size, size, channels))
     labels = np.repeat(np.arange(len(counts), dtype=np.int32), list(counts.values()))
-    images = np.memmap(path, np.uint8, "r", shape=(len(labels), size, size, channels))
     return Raw(images, labels, list(counts), read_from, origin, skipped=skipped)
 
 
-def _decoded(where: str, read: Callable[[], bytes], size: int, channels: int) -> np.ndarray:
+class _Damaged(Exception):
+    """A file that is skipped: it is no image, or a damaged one."""
+
+
+class Unsuitable(Exception):
+    """An image that reads well, but whose numbers bytes cannot hold."""
+
+
+def _decoded(
+    where: str, length: int, read: Callable[[], bytes], size: int, channels: int
+) -> np.ndarray:
+    if length > _LARGEST:
+        raise _Damaged(f"larger than {_LARGEST >> 20} MB")
     try:
         return decode(read(), size, channels)
     except Unsuitable as error:
@@ -135,19 +151,10 @@ def _decoded(where: str, read: Callable[[], bytes], size: int, channels: int) ->
         raise _Damaged(text or type(error).__name__) from None
 
 
-class _Damaged(Exception):
-    """A file that is skipped: it is no image, or a damaged one."""
-
-
-class Unsuitable(Exception):
-    """An image that reads well, but whose numbers bytes cannot hold."""
-
-
 def decode(data: bytes, size: int, channels: int = 3) -> np.ndarray:
     """Returns an image file's pixels as bytes, upright, shape (size, size, channels).
 
-    Raises `Unsuitable` where a channel has more than 8 bits: Pillow would cut them off at 255 in
-    place of scaling them.
+    Raises `Unsuitable` where a channel has more than 8 bits: Pillow would cut them off at 255.
     """
     from PIL import Image, ImageMode, ImageOps
 

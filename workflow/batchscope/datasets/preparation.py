@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,18 +11,11 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions, run_names
-from batchscope.datasets import (
-    arrays,
-    bundled,
-    csv_file,
-    photographs,
-    splits,
-    tokens,
-    verification,
-)
+from batchscope.datasets import arrays, bundled, photographs, splits, text_files, verification
 from batchscope.datasets.raw import Raw, Request, refused
 from batchscope.errors import UserError
-from batchscope.store import data_warnings, records
+from batchscope.store import paths, records
+from batchscope.store.paths import ARRAYS, RECORD
 
 # A new source is one function and one line here.
 SOURCES: dict[str, Callable[[Request], Raw]] = {
@@ -34,45 +24,41 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "cats_vs_dogs": photographs.cats_vs_dogs,
     "image_folder": photographs.image_folder,
     "npz": arrays.npz,
-    "csv": csv_file.csv_file,
+    "csv": text_files.csv_file,
     "breast_cancer": bundled.breast_cancer,
     "wine": bundled.wine,
-    "text": tokens.text,
+    "text": text_files.text,
     "patches": bundled.patches,
 }
 
 SKIPPED_LISTED = 100  # skipped files named in a record; all are counted
 _ROWS = 1024  # images copied at once
-_STALE = 24 * 3600.0  # seconds after which a killed process's scratch folder is removed
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:
     """Reads or downloads a data set, splits it and writes its folder; returns warnings.
 
-    The arrays are made in a scratch folder beside it; the record is written last, so that a
-    folder with a record is whole, whatever dies before. Downloads are kept in `results/downloads`.
+    The folder replaces an older one when it is whole. Downloads are kept in `results/downloads`.
     """
     where = f"datasets.{run_names.split_token(token)[0]}"
     definition = dataset_definitions.resolve(definition)
-    folder = records.dataset_folder(results, token)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".{folder.name}.*.tmp"):
-        if time.time() - left.stat().st_mtime > _STALE:
-            shutil.rmtree(left, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{token}.", suffix=".tmp", dir=folder.parent))
+    folder = paths.dataset_folder(results, token)
     try:
-        request = Request(where, definition, scratch, Path(results) / "downloads")
-        raw = SOURCES[definition["source"]](request)
-        record = {"dataset": token, "definition": definition, **_write(request, raw)}
-        again = _publish(scratch, folder, record)
+        with disk.atomic_folder(folder) as made:
+            request = Request(where, definition, made, Path(results) / "downloads")
+            raw = SOURCES[definition["source"]](request)
+            record = {"dataset": token, "definition": definition, **_write(request, raw)}
+            sha256 = record["sha256"] = {file: disk.file_sha256(made / file) for file in ARRAYS}
+            before = [file for file in ARRAYS if (folder / file).exists()]
+            others = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
+            verification.note(made, sha256)
+            disk.write_json(made / RECORD, record)
     except OSError as error:
         place = f" {error.filename}" if error.filename else ""
         raise UserError(f"{where}: {error.strerror or error}{place}.") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    found = data_warnings.read(results, token)
+    found = [*records.data_warnings(token, records.data_record(results, token) or {})]
     runs = list((Path(results) / "runs").glob(f"{token}+*"))
-    if again and runs:
+    if others and runs:
         found.append(
             f"{where}: its arrays are no longer those that {len(runs)} run(s) in "
             f"{results}/runs may have read; delete {results}/runs/{token}+* to train them again."
@@ -82,21 +68,27 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
 
 def _write(request: Request, raw: Raw) -> dict[str, Any]:
     """Writes the arrays of each part; returns what their record says."""
-    chosen = {part: (raw.images, raw.labels, rows) for part, rows in _drawn(request, raw).items()}
+    tokens = raw.kind == dataset_definitions.TOKENS
+    groups = [np.arange(len(raw.labels))]
+    if raw.stratified and not tokens:  # tokens have a class per position
+        groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
+    drawn = [part for part in paths.SPLITS[1:] if part not in raw.given]
+    assigned = splits.assign(request.where, groups, request.split, drawn)
+    chosen = {part: (raw.images, raw.labels, rows) for part, rows in assigned.items()}
     for part, (images, labels) in raw.given.items():
         chosen[part] = images, labels, np.arange(len(labels))
     standard, stored = {}, np.asarray
     if raw.kind == dataset_definitions.ROWS:
         # Of the training part alone: nothing of the others is known when a model is trained.
-        train = raw.images[chosen["train"][2]]
+        train = raw.images[assigned["train"]]
         mean, deviation = train.mean(axis=0), train.std(axis=0)
         standard = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
         stored = functools.partial(standardised, mean=mean, deviation=deviation)
     counts, class_counts, total = {}, {}, 0
-    for part in records.SPLITS:
+    for part in paths.SPLITS:
         images, labels, rows = chosen[part]
         counts[part] = len(rows)
-        if raw.kind != dataset_definitions.TOKENS:
+        if not tokens:
             found = np.bincount(labels[rows], minlength=len(raw.class_names))
             class_counts[part] = found.tolist()
         np.save(request.scratch / f"{part}_labels.npy", labels[rows])
@@ -121,15 +113,6 @@ def _write(request: Request, raw: Raw) -> dict[str, Any]:
         "skipped_count": len(raw.skipped),
         "bytes": total,
     }
-
-
-def _drawn(request: Request, raw: Raw) -> dict[str, np.ndarray]:
-    """Returns which examples of the source's training part train, validate and test."""
-    drawn = [part for part in records.SPLITS[1:] if part not in raw.given]
-    groups = [np.arange(len(raw.labels))]
-    if raw.stratified and raw.kind != dataset_definitions.TOKENS:  # tokens: a class per position
-        groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
-    return splits.assign(request.where, groups, request.split, drawn)
 
 
 def standardised(rows: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
@@ -159,19 +142,3 @@ def _write_images(
         np.lib.format.write_array_header_1_0(file, header)
         parts = (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
         return sum(file.write(np.ascontiguousarray(stored(images[part])).data) for part in parts)
-
-
-def _publish(scratch: Path, folder: Path, record: dict[str, Any]) -> bool:
-    """Moves the arrays to their folder; returns whether others were there before."""
-    files = [f"{part}_{what}.npy" for part in records.SPLITS for what in ("images", "labels")]
-    sha256 = record["sha256"] = {file: disk.file_sha256(scratch / file) for file in files}
-    folder.mkdir(exist_ok=True)
-    before = [file for file in files if (folder / file).exists()]
-    others = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
-    (folder / "record.json").unlink(missing_ok=True)
-    for file in files:
-        with disk.atomic_path(folder / file) as target:
-            (scratch / file).replace(target)
-    verification.note(folder, sha256)
-    disk.write_json(folder / "record.json", record)
-    return others

@@ -12,7 +12,7 @@ from batchscope import disk
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import verification
 from batchscope.datasets.looks import Look, known
-from batchscope.store import records
+from batchscope.store import paths, records
 
 _NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # of a record
 
@@ -32,7 +32,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared data set; its arrays are mapped from disk when they are asked for."""
+    """A prepared data set; its arrays are mapped from disk, read-only, when they are asked for."""
 
     folder: Path
     record: dict[str, Any]
@@ -63,11 +63,11 @@ class Dataset:
         return Examples(self.images(split), self.labels(split), self.scale)
 
     def images(self, split: str) -> np.ndarray:
-        """Returns the examples of a split, shape (n, *input_shape), read-only."""
+        """Returns the examples of a split, shape (n, *input_shape)."""
         return self._array(split, "images", self.input_shape)
 
     def labels(self, split: str) -> np.ndarray:
-        """Returns classes of a split, int32, read-only: one of each example, or of each token."""
+        """Returns classes of a split, int32: one of each example, or of each token."""
         of_tokens = self.look.kind == dataset_definitions.TOKENS
         return self._array(split, "labels", self.input_shape if of_tokens else ())
 
@@ -78,9 +78,9 @@ class Dataset:
 
 def load(results: Path | str, token: str) -> Dataset:
     """Returns a prepared data set; raises `UserError` if its files do not fit its record."""
-    folder = records.dataset_folder(results, token)
+    folder = paths.dataset_folder(results, token)
     dataset = Dataset(folder, disk.read_json(folder / "record.json", *_NEEDED))
-    for split in records.SPLITS:
+    for split in paths.SPLITS:
         dataset.examples(split)
     verification.check(folder, dataset.record["sha256"])
     return dataset
@@ -96,5 +96,5 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | 
     dataset = load(results, token)
     if dataset.look.kind != dataset_definitions.SEQUENCES:
         return dataset.look
-    largest = max(int(dataset.images(split).max()) for split in records.SPLITS)
+    largest = max(int(dataset.images(split).max()) for split in paths.SPLITS)
     return dataset.look._replace(largest=largest)

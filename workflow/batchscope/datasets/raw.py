@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import shutil
+import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,14 +51,12 @@ class Request:
 class Raw:
     """A data set as its source gives it, not yet split.
 
-    Attributes:
-        images: Examples to be split, in memory or mapped: images of shape (n, height, width,
-            channels), uint8 or float32; rows of numbers of shape (n, features), float64 and not
-            yet standardised; or tokens of shape (n, length), int32.
-        labels: Their classes, int32 of shape (n,); of tokens one for each position, (n, length).
+    Images have the shape (n, height, width, channels), uint8 or float32; rows of numbers (n,
+    features), float64, not yet standardised; tokens (n, length), int32. Labels are int32 of shape
+    (n,); of tokens one for each position, (n, length).
     """
 
-    images: np.ndarray
+    images: np.ndarray  # in memory or mapped
     labels: np.ndarray
     class_names: list[str]
     files: list[Path]  # that were read; the record has their SHA-256
@@ -82,6 +82,15 @@ def reading(where: str, expected: str, *errors: type[Exception]) -> Iterator[Non
         raise UserError(f"{where}: cannot be read ({error}); {expected} is expected.") from None
 
 
+def on_disk(request: Request, images: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    """Returns images of bytes as one array in a file without a name, which goes with the array."""
+    with tempfile.TemporaryFile(dir=request.scratch) as pool:
+        pool.writelines(image.tobytes() for image in images)
+        pool.flush()
+        count = pool.tell() // math.prod(shape)
+        return np.memmap(pool, np.uint8, "r", shape=(count, *shape))
+
+
 def local_file(request: Request) -> Path | None:
     """Returns the user's file or folder, or None; raises `UserError` where it is another file."""
     path, sha256 = request.path(), request.definition.get("sha256")
@@ -93,28 +102,17 @@ def local_file(request: Request) -> Path | None:
 
 
 def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
-    """Returns the user's file or folder, else the download of a public one."""
-    path = local_file(request)
-    if path is not None:
+    """Returns the user's file or folder, else the download of a public one, which is kept."""
+    if (path := local_file(request)) is not None:
         return path
-    target = request.downloads / url.rpartition("/")[2]
+    where, target = request.where, request.downloads / url.rpartition("/")[2]
     if target.is_file():
         try:
-            _check(f"{request.where}: {target}", target, sha256)
+            _check(f"{where}: {target}", target, sha256)
             return target
         except UserError as error:
             print(f"{error} It is removed and downloaded again.")
             target.unlink()
-    _fetch(request.where, url, target, sha256)
-    return target
-
-
-def _check(where: str, path: Path, sha256: str, hint: str = "") -> None:
-    if (received := disk.file_sha256(path)) != sha256.lower():
-        raise UserError(f"{where}: received SHA-256 {received}; {sha256} is expected.{hint}")
-
-
-def _fetch(where: str, url: str, target: Path, sha256: str) -> None:
     hint = f"download it yourself and name the file as {where}.path."
     try:
         with disk.atomic_path(target) as temporary:
@@ -130,3 +128,9 @@ def _fetch(where: str, url: str, target: Path, sha256: str) -> None:
         # In one line, whatever a server or a proxy sent.
         reason = repr(error)[:200] if isinstance(error, http.client.HTTPException) else str(error)
         raise UserError(f"{where}: {url} cannot be downloaded ({reason}); {hint}") from None
+    return target
+
+
+def _check(where: str, path: Path, sha256: str, hint: str = "") -> None:
+    if (received := disk.file_sha256(path)) != sha256.lower():
+        raise UserError(f"{where}: received SHA-256 {received}; {sha256} is expected.{hint}")

@@ -41,17 +41,17 @@ def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
         return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in words]
     labels = np.asarray(data.labels("train"))
     shown = range(min(data.classes, _CLASSES))
-    most = _IMAGES if kind == dataset_definitions.IMAGES else _LINES
-    each = max(1, most // len(shown))
-    chosen = [
-        (names[label] if label < len(names) else str(label), examples[index])
-        for label in shown
-        for index in np.flatnonzero(labels == label)[:each]
-    ]
-    if kind != dataset_definitions.IMAGES:
-        return [Sample(label, text=_row(values)) for label, values in chosen]
+    each = max(1, (_IMAGES if kind == dataset_definitions.IMAGES else _LINES) // len(shown))
     small = max(data.input_shape[:2]) <= _LOSSLESS
-    return [Sample(label, _webp(image, data.scale, small), small=small) for label, image in chosen]
+    found = []
+    for label in shown:
+        name = names[label] if label < len(names) else str(label)
+        for example in examples[np.flatnonzero(labels == label)[:each]]:
+            if kind == dataset_definitions.IMAGES:
+                found.append(Sample(name, _webp(example, data.scale, small), small=small))
+            else:
+                found.append(Sample(name, text=_row(example)))
+    return found
 
 
 def _row(values: np.ndarray) -> str:

@@ -1,7 +1,7 @@
 """Which examples train, which validate, which test.
 
 In a stratified split the members of each class are shuffled by the split's seed, then dealt
-to train, validation and test as `split_counts` of batchscope.catalogue.dataset_definitions says.
+to train, validation and test as `split_counts` of batchscope.catalogue.dataset_splits says.
 In one that is not (MNIST's) all examples are one group. Every part is then put in one shuffled
 order, so that classes do not follow one another.
 """
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_splits
 from batchscope.datasets.raw import Pair, refused
-from batchscope.store.records import SPLITS
+from batchscope.store.paths import SPLITS
 
 _ORDER = 10**6  # follows the seed of the final order of train; no class has this index
 
@@ -39,7 +39,7 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str
         fixed = [split.get(part) or 0 for part in SPLITS[1:] if part not in drawn]
         train = min(train + sum(fixed), rest)
     parts = {"validation": 0, "test": 0, **numbers, "train": train}
-    counts = [int(count) for count in dataset_definitions.split_counts(parts, members)]
+    counts = [int(count) for count in dataset_splits.split_counts(parts, members)]
     if sum(counts) > members or counts[0] < 1:
         listed = ", ".join(f"{part} {split[part]}" for part in SPLITS if split.get(part))
         received = f"{listed}, for {members} examples"

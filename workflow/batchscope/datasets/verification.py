@@ -16,7 +16,7 @@ from typing import Any
 
 from batchscope import disk, errors
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import paths
 from batchscope.study import plan
 
 _VERIFIED = "verified.json"
@@ -62,29 +62,28 @@ def verify(study: plan.Study, results: Path | str) -> str:
     Raises:
         UserError: If a file is missing or another one; it says so of every such file.
     """
-    folders = [records.dataset_folder(results, token) for token in study.datasets]
-    data = [folder / "record.json" for folder in folders if (folder / "record.json").exists()]
-    made = [records.run_record(records.run_folder(results, run)) for run in study.runs]
-    runs = [record for record in made if record.exists()]
-    problems = [
-        *(fault for record in data for fault in _faults(record, "sha256", "", record.parent)),
-        *(fault for record in runs for fault in _faults(record, "weights", ".npz", record)),
-    ]
+    data = [paths.dataset_record(results, token) for token in study.datasets]
+    runs = [paths.run_record(paths.run_folder(results, run)) for run in study.runs]
+    named = [(record, "sha256", "", record.parent) for record in data if record.exists()]
+    counts = f"the arrays of {len(named)} data set(s)"
+    named += [(record, "weights", ".npz", record) for record in runs if record.exists()]
+    counts += f", the weights of {sum(record.exists() for record in runs)} run(s)"
+    problems: list[str] = []
+    for record, key, ending, delete in named:
+        files: dict[str, str] = {}
+        with _noted(problems):
+            files = disk.read_json(record, key)[key]
+        for name, sha256 in files.items():
+            with _noted(problems):
+                disk.check_sha256(record.with_name(f"{name}{ending}"), sha256, delete)
     if problems:
         raise UserError("\n".join(problems))
-    counts = f"the arrays of {len(data)} data set(s), the weights of {len(runs)} run(s)"
     return f"Verified by SHA-256: {counts}."
 
 
-def _faults(record: Path, key: str, ending: str, delete: Path) -> Iterator[str]:
-    """Yields what is wrong with a record, or with the files that it names under a key."""
+@contextlib.contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
     try:
-        expected = disk.read_json(record, key)[key]
+        yield
     except UserError as error:
-        yield str(error)
-        return
-    for name, sha256 in expected.items():
-        try:
-            disk.check_sha256(record.with_name(f"{name}{ending}"), sha256, delete)
-        except UserError as error:
-            yield str(error)
+        problems.append(str(error))

@@ -24,7 +24,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import entries, figure_names, horizons, own_columns
+from batchscope.catalogue import entries, figure_names, own_columns, run_factors
 from batchscope.catalogue import figures as figure_entries
 from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.entries import Need
@@ -112,7 +112,7 @@ def drawn(experiment: Experiment) -> list[str]:
     met = {
         Need.AT_EPOCHS: experiment.at_epochs,
         Need.MARGINS: trainings.margins,
-        Need.PREFIXES: not (own.falling or any(map(horizons.falling, runs))),
+        Need.PREFIXES: not (own.falling or any(map(run_factors.falling, runs))),
         Need.EVALUATIONS: own.evaluated if own.path else all(run["evaluate_every"] for run in runs),
         Need.SECONDS: trainings.timed,
         Need.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,

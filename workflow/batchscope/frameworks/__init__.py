@@ -1,6 +1,6 @@
 """What runs and times training steps: one interface, and the frameworks other than TensorFlow.
 
-TensorFlow's loops implement the same interface in batchscope.timing.steps. Every framework trains
+TensorFlow's loops implement the same interface in batchscope.timing.loops. Every framework trains
 the same two networks, written as its users write them, on images in memory, with the same loss,
 updates and dropout. Each runs in its own environment (batchscope.host.framework_environments),
 which imports this package: nothing here may import a framework that is not asked for.
@@ -33,9 +33,6 @@ SEED = 0  # of weights and dropout
 LEAD_IN_STEPS = 3
 # A longer step has filled its memory and found its functions by itself.
 LEAD_IN_SECONDS = 0.25
-# The switches of these frameworks leave more threads busy than asked for: XLA takes a thread for
-# each core of the process, and MXNet's engine computes while Python queues what comes next.
-CONFINED = ("mxnet", "jax")
 
 
 class NotFinite(ArithmeticError):
@@ -108,20 +105,16 @@ class Runner(abc.ABC):
         """Begins anew after an error: the other batch sizes share the weights."""
         return
 
-    def ceiling(self) -> dict[str, Any] | None:
-        """Measures the peak of a matrix product, in TensorFlow; None in other frameworks."""
-        return None
-
-    def flops(self) -> dict[str, Any] | None:
-        """Returns the operations per example of Keras's layers; None in other frameworks."""
-        return None
+    def bounds(self) -> dict[str, Any]:
+        """Returns the peak of a matrix product and the operations per example, in TensorFlow."""
+        return {"matmul": None, "flops": None}
 
     def reset_peak(self) -> bool:
-        """Lets `peak_bytes` count from now on; returns whether the allocator keeps count."""
+        """Lets `peak_mb` count from now on; returns whether the allocator keeps count."""
         return False
 
-    def peak_bytes(self) -> int | None:
-        """Returns the most bytes that the allocator gave out at once since; None if unknown."""
+    def peak_mb(self) -> float | None:
+        """Returns the most that the allocator gave out at once since, 10^6 bytes."""
         return None
 
 
@@ -175,7 +168,9 @@ def start(framework: str, threads: int, device: str) -> ModuleType:
         os.environ["JAX_PLATFORMS"] = "cpu" if device == "cpu" else "cuda"
         # As TensorFlow is set up: memory is taken as it is needed.
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    if framework in CONFINED and hasattr(os, "sched_setaffinity"):
+    if framework in ("mxnet", "jax"):
+        # Their switches leave more threads busy than asked for: XLA takes a thread for each core
+        # of the process, and MXNet's engine computes while Python queues what comes next.
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     module = importlib.import_module(f"batchscope.frameworks.{framework}")
     module.start(threads, device)

@@ -13,8 +13,10 @@ from jax.example_libraries import optimizers
 
 from batchscope import frameworks
 
+Layer = tuple[jax.Array, jax.Array]  # kernel and bias
+Data = tuple[jax.Array, jax.Array, jax.Array]  # images, labels, and their indices
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
-Weights = list[tuple[jax.Array, jax.Array]]  # kernel and bias of each layer that has them
+RATES = (0.25, 0.5)  # of the dropout of campbell_cnn
 
 
 def start(threads: int, device: str) -> None:
@@ -26,7 +28,7 @@ def start(threads: int, device: str) -> None:
             raise frameworks.no_gpu("JAX") from None
 
 
-def _convolved(images: jax.Array, layer: tuple[jax.Array, jax.Array], padding: str) -> jax.Array:
+def _convolved(images: jax.Array, layer: Layer, padding: str) -> jax.Array:
     """Returns the convolution of images with ReLU, pooled by twos."""
     kernel, bias = layer
     values = lax.conv_general_dilated(images, kernel, (1, 1), padding, dimension_numbers=_LAYOUT)
@@ -39,12 +41,12 @@ def _dropped(values: jax.Array, rate: float, key: jax.Array) -> jax.Array:
     return jnp.where(keep, values / (1 - rate), 0.0)
 
 
-def _dense(values: jax.Array, layer: tuple[jax.Array, jax.Array]) -> jax.Array:
+def _dense(values: jax.Array, layer: Layer) -> jax.Array:
     kernel, bias = layer
     return values @ kernel + bias
 
 
-def campbell_cnn(weights: Weights, images: jax.Array, key: jax.Array) -> jax.Array:
+def campbell_cnn(weights: list[Layer], images: jax.Array, key: jax.Array) -> jax.Array:
     """Returns the logits of `batchscope.training.networks.campbell_cnn`, with dropout."""
     first, second = jax.random.split(key)
     values = _convolved(_convolved(images, weights[0], "VALID"), weights[1], "VALID")
@@ -53,14 +55,13 @@ def campbell_cnn(weights: Weights, images: jax.Array, key: jax.Array) -> jax.Arr
     return _dense(_dropped(values, RATES[1], second), weights[3])
 
 
-def lheureux_cnn(weights: Weights, images: jax.Array, key: jax.Array) -> jax.Array:
+def lheureux_cnn(weights: list[Layer], images: jax.Array, key: jax.Array) -> jax.Array:
     """Returns the logits of `batchscope.training.networks.lheureux_cnn`, which has no dropout."""
     values = _convolved(images, weights[0], "SAME")
     values = jax.nn.relu(_dense(values.reshape(len(values), -1), weights[1]))
     return _dense(values, weights[2])
 
 
-RATES = (0.25, 0.5)  # of the dropout of campbell_cnn
 NETWORKS = {"campbell_cnn": campbell_cnn, "lheureux_cnn": lheureux_cnn}
 
 
@@ -83,9 +84,9 @@ class Runner(frameworks.FrameworkRunner):
         order = jnp.arange(self.examples, dtype=jnp.int32)
         self._data = jnp.asarray(images), jnp.asarray(labels, kind), order
         if self.optimizer == "adam":
-            self._rule = optimizers.adam(self.learning_rate, *frameworks.ADAM.values())
+            self.rule = optimizers.adam(self.learning_rate, *frameworks.ADAM.values())
         else:
-            self._rule = optimizers.sgd(self.learning_rate)
+            self.rule = optimizers.sgd(self.learning_rate)
         # The state's buffers are written over; a batch's size is a constant of the function.
         self._step = jax.jit(self._stepped, static_argnames="batch_size", donate_argnums=1)
 
@@ -93,44 +94,29 @@ class Runner(frameworks.FrameworkRunner):
         """Begins anew from the initial weights."""
         draw, key = jax.nn.initializers.glorot_uniform(), jax.random.key(frameworks.SEED)
         shapes = kernels(self.model, self.shape, self.outputs)
-        self.begin([(draw(key, shape), jnp.zeros(shape[-1])) for shape in shapes])
-
-    def begin(self, weights: Weights) -> None:
-        """Begins anew from given weights."""
-        self._state, self._steps = self._rule.init_fn(weights), 0
-
-    @property
-    def weights(self) -> Weights:
-        """The weights as they are."""
-        return self._rule.params_fn(self._state)
+        weights = [(draw(key, shape), jnp.zeros(shape[-1])) for shape in shapes]
+        self.state, self._steps = self.rule.init_fn(weights), 0
 
     def _update(self, starts: Sequence[int], batch_size: int) -> float:
         for first in starts:
             count = np.int32(self._steps)
-            self._state, loss = self._step(
-                count, self._state, *self._data, np.int32(first), batch_size=batch_size
-            )
+            given = count, self.state, self._data, np.int32(first)
+            self.state, loss = self._step(*given, batch_size=batch_size)
             self._steps += 1
-        jax.block_until_ready(self._state)
+        jax.block_until_ready(self.state)
         return float(loss)
 
     def _stepped(
-        self,
-        count: jax.Array,
-        state: Any,
-        images: jax.Array,
-        labels: jax.Array,
-        order: jax.Array,
-        first: jax.Array,
-        batch_size: int,
+        self, count: jax.Array, state: Any, data: Data, first: jax.Array, batch_size: int
     ) -> tuple[Any, jax.Array]:
         """Returns the optimizer's state after an update, and the loss of its batch before."""
+        images, labels, order = data
         batch = lax.dynamic_slice(order, (first,), (batch_size,))
         batch_images = jnp.take(images, batch, axis=0).astype(jnp.float32) * self.scale
         batch_labels = jnp.take(labels, batch)
         key = jax.random.fold_in(jax.random.key(frameworks.SEED), count)
 
-        def loss_of(weights: Weights) -> jax.Array:
+        def loss_of(weights: list[Layer]) -> jax.Array:
             outputs = NETWORKS[self.model](weights, batch_images, key)
             if self.binary:
                 numbers = outputs[:, 0]
@@ -138,5 +124,5 @@ class Runner(frameworks.FrameworkRunner):
             logs = jax.nn.log_softmax(outputs)
             return -jnp.mean(jnp.take_along_axis(logs, batch_labels[:, None], axis=1))
 
-        loss, gradients = jax.value_and_grad(loss_of)(self._rule.params_fn(state))
-        return self._rule.update_fn(count, gradients, state), loss
+        loss, gradients = jax.value_and_grad(loss_of)(self.rule.params_fn(state))
+        return self.rule.update_fn(count, gradients, state), loss

@@ -63,16 +63,13 @@ class Runner(frameworks.FrameworkRunner):
         self.network = NETWORKS[self.model](self.outputs)
         self.network.initialize(ctx=self._context)
         self.network.hybridize()
-        if self.binary:
-            self._loss = gluon.loss.SigmoidBinaryCrossEntropyLoss()
-        else:
-            self._loss = gluon.loss.SoftmaxCrossEntropyLoss()
+        loss = gluon.loss
+        kind = loss.SigmoidBinaryCrossEntropyLoss if self.binary else loss.SoftmaxCrossEntropyLoss
+        self._loss = kind()
         self._loss.hybridize()
         options = {"learning_rate": self.learning_rate}
         if self.optimizer == "adam":
-            options |= dict(
-                zip(("beta1", "beta2", "epsilon"), frameworks.ADAM.values(), strict=True)
-            )
+            options |= {name.replace("_", ""): each for name, each in frameworks.ADAM.items()}
         self._trainer = gluon.Trainer(self.network.collect_params(), self.optimizer, options)
 
     def _update(self, starts: Sequence[int], batch_size: int) -> float:

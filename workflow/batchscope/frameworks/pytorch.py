@@ -11,8 +11,6 @@ from torch.nn import functional
 
 from batchscope import frameworks
 
-Shape = tuple[int, ...]  # channels, height, width
-
 
 def start(threads: int, device: str) -> None:
     """Sets PyTorch's threads; see `frameworks.start`."""
@@ -22,29 +20,22 @@ def start(threads: int, device: str) -> None:
         raise frameworks.no_gpu("PyTorch")
 
 
-def campbell_cnn(shape: Shape, outputs: int) -> nn.Sequential:
+def campbell_cnn(channels: int, outputs: int) -> nn.Sequential:
     """Returns the network of `batchscope.training.networks.campbell_cnn`, up to its logits."""
-    features = nn.Sequential(
-        *(nn.Conv2d(shape[0], 16, 4), nn.ReLU(), nn.MaxPool2d(2)),
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 16, 4), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(16, 32, 4), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Dropout(0.25)),
+        *(nn.Flatten(), nn.Dropout(0.25), nn.LazyLinear(500), nn.ReLU()),
+        *(nn.Dropout(0.5), nn.Linear(500, outputs)),
     )
-    dense = nn.Linear(_width(features, shape), 500)
-    return nn.Sequential(features, dense, nn.ReLU(), nn.Dropout(0.5), nn.Linear(500, outputs))
 
 
-def lheureux_cnn(shape: Shape, outputs: int) -> nn.Sequential:
+def lheureux_cnn(channels: int, outputs: int) -> nn.Sequential:
     """Returns the network of `batchscope.training.networks.lheureux_cnn`, up to its logits."""
-    convolution = nn.Conv2d(shape[0], 32, 3, padding="same")
-    features = nn.Sequential(convolution, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
-    dense = nn.Linear(_width(features, shape), 128)
-    return nn.Sequential(features, dense, nn.ReLU(), nn.Linear(128, outputs))
-
-
-def _width(features: nn.Module, shape: Shape) -> int:
-    """Returns how many numbers the features of an image are."""
-    with torch.no_grad():
-        return features(torch.zeros(1, *shape)).shape[1]
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 32, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.LazyLinear(128), nn.ReLU(), nn.Linear(128, outputs)),
+    )
 
 
 NETWORKS = {"campbell_cnn": campbell_cnn, "lheureux_cnn": lheureux_cnn}
@@ -64,8 +55,10 @@ class Runner(frameworks.FrameworkRunner):
     def restart(self) -> None:
         """Begins anew from the initial weights."""
         torch.manual_seed(frameworks.SEED)
-        network = NETWORKS[self.model](self._images.shape[1:], self.outputs)
-        self.network = network.to(self._device).train()
+        self.network = NETWORKS[self.model](self.shape[-1], self.outputs).train()
+        with torch.no_grad():  # the widths of dense layers follow from the images
+            self.network(self._images[:1].to("cpu", torch.float32))
+        self.network.to(self._device)
         given = self.network.parameters(), self.learning_rate
         if self.optimizer == "adam":
             beta_1, beta_2, epsilon = frameworks.ADAM.values()
@@ -92,12 +85,13 @@ class Runner(frameworks.FrameworkRunner):
         return functional.cross_entropy(logits, labels)
 
     def reset_peak(self) -> bool:
-        """Lets `peak_bytes` count from now on; on the CPU, PyTorch keeps no count."""
+        """Lets `peak_mb` count from now on; on the CPU, PyTorch keeps no count."""
         if self._device.type != "cuda":
             return False
         torch.cuda.reset_peak_memory_stats()
         return True
 
-    def peak_bytes(self) -> int | None:
+    def peak_mb(self) -> float | None:
         """Returns the most that the allocator gave out at once since; None on the CPU."""
-        return torch.cuda.max_memory_allocated() if self._device.type == "cuda" else None
+        on_gpu = self._device.type == "cuda"
+        return torch.cuda.max_memory_allocated() / 10**6 if on_gpu else None

@@ -16,7 +16,7 @@ from batchscope.catalogue import framework_names
 from batchscope.errors import UserError
 from batchscope.host import framework_environments
 
-# `true` where Snakemake was given GPUs, as by a cluster's profile.
+# `true` where Snakemake was given GPUs, as by a cluster's profile: jobs go to other machines.
 VARIABLE = "BATCHSCOPE_GPUS"
 
 # What stands as the status of what needs something that is not here.
@@ -62,14 +62,14 @@ def of(factors: dict[str, Any]) -> Absence | None:
         command = framework_environments.command(framework)
         title = f"Not installed: {framework_names.TITLES[framework]}"
         return Absence(NOT_INSTALLED, title, f"{command} installs it", command)
-    if factors["device"] == "gpu" and not gpu_within_reach():
+    if os.environ.get(VARIABLE) == "true":  # a node decides
+        return None
+    if factors["device"] == "gpu" and not gpu_present():
         return GPU
-    if threads > cores() and not _sent():
-        title = (
-            f"threads: received {threads}, more than the cores that may be used here ({cores()})"
-        )
+    if threads > cores():
+        received = f"received {threads}, more than the cores that may be used here ({cores()})"
         mend = "run it on a machine that has as many, or with --profile slurm; or set fewer threads"
-        return Absence(NO_CORES, title, mend)
+        return Absence(NO_CORES, f"threads: {received}", mend)
     return None
 
 
@@ -79,11 +79,7 @@ def cores() -> int:
 
 
 def check_threads(threads: int) -> None:
-    """Refuses more threads than there are cores here, where the job runs: they would take turns.
-
-    Raises:
-        UserError: If there are more.
-    """
+    """Refuses more threads than there are cores where the job runs: they would take turns."""
     if threads > cores():
         raise UserError(
             f"threads: received {threads}; at most {cores()} are expected, the cores that the job "
@@ -94,13 +90,3 @@ def check_threads(threads: int) -> None:
 def gpu_present() -> bool:
     """Whether this machine shows an NVIDIA GPU, without asking a framework."""
     return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
-
-
-def gpu_within_reach() -> bool:
-    """Whether a job may find a GPU: here, or on other machines that jobs are sent to."""
-    return gpu_present() or _sent()
-
-
-def _sent() -> bool:
-    """Whether jobs are sent to other machines, by this process's environment."""
-    return os.environ.get(VARIABLE) == "true"

@@ -12,13 +12,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 OWN = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
+
+
+class _Place(NamedTuple):
+    """Where the kernel keeps a number: a file that holds it alone, or a line `name number`."""
+
+    file: str
+    name: str = ""
+
+
+# Places in version 1 and in version 2; refusals are how often a group's own limit was met.
+_LIMIT = _Place("memory.limit_in_bytes"), _Place("memory.max")
+_USED = _Place("memory.usage_in_bytes"), _Place("memory.current")
+_CACHE = _Place("memory.stat", "total_inactive_file"), _Place("memory.stat", "inactive_file")
+_KILLS = _Place("memory.oom_control", "oom_kill"), _Place("memory.events", "oom_kill")
+_REFUSALS = _Place("memory.failcnt"), _Place("memory.events.local", "oom")
 
 
 @dataclass(frozen=True)
@@ -28,65 +43,42 @@ class Group:
     folder: Path
     version: int  # 1 or 2
 
+    def number(self, places: tuple[_Place, _Place]) -> int | None:
+        """Returns what the kernel says of it; None where it says nothing."""
+        return _read(self.folder, places[self.version - 1])
+
     def limit(self) -> int | None:
         """Returns the bytes that its processes may have together; None for no limit."""
-        limit = self._number("memory.max" if self.version == 2 else "memory.limit_in_bytes")
+        limit = self.number(_LIMIT)
         # Version 1 has the largest number of pages for no limit.
         return None if limit is None or limit >= 1 << 60 else limit
 
     def left(self) -> int | None:
         """Returns the bytes that they may still have, with the cache that is given up first."""
-        used = self._number("memory.current" if self.version == 2 else "memory.usage_in_bytes")
-        limit = self.limit()
+        limit, used = self.limit(), self.number(_USED)
         if limit is None or used is None:
             return None
-        cache = "inactive_file" if self.version == 2 else "total_inactive_file"
-        return max(0, limit - max(0, used - self._count("memory.stat", cache)))
-
-    def kills(self) -> int | None:
-        """Returns how many of its processes the kernel has killed for memory; None if unknown."""
-        name = "memory.events" if self.version == 2 else "memory.oom_control"
-        return _numbers(self.folder / name).get("oom_kill")
-
-    def refusals(self) -> int:
-        """Returns how often its own limit was met."""
-        if self.version == 1:
-            return self._number("memory.failcnt") or 0
-        # Before Linux 5.2 there was one file, without the groups below.
-        has_local = (self.folder / "memory.events.local").exists()
-        return self._count("memory.events.local" if has_local else "memory.events", "oom")
-
-    def _number(self, name: str) -> int | None:
-        with contextlib.suppress(OSError, ValueError):
-            return int((self.folder / name).read_text())
-        return None
-
-    def _count(self, file: str, name: str) -> int:
-        return _numbers(self.folder / file).get(name, 0)
+        return max(0, limit - max(0, used - (self.number(_CACHE) or 0)))
 
 
 def own() -> list[Group]:
     """Returns the groups of this process, its own first, then those above it."""
+    found = []
     with contextlib.suppress(OSError):
-        return list(_groups(OWN.read_text(encoding="utf-8")))
-    return []
-
-
-def _groups(text: str) -> Iterator[Group]:
-    for line in text.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            top, version = ROOT, 2
-        elif "memory" in controllers.split(","):
-            top, version = ROOT / "memory", 1
-        else:
-            continue
-        # A container sees its own group as the root, whatever its path says.
-        own = top / path.strip("/")
-        above = [own, *own.parents]
-        for folder in above[: above.index(top) + 1]:
-            if folder.is_dir():
-                yield Group(folder, version)
+        for line in OWN.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                top, version = ROOT, 2
+            elif "memory" in controllers.split(","):
+                top, version = ROOT / "memory", 1
+            else:
+                continue
+            # A container sees its own group as the root, whatever its path says.
+            group = top / path.strip("/")
+            above = [group, *group.parents]
+            folders = above[: above.index(top) + 1]
+            found += [Group(folder, version) for folder in folders if folder.is_dir()]
+    return found
 
 
 @dataclass(frozen=True)
@@ -100,9 +92,9 @@ class Counts:
 def count() -> Counts:
     """Reads the counts: of this process's control group, or else of the whole machine."""
     groups = own()
-    kills = [found for group in groups if (found := group.kills()) is not None]
-    kills = kills or [_numbers(VMSTAT).get("oom_kill")]
-    return Counts(kills[0], {group: group.refusals() for group in groups})
+    kills = [found for group in groups if (found := group.number(_KILLS)) is not None]
+    kills = kills or [_read(VMSTAT.parent, _Place(VMSTAT.name, "oom_kill"))]
+    return Counts(kills[0], {group: group.number(_REFUSALS) or 0 for group in groups})
 
 
 def limit_met(before: Counts) -> float | None:
@@ -113,25 +105,23 @@ def limit_met(before: Counts) -> float | None:
     now = count()
     if before.kills is None or now.kills is None or now.kills <= before.kills:
         return None
-    return limit_mb(
-        [of for of, times in now.refusals.items() if times > before.refusals.get(of, 0)]
-    )
+    met = [of for of, times in now.refusals.items() if times > before.refusals.get(of, 0)]
+    return limit_mb(met)
 
 
 def limit_mb(groups: list[Group] | None = None) -> float:
-    """Returns the smallest limit of groups, or else the machine's memory, in MB.
+    """Returns the smallest limit of groups, this process's own by default, in MB.
 
-    Args:
-        groups: This process's own where None.
+    The machine's memory where there is none.
     """
     limits = [group.limit() for group in (own() if groups is None else groups)]
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([total, *(limit for limit in limits if limit is not None)]) / 10**6
 
 
-def _numbers(path: Path) -> dict[str, int]:
-    """Returns the numbers of one of the kernel's files of lines `name number`; none without it."""
-    with contextlib.suppress(OSError, ValueError):
-        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-        return {name: int(value) for name, value in lines}
-    return {}
+def _read(folder: Path, place: _Place) -> int | None:
+    """Returns one of the kernel's numbers; None where it does not say, or for `max`."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        text = (folder / place.file).read_text(encoding="utf-8")
+        return int(dict(map(str.split, text.splitlines()))[place.name] if place.name else text)
+    return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,15 @@ def versions() -> dict[str, str]:
 
 def describe() -> dict[str, Any]:
     """Returns what this machine is: CPU, cores, memory in GiB, GPUs, clocks in MHz, system."""
-    frequency = psutil.cpu_freq()
-    # A virtual machine may report no highest clock.
-    highest = {"cpu_max_mhz": frequency.max} if frequency and frequency.max else {}
+    cpu, frequency = platform.processor() or platform.machine(), psutil.cpu_freq()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        cpu = models[0] if models else cpu
     return {
-        "cpu": _cpu(),
-        **highest,
+        "cpu": cpu,
+        # A virtual machine may report no highest clock.
+        **({"cpu_max_mhz": frequency.max} if frequency and frequency.max else {}),
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(logical=True),
         "usable_cores": absence.cores(),
@@ -49,16 +51,10 @@ def describe() -> dict[str, Any]:
 def load() -> dict[str, float | None]:
     """Returns how busy the machine is: 1-minute load average and CPU frequency in MHz."""
     frequency = psutil.cpu_freq()
-    mhz = frequency.current if frequency else None
-    return {"load_average": os.getloadavg()[0], "cpu_mhz": mhz}
-
-
-def _cpu() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return {
+        "load_average": os.getloadavg()[0],
+        "cpu_mhz": frequency.current if frequency else None,
+    }
 
 
 def _gpus() -> dict[str, list]:
@@ -68,18 +64,19 @@ def _gpus() -> dict[str, list]:
     """
     import pynvml as nvml
 
-    def query(ask: Callable[..., Any], *arguments: Any) -> Any:
-        with contextlib.suppress(nvml.NVMLError):
-            return ask(*arguments)
-
     with contextlib.suppress(nvml.NVMLError), contextlib.ExitStack() as opened:
         nvml.nvmlInit()
         opened.callback(nvml.nvmlShutdown)
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        found = {"gpu": [str(nvml.nvmlDeviceGetName(handle)) for handle in handles]}
-        if handles:
-            sm, clock = nvml.NVML_CLOCK_SM, nvml.nvmlDeviceGetMaxClockInfo
-            found["gpu_cores"] = [query(nvml.nvmlDeviceGetNumGpuCores, each) for each in handles]
-            found["gpu_max_mhz"] = [query(clock, handle, sm) for handle in handles]
+        found: dict[str, list] = {"gpu": [str(nvml.nvmlDeviceGetName(each)) for each in handles]}
+        for handle in handles:
+            for name, ask, arguments in (
+                ("gpu_cores", nvml.nvmlDeviceGetNumGpuCores, ()),
+                ("gpu_max_mhz", nvml.nvmlDeviceGetMaxClockInfo, (nvml.NVML_CLOCK_SM,)),
+            ):
+                answers = found.setdefault(name, [])
+                answers.append(None)
+                with contextlib.suppress(nvml.NVMLError):
+                    answers[-1] = ask(handle, *arguments)
         return found
     return {"gpu": []}

@@ -2,19 +2,21 @@
 
 Most jobs of a small study are shorter than the imports of their step. So a job loads this module
 alone before it asks; `batchscope.host.warm_process` is the other side. Where that does not answer,
-the job imports for itself: the numbers are the same.
+the job imports for itself: the numbers are the same. A training runs in a copy in either case, so
+that its end can be judged from outside.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable
-
-from batchscope.host import forked_step
+import threading
+from collections.abc import Callable, Iterator
 
 VARIABLE = "BATCHSCOPE_WARM"  # the process id of the Snakemake that the job belongs to
 TRAINING, TABLES = "training", "tables"  # what a copy has imported
@@ -22,20 +24,29 @@ TRAINING, TABLES = "training", "tables"  # what a copy has imported
 TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "report"})
 STARTED = b"s"
 END = struct.Struct("!h")  # the exit status of a step; -n where signal n ended it
+# Signals that ask a process to stop, with what a copy does of itself.
+_STOPS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+
+Main = Callable[[list[str]], object]
 
 
-def run(words: list[str], main: Callable[[list[str]], object]) -> object:
+def run(words: list[str], main: Main) -> object:
     """Runs a step, and ends with the Snakemake whose job it is; returns the exit status."""
     status = None
     if snakemake := os.environ.get(VARIABLE):
-        forked_step.follow(int(snakemake))
+        _end_after(_wait, int(snakemake))
         status = ask(words)
     if status is None and words[:1] == ["train"]:
-        # The job outlives a training that the kernel kills for memory, and records that.
         here, control = socket.socketpair()
-        with forked_step.signals_sent(here):
-            status = forked_step.run(main, words, control)
-    return main(words) if status is None else _exit_status(status)
+        with _signals_sent(here):
+            status = run_copied(main, words, control)
+    if status is None:
+        return main(words)
+    if status >= 0:
+        return status
+    how = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"
+    print(f"The step was {how}.", file=sys.stderr)
+    return 128 - status
 
 
 def ask(words: list[str]) -> int | None:
@@ -61,8 +72,8 @@ def ask(words: list[str]) -> int | None:
                 return None
         except OSError:
             return None
-        with forked_step.signals_sent(connection):
-            answer = forked_step.received(connection, END.size)
+        with _signals_sent(connection):
+            answer = _received(connection, END.size)
     return END.unpack(answer)[0] if len(answer) == END.size else -signal.SIGKILL
 
 
@@ -77,10 +88,91 @@ def same_user(connection: socket.socket) -> bool:
     return struct.unpack("3i", peer)[1] == os.getuid()
 
 
-def _exit_status(status: int) -> int:
-    """Returns the exit status of a job, and reports the signal that ended its step."""
-    if status >= 0:
-        return status
-    how = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"
-    print(f"The step was {how}.", file=sys.stderr)
-    return 128 - status
+def run_copied(main: Main, words: list[str], control: socket.socket) -> int:
+    """Runs a step in a copy of this process; returns its exit status, -n where signal n ended it.
+
+    A training that the kernel killed for memory is started once more, to record that.
+
+    Args:
+        control: Every byte that arrives is a signal for the step, which is killed when the other
+            end is closed.
+    """
+    import multiprocessing.connection  # most jobs only ask
+
+    from batchscope.host import control_groups
+
+    before = control_groups.count()
+    while True:
+        step = multiprocessing.get_context("fork").Process(
+            target=_step, args=(main, words, control)
+        )
+        step.start()
+        while step.sentinel not in multiprocessing.connection.wait([step.sentinel, control]):
+            signum = _received(control, 1)
+            os.kill(step.pid, signum[0] if signum else signal.SIGKILL)
+        step.join()
+        if step.exitcode != -signal.SIGKILL or words[0] != "train" or "--killed-at-mb" in words:
+            return step.exitcode
+        if (limit := control_groups.limit_met(before)) is None:
+            return step.exitcode
+        words = [*words, "--killed-at-mb", str(limit)]
+
+
+def _step(main: Main, words: list[str], control: socket.socket) -> None:
+    import multiprocessing
+
+    control.close()
+    for signum, handler in _STOPS.items():
+        signal.signal(signum, handler)
+    _end_after(multiprocessing.parent_process().join)
+    main(words)
+
+
+def _wait(pid: int) -> None:
+    try:
+        select.select([os.pidfd_open(pid)], [], [])
+    except OSError:  # it has ended, or the kernel is older than Linux 5.3
+        import psutil
+
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).wait()
+
+
+def _end_after(wait: Callable[..., object], *arguments: object) -> None:
+    """Ends this process, and what it started, once `wait` returns: another process has ended."""
+
+    def end() -> None:
+        wait(*arguments)
+        print("Snakemake or its job was killed, and this step with it.", file=sys.stderr)
+        sys.stderr.flush()
+        import psutil  # here, for it is mostly not needed
+
+        for started in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                started.kill()
+        os._exit(128 + signal.SIGKILL)
+
+    threading.Thread(target=end, daemon=True).start()
+
+
+@contextlib.contextmanager
+def _signals_sent(connection: socket.socket) -> Iterator[None]:
+    """Sends the signals that ask this process to stop through a connection, a byte each."""
+
+    def send(signum: int, _: object) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            connection.sendall(bytes([signum]))
+
+    handlers = {signum: signal.signal(signum, send) for signum in _STOPS}
+    try:
+        yield
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    """Returns what comes next through a connection; nothing where it was closed."""
+    with contextlib.suppress(ConnectionError):
+        return connection.recv(size)
+    return b""

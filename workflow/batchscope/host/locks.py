@@ -40,16 +40,12 @@ def take(path: Path | str) -> int | None:
 
 @contextlib.contextmanager
 def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
-    """Holds a file inside the block, and removes it afterwards.
+    """Holds a file inside the block and removes it afterwards, or raises `UserError`.
 
-    Where the file system has no locks, that is reported, and the block runs without one. The
-    file's folder is made as needed.
+    Where the file system has no locks, that is reported, and the block runs without one.
 
     Args:
         what: What only one process at a time may do, for the messages.
-
-    Raises:
-        UserError: If another process holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + seconds

@@ -8,7 +8,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from types import ModuleType
 
 from batchscope import wording
 from batchscope.errors import UserError
@@ -112,36 +111,31 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
     import tensorflow as tf
 
     with hushed():
-        tf.config.list_physical_devices()
+        gpus = tf.config.list_physical_devices("GPU")
+    # A thread per GPU, so that none waits until another's work is handed over.
+    side_by_side = replicas if device == "gpu" and replicas > 1 else 1
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        # A thread per GPU, so that none waits until another's work is handed over.
-        side_by_side = replicas if device == "gpu" and replicas > 1 else 1
         tf.config.threading.set_inter_op_parallelism_threads(max(min(threads, 2), side_by_side))
-        _use_gpus(tf, replicas) if device == "gpu" else _use_cpu(tf, replicas)
+        if device == "cpu":
+            tf.config.set_visible_devices([], "GPU")
+            cpu = tf.config.list_physical_devices("CPU")[0]
+            if len(tf.config.get_logical_device_configuration(cpu) or [None]) < replicas:
+                parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+                tf.config.set_logical_device_configuration(cpu, parts)
+            return
+        if not gpus:
+            raise UserError(
+                "device: received 'gpu', but TensorFlow finds no GPU here; install "
+                "tensorflow[and-cuda] on a machine with an NVIDIA GPU, or use device: cpu."
+            )
+        if len(gpus) < replicas:
+            found = wording.count(len(gpus), "GPU")
+            raise UserError(
+                f"replicas: received {replicas}, but TensorFlow finds {found} here; at most that "
+                "many are expected with device: gpu."
+            )
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError as error:
         raise UserError(f"TensorFlow: runs already; start a new process ({error}).") from None
-
-
-def _use_cpu(tf: ModuleType, replicas: int) -> None:
-    tf.config.set_visible_devices([], "GPU")
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    if len(tf.config.get_logical_device_configuration(cpu) or [None]) < replicas:
-        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
-        tf.config.set_logical_device_configuration(cpu, parts)
-
-
-def _use_gpus(tf: ModuleType, replicas: int) -> None:
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        raise UserError(
-            "device: received 'gpu', but TensorFlow finds no GPU here; install "
-            "tensorflow[and-cuda] on a machine with an NVIDIA GPU, or use device: cpu."
-        )
-    if len(gpus) < replicas:
-        raise UserError(
-            f"replicas: received {replicas}, but TensorFlow finds {wording.count(len(gpus), 'GPU')}"
-            " here; at most that many are expected with device: gpu."
-        )
-    for gpu in gpus:
-        tf.config.experimental.set_memory_growth(gpu, True)

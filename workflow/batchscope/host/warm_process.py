@@ -20,28 +20,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from batchscope.host import forked_step, job
+from batchscope.host import job
 
-_PROGRAM = (
-    "from batchscope.cli import entry; from batchscope.host import warm_process;"
-    "warm_process.serve(entry.forked())"
-)
 _kept: list[subprocess.Popen] = []
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The steps, as this process is given them; the modules are those of batchscope."""
-
-    main: Callable[[list[str]], object]
-    modules: tuple[str, ...]  # what steps have in common, to import after TensorFlow
-    table_modules: tuple[str, ...]  # what tables, figures and report have in common
-    shared: Callable[[list[str]], bool]  # whether a step may run in a copy of this process
 
 
 def launch(code: Path) -> None:
@@ -57,7 +42,8 @@ def launch(code: Path) -> None:
     except OSError:  # jobs import for themselves
         return
     with listener:
-        command = [sys.executable, "-c", _PROGRAM, str(os.getpid()), str(listener.fileno())]
+        program = "from batchscope.cli import entry; entry.serve()"
+        command = [sys.executable, "-c", program, str(os.getpid()), str(listener.fileno())]
         # It lives as long as the pipe: until this process ends, however it ends.
         process = subprocess.Popen(
             command,
@@ -76,14 +62,26 @@ def _listener(snakemake: int, imported: str) -> socket.socket:
     return made
 
 
-def serve(steps: Steps) -> None:
-    """Imports TensorFlow, then forks for each job, until standard input closes."""
+def serve(
+    main: job.Main,
+    shared: Callable[[list[str]], bool],
+    modules: tuple[str, ...],
+    table_modules: tuple[str, ...],
+) -> None:
+    """Imports TensorFlow, then forks for each job, until standard input closes.
+
+    Args:
+        main: Runs a step.
+        shared: Whether a step may run in a copy of this process.
+        modules: Those of batchscope that steps have in common, to import after TensorFlow.
+        table_modules: Those that tables, figures and the report have in common.
+    """
     from batchscope.host import tensorflow_start
 
     snakemake, descriptor = map(int, sys.argv[1:])
     listeners = [socket.socket(fileno=descriptor)]
     tensorflow_start.load()
-    _import(steps.modules)
+    _import(modules)
     listeners.append(_listener(snakemake, job.TABLES))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for copies
     while True:
@@ -92,29 +90,31 @@ def serve(steps: Steps) -> None:
             return
         for listener in ready:
             if listener is listeners[1]:
-                _import(steps.table_modules)
+                _import(table_modules)
             connection, _ = listener.accept()
             if os.fork() == 0:
                 for each in listeners:
                     each.close()
-                _work(connection, steps)
+                _work(connection, main, shared)
             connection.close()
 
 
-def _import(modules: Iterable[str]) -> None:
+def _import(modules: tuple[str, ...]) -> None:
     for module in modules:
         importlib.import_module(f"batchscope.{module}")
     gc.freeze()  # not to be searched, nor copied, in every copy
 
 
-def _work(connection: socket.socket, steps: Steps) -> NoReturn:
+def _work(
+    connection: socket.socket, main: job.Main, shared: Callable[[list[str]], bool]
+) -> NoReturn:
     """Runs the step of a job, whose process is at the other end; ends this process."""
     with contextlib.suppress(OSError):  # the job has gone
         _, files, _, _ = socket.recv_fds(connection, 1, 2)
         request = json.loads(connection.makefile("rb").readline() or "{}")
         # Another Python is a conda environment of the job's own.
         served = request.get("python") == sys.prefix and job.same_user(connection)
-        if served and steps.shared(request["words"]):
+        if served and shared(request["words"]):
             for file, own in zip(files, (1, 2), strict=True):
                 os.dup2(file, own)
                 os.close(file)
@@ -123,6 +123,6 @@ def _work(connection: socket.socket, steps: Steps) -> NoReturn:
             os.environ.update(request["environment"])
             connection.sendall(job.STARTED)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            status = forked_step.run(steps.main, request["words"], connection)
+            status = job.run_copied(main, request["words"], connection)
             connection.sendall(job.END.pack(status))
     os._exit(0)

@@ -8,7 +8,8 @@ module, of the same name, has the function::
     measure_run(run: FinishedRun, settings: dict) -> Measured
 
 or, of two runs, `measure_run(run, other, settings)`. It gets every setting by full name and is
-asked of runs that finished. A `UserError` says where a run's weights or data are missing.
+asked of runs that finished, and reached the setting `epoch` where there is one. A `UserError` says
+where a run's weights or data are missing.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
@@ -49,39 +49,27 @@ def finite(values: dict[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
-def stopped_before(run: FinishedRun, epoch: int) -> Measured | None:
-    """Returns what is found of a run after an epoch that its training never reached; else None."""
-    epochs_run = run.record["epochs_run"]
-    message = f"The training stopped after epoch {epochs_run}."
-    return Measured(details={"message": message}) if epoch > epochs_run else None
-
-
-def module(measure: str) -> ModuleType:
-    """Imports and returns the module of a measure; raises `ValueError` if there is none."""
-    if measure not in MEASURES:
-        raise ValueError(f"Expected one of {', '.join(MEASURES)}. Received: {measure!r}")
-    return importlib.import_module(f"{__name__}.{measure}")
-
-
 def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path | str) -> None:
     """Measures a run, or two, and writes the record, and the npz of a measure that has one.
 
     Of runs that did not all finish, the record has the status of the first that did not, and no
     values. What a measure keeps to go on from when it is killed lies beside the record, and goes
     when that is written.
-
-    Raises:
-        UserError: If a run or its data are missing, or the measure refuses them.
     """
     entry = MEASURES[measure]
-    parsed = measure_settings.parse_settings(measure, settings)
+    parsed = run_names.parse_settings(measure, settings)
     scratch = Path(output).with_suffix(".rows.npz")
     run, *others = (replace(each, scratch=scratch) for each in runs)
     statuses = [each.record["status"] for each in (run, *others)]
     status = next((word for word in statuses if word != records.FINISHED), records.FINISHED)
-    found = Measured()
-    if status == records.FINISHED:
-        found = module(measure).measure_run(run, *others, parsed)
+    epochs_run = run.record["epochs_run"]
+    if status != records.FINISHED:
+        found = Measured()
+    elif parsed.get("epoch", 0) > epochs_run:
+        found = Measured(details={"message": f"The training stopped after epoch {epochs_run}."})
+    else:
+        module = importlib.import_module(f"{__name__}.{measure}")
+        found = module.measure_run(run, *others, parsed)
     values = {**dict.fromkeys(entry.columns_for(parsed)), **found.values}
     details = {**({"other": others[0].name} if entry.pairs else {}), **found.details}
     record = records.measure_record(measure, run.name, parsed, status, values, **details)

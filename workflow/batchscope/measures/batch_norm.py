@@ -27,19 +27,14 @@ def estimator(
 ) -> Callable[[], None]:
     """Returns a function that sets the moving statistics to the model's current weights' own.
 
-    The images pass in training mode without dropout, so that a layer's input comes from layers
-    that normalise by the statistics of the chunk, as in training. Moving mean and variance
-    become the means, over all images, of their chunks' means and variances: what a cumulative
-    average leaves in place of an exponential one.
+    The images, shape (n, *input_shape), pass in training mode without dropout, so that a layer's
+    input comes from layers that normalise by the statistics of the chunk, as in training. Moving
+    mean and variance become the means, over all images, of their chunks' means and variances: what
+    a cumulative average leaves in place of an exponential one. The model must be the caller's own:
+    its dropout is switched off for good and its momenta are lost.
 
     Source: P. Izmailov et al., "Averaging Weights Leads to Wider Optima and Better
     Generalization", arXiv 1803.05407, section 3.2.
-
-    Args:
-        model: A built classifier, the caller's own: its dropout is switched off for good and
-            its momenta are lost.
-        images: Examples, shape (n, *input_shape), any dtype; times `scale` as trained on.
-        chunk: Examples per forward pass; by the images' size where None.
     """
     found = layers(model)
     losses.switch_off_dropout(model)
@@ -54,7 +49,10 @@ def estimator(
         model(losses.scaled(rows, scale), training=True)
 
     def estimate() -> None:
-        sums = [[0.0, 0.0] for _ in found]
+        statistics = [
+            each for layer in found for each in (layer.moving_mean, layer.moving_variance)
+        ]
+        sums = [0.0] * len(statistics)
         for layer in found:  # 0 * NaN, of weights that overflowed, would stay
             layer.moving_mean.assign(np.zeros(layer.moving_mean.shape))
             layer.moving_variance.assign(np.ones(layer.moving_variance.shape))
@@ -62,11 +60,9 @@ def estimator(
             rows = images[start : start + chunk]
             forward(tf.constant(rows))
             share = len(rows) / len(images)
-            for sum_, layer in zip(sums, found, strict=True):
-                sum_[0] += share * layer.moving_mean.numpy().astype(np.float64)
-                sum_[1] += share * layer.moving_variance.numpy().astype(np.float64)
-        for (mean, variance), layer in zip(sums, found, strict=True):
-            layer.moving_mean.assign(mean)
-            layer.moving_variance.assign(variance)
+            for index, each in enumerate(statistics):
+                sums[index] += share * each.numpy().astype(np.float64)
+        for each, mean in zip(statistics, sums, strict=True):
+            each.assign(mean)
 
     return estimate

@@ -19,8 +19,7 @@ import numpy as np
 from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured
-from batchscope.store import records
-from batchscope.training import weights
+from batchscope.store import paths, weights
 
 QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 # The same edges for all runs, so that their histograms can be laid over each other.
@@ -41,12 +40,8 @@ def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
 
 def logs(values: dict[str, float | None], distance: float) -> dict[str, float | None]:
     """Returns log D and its three parts, natural logarithms, by the columns of `path`."""
-    parts = {
-        "distance": distance,
-        "updates": values["updates"],
-        "mean_update": values["update_norm_mean"],
-        "straightness": values["straightness"],
-    }
+    parts = {"distance": distance, "updates": values["updates"]}
+    parts |= {"mean_update": values["update_norm_mean"], "straightness": values["straightness"]}
     return {name: math.log(part) if part else None for name, part in parts.items()}
 
 
@@ -75,7 +70,7 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the way of a run's weights; raises `UserError` without norms of its updates."""
-    delete = records.run_record(run.folder)
+    delete = paths.run_record(run.folder)
     arrays = disk.read_arrays(run.folder / "updates.npz", "update_norms", delete=delete)
     norms = arrays["update_norms"].astype(np.float64)
     if not len(norms):

@@ -13,9 +13,9 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import paths, records
+from batchscope.store.weights import Arrays
 from batchscope.training.runs import Run
-from batchscope.training.weights import Arrays
 
 if TYPE_CHECKING:
     import keras
@@ -31,29 +31,22 @@ class FinishedRun(Run):
 
     A `UserError` says where a file is missing, is damaged or does not fit its record. Weights are
     named as their files: `initial`, `final`, `best`, or `epochs/3` for those after epoch 3.
-
-    Attributes:
-        scratch: File in which a measure may keep what it has finished, to go on from there when
-            it was killed; None to keep nothing.
     """
 
-    scratch: Path | None = None
+    scratch: Path | None = None  # where a measure keeps what it finished, to go on after a kill
 
     @cached_property
     def record(self) -> dict[str, Any]:
         """What its training wrote of it: `status`, `epochs_run`, `weights` (SHA-256) and more."""
-        return disk.read_json(records.run_record(self.folder), "status", "epochs_run", "weights")
+        return disk.read_json(paths.run_record(self.folder), "status", "epochs_run", "weights")
+
+    def weights_file(self, which: str) -> Path:
+        """Returns the file of its weights."""
+        return self.folder / f"{which}.npz"
 
     def weights(self, which: str) -> tuple[Arrays, Arrays]:
-        """Returns its trainable weights and its state, variable's path (`conv_1/kernel`) -> array.
-
-        A measure that needs no model needs no TensorFlow either.
-        """
-        return records.read_weights(self._weights_file(which))
-
-    def weights_sha256(self, which: str) -> str:
-        """Returns the SHA-256 of the file of its weights, in hexadecimal."""
-        return disk.file_sha256(self._weights_file(which))
+        """Returns its trainable weights and its state, variable's path -> array; no TensorFlow."""
+        return records.read_weights(self.weights_file(which))
 
     def model(self, which: str) -> keras.Model:
         """Returns its network with weights: in float32 and on one device, unlike `network`."""
@@ -64,7 +57,7 @@ class FinishedRun(Run):
         try:
             models.set_weights(model, *self.weights(which))
         except UserError as error:
-            raise UserError(f"{self._weights_file(which)}: {error}") from None
+            raise UserError(f"{self.weights_file(which)}: {error}") from None
         return model
 
     def training_loss(
@@ -86,9 +79,6 @@ class FinishedRun(Run):
         batch_statistics = settings.get("batch_norm") == "batch"
         loss = losses.Objective(model, rows, chunk, batch_statistics=batch_statistics)
         return loss, {"subset": describe_subset(indices, len(train.labels)), "chunk": chunk}
-
-    def _weights_file(self, which: str) -> Path:
-        return self.folder / f"{which}.npz"
 
 
 def subset(available: int, examples: int) -> np.ndarray:

@@ -1,12 +1,12 @@
 """How far the gradients of single examples point in one direction, at fixed weights.
 
-The article's argument for why larger batches take smaller steps: the gradients in a batch
-compete, so their mean is shorter than they are. Measured is the mean norm of the mean gradient
-of b examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 where all gradients are
-equal, 1/sqrt(b) where they are orthogonal and equally long. A mean of norms is at most their root
-mean square (Jensen), so gradients that agree in nothing may lie below 1/sqrt(b). They are compared
-with themselves, by the same means, after every one has been given a random sign, which leaves
-lengths and axes as they are and no direction in common. With G_ij = g_i . g_j::
+Larger batches take smaller steps, the article argues, since the gradients in a batch compete, so
+that their mean is shorter than they are. Measured is the mean norm of the mean gradient of b
+examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 where all gradients are equal,
+1/sqrt(b) where they are orthogonal and equally long. A mean of norms is at most their root mean
+square (Jensen), so gradients that agree in nothing may lie below 1/sqrt(b). They are compared with
+themselves, by the same means, after every one has been given a random sign, which leaves lengths
+and axes as they are and no direction in common. With G_ij = g_i . g_j::
 
     || mean of g_i over a batch ||^2  =  sum of G_ij over the batch's i and j  /  b^2
 
@@ -42,10 +42,8 @@ Gradient = Callable[[int], np.ndarray]
 def passes(examples: int, size: int, memory_mb: float) -> int:
     """Returns how often all gradients, of shape (size,), are computed.
 
-    Each time a share of their weights is kept, float32, in `memory_mb` MB (10^6 bytes).
-
-    Raises:
-        UserError: If the limit asks for more than `MOST_PASSES`.
+    Each time a share of their weights is kept, float32, in `memory_mb` MB (10^6 bytes). Raises
+    `UserError` where that asks for more than `MOST_PASSES`.
     """
     needed = math.ceil(4 * examples * size / (memory_mb * MEGABYTE))
     if needed > MOST_PASSES:
@@ -58,10 +56,7 @@ def passes(examples: int, size: int, memory_mb: float) -> int:
 
 
 def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) -> np.ndarray:
-    """Returns the inner products of all pairs of gradients, float64 (examples, examples).
-
-    A gradient is float32 of shape (size,). For `memory_mb`, and for what it raises, see `passes`.
-    """
+    """Returns the inner products of all pairs of gradients, float64; `memory_mb` as in `passes`."""
     width = math.ceil(size / passes(examples, size, memory_mb))
     gram = np.zeros((examples, examples))
     rows = np.empty((examples, width), np.float32)
@@ -98,22 +93,9 @@ def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
     Returns:
         `batch_sizes` 1, 2, 4, ... up to n; `norm`, their mean norms over batches and draws;
         `ratio`, norm over that of single vectors (NaN where that is 0); `independent`, what the
-        ratio is on average if every vector has a random sign: 1/sqrt(b) where they are
-        orthogonal and equally long, less where they share an axis.
+        ratio is on average if every vector has a random sign.
     """
     sizes = [2**power for power in range(len(gram).bit_length())]
-    norm, signed = _norms(gram, sizes, draws)
-    single = norm[0] if norm[0] > 0 else math.nan
-    return {
-        "batch_sizes": sizes,
-        "norm": norm.tolist(),
-        "ratio": (norm / single).tolist(),
-        "independent": (signed / single).tolist(),
-    }
-
-
-def _norms(gram: np.ndarray, sizes: list[int], draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the mean norm by batch size, shape (sizes,): as it is, and with random signs."""
     random, signs = np.random.default_rng(DRAW_SEED), np.random.default_rng(SIGN_SEED)
     norms, signed = np.empty((draws, len(sizes))), np.empty((draws, SIGN_DRAWS, len(sizes)))
     for draw in range(draws):
@@ -124,7 +106,14 @@ def _norms(gram: np.ndarray, sizes: list[int], draws: int) -> tuple[np.ndarray, 
             sign = signs.choice([-1.0, 1.0], len(gram))
             flipped = ordered * sign * sign[:, None]
             signed[draw, flip] = [_mean_norm(flipped, size) for size in sizes]
-    return norms.mean(axis=0), signed.mean(axis=(0, 1))
+    norm = norms.mean(axis=0)
+    single = norm[0] if norm[0] > 0 else math.nan
+    return {
+        "batch_sizes": sizes,
+        "norm": norm.tolist(),
+        "ratio": (norm / single).tolist(),
+        "independent": (signed.mean(axis=(0, 1)) / single).tolist(),
+    }
 
 
 def _mean_norm(gram: np.ndarray, size: int) -> float:
@@ -138,10 +127,7 @@ def _mean_norm(gram: np.ndarray, size: int) -> float:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run at the start, middle and end of its training.
-
-    Without a middle, or a direction, a mean cosine is None. It raises what `passes` does.
-    """
+    """Measures a run at start, middle and end; a cosine is None without a middle or direction."""
     epochs_run = run.record["epochs_run"]
     loss, described = run.training_loss(settings, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])

@@ -39,7 +39,7 @@ _ANY = 1e300  # tolerance by which ARPACK hands back what one cycle has found
 Times = Callable[[np.ndarray], np.ndarray]  # v -> H v, both float64 of shape (size,)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Eigenvalue:
     """What the search for an eigenvalue found."""
 
@@ -71,11 +71,8 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
     """Returns the largest (most positive) eigenvalue of a symmetric matrix.
 
     Lanczos cycles of up to `BASIS` vectors, each from the best vector of the one before, so
-    that there is an estimate with a known error whenever the products run out.
-
-    Args:
-        iterations: Most products with H, at least 4. One more may be needed where a start lies
-            in a subspace that H leaves to itself.
+    that there is an estimate with a known error whenever the products run out: `iterations`, at
+    least 4. One more may be needed where a start lies in a subspace that H leaves to itself.
     """
     counted = _Counted(times)
     vector = np.random.default_rng(START_SEED).standard_normal(size)
@@ -88,7 +85,7 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
             product = counted(vector)
         except NotFinite as stopped:
             return Eigenvalue(None, None, False, counted.products, str(stopped))
-        except ArithmeticError as stopped:
+        except linalg.ArpackError as stopped:
             if counted.only_zeros:
                 return Eigenvalue(0.0, 0.0, True, counted.products, "the Hessian is zero")
             return Eigenvalue(value, error, False, counted.products, str(stopped))
@@ -100,17 +97,14 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
 
 
 def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
-    """Returns a Lanczos cycle's best vector, of length 1; an `ArithmeticError` if ARPACK fails."""
+    """Returns a Lanczos cycle's best vector, of length 1."""
     size = len(start)
     if size == 1:  # less than ARPACK takes
         return start
     operator = linalg.LinearOperator((size, size), times, dtype=np.float64)
-    try:
-        _, vectors = linalg.eigsh(
-            operator, k=1, which="LA", v0=start, ncv=basis, maxiter=1, tol=_ANY, rng=START_SEED
-        )
-    except linalg.ArpackError as error:
-        raise ArithmeticError(str(error)) from None
+    _, vectors = linalg.eigsh(
+        operator, k=1, which="LA", v0=start, ncv=basis, maxiter=1, tol=_ANY, rng=START_SEED
+    )
     return vectors[:, 0] / np.linalg.norm(vectors[:, 0])
 
 

@@ -17,21 +17,20 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue import run_names
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, batch_norm
+from batchscope.store.weights import Arrays
 from batchscope.training import models
 from batchscope.training.losses import Objective
-from batchscope.training.weights import Arrays
 
 Loss = Callable[[float, float], float]
 # Two directions -> the loss at (a, b) of the plane that they span.
@@ -49,17 +48,15 @@ def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
     filters. Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
     """
     random = np.random.default_rng(seed)
-    return {key: _filters(array, random) for key, array in weights.items()}
-
-
-def _filters(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    if array.ndim <= 1:
-        return np.zeros(array.shape, np.float32)
-    drawn = random.standard_normal(array.shape)
-    axes = tuple(range(array.ndim - 1))
-    target = np.sqrt(np.square(array.astype(np.float64)).sum(axes))
-    norm = np.sqrt(np.square(drawn).sum(axes))
-    return (drawn * (target / (norm + 1e-10))).astype(np.float32)
+    found = {key: np.zeros(array.shape, np.float32) for key, array in weights.items()}
+    for key, array in weights.items():
+        if array.ndim > 1:
+            drawn = random.standard_normal(array.shape)
+            axes = tuple(range(array.ndim - 1))
+            target = np.sqrt(np.square(array.astype(np.float64)).sum(axes))
+            norm = np.sqrt(np.square(drawn).sum(axes))
+            found[key] = (drawn * (target / (norm + 1e-10))).astype(np.float32)
+    return found
 
 
 def cosine(one: Arrays, two: Arrays) -> float:
@@ -79,19 +76,19 @@ def axis(points: int, span: float) -> np.ndarray:
     return span * (np.arange(-half, half + 1) / half)
 
 
+def rise_offset(points: int) -> int:
+    """Returns the index, from the middle, of the axis's point nearest half its span."""
+    return max(1, points // 2 // 2)  # of two that are equally near, the nearer to 0
+
+
 def rise(losses: np.ndarray) -> float:
     """Returns (f(-r) + f(r)) / 2 - f(0), r the point of the line's axis nearest half its span."""
-    middle, r = len(losses) // 2, _rise_offset(len(losses))
+    middle, r = len(losses) // 2, rise_offset(len(losses))
     with np.errstate(invalid="ignore"):  # a loss may be infinite
         return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])
 
 
-def _rise_offset(points: int) -> int:
-    return max(1, points // 2 // 2)  # of two that are equally near, the nearer to 0
-
-
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One row of a surface, or a line: f(w + a * first + b * second) for every a of the axis."""
 
     first: int
@@ -114,16 +111,14 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
     """Returns the arrays of the npz, `axis`, `surface:0` ..., `line:0` ..., by the rows' losses."""
     points, pairs = settings["points"], settings["pairs"]
     surfaces = losses[: pairs * points].reshape(pairs, points, points)
-    found = {"axis": axis(points, settings["span"])}
-    found.update({f"surface:{pair}": surface for pair, surface in enumerate(surfaces)})
-    for line in range(settings["lines"]):
-        pair, second = divmod(line, 2)
-        if pair < pairs:
-            surface = surfaces[pair]
-            found[f"line:{line}"] = surface[:, points // 2] if second else surface[points // 2]
-        else:
-            found[f"line:{line}"] = losses[pairs * points + line - 2 * pairs]
-    return found
+    others = losses[pairs * points :]  # the lines that lie in no surface
+    within = [line for each in surfaces for line in (each[points // 2], each[:, points // 2])]
+    lines = [*within, *others][: settings["lines"]]
+    return {
+        "axis": axis(points, settings["span"]),
+        **{f"surface:{pair}": surface for pair, surface in enumerate(surfaces)},
+        **{f"line:{index}": line for index, line in enumerate(lines)},
+    }
 
 
 class Kept:
@@ -163,7 +158,7 @@ def measure(
     there is no line or its loss is not finite.
     """
     kept = kept or Kept(None, "")
-    planned, grid = rows(settings), axis(settings["points"], settings["span"]).tolist()
+    planned, grid = rows(settings), axis(settings["points"], settings["span"])
     losses, done = kept.load((len(planned), len(grid)))
     spanned, loss = None, None
     for index, row in enumerate(planned):
@@ -172,34 +167,28 @@ def measure(
         if (row.first, row.second) != spanned:
             spanned = row.first, row.second
             loss = plane(*(direction(weights, (DIRECTION_SEED, i)) for i in spanned))
-        losses[index] = [loss(a, row.b) for a in grid]
+        losses[index] = [loss(a, row.b) for a in grid.tolist()]
         done[index] = True
         kept.save(losses, done)
-    arrays = members(losses, settings)
-    rises = [rise(arrays[f"line:{line}"]) for line in range(settings["lines"])]
+    arrays, pairs, lines = members(losses, settings), settings["pairs"], settings["lines"]
+    rises = [rise(arrays[f"line:{line}"]) for line in range(lines)]
     mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None
-    details = {**_describe(weights, settings, losses), "rises": rises}
-    return Measured({"landscape_rise": mean}, details, arrays)
-
-
-def _describe(weights: Arrays, settings: dict[str, Any], losses: np.ndarray) -> dict[str, Any]:
-    """Returns what the record says of the grid and the directions."""
-    pairs, lines = settings["pairs"], settings["lines"]
     surfaces = []
-    for pair in ([2 * index, 2 * index + 1] for index in range(pairs)):
-        angle = cosine(*(direction(weights, (DIRECTION_SEED, index)) for index in pair))
-        surfaces.append({"directions": pair, "cosine": angle})
-    grid = axis(settings["points"], settings["span"])
-    return {
+    for first in range(0, 2 * pairs, 2):
+        angle = cosine(*(direction(weights, (DIRECTION_SEED, i)) for i in (first, first + 1)))
+        surfaces.append({"directions": [first, first + 1], "cosine": angle})
+    details = {
         "points": settings["points"],
         "span": settings["span"],
-        "rise_distance": float(grid[len(grid) // 2 + _rise_offset(len(grid))]),
+        "rise_distance": float(grid[len(grid) // 2 + rise_offset(len(grid))]),
         "direction_seeds": [[DIRECTION_SEED, i] for i in range(max(2 * pairs, lines))],
         "surfaces": surfaces,
         "lines": list(range(lines)),
         "evaluations": losses.size,
         "non_finite": int(np.count_nonzero(~np.isfinite(losses))),
+        "rises": rises,
     }
+    return Measured({"landscape_rise": mean}, details, arrays)
 
 
 def plane_of(objective: Objective) -> Plane:
@@ -234,14 +223,11 @@ def plane_of(objective: Objective) -> Plane:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the landscape around a run's weights.
-
-    Finished rows are kept in the run's scratch file: a job that was killed goes on from there, to
-    the same numbers.
-    """
+    """Measures the landscape around a run's weights; a killed job goes on from its rows."""
     objective, described = run.training_loss(settings)
-    key = [VERSIONS["landscape"], run.name, measure_settings.settings_name("landscape", settings)]
-    key += [run.weights_sha256(settings["weights"]), described["subset"]["sha256"]]
+    key = [VERSIONS["landscape"], run.name, run_names.settings_name("landscape", settings)]
+    weights_file = run.weights_file(settings["weights"])
+    key += [disk.file_sha256(weights_file), described["subset"]["sha256"]]
     loss = objective.loss_and_accuracy()[0]
     kept = Kept(run.scratch, " ".join(key))
     weights, _ = models.weights(objective.model)

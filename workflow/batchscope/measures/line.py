@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, batch_norm, evaluate
+from batchscope.measures import FinishedRun, Measured, batch_norm
 from batchscope.measures.finished_run import describe_subset, subset
-from batchscope.store import records
-from batchscope.training import models
-from batchscope.training.weights import Arrays
+from batchscope.store import paths
+from batchscope.store.weights import Arrays
+from batchscope.training import losses, models
 
 
 def positions(start: float, stop: float, points: int) -> np.ndarray:
@@ -44,26 +44,32 @@ def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
 
 
 def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Evaluates the line from `run`, at position 0, to `other`, at position 1.
-
-    Raises:
-        UserError: If the runs are of different models or data, or start from different weights.
-    """
-    _check(run, other)
+    """Evaluates the line from `run`, at position 0, to `other`, at position 1."""
+    if run.record["weights"]["initial"] != other.record["weights"]["initial"]:
+        raise UserError(
+            f"line: received {run.name} and {other.name}, whose initial weights differ; two runs "
+            "that start from the same weights (those of one seed) are expected."
+        )
     alphas = positions(settings["start"], settings["stop"], settings["points"])
     model = run.model(settings["weights"])
     small, large = (each.weights(settings["weights"]) for each in (run, other))
-    splits, described = {}, {}
-    for split in records.SPLITS:
-        *splits[split], described[split] = _examples(run.data, split, settings["examples"])
-    evaluator = evaluate.evaluator(model, run.data.scale, run.data.images("train").dtype)
+    rows, subsets = {}, {}
+    for split in paths.SPLITS:
+        rows[split] = run.data.examples(split)
+        indices = np.arange(len(rows[split].labels))
+        if 0 < settings["examples"] < len(indices):  # else all, in their own order, as evaluated
+            indices = subset(len(indices), settings["examples"])
+            rows[split] = rows[split].rows(indices)
+        subsets[split] = describe_subset(indices, len(run.data.labels(split)))
+    objective = losses.Objective(model, rows["train"])
+    objectives = {split: objective.over(examples) for split, examples in rows.items()}
     normalised = bool(batch_norm.layers(model))
     if normalised:
-        estimate = batch_norm.estimator(model, splits["train"][0], run.data.scale)
+        estimate = batch_norm.estimator(model, rows["train"].images, run.data.scale)
     details: dict[str, Any] = {
         "alphas": alphas.tolist(),
         "batch_norm": "re-estimated" if normalised else "none",
-        "subsets": described,
+        "subsets": subsets,
     }
     for alpha in alphas.tolist():
         # Frozen layers are alike in both; what else is no parameter goes along with the weights.
@@ -71,31 +77,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         models.set_weights(model, trainable, state)
         if normalised:
             estimate()
-        for split in records.SPLITS:
-            loss, accuracy = evaluator(*splits[split])
-            details.setdefault(f"{split}_loss", []).append(loss)
-            details.setdefault(f"{split}_accuracy", []).append(accuracy)
+        for split, loss in objectives.items():
+            for name, value in zip(("loss", "accuracy"), loss.loss_and_accuracy(), strict=True):
+                details.setdefault(f"{split}_{name}", []).append(value)
     return Measured(details=details)
-
-
-def _check(run: FinishedRun, other: FinishedRun) -> None:
-    for factor in ("dataset", "model"):
-        if run.factors[factor] != other.factors[factor]:
-            raise UserError(
-                f"line: received {run.name} with {factor} {run.factors[factor]} and {other.name} "
-                f"with {other.factors[factor]}; two runs of one model on one data set are expected."
-            )
-    if run.record["weights"]["initial"] != other.record["weights"]["initial"]:
-        raise UserError(
-            f"line: received {run.name} and {other.name}, whose initial weights differ; two runs "
-            "that start from the same weights (those of one seed) are expected."
-        )
-
-
-def _examples(dataset: Any, split: str, examples: int) -> tuple[np.ndarray, np.ndarray, dict]:
-    """Returns images and labels of a split, and what identifies them."""
-    images, labels = dataset.images(split), dataset.labels(split)
-    if not 0 < examples < len(labels):  # all, in their own order and from disk, as evaluated
-        return images, labels, describe_subset(np.arange(len(labels)), len(labels))
-    indices = subset(len(labels), examples)
-    return images[indices], labels[indices], describe_subset(indices, len(labels))

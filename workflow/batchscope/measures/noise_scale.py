@@ -28,7 +28,7 @@ import numpy as np
 from batchscope.catalogue import kept_epochs
 from batchscope.catalogue.measures.noise_scale import FEWEST_UNITS
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, finite, stopped_before
+from batchscope.measures import FinishedRun, Measured, finite
 from batchscope.training import models
 
 Gradient = Callable[[int], np.ndarray]
@@ -61,11 +61,10 @@ def products(gradient: Gradient, count: int, size: int) -> tuple[np.ndarray, np.
 def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> NoiseScale:
     """Returns the noise scale of single examples, by what `products` returned of three or more.
 
-    Args:
-        micro_batch: Examples whose mean gradient each g_i is.
+    Each g_i is the mean gradient of `micro_batch` examples.
     """
     norm_squared, spread = _moments(squared.sum(), along.sum(), len(squared))
-    scale, error = math.nan, math.nan
+    scale = error = math.nan
     if norm_squared > 0:
         scale = micro_batch * spread / norm_squared
         error = micro_batch * _jackknife_error(squared, along)
@@ -93,8 +92,6 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures a run at start and end, or after one epoch; raises `UserError` of few examples."""
     epoch, micro_batch = settings["epoch"], settings["micro_batch"]
-    if never_came := stopped_before(run, epoch):
-        return never_came
     loss, described = run.training_loss(settings, chunk=micro_batch)
     count = loss.examples // micro_batch  # a last, smaller micro-batch is left out
     if count < FEWEST_UNITS:
@@ -111,16 +108,11 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
         models.set_weights(loss.model, *run.weights(weights))
         found = estimate(*products(loss.chunk_gradient, count, loss.size), micro_batch)
         columns = {
-            f"gradient_noise_scale{suffix}": found.scale,
-            f"gradient_noise_scale_error{suffix}": found.error,
-            f"gradient_norm_squared{suffix}": found.norm_squared,
-            f"gradient_variance{suffix}": found.variance,
+            "gradient_noise_scale": found.scale,
+            "gradient_noise_scale_error": found.error,
+            "gradient_norm_squared": found.norm_squared,
+            "gradient_variance": found.variance,
         }
-        values |= finite(columns)
-    details = {
-        "gradients": count,
-        "micro_batch": micro_batch,
-        "parameters": loss.size,
-        "subset": described["subset"],
-    }
-    return Measured(values, details)
+        values |= finite({f"{column}{suffix}": value for column, value in columns.items()})
+    counts = {"gradients": count, "micro_batch": micro_batch, "parameters": loss.size}
+    return Measured(values, {**counts, "subset": described["subset"]})

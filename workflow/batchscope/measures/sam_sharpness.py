@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.catalogue import name_codec
+from batchscope.catalogue import parameters
 from batchscope.measures import FinishedRun, Measured, finite
 from batchscope.measures.maximiser import LossAndGradient
 
@@ -37,7 +37,7 @@ def measure(
     at_x = loss(x)
     norm = float(np.linalg.norm(gradient))
     rises = {
-        f"sam_sharpness_{name_codec.number_text(float(rho))}": (
+        f"sam_sharpness_{parameters.number_text(float(rho))}": (
             loss(x + (rho / norm) * gradient) - at_x if norm else 0.0
         )
         for rho in rhos

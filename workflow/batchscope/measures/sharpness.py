@@ -13,15 +13,15 @@ value is a lower bound of what is defined.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from batchscope.catalogue import name_codec
+from batchscope.catalogue import parameters
 from batchscope.catalogue.measures import MEASURES
 from batchscope.measures import FinishedRun, Measured
-from batchscope.measures.maximiser import LossAndGradient, Maximum, NotFinite, maximise
+from batchscope.measures.maximiser import LossAndGradient, NotFinite, Search, maximise
 from batchscope.measures.subspace import Subspace
 
 # The same for every run, so that runs are compared in the same subspace (where they have the same
@@ -37,17 +37,7 @@ def sharpness(maximum: float, loss: float) -> float:
 
 def column(space: str, epsilon: float) -> str:
     """Returns the column of the tables for a space and a box size."""
-    return f"sharpness_{space}_{name_codec.number_text(float(epsilon))}"
-
-
-@dataclass(frozen=True)
-class _Space:
-    """The loss over y, where x + A y are the weights."""
-
-    function: LossAndGradient
-    at_zero: tuple[float, np.ndarray]  # value and gradient at y = 0
-    coordinates: np.ndarray  # A+ x
-    described: dict[str, Any] = field(default_factory=dict)  # what the record says of A
+    return f"sharpness_{space}_{parameters.number_text(float(epsilon))}"
 
 
 def measure(
@@ -56,84 +46,71 @@ def measure(
     """Measures sharpness in every space and box of the settings.
 
     The details say how far each value can be trusted; a value is None where the loss at x is not
-    finite.
-
-    Args:
-        x: The minimiser, float64 of shape (n,), exactly representable by the model.
-
-    Raises:
-        UserError: If the subspace does not fit.
+    finite. The minimiser x, float64 of shape (n,), must be exactly representable by the model.
     """
-    at_x = loss_and_gradient(x)
+    loss, gradient = loss_and_gradient(x)
     details: dict[str, Any] = {
-        "loss": at_x[0],
+        "loss": loss,
         "parameters": len(x),
         "lower_bound": True,
         "start_seed": START_SEED,
     }
     values: dict[str, float | None] = dict.fromkeys(MEASURES["sharpness"].columns_for(settings))
     searches = details["searches"] = {}
-    for name in settings["spaces"]:
-        space = _space(name, loss_and_gradient, x, at_x, settings)
-        details.update(space.described)
+    for space in settings["spaces"]:
+        matrix, coordinates, slope = None, x, gradient
+        if space == "subspace":
+            matrix = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED, settings["memory_mb"])
+            coordinates, condition = matrix.coordinates(x)
+            slope = matrix.transposed_times(gradient)
+            details["subspace"] = {
+                "dimensions": matrix.dimensions,
+                "distribution": "N(0, 1), columns not normalised",
+                "seed": SUBSPACE_SEED,
+                "in_memory": matrix.in_memory,
+                "columns_per_block": matrix.block,
+                "gram_condition": condition,
+            }
+        function = _within(loss_and_gradient, x, matrix)
         for epsilon in settings["epsilons"]:
-            width = epsilon * (np.abs(space.coordinates) + 1.0)
-            search = searches[column(name, epsilon)] = {"space": name, "epsilon": epsilon}
+            width = epsilon * (np.abs(coordinates) + 1.0)
+            search = searches[column(space, epsilon)] = {"space": space, "epsilon": epsilon}
             limits = settings["iterations"], settings["starts"], START_SEED
             try:
-                maximum = maximise(space.function, space.at_zero, width, *limits)
+                starts = maximise(function, (loss, slope), width, *limits)
             except NotFinite as error:
                 search["message"] = str(error)
                 continue
-            search |= {"sharpness": sharpness(maximum.value, at_x[0])}
-            search |= _describe(maximum, at_x[0])
-            values[column(name, epsilon)] = search["sharpness"]
+            search |= _describe(starts, loss)
+            values[column(space, epsilon)] = search["sharpness"]
     return Measured(values, details)
 
 
-def _space(
-    name: str,
-    loss_and_gradient: LossAndGradient,
-    x: np.ndarray,
-    at_x: tuple[float, np.ndarray],
-    settings: dict[str, Any],
-) -> _Space:
-    if name == "full":
-        return _Space(lambda y: loss_and_gradient(x + y), at_x, x)
-    matrix = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED, settings["memory_mb"])
-    coordinates, condition = matrix.coordinates(x)
+def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -> LossAndGradient:
+    """Returns the loss over y, where x + A y are the weights; A is the identity where None."""
 
-    def function(y: np.ndarray) -> tuple[float, np.ndarray]:
-        loss, gradient = loss_and_gradient(x + matrix.times(y))
+    def loss_and_gradient(y: np.ndarray) -> tuple[float, np.ndarray]:
+        if matrix is None:
+            return function(x + y)
+        loss, gradient = function(x + matrix.times(y))
         return loss, matrix.transposed_times(gradient)
 
-    described = {
-        "dimensions": matrix.dimensions,
-        "distribution": "N(0, 1), columns not normalised",
-        "seed": SUBSPACE_SEED,
-        "in_memory": matrix.in_memory,
-        "columns_per_block": matrix.block,
-        "gram_condition": condition,
-    }
-    at_zero = at_x[0], matrix.transposed_times(at_x[1])
-    return _Space(function, at_zero, coordinates, {"subspace": described})
+    return loss_and_gradient
 
 
-def _describe(maximum: Maximum, loss: float) -> dict[str, Any]:
-    """Returns what says how far a value can be trusted, for the record."""
+def _describe(searches: list[Search], loss: float) -> dict[str, Any]:
+    """Returns the sharpness, and what says how far it can be trusted, for the record."""
     starts = [
-        {**asdict(search), "sharpness": sharpness(search.maximum, loss)}
-        for search in maximum.searches
+        {**asdict(search), "sharpness": sharpness(search.maximum, loss)} for search in searches
     ]
-    best = starts[maximum.best]
-    own = ("iterations", "evaluations", "message", "share_at_bound")
+    best = max(starts, key=lambda start: start["maximum"])  # the first of equals
+    own = ("sharpness", "maximum", "iterations", "evaluations", "message", "share_at_bound")
     return {
-        "maximum": maximum.value,
-        "best_start": maximum.best,
-        "best_start_kind": best["start"],
         **{key: best[key] for key in own},
-        "total_evaluations": sum(search["evaluations"] for search in starts),
-        "non_finite": sum(search["non_finite"] for search in starts),
+        "best_start": starts.index(best),
+        "best_start_kind": best["start"],
+        "total_evaluations": sum(start["evaluations"] for start in starts),
+        "non_finite": sum(start["non_finite"] for start in starts),
         "starts": starts,
     }
 

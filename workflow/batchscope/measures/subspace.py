@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from batchscope.errors import UserError
 MEGABYTE = 10**6
 LARGEST_CONDITION = 1e10  # of the Gram matrix: beyond it the box has under 6 sure digits
 TILE = 1 << 14  # weights per step of the products in float64: they stay in the cache
-
-Column = Callable[[int], np.ndarray]
 
 
 def normal_column(size: int, seed: int, index: int) -> np.ndarray:
@@ -30,33 +28,16 @@ class Subspace:
 
     The columns are the same whatever the limit, `memory_mb` MB (10^6 bytes); products then differ
     by rounding alone (they are summed in float32, as precise as the weights that they are added
-    to; what the box is made of is summed in float64).
-
-    Args:
-        size: Rows n, the number of weights.
-        dimensions: Columns p.
-        column: Index -> column, float32 of shape (n,); normal columns of `seed` by default.
-
-    Raises:
-        UserError: If p exceeds n, or the limit is too small for one block of columns.
+    to; what the box is made of is summed in float64). `size` is n, the number of weights.
     """
 
-    def __init__(
-        self,
-        size: int,
-        dimensions: int,
-        seed: int = 0,
-        memory_mb: float = 2048,
-        column: Column | None = None,
-    ) -> None:
+    def __init__(self, size: int, dimensions: int, seed: int = 0, memory_mb: float = 2048) -> None:
         if dimensions > size:
             raise UserError(
                 f"sharpness.dimensions: received {dimensions}; at most the number of trainable"
                 f" weights, {size}, is expected."
             )
-        self.size = size
-        self.dimensions = dimensions
-        self._column = column or (lambda index: normal_column(size, seed, index))
+        self.size, self.dimensions, self.seed = size, dimensions, seed
         fit = int(memory_mb * MEGABYTE // (4 * size))
         self.in_memory = dimensions <= fit
         # A regenerated block leaves room for the one column that is being made.
@@ -67,28 +48,25 @@ class Subspace:
                 f"sharpness.memory_mb: received {memory_mb:g}; at least {np.ceil(needed):.0f} is"
                 f" expected, for two of the subspace's columns of {size} weights."
             )
-        self._kept = self._make(0, dimensions) if self.in_memory else None
+        self._kept = self._make(slice(0, dimensions)) if self.in_memory else None
 
-    def _make(self, start: int, stop: int) -> np.ndarray:
-        block = np.empty((stop - start, self.size), np.float32)
-        for index in range(start, stop):
-            block[index - start] = self._column(index)
+    def _make(self, columns: slice) -> np.ndarray:
+        block = np.empty((columns.stop - columns.start, self.size), np.float32)
+        for row, index in enumerate(range(columns.start, columns.stop)):
+            block[row] = normal_column(self.size, self.seed, index)
         return block
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yields the columns' indices and the columns, as rows of a float32 matrix."""
         for start in range(0, self.dimensions, self.block):
-            stop = min(start + self.block, self.dimensions)
-            kept = self._kept if self._kept is not None else self._make(start, stop)
-            yield slice(start, stop), kept
-            del kept  # before the next block is made
+            columns = slice(start, min(start + self.block, self.dimensions))
+            yield columns, self._make(columns) if self._kept is None else self._kept
 
     def times(self, y: np.ndarray) -> np.ndarray:
         """Returns A y, float32 of shape (n,)."""
-        result = None
+        result = np.zeros(self.size, np.float32)
         for columns, block in self.blocks():
-            part = y[columns].astype(np.float32) @ block
-            result = part if result is None else result + part
+            result += y[columns].astype(np.float32) @ block
         return result
 
     def transposed_times(self, vector: np.ndarray) -> np.ndarray:
@@ -98,11 +76,7 @@ class Subspace:
         return np.concatenate(parts).astype(np.float64)
 
     def coordinates(self, x: np.ndarray) -> tuple[np.ndarray, float]:
-        """Returns A's pseudo-inverse, (A^T A)^-1 A^T, times x, and the condition of A^T A.
-
-        Raises:
-            UserError: If that is too ill-conditioned.
-        """
+        """Returns A's pseudo-inverse, (A^T A)^-1 A^T, times x, and the condition of A^T A."""
         gram, projection = self._gram(x)
         condition = float(np.linalg.cond(gram))
         if not condition <= LARGEST_CONDITION:
@@ -116,19 +90,16 @@ class Subspace:
         """Returns A^T A and A^T x, summed in float64."""
         gram = np.zeros((self.dimensions, self.dimensions))
         projection = np.zeros(self.dimensions)
+        tiles = [slice(start, start + TILE) for start in range(0, self.size, TILE)]
         for columns, block in self.blocks():
-            for rows in self._tiles():
+            for rows in tiles:
                 tile = block[:, rows].astype(np.float64)
                 gram[columns, columns] += tile @ tile.T
                 projection[columns] += tile @ x[rows]
             for index in range(columns.stop, self.dimensions):
-                other = self._column(index)
-                for rows in self._tiles():
+                other = normal_column(self.size, self.seed, index)
+                for rows in tiles:
                     tile = block[:, rows].astype(np.float64)
                     gram[columns, index] += tile @ other[rows].astype(np.float64)
                 gram[index, columns] = gram[columns, index]
         return gram, projection
-
-    def _tiles(self) -> Iterator[slice]:
-        for start in range(0, self.size, TILE):
-            yield slice(start, start + TILE)

@@ -11,18 +11,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchscope.measures import FinishedRun, Measured
-from batchscope.store import records
-from batchscope.training import weights
-from batchscope.training.weights import Arrays
+from batchscope.store import records, weights
+from batchscope.store.weights import Arrays
 
 
 def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
     """Returns distance and relative distance of all weights, and the same of each of `layers`.
 
     The relative one is None where ||w_0|| = 0, as of biases that start at 0.
-
-    Raises:
-        ValueError: If the two do not hold the same variables of the same shapes.
     """
     moved, start = weights.squared_moves(initial, trained), weights.squared_norms(initial)
 
@@ -39,11 +35,6 @@ def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures how far a run moved its weights."""
-    initial, _ = run.weights("initial")
-    trained, _ = run.weights(settings["weights"])
-    found = distances(initial, trained)
-    values = {
-        "weight_distance": found["distance"],
-        "weight_distance_relative": found["relative"],
-    }
+    found = distances(run.weights("initial")[0], run.weights(settings["weights"])[0])
+    values = {"weight_distance": found["distance"], "weight_distance_relative": found["relative"]}
     return Measured(values, {"layers": found["layers"]})

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk, wording
-from batchscope.catalogue import factor_words, tables, value_ranges
+from batchscope.catalogue import factor_words, tables
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import Verdict
+from batchscope.catalogue.tables import clipped, possible
 from batchscope.report.text import format_interval, is_number, parsed
 from batchscope.study.claims import RATIO
 
@@ -55,7 +56,7 @@ def shown(row: Row, link: Link) -> dict[str, Any]:
     """Returns what a page shows of a claim; of a named study it stands in `study: experiment`."""
     unit, found = _unit(row), [parsed(row[name]) for name in ("estimate", "low", "high")]
     if row["type"] == "value" and None not in found:  # all others are differences or ratios
-        found[1:] = value_ranges.clipped(row["column"], found[1:])
+        found[1:] = clipped(row["column"], found[1:])
     lower, upper = _bounds(row, unit)
     if unit.suffix == " s" and all(abs(number or 0) < 1 for number in found):
         unit = _MILLISECONDS
@@ -126,7 +127,7 @@ def _bounds(row: Row, unit: wording.Unit) -> tuple[str, str]:
     """Returns the bounds that say something; a value is never beyond what its column can have."""
     low, high = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
     if row["type"] == "value":
-        least, most = value_ranges.possible(row["column"])
+        least, most = possible(row["column"])
         if least < low < most <= high:
             high = math.inf
         elif low <= least < high < most:

@@ -21,10 +21,9 @@ from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.host.absence import Absence
 from batchscope.report import claim_rows, inline_svg, runs_table
-from batchscope.store import job_files, paths, records, states, taken
+from batchscope.store import job_files, paths, records, states, taken, weights
+from batchscope.store.weights import Layer
 from batchscope.tables import csv_tables
-from batchscope.training import weights
-from batchscope.training.weights import Layer
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -115,7 +114,7 @@ def read(
         absent=table.absent(),
         datasets=datasets,
         samples={
-            name: samples.few(records.dataset_folder(results, name), record)
+            name: samples.few(paths.dataset_folder(results, name), record)
             for name, record in datasets.items()
         },
         models=_models(study, results, datasets),
@@ -194,7 +193,7 @@ def _models(study: Study, results: Path, datasets: dict[str, Record]) -> dict[Lo
         if not {"input_shape", "classes"} <= record.keys():
             continue
         look = model, tuple(record["input_shape"]), record["classes"]
-        files = f"{glob.escape(records.initial_name(*look))}+seed=*.npz"
+        files = f"{glob.escape(paths.initial_name(*look))}+seed=*.npz"
         for path in sorted((results / "initial").glob(files))[:1]:
             found[look] = weights.layers(path)
     return found
@@ -202,8 +201,8 @@ def _models(study: Study, results: Path, datasets: dict[str, Record]) -> dict[Lo
 
 def _runs(study: Study, place: job_files.Place) -> dict[str, Record]:
     """Returns run -> record of its training on a machine, where there is one."""
-    paths = {run: records.run_folder(place.results, run) / "record.json" for run in study.runs}
-    return {run: _record(path, place.machine) for run, path in paths.items() if path.exists()}
+    found = {run: paths.run_record(paths.run_folder(place.results, run)) for run in study.runs}
+    return {run: _record(path, place.machine) for run, path in found.items() if path.exists()}
 
 
 def _timings(study: Study, places: Iterable[job_files.Place]) -> list[Record]:
@@ -229,8 +228,8 @@ def _missing_runs(study: Study, results: Path) -> dict[str, str]:
     """Returns run without a record -> what its job's log says, or that of its data."""
     found = {}
     for name, factors in study.runs.items():
-        data = records.dataset_folder(results, factors["dataset"]) / "record.json"
-        record = records.run_folder(results, name) / "record.json"
+        data = paths.dataset_folder(results, factors["dataset"]) / "record.json"
+        record = paths.run_folder(results, name) / "record.json"
         if not record.exists():
             found[name] = _last_words(results, record, *([] if data.exists() else [data]))
     return found

@@ -11,7 +11,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, step_cost
-from batchscope.catalogue import factor_words, own_columns, sweep_names, value_ranges
+from batchscope.catalogue import factor_words, own_columns, run_factors, sweep_names
 from batchscope.catalogue.budget_kinds import (
     CONVERGENCE,
     END,
@@ -20,7 +20,8 @@ from batchscope.catalogue.budget_kinds import (
     TARGET,
     UPDATES,
 )
-from batchscope.catalogue.measure_settings import ENTRIES
+from batchscope.catalogue.run_names import ENTRIES
+from batchscope.catalogue.tables import clipped
 from batchscope.host import absence
 from batchscope.report.content import ExperimentResults
 from batchscope.report.text import (
@@ -191,7 +192,7 @@ def _timed(row: Row, label: str, throughput: pandas.DataFrame) -> Row:
     known["fits"] = all(known.get(name, 0) > 0 for name in ("fixed_seconds", "seconds_per_image"))
     for name, times in _TIMED.items():
         values = [float(known.get(name + end, math.nan)) for end in intervals.ENDS]
-        shown = (times * each for each in value_ranges.clipped(name, values))
+        shown = (times * each for each in clipped(name, values))
         known[name] = format_interval(*shown)
     known["noisy"] = step_cost.too_noisy(known.get("noise_floor"))
     known["rising"] = str(row.get("still_rising")) == "True"
@@ -212,7 +213,7 @@ def _varied(found: ExperimentResults) -> str:
     ]
     values: dict[str, set[str]] = {}
     for name, value in chain.from_iterable(row.items() for row in rows):
-        if value != "" and (name in sweep_names.EVERY_FACTOR or own_columns.is_own(name)):
+        if value != "" and (name in run_factors.EVERY_FACTOR or own_columns.is_own(name)):
             values.setdefault(name, set()).add(plain(value))
     return "; ".join(
         f"{name.removeprefix(own_columns.OWN).replace('_', ' ')} {_values(name, several)}"

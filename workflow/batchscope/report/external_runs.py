@@ -23,8 +23,8 @@ from batchscope.analysis.targets import Target
 from batchscope.analysis.to_target_tables import Scaling
 from batchscope.catalogue import factor_words, own_columns
 from batchscope.catalogue.entries import Panel
-from batchscope.catalogue.horizons import REASON
 from batchscope.catalogue.own_columns import ACCURACIES, AXES, LOSSES
+from batchscope.catalogue.run_factors import FALLING_REASON
 from batchscope.errors import UserError
 from batchscope.report import page
 from batchscope.study import external_runs
@@ -53,8 +53,9 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     external = external_runs.read(path)
     if external.schedule:
         raise UserError(
-            f"{path}, column schedule: received {problems.show(external.schedule)}, {REASON}; a "
-            "single row of each run is expected, at the target that it was trained to."
+            f"{path}, column schedule: received {problems.show(external.schedule)}, "
+            f"{FALLING_REASON}; a single row of each run is expected, at the target that it was "
+            "trained to."
         )
     runs = external_tables.runs(external, "", "")
     series = trainings.of_experiment(runs, external_tables.trajectories(external))

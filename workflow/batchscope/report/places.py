@@ -12,7 +12,7 @@ from typing import Any
 from batchscope.datasets.samples import Sample
 from batchscope.report.content import Inputs
 from batchscope.report.text import plain
-from batchscope.store import data_warnings
+from batchscope.store import records
 
 MANY_CLASSES = 40  # of more, the smallest and the largest are given
 SKIPPED_SHOWN = 200  # more are in the data set's record
@@ -44,7 +44,7 @@ def _dataset(token: str, record: dict[str, Any], samples: Iterable[Sample]) -> d
         "ends": [(min(each), max(each)) for each in zip(*balance, strict=True)] if many else [],
         "skipped": skipped[:SKIPPED_SHOWN],
         "skipped_count": record.get("skipped_count") or len(skipped),
-        "warnings": list(data_warnings.warnings(token, record)),
+        "warnings": list(records.data_warnings(token, record)),
     }
 
 

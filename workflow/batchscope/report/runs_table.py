@@ -123,7 +123,7 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
         factor, found = run_factors.FACTORS.get(name), values.get(name, ())
         if len(found) > 1 or (found and (len(rows) == 1 or name in _KEPT)):
             shown.append(_column(name, values[name]))
-        elif found and factor and (factor.core or {*found} != {plain(factor.birth)}):
+        elif found and factor and (factor.core or {*found} != {plain(factor.default)}):
             (same[name],) = found
     selects = [
         {

@@ -12,8 +12,9 @@ import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.catalogue import columns, value_ranges
+from batchscope.catalogue import columns
 from batchscope.catalogue.outcomes import Verdict
+from batchscope.catalogue.tables import clipped
 from batchscope.wording import PLAIN, POINTS, Estimate, Unit
 
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
@@ -74,7 +75,7 @@ def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:
     value, *ends = values
     if any(map(pandas.isna, ends)):
         return bracketed(values, unit)
-    return bracketed([value, *value_ranges.clipped(column, map(float, ends))], unit)
+    return bracketed([value, *clipped(column, map(float, ends))], unit)
 
 
 def bracketed(values: Sequence[Any], unit: Unit = PLAIN) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import statistics
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions, dataset_splits, run_factors, run_names
@@ -16,12 +17,12 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.store import paths, records
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
-_FLOAT_BYTES = 4
+_SHORTEST = 1e-9  # seconds of an epoch, of which a logarithm is taken
 WEIGHT_FILES = 2  # of every run, final and best; both may be one, which nobody knows before
 
 
 def subject(factors: dict[str, Any]) -> tuple[str, str]:
-    """Returns what runs must share to take the same disk: tokens of data set and model."""
+    """Returns what runs must share to take the same disk: ids of data set and model."""
     return factors["dataset"], factors["model"]
 
 
@@ -34,23 +35,21 @@ class History:
     """What finished runs of the same models on the same data sets took."""
 
     def __init__(self, results: Path, subjects: set[tuple[str, str]]) -> None:
-        self._results = results
         self._times: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         self._bytes: dict[tuple[str, str], int] = {}
-        read: Counter[tuple[str, str]] = Counter()
-        for name in sorted(path.name for path in (results / "runs").glob("*")):
-            own = tuple(name.split("+")[:2])
+        read: Counter[tuple[str, ...]] = Counter()
+        for folder in sorted((results / "runs").glob("*")):
+            own = tuple(folder.name.split("+")[:2])
             if own in subjects and read[own] < _SAMPLES:
-                read[own] += self._learn(results, name)
+                read[own] += self._learn(folder)
 
-    def _learn(self, results: Path, name: str) -> bool:
-        folder = paths.run_folder(results, name)
+    def _learn(self, folder: Path) -> bool:
         path = paths.run_record(folder)
         record = disk.read_json(path) if path.exists() else {}
         if record.get("status") != records.FINISHED:
             return False
         try:
-            factors = run_names.parse_run(name)
+            factors = run_names.parse_run(folder.name)
             seconds = record["contended_seconds"] / record["epochs_run"]
         except (ValueError, KeyError, TypeError, ZeroDivisionError):
             return False  # of another version of this program: unknown
@@ -68,9 +67,10 @@ class History:
         means = {batch: statistics.fmean(values) for batch, values in times.items()}
         return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
 
-    def weight_bytes(self, factors: dict[str, Any]) -> int | None:
-        """Returns the bytes of one file of weights of a finished run of its kind, or None."""
-        return self._bytes.get(subject(factors))
+    def weight_bytes(self, factors: dict[str, Any], files: int = 1) -> int | None:
+        """Returns the bytes of files of weights, as of a finished run of its kind, or None."""
+        one = self._bytes.get(subject(factors))
+        return None if one is None else files * one
 
 
 def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:
@@ -88,38 +88,30 @@ def note(results: Path, measure: str, name: str, output: Path, seconds: float) -
     """Notes how long a measure or timing took, whatever ran beside it: for estimates alone.
 
     It is no part of the record, which would then differ from one time to the next. Where it
-    cannot be written, nothing else is lost.
+    cannot be written, nothing else is lost. Of a run that did not finish nothing is noted.
 
     Args:
         name: What it is of, as for `kind`.
-        output: Its record; nothing is noted of a run that did not finish.
     """
     if disk.read_json(output).get("status") != records.FINISHED:
         return
     line = ",".join((*kind(measure, output.stem, name), f"{seconds:.2f}\n"))
-    with (
-        contextlib.suppress(OSError),
-        open(paths.seconds_note(results), "a", encoding="utf-8") as file,
-    ):
+    path = paths.seconds_note(results)
+    with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
         file.write(line)  # one write: jobs that end together do not mix
 
 
-class MeasureHistory:
-    """What measures and timings took in this folder, as it was noted."""
-
-    def __init__(self, results: Path) -> None:
-        self._times: dict[tuple[str, ...], list[float]] = {}
-        with contextlib.suppress(OSError):
-            text = paths.seconds_note(results).read_text(encoding="utf-8", errors="replace")
-            for line in text.splitlines():
-                *found, seconds = line.split(",")
-                with contextlib.suppress(ValueError):  # a truncated line is skipped
-                    self._times.setdefault(tuple(found), []).append(float(seconds))
-
-    def seconds(self, of: tuple[str, ...]) -> float | None:
-        """Returns the seconds that one more of a kind takes, or None."""
-        times = self._times.get(of)
-        return statistics.fmean(times) if times else None
+def noted(results: Path) -> dict[tuple[str, ...], float]:
+    """Returns the mean seconds of each kind of measure and timing, as they were noted."""
+    times: dict[tuple[str, ...], list[float]] = {}
+    with contextlib.suppress(OSError):
+        text = paths.seconds_note(results).read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
+            *found, seconds = line.split(",")
+            with contextlib.suppress(ValueError):  # a truncated line is skipped
+                value = float(seconds)
+                times.setdefault(tuple(found), []).append(value)
+    return {found: statistics.fmean(values) for found, values in times.items()}
 
 
 def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
@@ -128,14 +120,11 @@ def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
     Between two known batch sizes it is interpolated on logarithmic axes. Below the smallest
     the number of steps decides, above the largest the number of images. At least one is `known`.
     """
-    low = max((batch for batch in known if batch <= batch_size), default=None)
-    high = min((batch for batch in known if batch >= batch_size), default=None)
-    if low is None:
-        return known[high] * high / batch_size
-    if high is None or low == high or min(known[low], known[high]) <= 0:
-        return known[low]
-    share = math.log(batch_size / low) / math.log(high / low)
-    return known[low] ** (1 - share) * known[high] ** share
+    batch_sizes = sorted(known)
+    if batch_size < batch_sizes[0]:
+        return known[batch_sizes[0]] * batch_sizes[0] / batch_size
+    logarithms = np.log([max(known[each], _SHORTEST) for each in batch_sizes])
+    return float(np.exp(np.interp(np.log(batch_size), np.log(batch_sizes), logarithms)))
 
 
 def data_bytes(definition: dict[str, Any]) -> float | None:
@@ -150,7 +139,7 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
         return float(os.path.getsize(dataset_definitions.expanded(definition["path"])))
     if source in ("breast_cancer", "wine"):
         return 4.0 * (known.fixed_shape[0] + 1) * sum(known.class_members())
-    if source == "text":  # a character is a token and a label, and a byte or more in its file
+    if source == "text":  # a character is one token and one label, and a byte or more in its file
         path = definition["path"]
         return 8.0 * os.path.getsize(dataset_definitions.expanded(path)) if path else None
     image = definition["image_size"] ** 2 * definition.get("channels", 3)

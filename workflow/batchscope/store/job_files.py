@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import kept_epochs, measure_settings, run_names, sweep_names
+from batchscope.catalogue import kept_epochs, run_names, sweep_names
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates, paths, records
-from batchscope.store.paths import snapshot_path
 from batchscope.study import plan
+
+TRAINING, MEASURE, TIMING = "training", "measure", "timing"  # kinds of jobs, for people
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Job:
     def noun(self) -> str:
         """What kind of job it is, for people."""
         if self.measure == "train":
-            return "training"
-        return "timing" if self.measure in TIMINGS else "measure"
+            return TRAINING
+        return TIMING if self.measure in TIMINGS else MEASURE
 
     @property
     def subject(self) -> str:
@@ -73,24 +74,23 @@ def measure_jobs(experiment: plan.Experiment, results: Path | str, machine: str)
 
     A measure at epochs writes one more file for each of the experiment's `at_epochs`.
     """
-    trainings = experiment.trainings
-    place = Place("", Path(results), machine)
+    trainings, place = experiment.trainings, Place("", Path(results), machine)
     for measure, values in trainings.measures.items():
-        settings = measure_settings.settings_name(measure, values)
-        for pair in trainings.pairs.get(measure, ()):
-            yield Job(paths.pair_path(results, *pair, measure, settings), measure, pair)
-        if measure in trainings.pairs:
-            continue
-        for run, factors in trainings.runs.items():
-            if measure in TIMINGS:
-                path = time_path(place, experiment, factors, measure)
-            else:
-                path = paths.measure_path(results, run, measure, settings)
-            yield Job(path, measure, (run,))
-        if measure in MEASURES and MEASURES[measure].at_epochs:
-            for run, epoch in product(trainings.runs, experiment.at_epochs):
-                early = at_epoch(measure, values, epoch)
-                yield Job(paths.measure_path(results, run, measure, early), measure, (run,))
+        settings = run_names.settings_name(measure, values)
+        if measure in TIMINGS:
+            for run, factors in trainings.runs.items():
+                yield Job(time_path(place, experiment, factors, measure), measure, (run,))
+        elif measure in trainings.pairs:
+            for pair in trainings.pairs[measure]:
+                yield Job(paths.pair_path(results, *pair, measure, settings), measure, pair)
+        else:
+            at = experiment.at_epochs if MEASURES[measure].at_epochs else ()
+            early = [at_epoch(measure, values, epoch) for epoch in at]
+            first = [(run, settings) for run in trainings.runs]
+            for run, name in chain(
+                first, ((run, name) for run in trainings.runs for name in early)
+            ):
+                yield Job(paths.measure_path(results, run, measure, name), measure, (run,))
     yield from timing_jobs(experiment, results, machine)
 
 
@@ -100,7 +100,7 @@ def timing_jobs(experiment: plan.Experiment, results: Path | str, machine: str) 
         found = (sweep_names.jobs(measure, sweep) for sweep in experiment.times.sweeps)
         sweeps = {job.name: job for jobs in found for job in jobs}
         for repeat in range(1, values[REPEATS.name] + 1):
-            settings = measure_settings.job_settings(measure, values, repeat)
+            settings = run_names.job_settings(measure, values, repeat)
             for name, sweep in sweeps.items():
                 path = paths.timing_path(results, machine, name, settings, measure)
                 yield Job(path, measure, sweep=sweep, repeat=repeat)
@@ -116,7 +116,7 @@ def time_path(
     """
     trainings = experiment.trainings
     repeat = trainings.seeds.index(factors["seed"]) + 1
-    settings = measure_settings.job_settings(timing, trainings.measures[timing], repeat)
+    settings = run_names.job_settings(timing, trainings.measures[timing], repeat)
     configuration = run_names.timing_name(factors)
     return paths.timing_path(place.results, place.recorded, configuration, settings, timing)
 
@@ -127,28 +127,25 @@ def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
     Which `weights` it reads otherwise plays no part then.
     """
     others = {name: value for name, value in settings.items() if name != "weights"}
-    return measure_settings.settings_name(measure, {**others, "epoch": epoch})
-
-
-def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
-    """Returns the epoch before the last whose weights a measure reads; None for most."""
-    return kept_epochs.read_by(measure, _epoch(measure, settings), horizon)
+    return run_names.settings_name(measure, {**others, "epoch": epoch})
 
 
 @functools.cache
-def _epoch(measure: str, settings: str) -> int:
-    return measure_settings.parse_settings(measure, settings).get("epoch", 0)
+def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
+    """Returns the epoch before the last whose weights a measure reads; None for most."""
+    epoch = run_names.parse_settings(measure, settings).get("epoch", 0)
+    return kept_epochs.read_by(measure, epoch, horizon)
 
 
-def epochs_read(study: plan.Study, jobs: Iterable[Job]) -> dict[str, dict[int | str, None]]:
-    """Returns run -> the epochs before its last whose weights some measures read, in order."""
+def epochs_read(study: plan.Study, jobs: Iterable[Job]) -> dict[str, list[int | str]]:
+    """Returns run -> the epochs before its last whose weights some measures read, each once."""
     found: dict[str, dict[int | str, None]] = {}
     for job in jobs:
         for run in job.runs:
             epoch = epoch_read(job.measure, job.path.stem, study.runs[run]["epochs"])
             if epoch is not None:
                 found.setdefault(run, {})[epoch] = None
-    return found
+    return {run: [*epochs] for run, epochs in found.items()}
 
 
 def note_epochs(study: plan.Study, jobs: Iterable[Job], results: Path | str) -> None:
@@ -159,7 +156,7 @@ def note_epochs(study: plan.Study, jobs: Iterable[Job], results: Path | str) -> 
     """
     read, path = epochs_read(study, jobs), paths.epochs_note(results)
     if read or path.exists():
-        disk.write_json(path, {run: list(epochs) for run, epochs in read.items()})
+        disk.write_json(path, read)
 
 
 def noted_epochs(results: Path | str, run: str) -> tuple[int | str, ...]:
@@ -177,12 +174,11 @@ def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | Non
         UserError: If its record is missing or damaged.
     """
     path = training_job(results, run).path
-    record = disk.read_json(path, "status")
-    if record["status"] != records.FINISHED:
+    if disk.read_json(path, "status")["status"] != records.FINISHED:
         return None
-    record = disk.read_json(path, "epochs_run")
-    number = kept_epochs.middle(record["epochs_run"]) if epoch == kept_epochs.MIDDLE else epoch
-    return None if number is None or number >= record["epochs_run"] else number
+    epochs_run = disk.read_json(path, "epochs_run")["epochs_run"]
+    number = kept_epochs.middle(epochs_run) if epoch == kept_epochs.MIDDLE else epoch
+    return None if number is None or number >= epochs_run else number
 
 
 def trained_again(
@@ -191,11 +187,9 @@ def trained_again(
     """Returns recorded runs and the epochs that they are trained again to, for missing measures."""
     found: dict[tuple[str, int], None] = {}
     for run, epochs in epochs_read(study, missing).items():
-        if not training_job(results, run).path.exists():
-            continue
-        for epoch in epochs:
+        for epoch in epochs if training_job(results, run).path.exists() else ():
             number = snapshot_epoch(results, run, epoch)
-            kept = {snapshot_path(results, run, each) for each in (epoch, number)}
+            kept = (paths.snapshot_path(results, run, each) for each in (epoch, number))
             if number and not any(path.exists() for path in kept):
                 found[run, number] = None
-    return list(found)
+    return [*found]

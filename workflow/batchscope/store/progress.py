@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from batchscope import disk, wording
 from batchscope.errors import UserError
 
@@ -68,9 +70,9 @@ class Reporter:
             print(f"{wording.capital(text)}.", flush=True)
 
     def _write(self, text: str) -> None:
-        process = {"host": platform.node(), "process": os.getpid()}
+        own = {"host": platform.node(), "process": os.getpid(), "at": time.time(), "said": text}
         with contextlib.suppress(OSError):  # a full disk: `watch` alone reads it
-            disk.write_json(self._path, {**process, "at": time.time(), "said": text})
+            disk.write_json(self._path, own)
 
 
 def overview(results: Path | str) -> str:
@@ -81,19 +83,9 @@ def overview(results: Path | str) -> str:
             found = disk.read_json(path)
         except UserError:
             continue  # it ended in this moment
-        if found["host"] == platform.node() and not _runs(found["process"]):
+        if found["host"] == platform.node() and not psutil.pid_exists(found["process"]):
             continue
         age = time.time() - found["at"]
         silent = f" (reported {wording.duration(age)} ago)" if age > _SILENT else ""
         lines.append(f"{path.parent.name}: {found['said']}{silent}")
     return "\n".join(lines or ["No training runs now."])
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's
-        pass
-    return True

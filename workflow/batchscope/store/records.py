@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from batchscope import disk
-from batchscope.catalogue import dataset_definitions
-from batchscope.catalogue.versions import VERSIONS
-from batchscope.store.paths import (  # noqa: F401 - callers of other packages find them here
-    SPLITS,
-    dataset_folder,
-    dataset_record,
-    initial_name,
-    layers_path,
-    measure_path,
-    pair_path,
-    run_folder,
-    run_record,
-    timing_path,
-)
+from batchscope import disk, wording
+from batchscope.catalogue import dataset_definitions, run_names
+from batchscope.catalogue.run_names import VERSIONS
+from batchscope.store import paths
 
 # A run's status. The first three are results; the others are what is shown: `off_target` of a
 # finished run that missed its target_train_loss, `missing` where no record is.
@@ -33,6 +23,8 @@ OFF_TARGET = "off_target"
 MISSING = "missing"
 FAILED = (DIVERGED, OUT_OF_MEMORY)
 UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and FINISHED did not run
+
+_NAMED = 3  # files or classes named in a warning; all are counted
 
 HISTORY_COLUMNS = (
     "epoch",
@@ -60,8 +52,33 @@ TRAJECTORY_COLUMNS = (
 
 def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
     """Returns the record of a data set; None where it is not prepared."""
-    path = dataset_record(results, dataset)
+    path = paths.dataset_record(results, dataset)
     return disk.read_json(path) if path.exists() else None
+
+
+def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
+    """Yields a sentence for each kind of thing to know about a data set, by its record."""
+    where = f"datasets.{run_names.split_token(dataset)[0]}"
+    if count := record.get("skipped_count"):
+        files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
+        text = wording.count(count, "unreadable file was", "unreadable files were")
+        yield f"{where}: {text} skipped: {_some(files, count)}."
+    counts, lacking = record.get("class_counts") or {}, []
+    by_class = zip(*counts.values(), strict=True)
+    for name, found in zip(record.get("class_names") or (), by_class, strict=False):
+        if not all(found):
+            by_split = (f"{split} {count}" for split, count in zip(counts, found, strict=True))
+            lacking.append(f"{name} ({', '.join(by_split)})")
+    if lacking:
+        text = wording.count(len(lacking), "class has", "classes have")
+        named = _some(lacking, len(lacking))
+        yield f"{where}: {text} no example in the validation or test set: {named}."
+
+
+def _some(items: Sequence[str], count: int) -> str:
+    """Returns the first of some items, and how many there are besides."""
+    more = count - len(items[:_NAMED])
+    return wording.listed([*items[:_NAMED], *([f"{more} more"] if more else [])])
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:
@@ -92,15 +109,15 @@ def weight_members(
     trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Returns weights under the names that they have in a file: `trainable:...`, `state:...`."""
-    groups = {"trainable": trainable, "state": state}
-    return {f"{key}:{name}": value for key, of in groups.items() for name, value in of.items()}
+    found = {f"trainable:{name}": value for name, value in trainable.items()}
+    return found | {f"state:{name}": value for name, value in state.items()}
 
 
 def read_weights(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Reads what `write_weights` wrote of a run; raises as `disk.read_arrays` does."""
     folder = Path(path).parent
     # Weights after an epoch are made by themselves, all others with their run.
-    delete = None if folder.name == "epochs" else run_record(folder)
+    delete = None if folder.name == "epochs" else paths.run_record(folder)
     trainable, state = {}, {}
     for key, value in disk.read_arrays(path, delete=delete).items():
         kind, _, name = key.partition(":")

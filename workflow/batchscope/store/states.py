@@ -10,8 +10,6 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +50,24 @@ class State:
 
 
 class Table:
-    """The jobs of a study, and how they stand.
-
-    Attributes:
-        experiments: Experiment -> its jobs, trainings first; what experiments share is in each.
-    """
+    """The jobs of a study, and how they stand."""
 
     def __init__(self, study: plan.Study, results: Path | str) -> None:
         self.study, self.results = study, Path(results)
-        self._trainings = {run: self._training(run) for run in study.runs}
-        self.experiments = {name: self._states(each) for name, each in study.experiments.items()}
-
-    def _states(self, experiment: plan.Experiment) -> list[State]:
-        others = job_files.measure_jobs(experiment, self.results, self.study.machine)
-        trainings = [self._trainings[run] for run in experiment.trainings.runs]
-        return [*trainings, *map(self._other, others)]
+        trained = {run: self._training(run) for run in study.runs}
+        # Experiment -> its jobs, trainings first; what experiments share is in each.
+        self.experiments = {
+            name: [
+                *(trained[run] for run in experiment.trainings.runs),
+                *(
+                    _other(job, [trained[run] for run in job.runs])
+                    for job in job_files.measure_jobs(experiment, self.results, study.machine)
+                ),
+            ]
+            for name, experiment in study.experiments.items()
+        }
+        # Record -> how its job stands, each once.
+        self.every = {each.job.path: each for own in self.experiments.values() for each in own}
 
     def _training(self, run: str) -> State:
         job, factors = job_files.training_job(self.results, run), self.study.runs[run]
@@ -78,20 +79,6 @@ class Table:
             or _other_version(job)
         )
         return State(job, made, recorded, absence.of(factors))
-
-    def _other(self, job: Job) -> State:
-        recorded = all(self._trainings[run].recorded for run in job.runs)
-        factors = [job.sweep.factors] if job.sweep else [self.study.runs[run] for run in job.runs]
-        lacking = next(filter(None, map(absence.of, factors)), None)
-        # What reads weights alone needs no more than these.
-        if recorded and job.measure in MEASURES and not MEASURES[job.measure].data:
-            lacking = None
-        return State(job, job.path.exists(), recorded, lacking)
-
-    @cached_property
-    def every(self) -> dict[Path, State]:
-        """Record -> how its job stands, each once."""
-        return {each.job.path: each for each in chain.from_iterable(self.experiments.values())}
 
     def here(self) -> Iterator[Job]:
         """Yields the measures and timings that can be made here, made or not, each once."""
@@ -117,12 +104,17 @@ class Table:
 
     def data(self) -> dict[str, bool]:
         """Returns the data sets of what can be made here -> whether they are whole, in order."""
-        every = chain.from_iterable(one.factors() for one in self.study.experiments.values())
-        needed = {factors["dataset"] for factors in every if not absence.of(factors)}
+        needed = {
+            factors["dataset"]
+            for experiment in self.study.experiments.values()
+            for factors in experiment.factors()
+            if not absence.of(factors)
+        }
+        files = {paths.RECORD, *paths.ARRAYS}
         return {
-            token: whole_data(self.results, token)
-            for token in self.study.datasets
-            if token in needed
+            dataset: files <= _names(paths.dataset_folder(self.results, dataset))
+            for dataset in self.study.datasets
+            if dataset in needed
         }
 
     def other_versions(self) -> dict[Path, tuple[str, str]]:
@@ -133,11 +125,6 @@ class Table:
             if version := records.other_version(step, record):
                 found[path] = (step, version)
         return found
-
-
-def whole_data(results: Path | str, token: str) -> bool:
-    """Whether a data set is prepared, with all its arrays."""
-    return _names(paths.dataset_folder(results, token)).issuperset((paths.RECORD, *paths.ARRAYS))
 
 
 def unrecorded(factors: dict[str, Any]) -> str:
@@ -154,6 +141,19 @@ def statuses(table: Table) -> dict[str, str]:
         recorded = path.exists() and not table.every[path].missing
         found[run] = disk.read_json(path, "status")["status"] if recorded else unrecorded(factors)
     return found
+
+
+def _other(job: Job, trained: list[State]) -> State:
+    """Returns how a measure or a timing stands, by the trainings that it is of."""
+    recorded = all(state.recorded for state in trained)
+    if job.sweep:
+        lacking = absence.of(job.sweep.factors)
+    else:
+        lacking = next(filter(None, (state.lacking for state in trained)), None)
+    # What reads weights alone needs no more than these.
+    if recorded and job.measure in MEASURES and not MEASURES[job.measure].data:
+        lacking = None
+    return State(job, job.path.exists(), recorded, lacking)
 
 
 def _names(folder: Path) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,8 @@ from typing import Any
 
 from batchscope.catalogue import run_factors
 from batchscope.store import estimates, job_files, paths
-from batchscope.store.job_files import Job
+from batchscope.store.job_files import MEASURE, TIMING, Job
 from batchscope.store.states import Table
-
-_GPU = "gpu"
 
 
 @dataclass(frozen=True)
@@ -43,40 +42,39 @@ def find(
         trained: Run -> record of its training, where there is one.
         timed: Records of the timings on this machine.
     """
-    sums = dict.fromkeys(("training", "measure", "timing", _GPU), 0.0)
     study, results, unknown = table.study, table.results, []
+    training = gpu = 0.0
     for run, record in trained.items():
-        seconds = record.get("contended_seconds")
-        if not isinstance(seconds, int | float):
+        seconds, factors = record.get("contended_seconds"), study.runs[run]
+        if isinstance(seconds, int | float):
+            training += seconds * factors["threads"]
+            gpu += seconds * run_factors.gpus(factors)
+        else:
             unknown.append(job_files.training_job(results, run))
-            continue
-        factors = study.runs[run]
-        sums["training"] += seconds * factors["threads"]
-        sums[_GPU] += seconds * run_factors.gpus(factors)
-    history = estimates.MeasureHistory(results)
+    noted, others = estimates.noted(results), Counter[str]()
     for job in table.here():
+        seconds = noted.get(job.kind)
         if not job.path.exists():
             continue
-        seconds = history.seconds(job.kind)
         if seconds is None:
             unknown.append(job)
             continue
-        sums[job.noun] += seconds
+        others[job.noun] += seconds
         factors = job.sweep.factors if job.sweep else study.runs[job.runs[0]]
         # A measure reads one GPU, whichever number its run was trained on.
-        used = run_factors.gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
-        sums[_GPU] += seconds * used
-    cores = _cores([*trained.values(), *timed])
-    run_bytes = _bytes(paths.run_folder(results, run) for run in study.runs)
-    times = (sums[noun] for noun in ("training", "measure", "timing"))
-    return Taken(*times, cores, sums[_GPU], run_bytes, tuple(unknown))
-
-
-def _cores(found: Iterable[dict[str, Any]]) -> int:
-    """Returns the most cores that a machine of these records let its jobs use."""
-    machines = (record.get("machine") for record in found)
-    known = [machine.get("usable_cores") for machine in machines if isinstance(machine, dict)]
-    return max((cores for cores in known if isinstance(cores, int)), default=0)
+        used = run_factors.gpus(factors) if job.noun == TIMING else factors["device"] == "gpu"
+        gpu += seconds * used
+    machines = (record.get("machine") for record in (*trained.values(), *timed))
+    cores = [each.get("usable_cores") for each in machines if isinstance(each, dict)]
+    return Taken(
+        training=training,
+        measures=float(others[MEASURE]),
+        timings=float(others[TIMING]),
+        cores=max((count for count in cores if isinstance(count, int)), default=0),
+        gpu=gpu,
+        run_bytes=_bytes(paths.run_folder(results, run) for run in study.runs),
+        unknown=tuple(unknown),
+    )
 
 
 def _bytes(folders: Iterable[Path]) -> int:

@@ -100,7 +100,7 @@ class AskedOf(FieldReader):
             home = ("between",) if at[-1] == name else (name, "between")
             lacking = InitErrorDetails(type=absent(EXPECTED_PAIR), loc=home, input=None)
             raise ValidationError.from_exception_data(name, [lacking])
-        frozen = {one.name: one.birth for one in entry.settings}
+        frozen = {one.name: one.default for one in entry.settings}
         return Asked(at, name, {**frozen, **stated}, between)
 
     def json_schema(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class _Two(FieldReader):
         wrong, values = [], []
         for index, item in enumerate(raw):
             try:
-                values.append(self.factor.read(item))
+                values.append(self.factor.read_item(item))
             except PydanticCustomError as error:
                 wrong.append(InitErrorDetails(type=error, loc=(index,), input=item))
         if wrong:

@@ -109,7 +109,7 @@ class TestKeys(Section):
             value = getattr(self, key, None)
             least = 1 if key == "margin" else 0
             if value is not None and value <= least:
-                error = expected(Parameter.unnamed("float", above=least).expected)
+                error = expected(Parameter(kind="float", above=least).expected)
                 wrong.append(InitErrorDetails(type=error, loc=(key,), input=value))
         if wrong:
             raise ValidationError.from_exception_data("test", wrong)

@@ -10,13 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import run_factors, run_names, sweep_names, tables
+from batchscope.catalogue import run_factors, run_names, tables
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
 from batchscope.catalogue.readers import expected, number, plain, read_items
-from batchscope.catalogue.sweep_names import EVERY_FACTOR
+from batchscope.catalogue.run_factors import CONSTANT, EVERY_FACTOR, FALLING_REASON
 from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import horizons, messages
@@ -201,7 +200,7 @@ def _test(
     test = Test(**given, low=low, high=high)
     experiment = experiments[name]
     # A seed pairs the cells of a claim, and distinguishes none.
-    factors = sweep_names.FACTORS if experiment.times.timings else run_factors.FACTORS
+    factors = run_factors.SWEEP_FACTORS if experiment.times.timings else run_factors.FACTORS
     known = dict.fromkeys((*(one for one in factors if one != "seed"), "machine"), False)
     about = TABLES[test.table]
     known |= {key: about.columns[key].kind != "str" for key in about.keys}
@@ -244,8 +243,8 @@ def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[
         yield received((*place, "column"), column, text, known)
     schedule = horizons.falling_schedule(experiment.trainings.runs.values())
     if schedule and table == "trajectories":
-        text = f"received trajectories with schedule {schedule}, {REASON}; schedule {CONSTANT} is "
-        yield Problem((*place, "table"), f"{text}expected, or another table.")
+        text = f"received trajectories with schedule {schedule}, {FALLING_REASON}; schedule "
+        yield Problem((*place, "table"), f"{text}{CONSTANT} is expected, or another table.")
 
 
 def _apart(place: Place, test: Test) -> Iterator[Problem]:
@@ -282,7 +281,7 @@ def _values(findings: Findings, place: Place, key: str, raw: Any, known: Known) 
         findings.report(unknown(place, "factor", known))
         return ()
     if key in EVERY_FACTOR and key not in ("dataset", "model"):  # by their names in the study
-        read_one = EVERY_FACTOR[key].read
+        read_one = EVERY_FACTOR[key].read_item
     else:
         read_one = _number if known[key] else plain
     several = isinstance(raw, list)

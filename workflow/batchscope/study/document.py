@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from batchscope.catalogue import budget_kinds, columns, sweep_names
+from batchscope.catalogue import budget_kinds, columns, run_factors
 from batchscope.catalogue.dataset_definitions import Dataset
 from batchscope.catalogue.fields import (
     Count,
@@ -19,7 +19,6 @@ from batchscope.catalogue.fields import (
     Keyed,
     ListOf,
     Name,
-    OneValue,
     Refused,
     Section,
     Text,
@@ -41,9 +40,9 @@ MARGIN_OUTCOMES = tuple(
 )
 MAX_RUNS = 1000
 OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
-_EVERY_FACTOR = {name: one for name, one in sweep_names.EVERY_FACTOR.items() if name != "seed"}
+_EVERY_FACTOR = {name: one for name, one in run_factors.EVERY_FACTOR.items() if name != "seed"}
 _NO_SEED = {"seed": Refused("a seed given by the experiment's own key 'seeds'")}
-ONE_VALUE: dict[str, FieldReader] = {name: OneValue(one) for name, one in _EVERY_FACTOR.items()}
+ONE_VALUE: dict[str, FieldReader] = {**_EVERY_FACTOR}
 _LISTS: dict[str, FieldReader] = {name: ListOf(one) for name, one in _EVERY_FACTOR.items()}
 
 Factors = Annotated[
@@ -53,9 +52,9 @@ FactorLists = Annotated[
     dict[str, Any],
     Keyed({**_LISTS, **_NO_SEED}, "factor", "a map from factors to lists of values"),
 ]
-_MARGIN = Parameter.unnamed("float", above=0)
-_SHARE = Parameter.unnamed(
-    "float", above=0, below=1, wanted="a share below 1 (0.01 is one point of accuracy)"
+_MARGIN = Parameter(kind="float", above=0)
+_SHARE = Parameter(
+    kind="float", above=0, below=1, wanted="a share below 1 (0.01 is one point of accuracy)"
 )
 Margins = Annotated[
     dict[str, float],
@@ -96,15 +95,15 @@ class _Seeds(FieldReader):
     def read(self, raw: Any) -> tuple[int, ...] | range:
         """Returns the seeds; a `range` where their number is given."""
         if isinstance(raw, list) and raw:
-            return read_items(FACTORS["seed"].read, raw)
-        count = Parameter.unnamed("int", minimum=1, maximum=2**32, wanted=self.expected)
+            return read_items(FACTORS["seed"].read_item, raw)
+        count = Parameter(kind="int", minimum=1, maximum=2**32, wanted=self.expected)
         if isinstance(raw, list | dict):
             raise expected(self.expected)
         return range(count.read(raw))
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a number or a list."""
-        count = Parameter.unnamed("int", minimum=1, maximum=2**32).json_item()
+        count = Parameter(kind="int", minimum=1, maximum=2**32).json_item()
         several = {"type": "array", "minItems": 1, "items": FACTORS["seed"].json_item()}
         return {"anyOf": [count, several]}
 
@@ -125,8 +124,8 @@ class Advice(Section):
     wanted: ClassVar[str] = "a map with slower"
     slower: Annotated[
         float,
-        Parameter.unnamed(
-            "float",
+        Parameter(
+            kind="float",
             above=0,
             maximum=1,
             wanted="a share above 0 and at most 1, such as 0.1 for 10 %",
@@ -163,7 +162,7 @@ class PublishedExamples(Section):
     """How many examples of a data set a document used."""
 
     wanted: ClassVar[str] = "a map with examples and place"
-    examples: Annotated[int, Parameter.unnamed("int", minimum=1)]
+    examples: Annotated[int, Parameter(kind="int", minimum=1)]
     """How many it used, for training, validation and test together."""
     place: Text
     """Where the document says so."""
@@ -209,7 +208,7 @@ class ExperimentKeys(Section):
     """What counts as good enough for the range of batch sizes that is advised. A change of it
     trains nothing.
     """
-    seeds_planned: Annotated[int, Parameter.unnamed("int", minimum=2, maximum=1_000_000)] = None
+    seeds_planned: Annotated[int, Parameter(kind="int", minimum=2, maximum=1_000_000)] = None
     """Seeds that were planned before any result was seen. Where there are other ones, the plan, the
     report and the advice say so: seeds added after a look make tests err more often. A change of
     it trains nothing.

@@ -16,9 +16,9 @@ import pandas
 
 from batchscope import problems, wording
 from batchscope.catalogue import own_columns
-from batchscope.catalogue.horizons import FALLING
 from batchscope.catalogue.own_columns import ACCURACIES, AXES, LEAST_SIZES, LOSSES, OUTCOMES
-from batchscope.errors import ConfigError, UserError
+from batchscope.catalogue.run_factors import FALLING
+from batchscope.errors import ConfigError, UserError, check_regular
 
 DIVERGED, FINISHED, OFF_TARGET = "diverged", "finished", "off_target"
 _MOST_SHOWN = 20  # problems of one file
@@ -149,8 +149,7 @@ def read(path: Path | str) -> ExternalRuns:
         UserError: If the file is missing or cannot be read.
     """
     try:
-        if Path(path).exists() and not Path(path).is_file():
-            raise ValueError("not a file")  # a pipe or a device never ends
+        check_regular(path, "a CSV file")
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

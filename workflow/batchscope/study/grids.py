@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import run_factors, sweep_names
+from batchscope.catalogue import run_factors
 from batchscope.catalogue.run_factors import Factor
 from batchscope.problems import Findings, Place, Problem, missing, received, show
 from batchscope.study.document import ExperimentKeys
@@ -44,9 +44,9 @@ TRAINING = Kind(
     "always the loop in the graph.",
 )
 TIMING = Kind(
-    sweep_names.FACTORS,
+    run_factors.SWEEP_FACTORS,
     "received in a timing experiment, which does not depend on it; one of "
-    f"{', '.join(sweep_names.FACTORS)} is expected.",
+    f"{', '.join(run_factors.SWEEP_FACTORS)} is expected.",
 )
 
 
@@ -91,7 +91,7 @@ class Grid:
 
     def combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
         """Yields the case, factors without seed, and the function from factor to place."""
-        frozen = {name: factor.birth for name, factor in self.kind.factors.items()}
+        frozen = {name: factor.default for name, factor in self.kind.factors.items()}
         choices = [list(enumerate(items)) for items in self.vary.values()]
         for index, case in enumerate(self.cases):
             base = {**frozen, **self.defaults, **self.set, **case}
@@ -218,7 +218,7 @@ def _not_given(
 ) -> Iterator[Problem]:
     """Yields the core factors that nothing gives, unless what may give them is at fault."""
     homes = [("defaults",), *((*grid.place, home) for home in ("set", "cases", "vary"))]
-    if any(findings.misses_a_key(home, sweep_names.EVERY_FACTOR) for home in homes):
+    if any(findings.misses_a_key(home, run_factors.EVERY_FACTOR) for home in homes):
         return
     in_every_case = set.intersection(*map(set, keys.cases))
     given = {*keys.set, *keys.vary, *in_every_case, *defaults}

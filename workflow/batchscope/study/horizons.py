@@ -8,7 +8,7 @@ from typing import Any
 
 from batchscope.catalogue import run_factors
 from batchscope.catalogue.entries import Need
-from batchscope.catalogue.horizons import CONSTANT, REASON, falling
+from batchscope.catalogue.run_factors import CONSTANT, FALLING_REASON, falling
 from batchscope.problems import Place, Problem
 from batchscope.study import figure_checks
 from batchscope.study.document import ExperimentKeys
@@ -22,8 +22,8 @@ def falling_schedule(runs: Iterable[dict[str, Any]]) -> str:
 def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Problem]:
     """Yields that budgets are stated of trainings whose rate falls; not if `schedule` is empty."""
     for kind in kinds if schedule else ():
-        text = f"received with schedule {schedule}, {REASON}; schedule {CONSTANT} is expected, or "
-        text += "no budgets: equal horizons are compared anyway."
+        text = f"received with schedule {schedule}, {FALLING_REASON}; schedule "
+        text += f"{CONSTANT} is expected, or no budgets: equal horizons are compared anyway."
         yield Problem((*place, "budgets", kind), text)
 
 
@@ -32,7 +32,10 @@ def problems(place: Place, keys: ExperimentKeys, runs: list[dict[str, Any]]) -> 
     schedule = falling_schedule(runs)
     if not schedule:
         return
-    why, expected = f"with schedule {schedule}, {REASON}", f"schedule {CONSTANT} is expected"
+    why, expected = (
+        f"with schedule {schedule}, {FALLING_REASON}",
+        f"schedule {CONSTANT} is expected",
+    )
     if keys.at_epochs:
         text = f"received {why}; {expected}, or a run for each number of epochs."
         yield Problem((*place, "at_epochs"), text)

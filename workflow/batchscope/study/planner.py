@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import incompatible_factors, measure_settings, run_names, sweep_names
+from batchscope.catalogue import incompatible_factors, run_names, sweep_names
 from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.name_codec import MAX_NAME_LENGTH
 from batchscope.catalogue.networks import NETWORKS
+from batchscope.catalogue.run_names import MAX_NAME_LENGTH
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, show, unknown
@@ -238,7 +238,7 @@ class _Planner:
         table = external_experiment.read(self.findings, place, keys, self.folder)
         numbers = self._numbers(place, keys, kind)
         report(*experiments.primary_problems(place, keys))
-        report(*figure_checks.problems(place, keys, written, measure_settings.ENTRIES, timed=True))
+        report(*figure_checks.problems(place, keys, written, run_names.ENTRIES, timed=True))
         if table is None:
             return None
         report(*external_experiment.problems(place, keys, table))

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic_core import InitErrorDetails, ValidationError
 
 from batchscope import wording
-from batchscope.catalogue import sweep_names
-from batchscope.catalogue.fields import Keyed, ListOf, OneValue, Refused
+from batchscope.catalogue import run_factors
+from batchscope.catalogue.fields import Keyed, ListOf, Refused
 from batchscope.catalogue.parameters import Parameter, by_name
 from batchscope.catalogue.readers import FieldReader, absent, below, problem
 from batchscope.problems import Place, Problem
@@ -57,7 +57,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "update_norms": ("update_norm_median",),
     "sharpness": tuple(name for name in COLUMNS if name.startswith("sharpness_")),
 }
-_SIZES = ListOf(sweep_names.EVERY_FACTOR["batch_size"], doc="The document's batch sizes.")
+_SIZES = ListOf(run_factors.EVERY_FACTOR["batch_size"], doc="The document's batch sizes.")
 
 
 def _numbers(column: Parameter) -> ListOf:
@@ -72,7 +72,7 @@ class _SeriesKeys(FieldReader):
     expected = "a map with batch_size and a column of numbers"
     _keys = Keyed(
         {
-            **{name: OneValue(one) for name, one in sweep_names.EVERY_FACTOR.items()},
+            **run_factors.EVERY_FACTOR,
             "seed": Refused("a seed given by the experiment's own key 'seeds'"),
             "batch_size": _SIZES,
             **{name: _numbers(column) for name, column in COLUMNS.items()},

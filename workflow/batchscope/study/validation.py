@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from batchscope.catalogue.sweep_names import EVERY_FACTOR
+from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.problems import Findings, Place, Problem, missing, unknown
 from batchscope.study import messages
 from batchscope.study.document import StudyFile

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from batchscope import disk
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.catalogue.timings import TIMINGS
-from batchscope.store import estimates, records
+from batchscope.store import estimates, paths
 
 if TYPE_CHECKING:
     import pandas
@@ -32,14 +32,14 @@ def price_of_a_seed(
     results = Path(results)
     found = experiment.trainings.runs
     history = estimates.History(results, set(map(estimates.subject, found.values())))
-    measured = estimates.MeasureHistory(results)
+    measured = estimates.noted(results)
     settings = {
-        name: measure_settings.settings_name(name, values)
+        name: run_names.settings_name(name, values)
         for name, values in experiment.trainings.measures.items()
     }
 
     def noted(name: str, of: str) -> float:
-        return measured.seconds(estimates.kind(name, settings[name], of)) or 0.0
+        return measured.get(estimates.kind(name, settings[name], of), 0.0)
 
     def seconds(runs: Iterable[str]) -> tuple[float, float]:
         own = {run: found[run] for run in runs if run in found}
@@ -61,7 +61,7 @@ def baselines(results: Path | str, experiment: Experiment) -> dict[str, dict[str
     """Returns data set -> split -> accuracy of always naming the most frequent class."""
     found = {}
     for token in {factors["dataset"] for factors in experiment.trainings.runs.values()}:
-        path = records.dataset_folder(results, token) / "record.json"
+        path = paths.dataset_folder(results, token) / "record.json"
         counts = disk.read_json(path).get("class_counts") or {} if path.exists() else {}
         shares = {split: max(each) / sum(each) for split, each in counts.items() if any(each)}
         found[run_names.split_token(token)[0]] = shares

@@ -9,14 +9,14 @@ from typing import Any, TextIO
 import pandas
 
 from batchscope import disk, errors
-from batchscope.catalogue import run_factors, sweep_names
+from batchscope.catalogue import run_factors
 
 RUNS, CLAIMS = "runs.csv", "claims.csv"  # of an experiment, of a study
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.
 _DIGESTED = ("run", "dataset", "dataset_digest", "model", "model_digest")
 TEXT_COLUMNS = (*_DIGESTED, "message", "document", "series")
 # Of which every table has some.
-_KNOWN = {"run", "figure", "machine", *run_factors.FACTORS, *sweep_names.FACTORS}
+_KNOWN = {"run", "figure", "machine", *run_factors.FACTORS, *run_factors.SWEEP_FACTORS}
 
 
 def read(path: Path | str | TextIO) -> pandas.DataFrame:

@@ -16,11 +16,11 @@ import pandas
 
 from batchscope import disk, errors
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns, measure_settings, run_factors, run_names
+from batchscope.catalogue import columns, run_factors, run_names
 from batchscope.catalogue.entries import Measure, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import OF_SECONDS
-from batchscope.store import job_files, records
+from batchscope.store import job_files, paths, records
 from batchscope.store.job_files import Place
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def shown_status(record: Row) -> str:
 
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
     """Returns the rows of a trained run's history; a field that is empty is NaN."""
-    folder = records.run_folder(results, run)
-    path, record = folder / "history.csv", records.run_record(folder)
+    folder = paths.run_folder(results, run)
+    path, record = folder / "history.csv", paths.run_record(folder)
     rows = disk.read_rows(path, "epoch", "train_loss", delete=record)
     epochs = disk.read_json(record, "epochs_run")["epochs_run"]
     with errors.reading(path, f"a row for each of the {epochs} epochs in its record", record):
@@ -128,7 +128,7 @@ def _trajectories(places: list[Place], study: Study, chosen: Experiment) -> Part
 def trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
     """Returns the rows of a run's trajectory; of one without `evaluate_every`, of its history."""
     if factors["evaluate_every"]:
-        return _evaluations(records.run_folder(results, run))
+        return _evaluations(paths.run_folder(results, run))
     of_epoch, found = _epoch_examples(results, factors), []
     for row in history(results, run):
         same = {name: row[name] for name in _VALIDATED if name in row}
@@ -144,7 +144,7 @@ def _epoch_examples(results: Path | str, factors: Row) -> float:
 
 
 def _evaluations(folder: Path) -> list[Row]:
-    path, record = folder / "trajectory.csv", records.run_record(folder)
+    path, record = folder / "trajectory.csv", paths.run_record(folder)
     rows = disk.read_rows(path, *records.TRAJECTORY_COLUMNS, delete=record)
     saved = disk.read_json(record, "status", "steps_run")
     with errors.reading(path, f"rows up to the {saved['steps_run']} updates in its record", record):
@@ -159,11 +159,11 @@ def _measured(results: Path | str, chosen: Experiment, entry: Measure, table: Ta
     """Yields the rows of a table of a measure; of a pair of runs those of the first of both."""
     if entry.name not in chosen.trainings.measures:
         return
-    settings = measure_settings.settings_name(entry.name, chosen.trainings.measures[entry.name])
+    settings = run_names.settings_name(entry.name, chosen.trainings.measures[entry.name])
     for factors, first in _runs(results, chosen):
         run = first["run"]
         if not entry.pairs:
-            found = {records.measure_path(results, run, entry.name, settings): {}}
+            found = {paths.measure_path(results, run, entry.name, settings): {}}
         else:
             found = {}
             for small, other in chosen.trainings.pairs[entry.name]:
@@ -171,7 +171,7 @@ def _measured(results: Path | str, chosen: Experiment, entry: Measure, table: Ta
                     large = chosen.trainings.runs[other]
                     by = next(name for name in run_factors.FACTORS if factors[name] != large[name])
                     same = {"factor": by, "small": factors[by], "large": large[by], "other": other}
-                    found[records.pair_path(results, run, other, entry.name, settings)] = same
+                    found[paths.pair_path(results, run, other, entry.name, settings)] = same
         for path, same in found.items():
             if record := read_record(path):
                 yield first, [{**same, **row} for row in table.rows(record, path)]
@@ -181,19 +181,19 @@ def _at_epochs(places: list[Place], chosen: Experiment) -> Parts:
     """Yields what measures gave after each number of epochs that the experiment asks for."""
     asked = chosen.trainings.measures
     early = [name for name in asked if name in MEASURES and MEASURES[name].at_epochs]
-    if not any(measure_settings.ENTRIES[name].at_epochs for name in asked):
+    if not any(run_names.ENTRIES[name].at_epochs for name in asked):
         return
     for place in places:
         for factors, first in _runs(place.results, chosen):
             timed, run = _timed(place, chosen, factors, "seconds_per_epoch"), first["run"]
-            record = records.run_folder(place.results, run) / "record.json"
+            record = paths.run_folder(place.results, run) / "record.json"
             trained, rows = disk.read_json(record, "epochs_run")["epochs_run"], []
             for epoch in chosen.at_epochs:
                 row = {"at_epoch": epoch, "machine": place.machine}
                 row["train_seconds"] = epoch * timed if epoch <= trained else NAN
                 for measure in early:
                     settings = job_files.at_epoch(measure, asked[measure], epoch)
-                    path = records.measure_path(place.results, run, measure, settings)
+                    path = paths.measure_path(place.results, run, measure, settings)
                     row |= (read_record(path, "values") or {"values": {}})["values"]
                 rows.append(row)
             yield first, rows
@@ -219,7 +219,7 @@ def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row
     for name in experiment.trainings.beside:
         for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
             factors, timing_only = job.sweep.factors, run_factors.TIMING_ONLY_FACTORS.values()
-            as_trained = (factors.get(own.name, own.birth) == own.birth for own in timing_only)
+            as_trained = (factors.get(own.name, own.default) == own.default for own in timing_only)
             if job.measure not in OF_SECONDS or not all(as_trained):
                 continue
             record = read_record(job.path, "sizes") or {"sizes": []}
@@ -241,7 +241,7 @@ def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row
 def _runs(results: Path | str, experiment: Experiment) -> Iterator[tuple[Row, Row]]:
     """Yields the factors of every run on disk, and its first columns in the long tables."""
     for run, factors in experiment.trainings.runs.items():
-        record = read_record(records.run_folder(results, run) / "record.json", "status")
+        record = read_record(paths.run_folder(results, run) / "record.json", "status")
         if record is not None:
             first = {"run": run, **named(factors), "status": shown_status(record)}
             yield factors, {name: first[name] for name in FIRST}

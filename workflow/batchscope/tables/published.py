@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope.analysis import intervals, run_series, timing_repeats
-from batchscope.catalogue import factor_words, sweep_names, value_ranges
+from batchscope.catalogue import factor_words, run_factors
 from batchscope.catalogue.outcomes import Reason
+from batchscope.catalogue.tables import clipped
 from batchscope.tables import long_tables
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _TIMED = {
     "images_per_second": ("throughput", {}),
 }
 # What may name a document's series.
-_SERIES_FACTORS = [name for name in sweep_names.EVERY_FACTOR if name not in ("batch_size", "seed")]
+_SERIES_FACTORS = [name for name in run_factors.EVERY_FACTOR if name not in ("batch_size", "seed")]
 COLUMNS = [
     *("figure", "document", "series", *_SERIES_FACTORS, "batch_size", "column", "value"),
     *("here", "here_low", "here_high", "here_n", "here_reason"),
@@ -77,11 +78,11 @@ def _here(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
         ends = rows.reindex(columns=[column, *quartiles]).drop_duplicates()
         if len(ends) > 1:
             return {"here_reason": Reason.SEVERAL}
-        value, low, high = value_ranges.clipped(column, map(float, ends.iloc[0]))
+        value, low, high = clipped(column, map(float, ends.iloc[0]))
         return {"here": value, "here_low": low, "here_high": high}
     if rows["seed"].duplicated().any():
         return {"here_reason": Reason.SEVERAL}
     found = intervals.t_interval(rows[column].astype(float))
-    low, high = value_ranges.clipped(column, (found.low, found.high))
+    low, high = clipped(column, (found.low, found.high))
     known = {"here_low": low, "here_high": high} if math.isfinite(low) else {}
     return {"here": found.mean, **known, "here_n": found.n}

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.catalogue import columns, measure_settings
+from batchscope.catalogue import columns, run_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
-from batchscope.store import job_files, records, states
+from batchscope.store import job_files, paths, records, states
 from batchscope.tables import long_tables
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def _values(
 ) -> dict[str, Any]:
     """Returns the columns that the files of one run give."""
     results = place.results
-    record = long_tables.read_record(records.run_folder(results, run) / "record.json", "status")
-    dataset = read(records.dataset_folder(results, factors["dataset"]) / "record.json", "counts")
+    record = long_tables.read_record(paths.run_folder(results, run) / "record.json", "status")
+    dataset = read(paths.dataset_folder(results, factors["dataset"]) / "record.json", "counts")
     counts = dataset["counts"] if dataset else {}
-    row: dict[str, Any] = {f"{split}_examples": counts.get(split) for split in records.SPLITS}
+    row: dict[str, Any] = {f"{split}_examples": counts.get(split) for split in paths.SPLITS}
     row["status"] = long_tables.shown_status(record) if record else records.MISSING
     if record:
         row |= {name: record.get(name) for name in columns.OF_RECORD}
@@ -74,8 +74,8 @@ def _values(
         elif MEASURES[measure].pairs:
             continue  # a long table of its own
         else:
-            name = measure_settings.settings_name(measure, settings)
-            path = records.measure_path(results, run, measure, name)
+            name = run_names.settings_name(measure, settings)
+            path = paths.measure_path(results, run, measure, name)
             found = long_tables.read_record(path, "values")
         row |= found["values"] if found else {}
         made[measure] = found

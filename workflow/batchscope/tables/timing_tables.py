@@ -7,7 +7,7 @@ of the same sweep stands below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +16,8 @@ import pandas
 
 from batchscope.analysis import run_series, step_cost, timing_repeats
 from batchscope.catalogue import run_factors, sweep_names
-from batchscope.catalogue.shared_columns import REPEAT
-from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
+from batchscope.catalogue.shared import REPEAT
+from batchscope.catalogue.tables import DISTURBED_CORES, FIRST, OF_TIMINGS, QUARTILES
 from batchscope.host import absence
 from batchscope.store import job_files, records
 from batchscope.tables import long_tables
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-# Columns of COLUMNS["sweeps.csv"] -> what they are called in the record of a largest batch.
+# Columns of sweeps.csv -> what they are called in the record of a largest batch.
 _LARGEST = {
     "max_batch_size": "largest",
     "max_batch_size_bound": "bound",
@@ -49,15 +49,22 @@ class Timing(NamedTuple):
 
 
 def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
-    """Yields the records of a timing on every machine, in the plan's order."""
+    """Yields the records of a timing on every machine, in the plan's order.
+
+    What cannot be timed here has one that is on no disk.
+    """
     chosen = study.experiments[experiment]
     for place in job_files.places(study, results):
         for job in job_files.timing_jobs(chosen, place.results, place.recorded):
             if job.measure != measure:
                 continue
             record = long_tables.read_record(job.path, "status")
-            if record is None and place.machine == study.machine:
-                record = _absent(job.sweep)
+            here = place.machine == study.machine
+            if record is None and here and (lacking := absence.of(job.sweep.factors)):
+                status = {"status": lacking.status}
+                sizes = [{"batch_size": size, **status} for size in job.sweep.batch_sizes]
+                record = {**status, "sizes": sizes, "samples": {}, "tries": []}
+                record |= dict.fromkeys(_LARGEST.values())
             if record is not None:
                 first = {"machine": place.machine, "sweep": job.sweep.name, REPEAT: job.repeat}
                 first |= long_tables.named(job.sweep.factors)
@@ -65,68 +72,30 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
                 yield Timing(first, job.sweep, record)
 
 
-def _absent(sweep: sweep_names.Sweep) -> Row | None:
-    """Returns what stands for the record of a sweep that cannot be timed here; it is on no disk."""
-    if not (lacking := absence.of(sweep.factors)):
-        return None
-    sizes = [{"batch_size": size, "status": lacking.status} for size in sweep.batch_sizes]
-    record = {"status": lacking.status, "sizes": sizes, "samples": {}, "tries": []}
-    return record | dict.fromkeys(_LARGEST.values())
-
-
-def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
-    """Returns the tables of timings of an experiment by name, with a row per timing job."""
-    chosen = study.experiments[experiment]
-    found: dict[str, list[Timing]] = {
-        measure: [*find(results, study, experiment, measure)]
-        for measure in ("throughput", "utilisation", "profile", "max_batch_size")
-    }
-    throughput = _throughput(results, found["throughput"])
-    times = timing_repeats.training_times(throughput, chosen.at_epochs)
-    return {
-        "throughput": throughput,
-        "sweeps": _sweeps(found["throughput"], found["max_batch_size"]),
-        "utilisation": _utilisation(found["utilisation"]),
-        "profiles": _frame("profiles", map(_profile, found["profile"])),
-        "samples": _samples(found["utilisation"]),
-        "largest": _frame("largest", _tries(found["max_batch_size"])),
-        "training_times": _frame("training_times", times),
-    }
-
-
-def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
-    found = [_frame("sweeps", []).drop(columns=REPEAT)]
-    for name in study.experiments[experiment].trainings.beside:
-        tables = made(results, study, name)
-        found.append(timing_repeats.over_jobs("sweeps", tables.__getitem__))
-    rows = pandas.concat(found[1:] or found, ignore_index=True)
-    return run_series.typed(rows, COLUMNS["sweeps.csv"])
-
-
-def _throughput(results: Path | str, timings: Iterable[Timing]) -> pandas.DataFrame:
+def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job and batch size: medians and quartiles of its blocks."""
     rows = []
-    for timing in timings:
+    for timing in find(results, study, experiment, "throughput"):
         length = records.sequence_length(results, timing.sweep.factors["dataset"])
         for size in timing.record["sizes"]:
             row = {name: size.get(name) for name in ("batch_size", "status", "steps")}
             row["train_examples"] = timing.record.get("train_examples")
             if blocks := size.get("blocks"):
                 row["tokens_per_update"] = length and length * size["batch_size"]
-                row = _with_samples(size) | row
-                times = [block["seconds_per_step"] for block in blocks]
-                names = [f"seconds_per_step{quartile}" for quartile in QUARTILES]
-                row |= dict(zip(names, np.percentile(times, (50, 25, 75)), strict=True))
                 row["foreign_cores"] = np.median([block["foreign_cores"] for block in blocks])
+                times = np.percentile([each["seconds_per_step"] for each in blocks], (50, 25, 75))
+                for end, seconds in zip(QUARTILES, times, strict=True):
+                    row[f"seconds_per_step{end}"] = seconds
+                row = _with_samples(size) | row
             if blocks is not None:  # of what is not here there are none
                 row |= _counts(blocks)
             rows.append(timing.first | row)
-    return timing_repeats.with_rates(_frame("throughput", rows))
+    return _frame("throughput", rows)
 
 
 def _counts(blocks: list[Row]) -> Row:
-    return {"blocks": len(blocks), "disturbed_blocks": sum(block["disturbed"] for block in blocks)}
+    disturbed = sum(block["disturbed"] for block in blocks)
+    return {"blocks": len(blocks), "disturbed_blocks": disturbed}
 
 
 def _with_samples(entry: Row) -> Row:
@@ -135,15 +104,18 @@ def _with_samples(entry: Row) -> Row:
     GPU columns are empty where the readings still include the work before.
     """
     sampled = entry.get("utilisation") or {}  # older records may have none
-    if sampled.get("gpu_settled") is False:
-        sampled = {name: each for name, each in sampled.items() if not name.startswith(_OF_GPU)}
+    settled = sampled.get("gpu_settled") is not False
+    sampled = {
+        name: each for name, each in sampled.items() if settled or not name.startswith(_OF_GPU)
+    }
     return sampled | {name: each for name, each in entry.items() if each is not None}
 
 
-def _sweeps(timings: Iterable[Timing], largest: Iterable[Timing]) -> pandas.DataFrame:
+def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job: what all its batch sizes say together."""
-    rows = [timing.first | _step_time(timing.first, timing.record) for timing in timings]
-    for timing in largest:
+    timings = find(results, study, experiment, "throughput")
+    rows = [timing.first | _step_time(timing) for timing in timings]
+    for timing in find(results, study, experiment, "max_batch_size"):
         # Memory does not depend on what drives the steps: it stands with every loop's times.
         same = [row for row in rows if all(row[name] == timing.first[name] for name in _SUBJECT)]
         if not same:
@@ -152,15 +124,23 @@ def _sweeps(timings: Iterable[Timing], largest: Iterable[Timing]) -> pandas.Data
         fits = [entry for entry in timing.record["tries"] if entry["outcome"] == records.FITS]
         sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
         fixed, per_image = step_cost.memory_per_image(sizes, peaks)
-        memory = {"memory_fixed_mb": fixed, "memory_mb_per_image": per_image.mean}
+        memory = {"memory_fixed_mb": fixed, "memory_mb_per_image": per_image.value}
         memory |= {column: timing.record[key] for column, key in _LARGEST.items()}
         for row in same:
             row.update(memory)
-    found = pandas.DataFrame(rows, columns=[*FIRST, *COLUMNS["sweeps.csv"], "peak_of"])
-    return _frame("sweeps", timing_repeats.with_ceiling(_with_peaks(found)))
+    sweeps = pandas.DataFrame(rows, columns=[*FIRST, *OF_TIMINGS["sweeps"].columns, "peak_of"])
+    # A job measures its peak within a second or so: what is slower than another's was disturbed.
+    peaks = sweeps["matmul_flops_per_second"].astype(float)
+    alike = peaks.groupby([sweeps[name] for name in ("machine", "device", "threads", "peak_of")])
+    # Of float32 alone: a product of half the width has another peak.
+    usable = peaks.notna() & sweeps["precision"].eq("float32")
+    sweeps["matmul_flops_per_second"] = alike.transform("max").where(usable)
+    sweeps["matmul_flops_per_second_lowest"] = alike.transform("min").where(usable)
+    return _frame("sweeps", sweeps)
 
 
-def _step_time(first: Row, record: Row) -> Row:
+def _step_time(timing: Timing) -> Row:
+    record = timing.record
     if record["status"] in absence.WORDS:
         return {"status": record["status"]}
     timed = [size for size in record["sizes"] if size["blocks"]]
@@ -176,7 +156,7 @@ def _step_time(first: Row, record: Row) -> Row:
         **_counts([block for size in timed for block in size["blocks"]]),
         "matmul_flops_per_second": measured.get("flops_per_second"),
         "peak_of": str([measured.get(name) for name in _PEAK_OF]),
-        "flops_per_image": flops and flops * run_factors.gradients_per_update(first),
+        "flops_per_image": flops and flops * run_factors.gradients_per_update(timing.first),
         "flops_not_counted": left_out or None,
     }
     if len(timed) < 2:
@@ -185,58 +165,92 @@ def _step_time(first: Row, record: Row) -> Row:
     return row | step_cost.summary([size["batch_size"] for size in timed], blocks)
 
 
-def _with_peaks(sweeps: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns summaries with the peaks of matrix products of their machine, threads and type.
+def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
+    """Returns the tables of timings of an experiment by name, with a row per timing job."""
+    at = (results, study, experiment)
+    speeds = throughput(*at)
+    return {
+        "throughput": speeds,
+        "sweeps": summaries(*at),
+        "utilisation": utilisation(*at),
+        "profiles": profiles(*at),
+        "samples": samples(*at),
+        "largest": largest(*at),
+        "training_times": training_times(*at, throughput=speeds),
+    }
 
-    A job measures its own within a second or so: what is slower than another's was disturbed.
-    """
-    own = sweeps["matmul_flops_per_second"].astype(float)
-    alike = own.groupby([sweeps[name] for name in ("machine", "device", "threads", "peak_of")])
-    # Of float32 alone: a product of half the width has another peak.
-    usable = own.notna() & sweeps["precision"].eq("float32")
-    highest, lowest = (alike.transform(end).where(usable) for end in ("max", "min"))
-    return sweeps.assign(matmul_flops_per_second=highest, matmul_flops_per_second_lowest=lowest)
+
+def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
+    found = []
+    for name in study.experiments[experiment].trainings.beside:
+        made = {
+            "sweeps": summaries(results, study, name),
+            "throughput": throughput(results, study, name),
+        }
+        found.append(timing_repeats.over_jobs("sweeps", made.__getitem__))
+    rows = pandas.concat(found or [_frame("sweeps", []).drop(columns=REPEAT)], ignore_index=True)
+    return run_series.typed(rows, OF_TIMINGS["sweeps"].columns)
 
 
-def _utilisation(timings: Iterable[Timing]) -> pandas.DataFrame:
+def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job and batch size: how busy CPU and GPU were."""
     rows = []
-    for timing in timings:
+    for timing in find(results, study, experiment, "utilisation"):
         for size in timing.record["sizes"]:
             row = _with_samples(size) | timing.first
             if (others := row.get("foreign_cores")) is not None:  # older records have no flag
                 row.setdefault("disturbed", others > DISTURBED_CORES)
             rows.append(row)
-    return timing_repeats.with_memory(_frame("utilisation", rows))
+    return _frame("utilisation", rows)
 
 
-def _samples(timings: Iterable[Timing]) -> pandas.DataFrame:
+def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per sweep and sample through the consecutive trainings of its first job."""
     frames = [_frame("samples", [])]
-    for timing in timings:
+    for timing in find(results, study, experiment, "utilisation"):
         if timing.first[REPEAT] == 1:
-            frame = pandas.DataFrame(timing.record["samples"], columns=COLUMNS["samples.csv"])
+            frame = pandas.DataFrame(
+                timing.record["samples"], columns=OF_TIMINGS["samples"].columns
+            )
             # Older records have no other phases: there a lead-in counts as rest.
             phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
             frames.append(frame.assign(phase=phase, **timing.first))
     return _frame("samples", pandas.concat(frames, ignore_index=True))
 
 
-def _tries(timings: Iterable[Timing]) -> Iterator[Row]:
-    """Yields one row per machine, configuration and batch size that was tried, in order."""
-    for timing in timings:
-        if timing.first[REPEAT] == 1:
-            yield from (_with_samples(entry) | timing.first for entry in timing.record["tries"])
+def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, configuration and batch size that was tried, in order."""
+    rows = [
+        _with_samples(entry) | timing.first
+        for timing in find(results, study, experiment, "max_batch_size")
+        if timing.first[REPEAT] == 1
+        for entry in timing.record["tries"]
+    ]
+    return _frame("largest", rows)
 
 
-def _profile(timing: Timing) -> Row:
-    """Returns the row of a timing job of a profiled configuration: the shares of its time."""
+def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per timing job of a profiled configuration: the shares of its time."""
     shares = {f"{name}_share": name for name in ("compute", "input", "host", "executor")}
-    row = {shares.get(name, name): each for name, each in timing.record.items()}
-    return _with_samples(row | {"batch_size": timing.sweep.batch_sizes[0]}) | timing.first
+    rows = []
+    for timing in find(results, study, experiment, "profile"):
+        row = {shares.get(name, name): each for name, each in timing.record.items()}
+        (row["batch_size"],) = timing.sweep.batch_sizes
+        rows.append(_with_samples(row) | timing.first)
+    return _frame("profiles", rows)
 
 
-def _frame(table: str, rows: Iterable[Row] | pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows with the columns of a table, in order."""
-    rows = rows if isinstance(rows, pandas.DataFrame) else [*rows]
-    return run_series.table(rows, COLUMNS[f"{table}.csv"], FIRST)
+def training_times(
+    results: Path | str, study: Study, experiment: str, throughput: pandas.DataFrame
+) -> pandas.DataFrame:
+    """Returns one row per row of throughput and number of epochs that is asked for."""
+    epochs = study.experiments[experiment].at_epochs
+    return _frame("training_times", timing_repeats.training_times(throughput, epochs))
+
+
+def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows with the columns of a table, in order, and what follows from others of them."""
+    columns = OF_TIMINGS[table].columns
+    found = timing_repeats.derived(table, pandas.DataFrame(rows, columns=[*FIRST, *columns]))
+    return run_series.table(found, columns, FIRST)

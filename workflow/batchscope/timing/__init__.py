@@ -9,17 +9,20 @@ the record; other files lie beside `job.output`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk
-from batchscope.catalogue import measure_settings
+from batchscope import disk, frameworks
+from batchscope.catalogue import framework_names, incompatible_factors, run_names
 from batchscope.catalogue.run_names import Configuration
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.catalogue.timings import TIMINGS
-from batchscope.host import description
+from batchscope.host import description, tensorflow_start
 from batchscope.store import records
 from batchscope.training.runs import Setup
 
@@ -43,20 +46,49 @@ class TimingJob(Setup):
         """Index of the GPU to sample; None where none is used."""
         return 0 if self.factors["device"] == "gpu" else None
 
+    @contextlib.contextmanager
+    def runner(self) -> Iterator[frameworks.Runner]:
+        """Opens what runs a sweep's steps; TensorFlow, where it is that, must be started.
+
+        Raises:
+            UserError: If the data are missing or fewer than the largest batch, or the framework
+                finds no GPU that is asked for.
+        """
+        factors, train = self.factors, self.data.examples("train")
+        # Before a framework is started, which may leave this process fewer cores.
+        threads = tensorflow_start.threads_of(factors["threads"])
+        of_tensorflow = factors["framework"] == framework_names.OWN
+        if of_tensorflow:
+            from batchscope.timing import loops
+            from batchscope.training import augmentations
+
+            train = augmentations.extended(factors["augmentation"], train)
+        largest = max(self.subject.batch_sizes)
+        incompatible_factors.check_batch_size(factors, largest, len(train.labels))
+        with tempfile.TemporaryDirectory(prefix="batchscope-") as folder:
+            if of_tensorflow:
+                opened = loops.of_factors(factors, self.network(), train, Path(folder) / "jpeg")
+            else:
+                module = frameworks.start(factors["framework"], threads, factors["device"])
+                given = self.data.look.classes, factors["optimizer"], train, factors["device"]
+                opened = module.Runner(factors["model"], *given)
+            opened.threads = threads
+            yield opened
+
 
 @dataclass(frozen=True)
 class Timed:
     """What a timing found."""
 
     status: str
-    details: dict[str, Any]  # of the record; `device` and `threads` among them
+    details: dict[str, Any]  # of the record; `threads` among them
     # Column of runs.csv -> number; what is left out, or None, has no value.
     values: dict[str, float | None] = field(default_factory=dict)
 
 
 def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
     """Times a job and writes the record; raises `UserError` if that cannot be done here."""
-    parsed = measure_settings.parse_settings(timing, settings)
+    parsed = run_names.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
     before, described = description.load(), description.describe()
     # Imported here: a search leaves TensorFlow to its children.
@@ -68,6 +100,7 @@ def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None
         found.status,
         {**dict.fromkeys(TIMINGS[timing].columns), **found.values},
         factors=job.factors,
+        device=job.factors["device"],
         **found.details,
         load={"before": before, "after": description.load()},
         versions=description.versions(),

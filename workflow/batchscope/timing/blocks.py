@@ -12,12 +12,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope.catalogue.timing_columns import DISTURBED_CORES
+from batchscope.catalogue.tables import DISTURBED_CORES
 from batchscope.timing import fates
 from batchscope.timing.instruments import processes
 from batchscope.timing.instruments.sampler import Sampler
@@ -25,7 +25,6 @@ from batchscope.timing.instruments.sampler import Sampler
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
 MOST_REPEATS = 2
-ORDER_SEED = 0
 
 RunSteps = Callable[[int], float]  # number of steps -> the seconds that they took
 Block = dict[str, Any]
@@ -38,22 +37,15 @@ class Turn(NamedTuple):
     delayed: bool = True
 
 
-def rounds(turns: Iterable[Turn], blocks: int) -> Iterator[list[Turn]]:
-    """Yields the turns in a new random order for every block, from a fixed generator.
+def rounds(turns: list[Turn], blocks: int) -> Iterator[list[Turn]]:
+    """Yields the turns in a new random order for every block, the same in every process.
 
     The turns of one batch size follow each other at once, in random order.
     """
-    generator = np.random.default_rng(ORDER_SEED)
-    groups: dict[int, list[Turn]] = defaultdict(list)
-    for turn in turns:
-        groups[turn.batch_size].append(turn)
-    given = list(groups.values())
+    draw = np.random.default_rng(0).random
     for _ in range(blocks):
-        yield [
-            given[place][index]
-            for place in generator.permutation(len(given))
-            for index in generator.permutation(len(given[place]))
-        ]
+        place: dict[int, float] = defaultdict(draw)
+        yield sorted(turns, key=lambda turn: (place[turn.batch_size], draw()))
 
 
 def whole(steps: float, unit: int) -> int:
@@ -93,7 +85,7 @@ def time_blocks(
     """
     found: dict[Turn, list[Block]] = {turn: [] for turn in timed}
     ended: dict[Turn, str] = {}
-    for order in rounds(timed, blocks):
+    for order in rounds(list(timed), blocks):
         for turn in order:
             if turn in ended:
                 continue
@@ -113,8 +105,8 @@ def _block(turn: Turn, run: Callable[[], Block], sampler: Sampler) -> Block:
         with of_size if turn.delayed else contextlib.nullcontext():
             times = run()
         others = processes.foreign_cores(before, processes.cpu_times())
-        block = {**times, "foreign_cores": others, "disturbed": others > DISTURBED_CORES}
-        block["repeats"] = repeats
-        if not block["disturbed"]:
+        disturbed = others > DISTURBED_CORES
+        block = {**times, "foreign_cores": others, "disturbed": disturbed, "repeats": repeats}
+        if not disturbed:
             break
     return block

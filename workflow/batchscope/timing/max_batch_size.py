@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from batchscope import project_files
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.store import records
-from batchscope.timing import Timed, TimingJob
-from batchscope.timing.largest import attempts
-from batchscope.timing.largest.attempts import FAILED, FITS, Try
+from batchscope.timing import Timed, TimingJob, attempts
+from batchscope.timing.attempts import FAILED, FITS, Try
 
 # Why a search ended; or FAILED.
 RESOLVED = "resolved"
@@ -22,14 +21,13 @@ MOST_FITS = "most_fits"  # the largest that may be tried
 NOTHING_FITS = "nothing_fits"
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """What a search found; where it failed, the message of the last try says why."""
 
     largest: int  # that was seen to fit; 0 if none was
     refused: int | None  # the smallest that was seen not to fit; None if none was
-    stopped: str
-    tries: tuple[Try, ...]
+    bound: str  # why the search ended
+    tries: list[Try]
 
 
 def search(
@@ -47,7 +45,7 @@ def search(
     while True:
         tries.append(fits(size))
         if tries[-1].outcome == FAILED:
-            return Result(low, high, FAILED, tuple(tries))
+            return Result(low, high, FAILED, tries)
         if tries[-1].outcome == FITS:
             low = size
         else:
@@ -55,11 +53,11 @@ def search(
         if high is None:
             size = min(2 * low, most) // step * step
             if size <= low:
-                return Result(low, None, MOST_FITS, tuple(tries))
+                return Result(low, None, MOST_FITS, tries)
         elif not low:
-            return Result(0, high, NOTHING_FITS, tuple(tries))
+            return Result(0, high, NOTHING_FITS, tries)
         elif high - low <= max(step, low * resolution):
-            return Result(low, high, RESOLVED, tuple(tries))
+            return Result(low, high, RESOLVED, tries)
         else:
             size = low + (high - low) // step // 2 * step
 
@@ -81,15 +79,12 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         return attempts.attempt([*command, "--batch-size", str(size)], size, limits, cores)
 
     found = search(fits, settings["most"], factors["replicas"], settings["resolution"])
-    if found.stopped == FAILED:
+    if found.bound == FAILED:
         last = found.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
     details = {
-        "device": factors["device"],
+        **found._asdict(),
         "threads": factors["threads"],
-        "largest": found.largest,
-        "refused": found.refused,
-        "bound": found.stopped,
         "limit_mb": limits.memory_mb,
         "limits": asdict(limits),
         "tries": [asdict(entry) for entry in found.tries],

@@ -14,11 +14,10 @@ from typing import Any
 from batchscope import private_interfaces
 from batchscope.frameworks import LEAD_IN_STEPS
 from batchscope.store import records
-from batchscope.timing import Timed, TimingJob, fates, steps
+from batchscope.timing import Timed, TimingJob, fates
 from batchscope.timing.blocks import RunSteps, whole
-from batchscope.timing.instruments import samples, trace
-from batchscope.timing.instruments.peak_memory import MEGABYTE, peak_memory
-from batchscope.timing.instruments.sampler import Sampler, as_lists
+from batchscope.timing.instruments import processes, samples, trace
+from batchscope.timing.instruments.sampler import Sampler
 
 # What the samples of the steps are called, without the profiler and with it.
 PLAIN, PROFILED = "plain", "profiled"
@@ -44,20 +43,6 @@ def _profiled(folder: Path | str, save: bool) -> Iterator[None]:
         tf.profiler.experimental.stop(save=save and finished)
 
 
-def _traced(run_steps: RunSteps, count: int, per_step: bool) -> float:
-    """Runs steps inside the window of a trace; returns their seconds."""
-    import tensorflow as tf
-
-    with tf.profiler.experimental.Trace(trace.WINDOW):
-        if not per_step:
-            return run_steps(count)
-        seconds = 0.0
-        for step in range(count):
-            with tf.profiler.experimental.Trace("train", step_num=step, _r=1):
-                seconds += run_steps(1)
-        return seconds
-
-
 def record(
     run_steps: RunSteps,
     folder: Path | str,
@@ -74,12 +59,19 @@ def record(
     `per_step`, every step is a call of `run_steps`, and a step of the trace. The untimed steps of
     the lead-in use up the batches that a pipeline has ready after a pause.
     """
+    from tensorflow.profiler.experimental import Trace
 
     def run(phase: contextlib.AbstractContextManager[Any]) -> float:
         if lead_in:
             run_steps(lead_in)
-        with phase:
-            return _traced(run_steps, count, per_step)
+        with phase, Trace(trace.WINDOW):
+            if not per_step:
+                return run_steps(count)
+            seconds = 0.0
+            for step in range(count):
+                with Trace("train", step_num=step, _r=1):
+                    seconds += run_steps(1)
+            return seconds
 
     with _profiled(folder, save=False):
         run(contextlib.nullcontext())
@@ -106,30 +98,20 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     (batch_size,) = job.subject.batch_sizes
     per_step = job.factors["loop"] in ("eager", "function")
     status, found = records.FINISHED, {}
-    with steps.open_runner(job) as runner, Sampler(cores=runner.threads, gpu=job.gpu) as sampler:
+    with job.runner() as runner, Sampler(cores=runner.threads, gpu=job.gpu) as sampler:
         counted = runner.reset_peak()
         count, lead_in = (whole(each, runner.unit) for each in (settings["steps"], LEAD_IN_STEPS))
         try:
-            run_steps = runner.at(batch_size)
-            found = record(run_steps, folder, count, sampler, per_step, lead_in)
+            found = record(runner.at(batch_size), folder, count, sampler, per_step, lead_in)
             # The process has had no other batch size: its peaks are this one's.
-            peak = runner.peak_bytes() if counted else None
-            found["memory_peak_mb"] = peak_memory()
-            found["tensorflow_peak_mb"] = None if peak is None else peak / MEGABYTE
+            found["memory_peak_mb"] = processes.peak_memory()
+            found["tensorflow_peak_mb"] = runner.peak_mb() if counted else None
             found |= read(folder)
             found["executor_share"] = found["executor_seconds"] / found["seconds"]
         except Exception as error:
             status = fates.status(error)
-    series, plain = sampler.series(), (PLAIN, None)
     # The machine's clock ticks too slowly to measure the others of a few steps.
-    found["foreign_cores"] = samples.summary(series)["foreign_cores"]
+    found["foreign_cores"] = samples.summary(sampler.series())["foreign_cores"]
     if status == records.FINISHED:
-        found["utilisation"] = samples.summary(series, sampler.phases.index(plain))
-    details = {
-        "device": job.factors["device"],
-        "threads": runner.threads,
-        **found,
-        "samples": as_lists(sampler, "phase"),
-        "gpu_device": sampler.gpu_device,
-    }
-    return Timed(status, details)
+        found["utilisation"] = sampler.summary(PLAIN)
+    return Timed(status, {"threads": runner.threads, **found, **sampler.details("phase")})

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from batchscope.catalogue import incompatible_factors
+from batchscope.catalogue.tables import QUARTILES
 from batchscope.frameworks import NotFinite
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates
 from batchscope.timing.blocks import Block, Turn, calibrate, time_blocks
 from batchscope.timing.instruments import samples
-from batchscope.timing.instruments.sampler import Sampler, as_lists
+from batchscope.timing.instruments.sampler import Sampler
 
 if TYPE_CHECKING:
     import keras
@@ -23,14 +24,7 @@ if TYPE_CHECKING:
     from batchscope.datasets import Examples
 
 RunSteps = Callable[[int, int], float]  # the steps [start, stop) of an epoch -> their seconds
-
-
-class Piece(NamedTuple):
-    """Consecutive steps of an epoch, and how often their time counts in that of an epoch."""
-
-    start: int
-    stop: int
-    weight: float
+Piece = tuple[int, int, float]  # such steps, and how often their time counts in that of an epoch
 
 
 class Epoch(NamedTuple):
@@ -55,14 +49,13 @@ class Epoch(NamedTuple):
         whole = self.examples // self.batch_size
         if count >= whole:
             epochs = math.ceil(count / self.steps)
-            return [Piece(0, self.steps, 1 / epochs)] * epochs
-        last = [Piece(whole, self.steps, 1.0)] if whole < self.steps else []
-        return [Piece(0, count, whole / count), *last]
+            return [(0, self.steps, 1 / epochs)] * epochs
+        last = [(whole, self.steps, 1.0)] if whole < self.steps else []
+        return [(0, count, whole / count), *last]
 
-    def seen(self, pieces: list[Piece]) -> int:
-        """Returns the examples that pieces train on."""
-        ends = (min(each.stop * self.batch_size, self.examples) for each in pieces)
-        return sum(ends) - sum(each.start * self.batch_size for each in pieces)
+    def seen(self, start: int, stop: int) -> int:
+        """Returns the examples that steps train on."""
+        return min(stop * self.batch_size, self.examples) - start * self.batch_size
 
 
 def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[Piece]:
@@ -80,32 +73,28 @@ def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[
 
 def block(run_steps: RunSteps, epoch: Epoch, pieces: list[Piece]) -> Block:
     """Returns the times of a block, and the time of an epoch by it."""
-    seconds = [run_steps(each.start, each.stop) for each in pieces]
+    seconds = [run_steps(start, stop) for start, stop, _ in pieces]
     return {
-        "steps": sum(each.stop - each.start for each in pieces),
-        "examples": epoch.seen(pieces),
+        "steps": sum(stop - start for start, stop, _ in pieces),
+        "examples": sum(epoch.seen(start, stop) for start, stop, _ in pieces),
         "seconds": sum(seconds),
-        "seconds_per_epoch": float(np.dot([each.weight for each in pieces], seconds)),
+        "seconds_per_epoch": float(np.dot([weight for *_, weight in pieces], seconds)),
     }
 
 
-def summary(blocks: list[Block], examples: int) -> dict[str, float]:
+def values(blocks: list[Block], examples: int) -> dict[str, float]:
     """Returns the median and the quartiles of the blocks, and examples per second."""
-    seconds = [block["seconds_per_epoch"] for block in blocks]
-    low, median, high = np.percentile(seconds, [25, 50, 75])
-    return {
-        "seconds_per_epoch": float(median),
-        "seconds_per_epoch_q1": float(low),
-        "seconds_per_epoch_q3": float(high),
-        "images_per_second": float(examples / median),
+    seconds = np.percentile([block["seconds_per_epoch"] for block in blocks], [50, 25, 75])
+    found = {
+        f"seconds_per_epoch{end}": float(each) for end, each in zip(QUARTILES, seconds, strict=True)
     }
+    return found | {"images_per_second": examples / found["seconds_per_epoch"]}
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Times a configuration's epochs; validation, checkpoints and tracing are no part of it.
 
-    Raises:
-        UserError: If the data are missing, or are fewer than a batch.
+    Raises `UserError` if the data are missing, or are fewer than a batch.
     """
     from batchscope.training import augmentations, replicas
 
@@ -113,34 +102,30 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     given = augmentations.extended(factors["augmentation"], job.data.examples("train"))
     epoch = Epoch(len(given.labels), factors["batch_size"])
     incompatible_factors.check_batch_size(factors, epoch.batch_size, epoch.examples)
-    status, found = records.FINISHED, {}
-    turn = Turn(epoch.batch_size)
+    status, blocks, turn = records.FINISHED, [], Turn(epoch.batch_size)
     with Sampler(cores=factors["threads"], gpu=job.gpu) as sampler:
         try:
             run_steps = _runner(factors, model, given, epoch)
             pieces = calibrated(run_steps, epoch, settings["block_seconds"])
             timed = {turn: functools.partial(block, run_steps, epoch, pieces)}
             found, ended = time_blocks(timed, settings["blocks"], sampler)
-            status = ended.get(turn, status)
+            status, blocks = ended.get(turn, status), found.get(turn, [])
         except Exception as error:
             status = fates.status(error)
-    blocks = found.get(turn, [])
     details = {
         "steps_per_epoch": epoch.steps,
         "blocks": blocks,
         "utilisation": samples.summary(sampler.series(), 0),
-        "samples": as_lists(sampler),
-        "gpu_device": sampler.gpu_device,
+        **sampler.details(),
         "threads": factors["threads"],
-        "device": factors["device"],
         **replicas.describe(factors),
     }
-    return Timed(status, details, summary(blocks, epoch.examples) if blocks else {})
+    return Timed(status, details, values(blocks, epoch.examples) if blocks else {})
 
 
 def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: Epoch) -> RunSteps:
     """Returns what runs steps of an epoch as a training does: in the graph, on all replicas."""
-    from batchscope.timing.steps import loops
+    from batchscope.timing import loops
     from batchscope.training import step_loop
 
     loop = loops.make_loop(factors, model, data, epoch.batch_size)

@@ -12,8 +12,7 @@ import keras
 import numpy as np
 
 from batchscope import disk, errors
-
-Arrays = dict[str, np.ndarray]
+from batchscope.store.weights import Arrays
 
 
 @dataclass
@@ -37,42 +36,45 @@ class Progress:
     epoch_start: Arrays = field(default_factory=dict)
     norms: list[np.ndarray] = field(default_factory=list)  # of the updates, call by call
 
+    def end_epoch(self, row: dict[str, Any], weights: Arrays) -> None:
+        """Adds an epoch to the history and starts the next one, at these trainable weights."""
+        self.history.append(row)
+        self.epoch += 1
+        self.step, self.loss, self.hits, self.epoch_seconds = 0, 0.0, 0, 0.0
+        self.epoch_start = weights
+
     def update_norms(self) -> np.ndarray:
         """Returns the norm of every update so far, float32; empty where they are not kept."""
         self.norms = [np.concatenate([np.empty(0, np.float32), *self.norms])]
         return self.norms[0]
 
 
-_ARRAYS = ("best", "epoch_start", "norms")
-
-
 def save(path: Path, key: str, progress: Progress, variables: list[keras.Variable]) -> None:
-    """Writes a checkpoint atomically.
+    """Writes a checkpoint atomically; `load` takes it for nothing but its `key`.
 
-    Args:
-        key: What the checkpoint belongs to; `load` takes it for nothing else.
-        variables: Every variable that a step changes: weights, moving statistics, generators
-            and the optimizer's.
+    The variables are all that a step changes: weights, moving statistics, generators and the
+    optimizer's.
     """
-    members = {f"variable:{i}": variable.numpy() for i, variable in enumerate(variables)}
-    members |= {f"best:{name}": array for name, array in progress.best.items()}
-    members["updates:norms"] = progress.update_norms()
-    if progress.step and progress.epoch:
-        members |= {f"epoch_start:{name}": array for name, array in progress.epoch_start.items()}
-    numbers = {name: value for name, value in vars(progress).items() if name not in _ARRAYS}
+    numbers = {"key": key, **vars(progress)}
+    best, start, _ = (numbers.pop(name) for name in ("best", "epoch_start", "norms"))
+    groups = {
+        "variable": {str(index): variable.numpy() for index, variable in enumerate(variables)},
+        "best": best,
+        "updates": {"norms": progress.update_norms()},
+        "epoch_start": start if progress.step and progress.epoch else {},
+    }
+    members = {f"{group}:{name}": one for group, of in groups.items() for name, one in of.items()}
     # Python's JSON writes NaN and the shortest exact text of a float, and reads both.
-    members["progress"] = np.array(json.dumps({"key": key, **numbers}))
+    members["progress"] = np.array(json.dumps(numbers))
     disk.write_arrays(path, members)
 
 
 def load(path: Path, key: str, variables: list[keras.Variable]) -> Progress | None:
-    """Sets the variables to a checkpoint's and returns its progress.
+    """Sets the variables to a checkpoint's and returns its progress; None where there is none.
 
-    Returns None, sets nothing, and says so, where it is damaged or belongs to something else:
-    other code, another machine's half-written file. Returns None where there is no checkpoint.
-
-    Raises:
-        UserError: If it cannot be read, as while a disk of the network is away: it may be whole.
+    Sets nothing, and says so, where it is damaged or belongs to something else: other code, another
+    machine's half-written file. What cannot be read, as while a network's disk is away, may be
+    whole: that raises `UserError`.
     """
     if not path.exists():
         return None
@@ -83,18 +85,18 @@ def load(path: Path, key: str, variables: list[keras.Variable]) -> Progress | No
         return _passed_over(path, "damaged")
     if numbers.pop("key", None) != key:
         return _passed_over(path, "of another version")
-    values = [members.get(f"variable:{i}") for i in range(len(variables))]
+    groups: dict[str, Arrays] = {"variable": {}, "best": {}, "epoch_start": {}, "updates": {}}
+    for member, array in members.items():
+        group, _, name = member.partition(":")
+        groups[group][name] = array
+    values = [groups["variable"].get(str(index)) for index in range(len(variables))]
     pairs = list(zip(values, variables, strict=True))
     if any(value is None or value.shape != tuple(variable.shape) for value, variable in pairs):
         return _passed_over(path, "of another model")
     for value, variable in pairs:
         variable.assign(value)
-    groups: dict[str, Arrays] = {}
-    for member, array in members.items():
-        group, _, name = member.partition(":")
-        groups.setdefault(group, {})[name] = array
-    arrays = {name: groups.get(name, {}) for name in ("best", "epoch_start")}
-    return Progress(**numbers, **arrays, norms=list(groups.get("updates", {}).values()))
+    arrays = {name: groups[name] for name in ("best", "epoch_start")}
+    return Progress(**numbers, **arrays, norms=list(groups["updates"].values()))
 
 
 def _passed_over(path: Path, why: str) -> None:

@@ -15,9 +15,9 @@ from types import FrameType
 import numpy as np
 
 from batchscope.catalogue import incompatible_factors, kept_epochs
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import Interrupted
-from batchscope.store import job_files, records
+from batchscope.store import job_files, records, weights
 from batchscope.store.progress import Reporter
 from batchscope.training import (
     augmentations,
@@ -27,7 +27,6 @@ from batchscope.training import (
     optimizers,
     replicas,
     trajectory,
-    weights,
 )
 from batchscope.training.checkpoint import Progress
 from batchscope.training.runs import Run
@@ -54,14 +53,7 @@ class End:
 
 
 class Training:
-    """A run's model, optimizer, data and progress.
-
-    Args:
-        folder: Where its files lie, where that is not the run's own folder.
-
-    Raises:
-        UserError: If the data are missing, or are fewer than a batch.
-    """
+    """A run's model, optimizer, data and progress; its files lie in `folder`, or the run's own."""
 
     def __init__(self, run: Run, limits: Limits = Limits(), folder: Path | None = None) -> None:
         self.run, self.limits = run, limits
@@ -92,16 +84,18 @@ class Training:
         with replicas.scope(factors):
             self.optimizer = optimizers.make_optimizer(factors, self.schedule)
         augment = augmentations.layer(factors["augmentation"], factors["seed"])
-        method, micro_batch = Method.of(factors), factors["micro_batch_size"]
         batches = Batches(
-            factors["batch_size"], augment=augment, method=method, micro_batch=micro_batch
+            factors["batch_size"],
+            augment=augment,
+            method=Method.of(factors),
+            micro_batch=factors["micro_batch_size"],
         )
         given = self.model, self.optimizer, self.training_set, batches, factors["update_norms"]
         self.loop = replicas.make_loop(factors, *given)
         evaluated = bool(factors["evaluate_every"])
         validation = data.examples("validation")
         self.validation = losses.Objective(self.model, validation, whole=evaluated)
-        self.evaluator = trajectory.Evaluator(self.validation, data) if evaluated else None
+        self.evaluate = trajectory.evaluator(self.validation, data) if evaluated else None
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
         self.variables += augment.variables if augment else []
@@ -109,24 +103,20 @@ class Training:
 
     def stop_on_signals(self) -> None:
         """Lets SIGTERM and SIGINT stop the training at its next checkpoint."""
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, self.stop)
 
-    def stop(self, signum: int, frame: FrameType | None) -> None:
-        """Signal handler: stops the training after the current call into the graph."""
-        self.stopping = True
+        def stop(signum: int, frame: FrameType | None) -> None:
+            self.stopping = True
+
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, stop)
 
     def fit(self, epochs: int | None = None) -> End:
-        """Trains to the end, or so many epochs, from the last checkpoint where there is one.
-
-        Raises:
-            Interrupted: If a signal stopped it; the checkpoint is written.
-        """
+        """Trains to the end, or so many epochs, from the last checkpoint where there is one."""
         self._place()
         self._resume()
         end = self._train_epochs(epochs or self.factors["epochs"])
         if end.status == records.FINISHED:
-            self._evaluate()
+            self._add_to_trajectory()
         return end
 
     def _train_epochs(self, epochs: int) -> End:
@@ -195,7 +185,7 @@ class Training:
             if not math.isfinite(progress.loss):
                 return False
             if [progress.step] == coming:
-                self._evaluate()
+                self._add_to_trajectory()
             # Half of the limit: steps take longer when other jobs join.
             fitting = int((stop - start) / seconds * self.limits.chunk_seconds / 2)
             self._chunk = max(1, min(fitting, self.limits.chunk_steps or fitting))
@@ -211,10 +201,11 @@ class Training:
         if not all(np.isfinite(value).all() for value in (loss, *trainable.values())):
             return False
         steps = (progress.epoch + 1) * self.steps
+        rate = self.schedule(steps - 1) if self.schedule else self.optimizer.learning_rate
         row = {
             "epoch": progress.epoch + 1,
             "step": steps,
-            "learning_rate": self._learning_rate(steps - 1),
+            "learning_rate": float(rate.numpy()),  # that the last update was made with
             "train_loss": progress.loss / self.examples,
             "train_accuracy": progress.hits / self.training_set.labels.size,
             "validation_loss": loss,
@@ -223,13 +214,12 @@ class Training:
             "epoch_distance": weights.distance(progress.epoch_start, trainable),
             "weight_distance": weights.distance(self.initial[0], trainable),
         }
-        progress.epoch_start = trainable
-        progress.history.append(row)
-        progress.epoch += 1
-        progress.step, progress.loss, progress.hits, progress.epoch_seconds = 0, 0.0, 0, 0.0
+        progress.end_epoch(row, trainable)
         monitor = self.factors["monitor"]
-        if _better(row[monitor], progress.best_value, monitor):
-            progress.best_value, progress.best_epoch = row[monitor], progress.epoch
+        best, value = progress.best_value, row[monitor]
+        better = value > best if monitor.endswith("accuracy") else value < best
+        if better or math.isnan(best):
+            progress.best_value, progress.best_epoch = value, progress.epoch
             progress.best = records.weight_members(trainable, state)
         if progress.epoch in self.keep_wanted(over=False):
             path = self.snapshots / f"{progress.epoch}.npz"
@@ -245,33 +235,29 @@ class Training:
         return wanted
 
     @property
-    def _updates(self) -> int:
+    def updates(self) -> int:
+        """How many were made so far."""
         return self.progress.epoch * self.steps + self.progress.step
 
     def _validate(self) -> tuple[float, float]:
         """Returns loss and accuracy on the validation data, computed once after an update."""
-        if self._validated[0] != self._updates:
-            self._validated = (self._updates, self.validation.loss_and_accuracy())
+        if self._validated[0] != self.updates:
+            self._validated = (self.updates, self.validation.loss_and_accuracy())
         return self._validated[1]
 
-    def _evaluate(self) -> None:
-        """Appends a row to the trajectory, where one is asked for and this update has none."""
+    def _add_to_trajectory(self) -> None:
+        """Adds a row, where a trajectory is asked for and this update has none."""
         progress = self.progress
         rows = progress.trajectory
-        if self.evaluator is None or (rows and rows[-1]["updates"] == self._updates):
+        if self.evaluate is None or (rows and rows[-1]["updates"] == self.updates):
             return
         used = min(progress.step * self.factors["batch_size"], self.examples)
         examples = progress.epoch * self.examples + used
-        found = self.evaluator.evaluate()
+        found = self.evaluate()
         # The history's row of this update, where it ends an epoch.
-        self._validated = self._updates, (found["validation_loss"], found["validation_accuracy"])
-        place = {"updates": self._updates, "epoch": examples / self.examples}
+        self._validated = self.updates, (found["validation_loss"], found["validation_accuracy"])
+        place = {"updates": self.updates, "epoch": examples / self.examples}
         rows.append({"examples": examples, **place, **found})
-
-    def _learning_rate(self, update: int) -> float:
-        """Returns the rate that an update was made with."""
-        rate = self.schedule(update) if self.schedule else self.optimizer.learning_rate
-        return float(rate.numpy())
 
     def _pause(self) -> None:
         """Says how far it is, writes a checkpoint if one is due; a signal raises `Interrupted`."""
@@ -282,9 +268,3 @@ class Training:
             self._checkpointed = time.monotonic()
         if self.stopping:
             raise Interrupted
-
-
-def _better(value: float, best: float, monitor: str) -> bool:
-    if math.isnan(best):
-        return True
-    return value > best if monitor.endswith("accuracy") else value < best

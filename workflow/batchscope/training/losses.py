@@ -45,9 +45,9 @@ def logits(outputs: tf.Tensor) -> tf.Tensor:
     """
     kept = private_interfaces.kept_logits(outputs)
     if kept is not None:
-        return full_precision(kept)
-    if tf.is_symbolic_tensor(outputs) and outputs.op.type in ("Softmax", "Sigmoid"):
-        return full_precision(outputs.op.inputs[0])
+        outputs = kept
+    elif tf.is_symbolic_tensor(outputs) and outputs.op.type in ("Softmax", "Sigmoid"):
+        outputs = outputs.op.inputs[0]
     return full_precision(outputs)
 
 
@@ -64,9 +64,8 @@ def penalties(model: keras.Model) -> list[tf.Tensor]:
 def example_losses(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
     """Returns a function (labels, outputs) -> (loss, hit) per example for a classifier.
 
-    One output unit means binary cross-entropy, several mean categorical cross-entropy, both from
-    the logits of `outputs`, which must be what the model returned, untouched. Where each position
-    of a sequence is predicted, a loss is the mean over the positions, and each of them has a hit.
+    The outputs must be what the model returned, untouched. Where each position of a sequence is
+    predicted, a loss is the mean over the positions, and each of them has a hit.
     """
 
     def binary(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -84,11 +83,6 @@ def example_losses(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tuple
         return losses, tf.equal(predicted, labels)
 
     return binary if model.output_shape[-1] == 1 else categorical
-
-
-def label_shape(model: keras.Model) -> tuple[int | None, ...]:
-    """Returns the shape of an example's labels: (), or (length,) where each position has one."""
-    return tuple(model.output_shape[1:-1])
 
 
 def dense(gradients: list[Any]) -> list[tf.Tensor | None]:
@@ -110,16 +104,8 @@ def switch_off_dropout(model: keras.Model) -> None:
                 setattr(layer, strength, 0.0)
 
 
-def _graph(
-    compute: Callable[..., Any], *signature: tf.TensorSpec, attributes: dict[str, Any] | None = None
-) -> Callable[..., Any]:
-    return tf.function(
-        compute, autograph=False, input_signature=signature, experimental_attributes=attributes
-    )
-
-
-def _sum(losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.cast(losses, tf.float64)) + tf.cast(penalties, tf.float64)
+def _graph(compute: Callable[..., Any], *signature: tf.TensorSpec, **options: Any) -> Any:
+    return tf.function(compute, autograph=False, input_signature=signature, **options)
 
 
 def _gradients(
@@ -129,18 +115,17 @@ def _gradients(
     return dense(tape.gradient(target, values, unconnected_gradients=none))
 
 
-def _flat(tensors: list[tf.Tensor]) -> tf.Tensor:
+def _joined(tensors: list[tf.Tensor]) -> tf.Tensor:
     return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
 
 
 class Objective:
     """Mean loss f(x) of a model over fixed examples, as a function of its trainable weights.
 
-    The model runs in inference mode: no dropout, moving statistics in batch normalisation
-    (unless `batch_statistics`). Sums over chunks are kept in float64 and divided once by the
-    number of examples, so that loss and gradient are of the same mean. Penalties that the
-    model's layers add (`model.losses`) are part of f. Flat vectors of weights are float64 of shape
-    (size,), and rounded to float32 where they are set.
+    The model runs in inference mode: no dropout, moving statistics in batch normalisation. Sums
+    over chunks are kept in float64 and divided once by the number of examples. Penalties that the
+    model's layers add are part of f. Flat vectors of weights are float64 of shape (size,), and
+    rounded to float32 where they are set.
 
     Args:
         chunk: Examples per forward pass; by the examples' size where None.
@@ -178,7 +163,7 @@ class Objective:
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
         attributes = {"_noinline": True} if whole else None
-        self._sums = _graph(self._sums_in_graph, *chunks, attributes=attributes)
+        self._sums = _graph(self._sums_in_graph, *chunks, experimental_attributes=attributes)
         self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *chunks)
         self._hessian_times = _graph(self._hessian_times_in_graph, *chunks, vector)
         self._assign = _graph(self._assign_in_graph, vector)
@@ -187,13 +172,11 @@ class Objective:
         """Puts examples on the device, once for all calls."""
         images, labels = examples.images, examples.labels
         self.examples, self.predictions = len(images), np.size(labels)
-        self._chunks = [
-            (
-                tf.constant(images[start : start + self._chunk]),
-                tf.constant(np.asarray(labels[start : start + self._chunk], np.int32)),
-            )
-            for start in range(0, len(images), self._chunk)
-        ]
+        self._chunks = []
+        for start in range(0, len(images), self._chunk):
+            rows = slice(start, start + self._chunk)
+            numbers = np.asarray(labels[rows], np.int32)
+            self._chunks.append((tf.constant(images[rows]), tf.constant(numbers)))
 
     def over(self, examples: Examples) -> Objective:
         """Returns the same function over other examples, by the same graphs: nothing is traced."""
@@ -204,18 +187,21 @@ class Objective:
     # What becomes a graph: operations on one chunk, or on a vector of all weights.
 
     def _parts(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns the losses of a chunk, its hits and its share of the penalties."""
+        """Returns the losses of a chunk, its share of the penalties, and its hits."""
         outputs = self.model(scaled(images, self._scale), training=self._batch_statistics)
         losses, hits = self._example_losses(labels, outputs)
         # Each penalty is the weights' own or a mean over the chunk: times the chunk's
         # size, it becomes its weighted mean over the chunks once all is divided.
         count = tf.cast(tf.shape(labels)[0], losses.dtype)
         added = penalties(self.model)
-        return losses, hits, count * tf.add_n(added) if added else tf.zeros(())
+        return losses, count * tf.add_n(added) if added else tf.zeros(()), hits
+
+    def _sum(self, losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.cast(losses, tf.float64)) + tf.cast(penalties, tf.float64)
 
     def _sums_in_graph(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        losses, hits, penalties = self._parts(images, labels)
-        return _sum(losses, penalties), tf.math.count_nonzero(hits)
+        *parts, hits = self._parts(images, labels)
+        return self._sum(*parts), tf.math.count_nonzero(hits)
 
     def _sum_and_gradient_in_graph(
         self, images: tf.Tensor, labels: tf.Tensor
@@ -223,9 +209,9 @@ class Objective:
         values = [variable.value for variable in self.variables]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
-            losses, _, penalties = self._parts(images, labels)
+            losses, penalties, _ = self._parts(images, labels)
             summed = tf.reduce_sum(losses) + penalties
-        return _sum(losses, penalties), _flat(_gradients(tape, summed, values))
+        return self._sum(losses, penalties), _joined(_gradients(tape, summed, values))
 
     def _hessian_times_in_graph(
         self, images: tf.Tensor, labels: tf.Tensor, direction: tf.Tensor
@@ -236,11 +222,11 @@ class Objective:
             outer.watch(values)
             with tf.GradientTape(watch_accessed_variables=False) as inner:
                 inner.watch(values)
-                losses, _, penalties = self._parts(images, labels)
+                losses, penalties, _ = self._parts(images, labels)
                 summed = tf.reduce_sum(losses) + penalties
             pairs = zip(_gradients(inner, summed, values), self._split(direction), strict=True)
             slope = tf.add_n([tf.reduce_sum(gradient * part) for gradient, part in pairs])
-        return _flat(_gradients(outer, slope, values))
+        return _joined(_gradients(outer, slope, values))
 
     def _assign_in_graph(self, flat: tf.Tensor) -> None:
         for variable, part in zip(self.variables, self._split(flat), strict=True):
@@ -265,20 +251,17 @@ class Objective:
         """Returns mean loss and accuracy at the current weights."""
         sums = [self._sums(images, labels) for images, labels in self._chunks]
         loss = sum(float(total) for total, _ in sums) / self.examples
-        hits = sum(int(hits) for _, hits in sums)
-        return loss, hits / self.predictions
+        return loss, sum(int(hits) for _, hits in sums) / self.predictions
 
     def totals(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns summed loss, float64, and hits, int64, of each chunk; for graphs of others."""
-        sums: list[tf.Tensor] = []
-        hits: list[tf.Tensor] = []
+        sums: list[tuple[tf.Tensor, tf.Tensor]] = []
         for images, labels in self._chunks:
             # One after the other: only one chunk's activations are in memory.
-            with tf.control_dependencies(sums[-1:]):
-                loss, hit = self._sums(images, labels)
-            sums.append(loss)
-            hits.append(hit)
-        return tf.stack(sums), tf.stack(hits)
+            with tf.control_dependencies([loss for loss, _ in sums[-1:]]):
+                sums.append(self._sums(images, labels))
+        losses, hits = zip(*sums, strict=True)
+        return tf.stack(losses), tf.stack(hits)
 
     def loss(self, flat: np.ndarray) -> float:
         """Returns the mean loss at the given weights, which stay set."""
@@ -298,17 +281,14 @@ class Objective:
     def chunk_gradient(self, index: int) -> np.ndarray:
         """Returns the gradient of one chunk's mean loss at the current weights, float32."""
         images, labels = self._chunks[index]
-        gradient = self._sum_and_gradient(images, labels)[1].numpy()
-        return gradient if len(labels) == 1 else gradient / np.float32(len(labels))
+        return self._sum_and_gradient(images, labels)[1].numpy() / np.float32(len(labels))
 
     def hessian_times(self, direction: np.ndarray) -> np.ndarray:
         """Returns H v, float64, H the Hessian of the mean loss at the current weights.
 
         By differentiating twice in reverse (Pearlmutter 1994). Where the loss has a kink
-        (ReLU, a maximum), H is that of the smooth piece that the weights lie on.
-
-        Raises:
-            LookupError: If an operation of the model has no second derivative in TensorFlow.
+        (ReLU, a maximum), H is that of the smooth piece that the weights lie on. Raises
+        `LookupError` if an operation of the model has no second derivative in TensorFlow.
         """
         direction = tf.constant(direction, tf.float64)
         product = np.zeros(self.size)
@@ -321,11 +301,8 @@ def together(objectives: Sequence[Objective]) -> Callable[[], list[tuple[float, 
     """Returns a function that evaluates mean loss and accuracy over several sets of examples.
 
     It is one call into the graph: of a small network, a call costs about as much as a hundred
-    examples.
-
-    Args:
-        objectives: The same function over each of them (`Objective.over`). Of one that is
-            `whole`, the numbers are those of `loss_and_accuracy`, bit for bit.
+    examples. The objectives are one function over each of the sets (`Objective.over`); where it is
+    `whole`, the numbers are those of `loss_and_accuracy`, bit for bit.
     """
 
     def compute() -> list[tuple[tf.Tensor, tf.Tensor]]:

@@ -11,9 +11,9 @@ import keras
 from batchscope.catalogue import run_names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
+from batchscope.store.weights import Arrays
 from batchscope.training import user_models
 from batchscope.training.networks import BUILDERS
-from batchscope.training.weights import Arrays
 
 
 def build(
@@ -32,14 +32,8 @@ def build(
 
     Args:
         token: A built-in's name, or `name-1f0a93c2` for a user's file.
-        look: What its examples look like.
-        model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
         precision: Keras's policy for layers that state none; weights are float32 in any.
-
-    Raises:
-        UserError: If the network is unknown or does not fit the data, or the file is not the
-            one that the token names.
     """
     name, digest = run_names.split_token(token)
     keras.utils.clear_session(free_memory=False)
@@ -47,9 +41,6 @@ def build(
     with _policy(precision):
         if digest is not None:
             return user_models.build(name, digest, model_file, look, scope or nullcontext())
-        if name not in BUILDERS:
-            known = ", ".join(BUILDERS)
-            raise UserError(f"model: received {name!r}; expected one of {known}, or a file.")
         try:
             with scope or nullcontext():
                 return BUILDERS[name](look.input_shape, look.classes)
@@ -75,9 +66,6 @@ def weights(model: keras.Model) -> tuple[Arrays, Arrays]:
 
     State is every weight that is not trained: moving statistics, frozen layers. The
     generators behind dropout are no weights.
-
-    Raises:
-        UserError: If two variables share a path.
     """
     return _arrays(model, model.trainable_weights), _arrays(model, model.non_trainable_weights)
 
@@ -98,13 +86,14 @@ def set_weights(model: keras.Model, trainable: Arrays, state: Arrays) -> None:
     """Sets every weight of a model; raises `UserError` if names or shapes are not the model's."""
     groups = (model.trainable_weights, trainable), (model.non_trainable_weights, state)
     for variables, arrays in groups:
-        have = {_key(model, variable): tuple(variable.shape) for variable in variables}
-        received = {path: tuple(array.shape) for path, array in arrays.items()}
-        for path in {**have, **received}:
-            if have.get(path) != received.get(path):
+        own = {_key(model, variable): variable for variable in variables}
+        for path in {**own, **arrays}:
+            have, received = (
+                tuple(group[path].shape) if path in group else None for group in (own, arrays)
+            )
+            if have != received:
                 raise UserError(
-                    f"weights of {model.name}: received {received.get(path)} for {path}; "
-                    f"expected {have.get(path)}; the run belongs to another network."
+                    f"weights of {model.name}: received {received} for {path}; expected {have}; "
+                    "the run belongs to another network."
                 )
-        for variable in variables:
-            variable.assign(arrays[_key(model, variable)])
+            own[path].assign(arrays[path])

@@ -23,15 +23,11 @@ def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
     return keras.Model(inputs, outputs, name=name)
 
 
-def _softmax(classes: int) -> layers.Layer:
-    return layers.Dense(classes, activation="softmax", name="output")
-
-
-def _sigmoid_or_softmax(classes: int) -> layers.Layer:
-    """Returns an output layer: one sigmoid unit for two classes, else a softmax."""
-    if classes == 2:
+def _output(classes: int, sigmoid: bool = False, **options: str) -> layers.Layer:
+    """Returns a softmax; where a `sigmoid` is asked for, one such unit for two classes."""
+    if sigmoid and classes == 2:
         return layers.Dense(1, activation="sigmoid", name="output")
-    return _softmax(classes)
+    return layers.Dense(classes, activation="softmax", name="output", **options)
 
 
 def small_cnn(input_shape: Shape, classes: int) -> keras.Model:
@@ -46,7 +42,7 @@ def small_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Conv2D(16, 3, 2, padding="same", activation="relu", name="conv_2"),
         layers.Flatten(name="flatten"),
         layers.Dense(64, activation="relu", name="dense_1"),
-        _softmax(classes),
+        _output(classes),
     )
 
 
@@ -60,22 +56,19 @@ def campbell_cnn(input_shape: Shape, classes: int) -> keras.Model:
     Source: D. Campbell, "Impact of Batch Size on Performance of TensorFlow Based
     Convolutional Neural Networks", section III.
     """
-
-    def normal() -> dict[str, str]:
-        return {"kernel_initializer": "random_normal", "bias_initializer": "random_normal"}
-
+    normal = {"kernel_initializer": "random_normal", "bias_initializer": "random_normal"}
     return _chain(
         "campbell_cnn",
         input_shape,
-        layers.Conv2D(16, 4, activation="relu", name="conv_1", **normal()),
+        layers.Conv2D(16, 4, activation="relu", name="conv_1", **normal),
         layers.MaxPooling2D(2, name="pool_1"),
-        layers.Conv2D(32, 4, activation="relu", name="conv_2", **normal()),
+        layers.Conv2D(32, 4, activation="relu", name="conv_2", **normal),
         layers.MaxPooling2D(2, name="pool_2"),
         layers.Flatten(name="flatten"),
         layers.Dropout(0.25, name="dropout_1"),
-        layers.Dense(500, activation="relu", name="dense_1", **normal()),
+        layers.Dense(500, activation="relu", name="dense_1", **normal),
         layers.Dropout(0.5, name="dropout_2"),
-        layers.Dense(classes, activation="softmax", name="output", **normal()),
+        _output(classes, **normal),
     )
 
 
@@ -95,7 +88,7 @@ def chang_vgg(input_shape: Shape, classes: int) -> keras.Model:
         layers.Flatten(name="flatten"),
         layers.Dense(256, activation="relu", name="dense_1"),
         layers.Dense(256, activation="relu", name="dense_2"),
-        _sigmoid_or_softmax(classes),
+        _output(classes, sigmoid=True),
     ]
     return _chain("chang_vgg", input_shape, *parts)
 
@@ -114,7 +107,7 @@ def lheureux_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.MaxPooling2D(2, name="pool_1"),
         layers.Flatten(name="flatten"),
         layers.Dense(128, name="dense_1", **he),
-        _sigmoid_or_softmax(classes),
+        _output(classes, sigmoid=True),
     )
 
 
@@ -138,7 +131,7 @@ def benchmark_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Flatten(name="flatten"),
         layers.Dense(128, activation="tanh", name="dense_1"),
         layers.Dense(64, activation="tanh", name="dense_2"),
-        _softmax(classes),
+        _output(classes),
     ]
     return _chain("benchmark_cnn", input_shape, *parts)
 
@@ -168,7 +161,7 @@ def _f1(name: str, input_shape: Shape, classes: int, normalised: bool) -> keras.
         if normalised:
             parts.append(layers.BatchNormalization(name=f"norm_{index}"))
         parts.append(layers.Activation("relu", name=f"relu_{index}"))
-    return _chain(name, input_shape, *parts, _softmax(classes))
+    return _chain(name, input_shape, *parts, _output(classes))
 
 
 def tutorial_cnn(input_shape: Shape, classes: int) -> keras.Model:
@@ -183,7 +176,7 @@ def tutorial_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Conv2D(32, 3, activation="relu", name="conv_1"),
         layers.MaxPooling2D(2, name="pool_1"),
         layers.Flatten(name="flatten"),
-        _softmax(classes),
+        _output(classes),
     )
 
 
@@ -200,7 +193,7 @@ def mlp(input_shape: Shape, classes: int) -> keras.Model:
         layers.Flatten(name="flatten"),
         layers.Dense(128, activation="relu", name="dense_1"),
         layers.Dense(128, activation="relu", name="dense_2"),
-        _softmax(classes),
+        _output(classes),
     )
 
 
@@ -209,9 +202,8 @@ class AddPositions(layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         """Makes the vectors, shape (length, width)."""
-        self.positions = self.add_weight(
-            shape=input_shape[1:], initializer="uniform", name="positions"
-        )
+        shape = input_shape[1:]
+        self.positions = self.add_weight(shape, initializer="uniform", name="positions")
 
     def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Returns the sums, of the same shape (n, length, width)."""
@@ -240,19 +232,12 @@ def tiny_transformer(input_shape: Shape, classes: int) -> keras.Model:
         y = layers.Dense(width, name=f"contract_{block}")(y)
         x = layers.Add(name=f"dense_sum_{block}")([x, y])
     x = layers.LayerNormalization(name="output_norm")(x)
-    return keras.Model(inputs, _softmax(classes)(x), name="tiny_transformer")
+    return keras.Model(inputs, _output(classes)(x), name="tiny_transformer")
 
 
-# A new network is one function above and one line here.
-BUILDERS: dict[str, Callable[[Shape, int], keras.Model]] = {
-    "small_cnn": small_cnn,
-    "campbell_cnn": campbell_cnn,
-    "chang_vgg": chang_vgg,
-    "lheureux_cnn": lheureux_cnn,
-    "benchmark_cnn": benchmark_cnn,
-    "keskar_f1": keskar_f1,
-    "keskar_f1_plain": keskar_f1_plain,
-    "tutorial_cnn": tutorial_cnn,
-    "mlp": mlp,
-    "tiny_transformer": tiny_transformer,
-}
+# A new network is one function above and its name here.
+_ALL = (
+    *(small_cnn, campbell_cnn, chang_vgg, lheureux_cnn, benchmark_cnn, keskar_f1, keskar_f1_plain),
+    *(tutorial_cnn, mlp, tiny_transformer),
+)
+BUILDERS: dict[str, Callable[[Shape, int], keras.Model]] = {each.__name__: each for each in _ALL}

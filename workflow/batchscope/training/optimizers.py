@@ -8,15 +8,11 @@ import keras
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.catalogue import horizons, optimizer_constants
+from batchscope.catalogue import optimizer_constants, run_factors
 from batchscope.catalogue.optimizer_constants import DEFAULT
 
-# Registry names are Keras's class names in lower case.
-_OPTIMIZERS = {
-    value.__name__.lower(): value
-    for value in vars(keras.optimizers).values()
-    if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer)
-}
+# The factor's values are Keras's class names in lower case.
+_OPTIMIZERS = {name.lower(): value for name, value in vars(keras.optimizers).items()}
 Schedule = keras.optimizers.schedules.LearningRateSchedule
 
 
@@ -55,7 +51,7 @@ def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
         end_learning_rate=rate,
         power=1.0,
     )
-    if not horizons.falling(factors):
+    if not run_factors.falling(factors):
         return warm_up if rise else None
     fall = factors["epochs"] * steps - rise
     decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
@@ -94,10 +90,10 @@ def make_optimizer(
 
 def _constants(factors: dict[str, Any]) -> dict[str, float]:
     """Returns the constants that Keras is given: those that are not what it has anyway."""
-    ruled = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
+    wanted = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
     if factors["weight_decay_scaling"] != "none":
-        ruled.add("weight_decay")
-    wanted = ruled | {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
+        wanted.add("weight_decay")
+    wanted |= {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
     effective = optimizer_constants.effective(factors)
     constants = {name: effective[name] for name in optimizer_constants.NAMES if name in wanted}
     if constants.get("weight_decay") == 0 and factors["optimizer"] != "adamw":

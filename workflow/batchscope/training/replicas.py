@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -76,11 +76,10 @@ def scope(factors: dict[str, Any]) -> Iterator[None]:
     Model and optimizer must be made inside it; a model by `models.build(..., scope=...)`, since
     Keras leaves every scope when it forgets the names that it has given.
     """
-    if factors["replicas"] == 1:
-        yield
-        return
-    strategy = _strategy(factors["device"], factors["replicas"])
-    with strategy.scope(), tf.variable_creator_scope(_assignable):
+    with contextlib.ExitStack() as scopes:
+        if factors["replicas"] > 1:
+            scopes.enter_context(_strategy(factors["device"], factors["replicas"]).scope())
+            scopes.enter_context(tf.variable_creator_scope(_assignable))
         yield
 
 
@@ -103,35 +102,20 @@ def make_loop(
     batches: Batches,
     update_norms: bool = False,
 ) -> StepLoop:
-    """Returns the loop of a training: `StepLoop`, or the same divided among its replicas.
-
-    Raises:
-        ValueError: If a batch that is divided is to be augmented, cut into micro-batches, or used
-            more than once.
-    """
-    divided = factors["replicas"] > 1
-    if divided and (batches.method.name != "plain" or batches.augment or batches.micro_batch):
-        raise ValueError(
-            "Expected method plain, no augmentation and whole batches with several replicas."
-        )
+    """Returns the loop of a training: `StepLoop`, or the same divided among its replicas."""
+    made = ReplicaLoop if factors["replicas"] > 1 else StepLoop
     with scope(factors):  # the optimizer's own variables are made here
-        made = ReplicaLoop if divided else StepLoop
         return made(model, optimizer, examples, batches, update_norms)
 
 
 class ReplicaLoop(StepLoop):
     """The updates of one epoch, every batch divided among the current strategy's replicas.
 
-    To be made inside `scope`, as its model and optimizer. The whole loop is one graph, as
-    `StepLoop`'s: a call runs many updates on all devices. Every GPU gets a copy of the examples.
+    To be made inside `scope`, as its model and optimizer. Every GPU gets a copy of the examples.
     """
 
     def _make_update(
-        self,
-        model: keras.Model,
-        optimizer: keras.optimizers.Optimizer,
-        examples: Examples,
-        update_norms: bool,
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer, examples: Examples
     ) -> Update:
         strategy = tf.distribute.get_strategy()
         replicas = strategy.num_replicas_in_sync
@@ -142,27 +126,32 @@ class ReplicaLoop(StepLoop):
 
         def replica(batch: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple:
             number = tf.distribute.get_replica_context().replica_id_in_sync_group
-            start, size = _shard(tf.size(batch), replicas, number)
+            least, extra = tf.size(batch) // replicas, tf.size(batch) % replicas
+            size = least + tf.cast(number < extra, tf.int32)  # the first shards are the larger
+            start = number * least + tf.minimum(number, extra)
             # An empty shard computes on the batch's last example, and counts for nothing.
             start = tf.minimum(start, tf.size(batch) - 1)
             rows = batch[start : start + tf.maximum(size, 1)]
             scaled = losses.scaled(tf.gather(images, rows), scale)
             labels = tf.gather(labels, rows)
             old = [tf.convert_to_tensor(variable.value) for variable in variables]
-            part = _compute(model, scaled, labels, size, tf.size(batch), number)
-            optimizer.apply(part.gradients, variables)  # of their sum over the replicas
-            norms = [distance(old, variables)] if update_norms else []
-            return part.loss, part.hits, part.state, norms
+            part = scaled, labels, size, tf.size(batch), number
+            loss, hits, gradients, state = _compute(model, *part)
+            optimizer.apply(gradients, variables)  # of their sum over the replicas
+            norms = [distance(old, variables)] if self.update_norms else []
+            return loss, hits, state, norms
+
+        add = functools.partial(strategy.reduce, tf.distribute.ReduceOp.SUM, axis=None)
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
             loss, hits, state, norms = strategy.run(replica, (batch, *data))
             for variable, value in zip(model.non_trainable_variables, state, strict=True):
                 if value is not None and tf.as_dtype(variable.dtype).is_floating:
-                    variable.value.assign_add(_sum(strategy, value))
+                    variable.value.assign_add(add(value))
                 elif value is not None:
                     variable.value.assign(_first(strategy, value))
-            total = _sum(strategy, loss) * tf.cast(tf.size(batch), tf.float64)
-            return total, _sum(strategy, hits), *(_first(strategy, norm) for norm in norms)
+            total = add(loss) * tf.cast(tf.size(batch), tf.float64)
+            return total, add(hits), *(_first(strategy, norm) for norm in norms)
 
         return update
 
@@ -182,30 +171,8 @@ def _on_every_replica(
     return strategy.experimental_distribute_values_from_function(place)
 
 
-def _sum(strategy: tf.distribute.Strategy, value: tf.distribute.DistributedValues) -> tf.Tensor:
-    return strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
-
-
 def _first(strategy: tf.distribute.Strategy, value: tf.distribute.DistributedValues) -> tf.Tensor:
     return strategy.experimental_local_results(value)[0]
-
-
-def _shard(examples: tf.Tensor, replicas: int, replica: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns where a replica's part of a batch starts, and its size; the first are the larger."""
-    least, extra = examples // replicas, examples % replicas
-    start = replica * least + tf.minimum(replica, extra)
-    return start, least + tf.cast(replica < extra, tf.int32)
-
-
-class _Part(NamedTuple):
-    """What one replica makes of its shard of a batch of B examples."""
-
-    loss: tf.Tensor  # its part of the batch's mean loss with penalties, float64
-    hits: tf.Tensor  # examples that were classified right, int64
-    gradients: list[tf.Tensor | None]  # of `loss`; None where it does not reach a variable
-    # Per other variable None where it stays; where it is a float, its move times the shard's
-    # share of the batch; otherwise its new value.
-    state: list[tf.Tensor | None]
 
 
 def _compute(
@@ -215,8 +182,14 @@ def _compute(
     size: tf.Tensor,
     batch: tf.Tensor,
     replica: tf.Tensor,
-) -> _Part:
-    """Runs the model forward and back on a replica's shard of `size` examples; sets no variable."""
+) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor | None], list[tf.Tensor | None]]:
+    """Runs the model forward and back on a replica's shard of `size` examples; sets no variable.
+
+    Returns:
+        Its part of the batch's mean loss with penalties, float64; the examples that were
+        classified right, int64; the gradients of that part, None where it does not reach a
+        variable; and what comes of each other variable, as `_state_move` has it.
+    """
     share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
     present = tf.cast(size > 0, tf.float32)
     weights = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
@@ -239,7 +212,7 @@ def _compute(
     new = [after.get_current_value(variable) for variable in others]
     state = [_state_move(*three, share) for three in zip(old, given, new, strict=True)]
     hit = tf.math.count_nonzero(hits) * tf.cast(size > 0, tf.int64)
-    return _Part(tf.cast(loss, tf.float64), hit, gradients, state)
+    return tf.cast(loss, tf.float64), hit, gradients, state
 
 
 def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
@@ -253,11 +226,9 @@ def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) ->
 def _state_move(
     old: tf.Tensor, given: tf.Tensor, new: tf.Tensor, share: tf.Tensor
 ) -> tf.Tensor | None:
-    """Returns how a shard moves a variable that is not trained, as `_Part` keeps it.
+    """Returns None where a variable stays; else a float's move times the share, or a new value.
 
-    Args:
-        given: What the model had as its value `old`: of a generator, with the replica's own seed.
-        new: What the model left in it.
+    The model had `given` in place of `old`: of a generator, with the replica's own seed.
     """
     if new is given:
         return None

@@ -12,23 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope import datasets
 from batchscope.catalogue import run_names
-from batchscope.store import records
+from batchscope.store import paths
 
 if TYPE_CHECKING:
     import keras
 
 
 class Setup:
-    """What is trained or timed; each part is read when it is asked for.
-
-    Attributes:
-        factors: Every factor, by full name; data set and model are tokens.
-        model_file: The user's model file, where the model is not built in.
-    """
+    """What is trained or timed; each part is read when it is asked for."""
 
     results: Path | str
-    factors: dict[str, Any]
-    model_file: Path | str | None
+    factors: dict[str, Any]  # by full name; data set and model are ids
+    model_file: Path | str | None  # the user's, where the model is not built in
 
     @cached_property
     def data(self) -> datasets.Dataset:
@@ -55,10 +50,10 @@ class Run(Setup):
 
     @cached_property
     def factors(self) -> dict[str, Any]:
-        """Every factor, by full name; raises `ValueError` if the name is no run's."""
+        """Every factor; raises `ValueError` if the name is no run's."""
         return run_names.parse_run(self.name)
 
     @cached_property
     def folder(self) -> Path:
         """The folder of its files."""
-        return records.run_folder(self.results, self.name)
+        return paths.run_folder(self.results, self.name)

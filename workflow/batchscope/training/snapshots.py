@@ -1,8 +1,7 @@
 """A snapshot: a finished run's weights after an epoch before its last, in its folder `epochs`.
 
-A training keeps those that a measure of the study reads (`fit.Training.keep_wanted`, by the rule
-of `catalogue.kept_epochs`). Any other is trained again, with the run's own horizon, on which its
-rate may depend, and stopped there.
+A training keeps those that a measure of the study reads (`fit.Training.keep_wanted`). Any other is
+trained again, with the run's own horizon, on which its rate may depend, and stopped there.
 """
 
 from __future__ import annotations
@@ -22,11 +21,8 @@ from batchscope.training.runs import Run
 def write(run: Run, epoch: int | str) -> None:
     """Writes a snapshot, for what declares it as its input; the epoch may be `middle`.
 
-    Of a run that did not finish, or was over by then, the file holds no weights.
-
-    Raises:
-        UserError: If the run's record or data are missing, or it trains otherwise here.
-        Interrupted: If a signal stopped the training.
+    Of a run that did not finish, or was over by then, the file holds no weights. Raises
+    `UserError` if the run trains otherwise here, `Interrupted` if a signal stopped it.
     """
     path = paths.snapshot_path(run.results, run.name, epoch)
     number = job_files.snapshot_epoch(run.results, run.name, epoch)
@@ -62,7 +58,7 @@ def _train_again(run: Run, epoch: int, path: Path) -> None:
 def _check_same(run: Run, epoch: int, history: list[dict]) -> None:
     """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
     path = run.folder / "history.csv"
-    rows = disk.read_rows(path, delete=records.run_record(run.folder))
+    rows = disk.read_rows(path, delete=paths.run_record(run.folder))
     numbers = [column for column in records.HISTORY_COLUMNS if column != "seconds"]
     found = [[str(row[column]) for column in numbers] for row in history[:epoch]]
     expected = [[row.get(column) for column in numbers] for row in rows[:epoch]]

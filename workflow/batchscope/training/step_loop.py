@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope.datasets import Examples
-from batchscope.training import accumulation, losses, optimizers
-from batchscope.training.update_methods import Evaluate, Method
+from batchscope.training import losses, optimizers
+from batchscope.training.update_methods import Evaluate, Method, accumulated
 
 # From a batch's examples, int32 of shape (b,), to the sum of its losses, float64, its hits, int64,
 # and the norm of the update, float32, where that is asked for.
@@ -65,11 +65,8 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 class StepLoop:
     """The updates of one epoch as a loop inside the graph.
 
-    Args:
-        optimizer: An optimizer; it is built for the model's trainable variables.
-        examples: The training set; its images are kept on the device as they are and turned into
-            float32 batch by batch.
-        update_norms: Whether `run` returns the norm of every update.
+    The images are kept on the device as they are and turned into float32 batch by batch. With
+    `update_norms`, `run` returns the norm of every update.
     """
 
     def __init__(
@@ -81,13 +78,11 @@ class StepLoop:
         update_norms: bool = False,
     ) -> None:
         self.examples = len(examples.images)
-        if batches.micro_batch and batches.method.name != "plain":
-            raise ValueError("Expected method plain with micro-batches.")
         self.batches = batches
-        self._norms = update_norms
+        self.update_norms = update_norms
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
-        self._run = self._make_run(self._make_update(model, optimizer, examples, update_norms))
+        self._run = self._make_run(self._make_update(model, optimizer, examples))
 
     def _make_run(self, update: Update) -> Callable[..., tuple[tf.Tensor, ...]]:
         """Returns the graph of the steps from one to another of an epoch."""
@@ -114,7 +109,7 @@ class StepLoop:
                 return tf.logical_and(step < stop, tf.math.is_finite(loss))
 
             arrays = []
-            if self._norms:
+            if self.update_norms:
                 arrays.append(tf.TensorArray(tf.float32, stop - start, element_shape=[]))
             # One step at a time: the next one needs this one's weights.
             step, loss, hits, *arrays = tf.while_loop(
@@ -128,11 +123,7 @@ class StepLoop:
         return tf.function(run, autograph=False, input_signature=signature)
 
     def _make_update(
-        self,
-        model: keras.Model,
-        optimizer: keras.optimizers.Optimizer,
-        examples: Examples,
-        update_norms: bool,
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer, examples: Examples
     ) -> Update:
         """Returns the update with a batch, as operations of the graph."""
         variables = model.trainable_variables
@@ -162,16 +153,17 @@ class StepLoop:
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
             if self.batches.micro_batch:
-                given = batch, self.batches.micro_batch, variables
-                evaluate = accumulation.accumulated(evaluation, *given)
+                evaluate = accumulated(evaluation, batch, self.batches.micro_batch, variables)
             else:
                 evaluate = evaluation(batch)
             # Reading costs nothing; the update then copies what is still held here.
-            old = [tf.identity(variable.value) for variable in variables] if update_norms else []
+            old = (
+                [tf.identity(variable.value) for variable in variables] if self.update_norms else []
+            )
             loss, hits = method.apply(evaluate, optimizer, model)
             # The mean's own non-finite value must reach the total, whatever the penalties.
             total = tf.cast(loss, tf.float64) * tf.cast(tf.size(batch), tf.float64)
-            norms = [distance(old, variables)] if update_norms else []
+            norms = [distance(old, variables)] if self.update_norms else []
             return total, tf.math.count_nonzero(hits), *norms
 
         return update
@@ -185,11 +177,8 @@ class StepLoop:
     ) -> tuple[int, Totals, float, np.ndarray]:
         """Runs the steps [start, stop) of an epoch, or up to one whose loss is not finite.
 
-        Args:
-            order: The epoch's order of examples, int32 of shape (n,).
-            stop: Step after the last. Steps beyond the epoch's last begin it anew.
-            totals: Sums over the epoch's steps before `start`, carried on step by step, so that
-                where an epoch is cut does not change a bit.
+        The totals before `start` are carried on step by step, so that where an epoch is cut does
+        not change a bit; steps beyond the epoch's last begin it anew.
 
         Returns:
             Steps of the epoch done so far, the totals, the seconds that the call took, and the

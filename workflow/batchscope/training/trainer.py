@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from batchscope import disk
 from batchscope.catalogue import kept_epochs, optimizer_constants
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.host import description, locks
-from batchscope.store import memory_kills, records
+from batchscope.store import memory_kills, paths, records
 from batchscope.training import models, replicas
 from batchscope.training.fit import End, Limits, Training
 from batchscope.training.optimizers import effective_learning_rate
@@ -25,12 +25,7 @@ def train(run: Run, limits: Limits | None = None) -> str:
     """Trains one run and writes its folder; returns its status.
 
     A loss that is not finite and an allocator's refusal are results: they are recorded and
-    nothing is raised.
-
-    Raises:
-        Interrupted: If SIGTERM or SIGINT stopped the training; it goes on from its checkpoint
-            when it is started again.
-        UserError: If another process is training the run.
+    nothing is raised. `Interrupted` by a signal, it goes on when it is started again.
     """
     with _alone(run):
         for left in (*run.folder.glob(".*.tmp"), *run.folder.glob("epochs/.*.tmp")):
@@ -71,42 +66,42 @@ def write(training: Training, end: End) -> None:
     folder, progress = training.folder, training.progress
     weights = _write_weights(training, end.status)
     training.keep_wanted(over=True)
-    _name_middle(training)
+    kept = training.snapshots / f"{kept_epochs.middle(progress.epoch)}.npz"
+    if kept_epochs.MIDDLE in training.read and kept.exists():  # its epoch is known now
+        middle = training.snapshots / f"{kept_epochs.MIDDLE}.npz"
+        (disk.copy if int(kept.stem) in training.read else os.replace)(kept, middle)
     disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
     if training.factors["evaluate_every"]:
         path = folder / "trajectory.csv"
         disk.write_rows(path, records.TRAJECTORY_COLUMNS, progress.trajectory)
-    validation_losses = [row["validation_loss"] for row in progress.history]
-    has_target = bool(training.factors["target_train_loss"])
-    disk.write_json(
-        records.run_record(folder),
-        {
-            "run": training.run.name,
-            "version": VERSIONS["train"],
-            "factors": training.factors,
-            "status": end.status,
-            "stop_reason": end.reason,
-            "message": end.message,
-            "reached_target": end.reason == "train_loss" if has_target else None,
-            "parameters": sum(value.size for value in training.initial[0].values()),
-            "epochs_run": progress.epoch,
-            "steps_run": progress.epoch * training.steps + progress.step,
-            "best_epoch": progress.best_epoch or None,
-            "best_monitor": progress.best_value,
-            "best_validation_loss": min(validation_losses, default=None),
-            "effective_learning_rate": effective_learning_rate(training.factors),
-            "optimizer_constants": optimizer_constants.effective(training.factors),
-            "contended_seconds": progress.contended_seconds,
-            "resumed": progress.resumed,
-            "threads": training.factors["threads"],
-            "device": training.factors["device"],
-            **replicas.describe(training.factors),
-            "weights": weights,
-            "versions": description.versions(),
-            "machine": description.describe(),
-            "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        },
-    )
+    factors, history = training.factors, progress.history
+    record = {
+        "run": training.run.name,
+        "version": VERSIONS["train"],
+        "factors": factors,
+        "status": end.status,
+        "stop_reason": end.reason,
+        "message": end.message,
+        "reached_target": end.reason == "train_loss" if factors["target_train_loss"] else None,
+        "parameters": sum(value.size for value in training.initial[0].values()),
+        "epochs_run": progress.epoch,
+        "steps_run": training.updates,
+        "best_epoch": progress.best_epoch or None,
+        "best_monitor": progress.best_value,
+        "best_validation_loss": min((row["validation_loss"] for row in history), default=None),
+        "effective_learning_rate": effective_learning_rate(factors),
+        "optimizer_constants": optimizer_constants.effective(factors),
+        "contended_seconds": progress.contended_seconds,
+        "resumed": progress.resumed,
+        "threads": factors["threads"],
+        "device": factors["device"],
+        **replicas.describe(factors),
+        "weights": weights,
+        "versions": description.versions(),
+        "machine": description.describe(),
+        "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    disk.write_json(paths.run_record(folder), record)
     training.checkpoint.unlink(missing_ok=True)
     (folder / memory_kills.NOTE).unlink(missing_ok=True)
 
@@ -117,34 +112,25 @@ def _write_weights(training: Training, status: str) -> dict[str, str]:
     trainable, state = ({}, {}) if lost else models.weights(training.model)
     best = {} if lost else training.progress.best
     norms = np.empty(0, np.float32) if lost else training.progress.update_norms()
-    paths = {name: training.folder / f"{name}.npz" for name in ("initial", "final", "best")}
-    records.write_weights(paths["final"], trainable, state)
+    files = {name: training.folder / f"{name}.npz" for name in ("initial", "final", "best")}
+    records.write_weights(files["final"], trainable, state)
     members = records.weight_members(trainable, state)
     if best and not all(np.array_equal(best[name], members[name]) for name in members):
-        disk.write_arrays(paths["best"], best)
+        disk.write_arrays(files["best"], best)
     else:
-        disk.link(paths["final"], paths["best"])
-    records.write_weights(paths["initial"], *training.initial)
-    _share(training, paths["initial"])
+        disk.link(files["final"], files["best"])
+    records.write_weights(files["initial"], *training.initial)
+    _share(training, files["initial"])
     disk.write_arrays(training.folder / "updates.npz", {"update_norms": norms})
-    return {name: disk.file_sha256(path) for name, path in paths.items()}
+    return {name: disk.file_sha256(path) for name, path in files.items()}
 
 
 def _share(training: Training, initial: Path) -> None:
     """Lets all runs of a model and a seed have one file of initial weights."""
     factors, data = training.factors, training.run.data
-    name = records.initial_name(factors["model"], data.input_shape, data.classes)
+    name = paths.initial_name(factors["model"], data.input_shape, data.classes)
     shared = Path(training.run.results) / "initial" / f"{name}+seed={factors['seed']}.npz"
     if not shared.exists():
         disk.link(initial, shared)
     elif disk.file_sha256(shared) == disk.file_sha256(initial):
         disk.link(shared, initial)
-
-
-def _name_middle(training: Training) -> None:
-    """Gives the weights of the middle the name by which they are read, whose epoch is known."""
-    kept = training.snapshots / f"{kept_epochs.middle(training.progress.epoch)}.npz"
-    if kept_epochs.MIDDLE in training.read and kept.exists():
-        path = training.snapshots / f"{kept_epochs.MIDDLE}.npz"
-        also_read = int(kept.stem) in training.read
-        (disk.copy if also_read else os.replace)(kept, path)

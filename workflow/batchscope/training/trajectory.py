@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from batchscope.datasets import Dataset
@@ -33,31 +35,24 @@ def fixed_subset(examples: int) -> np.ndarray:
     return np.sort(order[:MOST_EXAMPLES])
 
 
-class Evaluator:
-    """Losses and accuracies along a training: dropout off, no augmentation.
+def evaluator(validation: Objective, data: Dataset) -> Callable[[], dict[str, float]]:
+    """Returns a function that gives a row's losses and accuracies at the current weights.
 
-    Args:
-        validation: The loss of the network that is trained; its graphs serve all splits. No
-            evaluation changes weights or generators.
+    `validation` is the loss of the network that is trained; its graphs serve all splits. No
+    evaluation changes weights or generators.
     """
+    train = data.examples("train")
+    subset = validation.over(train.rows(fixed_subset(len(train.labels))))
+    evaluate = together([validation, subset, validation.over(data.examples("test"))])
 
-    def __init__(self, validation: Objective, data: Dataset) -> None:
-        train = data.examples("train")
-        self._evaluate = together(
-            [
-                validation,
-                validation.over(train.rows(fixed_subset(len(train.labels)))),
-                validation.over(data.examples("test")),
-            ]
-        )
-
-    def evaluate(self) -> dict[str, float]:
-        """Returns the losses and accuracies of a row, at the current weights."""
-        validation, train, test = self._evaluate()
+    def row() -> dict[str, float]:
+        own, train, test = evaluate()
         return {
             "train_loss": train[0],
-            "validation_loss": validation[0],
-            "validation_accuracy": validation[1],
+            "validation_loss": own[0],
+            "validation_accuracy": own[1],
             "test_loss": test[0],
             "test_accuracy": test[1],
         }
+
+    return row

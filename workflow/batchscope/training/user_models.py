@@ -34,12 +34,7 @@ def build(
     look: Look,
     scope: AbstractContextManager,
 ) -> keras.Model:
-    """Returns the model of a user's file, functional in any case; arguments as `models.build`.
-
-    Raises:
-        UserError: If the file is not there, is not the one that was planned with, fails, or its
-            model is no classifier of such examples.
-    """
+    """Returns the model of a user's file, functional in any case; arguments as `models.build`."""
     builder, shape = _builder(name, digest, model_file), look.input_shape
     dtype = "int32" if look.kind in dataset_definitions.OF_TOKENS else "float32"
     with _as_user_error(model_file, f"cannot be built for examples {shape}"), scope:

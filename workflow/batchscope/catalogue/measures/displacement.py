@@ -1,4 +1,6 @@
-"""Number, size and straightness of the updates: the entry."""
+"""Distance from the initial weights as an exact product: number of updates, their mean norm, and
+the straightness of the path (distance over path length).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Integer,
+    Measure,
+    Panel,
+    Positive,
+    Scale,
+    Table,
+)
 
 _UPDATES = {
     "low": Column("Lower edge of a bin of the norms of the updates."),
@@ -26,24 +37,19 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 
 
 ENTRY = Measure(
-    name="displacement",
     version="displacement-v1",
-    doc=(
-        "Distance from the initial weights as an exact product: number of updates, their mean "
-        "norm, and the straightness of the path (distance over path length)."
-    ),
     columns={
         "updates": Integer(
             "Updates whose norms were kept.", unit="updates", label="Number of updates"
         ),
-        "update_norm_mean": Column(
+        "update_norm_mean": Positive(
             "Mean Euclidean norm of an update, ||w after - w before||.",
             label="Mean norm of an update",
         ),
-        "update_norm_median": Column(
+        "update_norm_median": Positive(
             "Median Euclidean norm of an update.", label="Median norm of an update"
         ),
-        "path_length": Column("Sum of the norms of all updates.", label="Length of the path"),
+        "path_length": Positive("Sum of the norms of all updates.", label="Length of the path"),
         "straightness": Column(
             "Distance from first to last weights over path_length: 1 for a straight way.",
             label="Straightness of the path",
@@ -58,11 +64,9 @@ ENTRY = Measure(
             "displacement",
             "Number and size of the updates",
             "Weights",
-            caption=(
-                "Fewer or smaller updates? The distance from the initial weights is their number "
-                "times their mean norm times the straightness of the way: its doublings from the "
-                "smallest batch size, paired by seed, are the sum of theirs."
-            ),
+            "Fewer or smaller updates? The distance from the initial weights is their number "
+            "times their mean norm times the straightness of the way: its doublings from the "
+            "smallest batch size, paired by seed, are the sum of theirs.",
             kind="displacement",
             panels=tuple(
                 Panel(column, title, "doublings from the smallest size", Scale.LINEAR)
@@ -78,10 +82,8 @@ ENTRY = Measure(
             "update_norms",
             "Sizes of the updates",
             "Weights",
-            caption=(
-                "Left: distribution of the norms of all updates, each batch size at its best "
-                "learning rate. Right: the median norm."
-            ),
+            "Left: distribution of the norms of all updates, each batch size at its best "
+            "learning rate. Right: the median norm.",
             kind="update_norms",
             table="updates",
             panels=(Panel("update_norm_median", "Median", "median ‖update‖"),),

@@ -1,4 +1,6 @@
-"""Alignment of gradients: the entry."""
+"""Norm of the mean gradient of 1, 2, 4 ... examples over the mean norm of single ones, at the
+start, middle and end of the training.
+"""
 
 from __future__ import annotations
 
@@ -31,30 +33,18 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 
 
 ENTRY = Measure(
-    name="gradient_alignment",
     version="gradient_alignment-v3",
-    doc=(
-        "Norm of the mean gradient of 1, 2, 4 ... examples over the mean norm of single "
-        "ones, at the start, middle and end of the training."
-    ),
     settings=(
         Parameter("examples", "ex", "int", 256, "Training examples.", "examples", minimum=2),
         Parameter("draws", "dr", "int", 20, "Random divisions into batches.", minimum=1),
         Parameter("memory_mb", "mem", "int", 2048, "Limit on the gradients.", "MB", minimum=1),
     ),
     columns={
-        "gradient_cosine_start": Column(
+        f"gradient_cosine_{place}": Column(
             "Mean cosine between the gradients of two different training examples, at the "
-            "start of the training."
-        ),
-        "gradient_cosine_middle": Column(
-            "Mean cosine between the gradients of two different training examples, at the "
-            "middle of the training."
-        ),
-        "gradient_cosine_end": Column(
-            "Mean cosine between the gradients of two different training examples, at the "
-            "end of the training."
-        ),
+            f"{place} of the training."
+        )
+        for place in ("start", "middle", "end")
     },
     weights=("initial", "middle", "final"),
     figures=(
@@ -62,11 +52,9 @@ ENTRY = Measure(
             "gradient_alignment",
             "Alignment of gradients",
             "Gradients",
-            caption=(
-                "Norm of the mean gradient of b examples over the mean norm of single ones. The "
-                "thin line is what the same gradients give with random signs: above it gradients "
-                "agree, on it they share no direction, below it they cancel."
-            ),
+            "Norm of the mean gradient of b examples over the mean norm of single ones. The "
+            "thin line is what the same gradients give with random signs: above it gradients "
+            "agree, on it they share no direction, below it they cancel.",
             kind="gradient_alignment",
             table="alignment",
             panels=(Panel("ratio", "", "‖mean of b‖ / mean ‖single‖", Scale.LOG),),

@@ -1,16 +1,13 @@
-"""Curvature of the training loss: the entry."""
+"""Largest eigenvalue (Lanczos) and trace (Hutchinson) of the training loss's Hessian, each with its
+error.
+"""
 
 from batchscope.catalogue.entries import Column, Figure, Measure, Panel
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS, examples
+from batchscope.catalogue.shared import WEIGHTS, examples
 
 ENTRY = Measure(
-    name="hessian",
     version="hessian-v1",
-    doc=(
-        "Largest eigenvalue (Lanczos) and trace (Hutchinson) of the training loss's "
-        "Hessian, each with its error."
-    ),
     settings=(
         WEIGHTS,
         examples(2000),
@@ -38,10 +35,8 @@ ENTRY = Measure(
             "hessian",
             "Curvature",
             "Sharpness",
-            caption=(
-                "Largest eigenvalue (Lanczos) and trace (Hutchinson) of the Hessian of the "
-                "training loss. With one seed, bars are numerical errors."
-            ),
+            "Largest eigenvalue (Lanczos) and trace (Hutchinson) of the Hessian of the "
+            "training loss. With one seed, bars are numerical errors.",
             panels=(
                 Panel(
                     "hessian_top_eigenvalue",

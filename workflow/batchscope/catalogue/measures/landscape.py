@@ -1,4 +1,6 @@
-"""Loss surface: the entry."""
+"""Surfaces and profiles of the training loss along filter-normalised random directions (Li et al.
+2018, arXiv 1712.09913).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from batchscope.catalogue.entries import (
     Text,
 )
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS, examples
+from batchscope.catalogue.shared import WEIGHTS, examples
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -56,12 +58,7 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 
 
 ENTRY = Measure(
-    name="landscape",
     version="landscape-v1",
-    doc=(
-        "Surfaces and profiles of the training loss along filter-normalised random "
-        "directions (Li et al. 2018, arXiv 1712.09913)."
-    ),
     settings=(
         WEIGHTS,
         examples(2000),
@@ -86,11 +83,9 @@ ENTRY = Measure(
             "landscape",
             "Loss surface",
             "Landscape",
-            caption=(
-                "Training loss over a plane through the trained weights (cross), along two random "
-                "directions whose filters have the norms of the model's own (Li et al. 2018, arXiv "
-                "1712.09913). Closer lines are steeper slopes."
-            ),
+            "Training loss over a plane through the trained weights (cross), along two random "
+            "directions whose filters have the norms of the model's own (Li et al. 2018, arXiv "
+            "1712.09913). Closer lines are steeper slopes.",
             kind="surface",
             table="landscapes",
             panels=(Panel("loss", "Loss surface", "training loss (nats)"),),
@@ -99,11 +94,9 @@ ENTRY = Measure(
             "landscape_lines",
             "Loss along random directions",
             "Landscape",
-            caption=(
-                "Rise of the training loss over that at the trained weights along random "
-                "directions (Li et al. 2018, arXiv 1712.09913): thin lines are means over the "
-                "directions of a run, thick ones over seeds with a 95 % interval."
-            ),
+            "Rise of the training loss over that at the trained weights along random "
+            "directions (Li et al. 2018, arXiv 1712.09913): thin lines are means over the "
+            "directions of a run, thick ones over seeds with a 95 % interval.",
             kind="along",
             table="landscapes",
             panels=(Panel("rise", "Rise of the loss", "f(a) − f(0) (nats)"),),

@@ -1,4 +1,6 @@
-"""Line between two minimisers: the entry."""
+"""Losses and accuracies along the straight line between two runs that start from the same weights
+(Keskar et al. 2017, section 2.2.1).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,12 @@ from batchscope.catalogue.entries import (
     Panel,
     Scale,
     Settings,
+    Share,
     Table,
     Text,
 )
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS
+from batchscope.catalogue.shared import WEIGHTS
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -34,7 +37,7 @@ _LINES = {
     "alpha": Column("Position on the line between them."),
     "split": Text("train, validation or test."),
     "loss": Column("Loss there.", "nats"),
-    "accuracy": Column("Accuracy there."),
+    "accuracy": Share("Accuracy there."),
 }
 
 
@@ -47,12 +50,7 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 
 
 ENTRY = Measure(
-    name="line",
     version="line-v1",
-    doc=(
-        "Losses and accuracies along the straight line between two runs that start from "
-        "the same weights (Keskar et al. 2017, section 2.2.1)."
-    ),
     settings=(
         WEIGHTS,
         Parameter(
@@ -76,11 +74,9 @@ ENTRY = Measure(
             "line",
             "Line between two minimisers",
             "Landscape",
-            caption=(
-                "Loss and accuracy along the straight line between two trained models that "
-                "started from the same weights (Keskar et al. 2017, section 2.2.1): means over "
-                "seeds, and every seed thin."
-            ),
+            "Loss and accuracy along the straight line between two trained models that "
+            "started from the same weights (Keskar et al. 2017, section 2.2.1): means over "
+            "seeds, and every seed thin.",
             kind="along",
             table="lines",
             panels=(

@@ -1,4 +1,6 @@
-"""Gradient noise scale: the entry."""
+"""Gradient noise scale of McCandlish et al. 2018 (arXiv 1812.06162) at the start, after the epochs
+of `at_epochs` and at the end of the training.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Iterator
 
 from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Scale, Settings
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import epoch, examples
+from batchscope.catalogue.shared import epoch, examples
 
 FEWEST_UNITS = 3  # gradients: the jackknife leaves one out, and two have one pair
 
@@ -19,15 +21,15 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "examples", f"{text}{size} (micro_batch)."
 
 
-_START = {"at_epochs": False}
+_UNITS = {
+    "gradient_noise_scale": "examples",
+    "gradient_noise_scale_error": "examples",
+    "gradient_norm_squared": "nats^2",
+    "gradient_variance": "nats^2",
+}
 
 ENTRY = Measure(
-    name="noise_scale",
     version="noise_scale-v1",
-    doc=(
-        "Gradient noise scale of McCandlish et al. 2018 (arXiv 1812.06162) at the start, after "
-        "the epochs of `at_epochs` and at the end of the training."
-    ),
     settings=(
         examples(512, "Training examples whose gradients are taken"),
         Parameter(
@@ -43,18 +45,10 @@ ENTRY = Measure(
         epoch("start and end of the training"),
     ),
     columns={
-        "gradient_noise_scale_start": Column(
-            "gradient_noise_scale at the initial weights.", "examples", **_START
-        ),
-        "gradient_noise_scale_error_start": Column(
-            "gradient_noise_scale_error at the initial weights.", "examples", **_START
-        ),
-        "gradient_norm_squared_start": Column(
-            "gradient_norm_squared at the initial weights.", "nats^2", **_START
-        ),
-        "gradient_variance_start": Column(
-            "gradient_variance at the initial weights.", "nats^2", **_START
-        ),
+        **{
+            f"{name}_start": Column(f"{name} at the initial weights.", unit, at_epochs=False)
+            for name, unit in _UNITS.items()
+        },
         "gradient_noise_scale": Column(
             "gradient_variance / gradient_norm_squared at the last weights: the batch size at "
             "which noise and signal of a gradient are equally large (McCandlish et al. 2018); "
@@ -82,12 +76,10 @@ ENTRY = Measure(
             "noise_scale",
             "Gradient noise scale",
             "Gradients",
-            caption=(
-                "The number of examples at which noise and signal of a mean gradient are equally "
-                "large (McCandlish et al. 2018), with Fieller's 95 % interval. Below it a larger "
-                "batch saves updates nearly in proportion; far above it, few. Dotted: the batch "
-                "size that was used."
-            ),
+            "The number of examples at which noise and signal of a mean gradient are equally "
+            "large (McCandlish et al. 2018), with Fieller's 95 % interval. Below it a larger "
+            "batch saves updates nearly in proportion; far above it, few. Dotted: the batch "
+            "size that was used.",
             kind="noise_scale",
             panels=(Panel("gradient_noise_scale", "", "noise scale (examples)", Scale.LOG),),
         ),

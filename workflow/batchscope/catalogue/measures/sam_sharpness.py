@@ -1,16 +1,13 @@
-"""Sharpness along the gradient: the entry."""
+"""Rise of the loss after one step of length rho along the gradient (Foret et al. 2021, arXiv
+2010.01412).
+"""
 
 from batchscope.catalogue.entries import Column, Figure, Measure, Panel
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS, examples
+from batchscope.catalogue.shared import WEIGHTS, examples
 
 ENTRY = Measure(
-    name="sam_sharpness",
     version="sam_sharpness-v1",
-    doc=(
-        "Rise of the loss after one step of length rho along the gradient (Foret et al. "
-        "2021, arXiv 2010.01412)."
-    ),
     settings=(
         WEIGHTS,
         Parameter("rhos", "rho", "float", (0.05,), "Lengths of the step.", above=0, many=True),
@@ -27,10 +24,8 @@ ENTRY = Measure(
             "sam_sharpness",
             "Sharpness along the gradient",
             "Sharpness",
-            caption=(
-                "Rise of the training loss after one step of length ρ along its gradient (Foret et "
-                "al. 2021)."
-            ),
+            "Rise of the training loss after one step of length ρ along its gradient (Foret et "
+            "al. 2021).",
             panels=(Panel("sam_sharpness_{rhos}", "ρ = {rhos}", "f(w + ρ g/‖g‖) − f(w) (nats)"),),
         ),
     ),

@@ -1,16 +1,13 @@
-"""Sharpness of the minimum: the entry."""
+"""Sharpness, metric 2.1 of Keskar et al. 2017 (arXiv 1609.04836): a lower bound by L-BFGS-B from
+several starts.
+"""
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Panel
+from batchscope.catalogue.entries import Figure, Measure, Panel, Positive
 from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import BATCH_NORM, WEIGHTS, examples
+from batchscope.catalogue.shared import WEIGHTS, examples
 
 ENTRY = Measure(
-    name="sharpness",
     version="sharpness-v1",
-    doc=(
-        "Sharpness, metric 2.1 of Keskar et al. 2017 (arXiv 1609.04836): a lower bound "
-        "by L-BFGS-B from several starts."
-    ),
     settings=(
         WEIGHTS,
         Parameter("epsilons", "eps", "float", (0.001, 0.0005), "Box sizes.", above=0, many=True),
@@ -27,14 +24,20 @@ ENTRY = Measure(
         Parameter("iterations", "it", "int", 10, "L-BFGS-B iterations per start.", minimum=1),
         Parameter("starts", "st", "int", 4, "Starting points of the maximiser.", minimum=1),
         Parameter("dimensions", "dim", "int", 100, "Columns of the subspace.", minimum=1),
-        BATCH_NORM,
+        Parameter(
+            "batch_norm",
+            "bn",
+            "str",
+            "moving",
+            "Statistics that batch normalisation uses.",
+            choices=("moving", "batch"),
+        ),
         Parameter("memory_mb", "mem", "int", 2048, "Limit on the subspace.", "MB", minimum=1),
     ),
     columns={
-        "sharpness_{spaces}_{epsilons}": Column(
-            "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space "
-            "or a random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric "
-            "2.1).",
+        "sharpness_{spaces}_{epsilons}": Positive(
+            "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space or a "
+            "random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric 2.1).",
             unit="% of 1 + loss",
             label="Sharpness, {spaces}, epsilon {epsilons}",
             direction="rises",
@@ -47,10 +50,8 @@ ENTRY = Measure(
             "sharpness",
             "Sharpness",
             "Sharpness",
-            caption=(
-                "Highest loss found in a box of size ε around the weights, relative to 1 + loss "
-                "(Keskar et al. 2017, metric 2.1). The search is stopped early: a lower bound."
-            ),
+            "Highest loss found in a box of size ε around the weights, relative to 1 + loss "
+            "(Keskar et al. 2017, metric 2.1). The search is stopped early: a lower bound.",
             panels=(
                 Panel(
                     "sharpness_{spaces}_{epsilons}",

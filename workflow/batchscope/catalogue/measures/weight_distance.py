@@ -1,4 +1,4 @@
-"""Distance from the initial weights: the entry."""
+"""Distance of the weights from the initial ones: overall, relative and by layer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue.entries import Column, Figure, Integer, Measure, Panel, Scale, Table, Text
-from batchscope.catalogue.shared_settings import WEIGHTS
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Integer,
+    Measure,
+    Panel,
+    Positive,
+    Scale,
+    Table,
+    Text,
+)
+from batchscope.catalogue.shared import WEIGHTS
 
 _LAYERS = {
     "position": Integer("Place of the layer in the model, from 0."),
     "layer": Text("Name of the layer."),
-    "distance": Column("Euclidean distance of its weights from the initial ones."),
+    "distance": Positive("Euclidean distance of its weights from the initial ones."),
     "relative": Column("distance over the norm of its initial weights."),
 }
 
@@ -24,18 +34,16 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 
 
 ENTRY = Measure(
-    name="weight_distance",
     version="weight_distance-v1",
-    doc="Distance of the weights from the initial ones: overall, relative and by layer.",
     settings=(WEIGHTS,),
     columns={
-        "weight_distance": Column(
+        "weight_distance": Positive(
             "Euclidean distance of the weights from the initial ones.",
             label="Distance from the initial weights",
             direction="falls",
             source="Keskar et al. 2017, arXiv 1609.04836; Hoffer et al. 2017, arXiv 1705.08741",
         ),
-        "weight_distance_relative": Column(
+        "weight_distance_relative": Positive(
             "weight_distance over the Euclidean norm of the initial weights.",
             label="Relative distance from the initial weights",
         ),
@@ -47,7 +55,7 @@ ENTRY = Measure(
             "weight_distance",
             "Distance from the initial weights",
             "Weights",
-            caption="Euclidean distance of the trained weights w from the initial ones, w₀.",
+            "Euclidean distance of the trained weights w from the initial ones, w₀.",
             panels=(
                 Panel("weight_distance", "Distance", "‖w − w₀‖"),
                 Panel("weight_distance_relative", "Relative distance", "‖w − w₀‖ / ‖w₀‖"),
@@ -57,7 +65,7 @@ ENTRY = Measure(
             "weight_distance_by_layer",
             "Distance from the initial weights, by layer",
             "Weights",
-            caption="Distance of each layer's weights from the initial ones, in the model's order.",
+            "Distance of each layer's weights from the initial ones, in the model's order.",
             table="layers",
             panels=(Panel("distance", "", "‖w − w₀‖"),),
             columns=("relative",),
@@ -67,10 +75,8 @@ ENTRY = Measure(
             "epoch_distance",
             "Distance within an epoch",
             "Weights",
-            caption=(
-                "How far the weights move from the start of an epoch to its end, each batch size "
-                "at its best learning rate: means over seeds with a 95 % interval."
-            ),
+            "How far the weights move from the start of an epoch to its end, each batch size "
+            "at its best learning rate: means over seeds with a 95 % interval.",
             kind="against_progress",
             table="history",
             panels=(Panel("epoch_distance", "", "distance within an epoch", Scale.LOG),),

@@ -1,6 +1,6 @@
-"""Largest batch that fits: the entry."""
+"""The largest batch that fits into memory: each size is tried in a process of its own."""
 
-from batchscope.catalogue import shared_columns
+from batchscope.catalogue import shared
 from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing
 from batchscope.catalogue.parameters import Parameter
 
@@ -15,15 +15,13 @@ _LARGEST = {
         "CPU utilisation over the try, its start and all its processes included, % of "
         "its cores: mean, since their clock ticks too slowly for a median."
     ),
-    **shared_columns.GPU,
-    "gpu_memory_peak_mb": shared_columns.GPU_MEMORY_PEAK_MB,
+    **shared.GPU,
+    "gpu_memory_peak_mb": shared.GPU_MEMORY_PEAK_MB,
     "foreign_cores": Column("Cores that other processes took during the try: mean."),
 }
 
 ENTRY = Timing(
-    name="max_batch_size",
     version="max_batch_size-v1",
-    doc=("The largest batch that fits into memory: each size is tried in a process of its own."),
     settings=(
         Parameter(
             "limit_mb",
@@ -53,11 +51,9 @@ ENTRY = Timing(
             "max_batch_size",
             "Largest batch size",
             "Machine",
-            caption=(
-                "Every batch size that was tried, in a process of its own, against the most "
-                "memory that it took; one of unknown memory stands at the upper edge. The fit is "
-                "fixed memory plus memory per example."
-            ),
+            "Every batch size that was tried, in a process of its own, against the most "
+            "memory that it took; one of unknown memory stands at the upper edge. The fit is "
+            "fixed memory plus memory per example.",
             kind="tries",
             table="largest",
             columns=("seconds", "message"),

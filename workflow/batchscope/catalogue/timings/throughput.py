@@ -1,11 +1,13 @@
-"""Throughput: the entry."""
+"""Steps and examples per second of every batch size, in short blocks that are timed in turns."""
 
-from batchscope.catalogue import shared_columns
+from batchscope.catalogue import shared
 from batchscope.catalogue.entries import (
     Column,
     Figure,
     Integer,
     Panel,
+    Percent,
+    Positive,
     Scale,
     Table,
     Text,
@@ -14,56 +16,61 @@ from batchscope.catalogue.entries import (
 )
 from batchscope.catalogue.parameters import Parameter
 
+
+def _quartiles(name: str, doc: str) -> dict[str, Column]:
+    return {
+        f"{name}_q1": Positive(f"{doc}: lower quartile of the blocks."),
+        f"{name}_q3": Positive(f"{doc}: upper quartile of the blocks."),
+    }
+
+
 _THROUGHPUT = {
-    shared_columns.REPEAT: shared_columns.WHICH,
+    shared.REPEAT: shared.WHICH,
     "batch_size": Integer("Examples per step."),
-    "status": shared_columns.STATUS,
+    "status": shared.STATUS,
     "steps": Integer("Steps of a block."),
     "blocks": Integer("Timed blocks.", adds_up=True),
-    "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
+    "disturbed_blocks": shared.DISTURBED_BLOCKS,
     "foreign_cores": Column("Cores that other processes took during a block: median."),
-    "seconds_per_step": Column("Time of a step, s: median of the blocks."),
-    "seconds_per_step_q1": Column("Time of a step, s: lower quartile of the blocks."),
-    "seconds_per_step_q3": Column("Time of a step, s: upper quartile of the blocks."),
+    "seconds_per_step": Positive("Time of a step, s: median of the blocks."),
+    **_quartiles("seconds_per_step", "Time of a step, s"),
     "iterations_per_second": Column(
         "Steps per second: median of the blocks.", "iterations/s", label="Step rate"
     ),
-    "iterations_per_second_q1": Column("Steps per second: lower quartile of the blocks."),
-    "iterations_per_second_q3": Column("Steps per second: upper quartile of the blocks."),
+    **_quartiles("iterations_per_second", "Steps per second"),
     "images_per_second": Column(
         "Examples per second: median of the blocks.", "examples/s", label="Throughput"
     ),
-    "images_per_second_q1": Column("Examples per second: lower quartile of the blocks."),
-    "images_per_second_q3": Column("Examples per second: upper quartile of the blocks."),
+    **_quartiles("images_per_second", "Examples per second"),
     "tokens_per_second": Column(
         "images_per_second times the tokens of a sequence; empty of other examples."
     ),
     "tokens_per_update": Column("Tokens of a batch; empty of other examples."),
     "train_examples": Integer("Examples of an epoch."),
-    "seconds_per_epoch": Column(
+    "seconds_per_epoch": Positive(
         "train_examples over images_per_second, whole batches throughout, s."
     ),
-    "process_percent": Column(
+    "process_percent": Percent(
         "CPU utilisation of the process during the blocks, % of its cores: median."
     ),
-    "process_zero_share": shared_columns.PROCESS_ZERO_SHARE,
-    **shared_columns.GPU,
+    "process_zero_share": shared.PROCESS_ZERO_SHARE,
+    **shared.GPU,
 }
 _SWEEPS = {
-    shared_columns.REPEAT: shared_columns.WHICH,
-    "status": shared_columns.STATUS,
+    shared.REPEAT: shared.WHICH,
+    "status": shared.STATUS,
     "used_threads": Column("Threads that the framework used: what `all` (0) stood for."),
     "train_examples": Integer("Examples of an epoch."),
     "sizes": Integer("Batch sizes that were timed."),
     "blocks": Integer("Timed blocks of all of them.", adds_up=True),
-    "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
-    "fixed_seconds": Column(
+    "disturbed_blocks": shared.DISTURBED_BLOCKS,
+    "fixed_seconds": Positive(
         "Fixed cost of a step: a of the fit t = a + b * batch size.",
         "s",
         label="Fixed cost of a step",
     ),
     **interval("fixed_seconds", high="Upper end of its 95 % interval."),
-    "seconds_per_image": Column("Cost per example: b of the fit, s."),
+    "seconds_per_image": Positive("Cost per example: b of the fit, s."),
     **interval("seconds_per_image", high="Upper end of its 95 % interval."),
     "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
     "line_residual": Column("Relative root-mean-square residual of the fit."),
@@ -116,22 +123,17 @@ _SWEEPS = {
     "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
 }
 _TRAINING_TIMES = {
-    shared_columns.REPEAT: shared_columns.WHICH,
+    shared.REPEAT: shared.WHICH,
     "batch_size": Integer("Examples per step."),
     "status": Text("finished, diverged or out_of_memory."),
     "at_epoch": Integer("Number of epochs, as the experiment asks for."),
-    "train_seconds": Column("at_epoch times the time of an epoch, validation apart, s."),
-    "seconds_per_epoch_q1": Column("Lower quartile of the time of an epoch, s."),
-    "seconds_per_epoch_q3": Column("Upper quartile of the time of an epoch, s."),
+    "train_seconds": Positive("at_epoch times the time of an epoch, validation apart, s."),
+    "seconds_per_epoch_q1": Positive("Lower quartile of the time of an epoch, s."),
+    "seconds_per_epoch_q3": Positive("Upper quartile of the time of an epoch, s."),
 }
 
 ENTRY = Timing(
-    name="throughput",
     version="throughput-v3",
-    doc=(
-        "Steps and examples per second of every batch size, in short blocks that are timed in "
-        "turns."
-    ),
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
         Parameter.seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
@@ -168,12 +170,10 @@ ENTRY = Timing(
             "throughput",
             "Throughput",
             "Time",
-            caption=(
-                "Medians and quartiles of blocks of steps that were timed in turns, alone on the "
-                "machine. The plateau is what throughput tends to, the knee the batch size that "
-                "reaches 90 % of it, the ceiling the peak of a matrix product over the operations "
-                "per example."
-            ),
+            "Medians and quartiles of blocks of steps that were timed in turns, alone on the "
+            "machine. The plateau is what throughput tends to, the knee the batch size that "
+            "reaches 90 % of it, the ceiling the peak of a matrix product over the operations "
+            "per example.",
             kind="sweep",
             table="throughput",
             panels=(
@@ -196,11 +196,8 @@ ENTRY = Timing(
             "step_time",
             "Time per step",
             "Time",
-            caption=(
-                "Medians and quartiles of timed blocks with the line a + b × batch size; the "
-                "fixed cost a is its floor at the left. Of several series both costs with 95 % "
-                "intervals."
-            ),
+            "Medians and quartiles of timed blocks with the line a + b × batch size; the fixed "
+            "cost a is its floor at the left. Of several series both costs with 95 % intervals.",
             kind="sweep",
             table="throughput",
             panels=(

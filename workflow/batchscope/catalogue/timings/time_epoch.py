@@ -1,21 +1,18 @@
-"""Time of an epoch: the entry."""
+"""Seconds per epoch of a training's configuration: several blocks after a warm-up, median and
+quartiles; a job for each seed, in turns over all configurations.
+"""
 
-from batchscope.catalogue.entries import Column, Figure, Panel, Scale, Timing
+from batchscope.catalogue.entries import Column, Figure, Panel, Positive, Scale, Timing
 from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Timing(
-    name="time_epoch",
     version="time_epoch-v2",
-    doc=(
-        "Seconds per epoch of a training's configuration: several blocks after a warm-up, median "
-        "and quartiles; a job for each seed, in turns over all configurations."
-    ),
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks.", minimum=3),
         Parameter.seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
     ),
     columns={
-        "seconds_per_epoch": Column(
+        "seconds_per_epoch": Positive(
             "Time of one epoch, validation apart: median of a timing job that had the "
             "machine to itself.",
             unit="s",
@@ -23,8 +20,8 @@ ENTRY = Timing(
             direction="falls",
             source="Chang and Pathak 2020",
         ),
-        "seconds_per_epoch_q1": Column("Lower quartile of the timing job's blocks.", unit="s"),
-        "seconds_per_epoch_q3": Column("Upper quartile of the timing job's blocks.", unit="s"),
+        "seconds_per_epoch_q1": Positive("Lower quartile of the timing job's blocks.", unit="s"),
+        "seconds_per_epoch_q3": Positive("Upper quartile of the timing job's blocks.", unit="s"),
         "images_per_second": Column(
             "Training examples per second in the timing job.", unit="examples/s"
         ),
@@ -38,11 +35,9 @@ ENTRY = Timing(
             "time",
             "Time",
             "Time",
-            caption=(
-                "Time per epoch in a timing job that had the machine to itself, epochs until the "
-                "training stopped, and their product. Hollow, with an arrow: nothing stopped it, "
-                "a lower bound."
-            ),
+            "Time per epoch in a timing job that had the machine to itself, epochs until the "
+            "training stopped, and their product. Hollow, with an arrow: nothing stopped it, "
+            "a lower bound.",
             panels=(
                 Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)", Scale.ZERO),
                 Panel(

@@ -1,11 +1,12 @@
-"""Utilisation and memory: the entry."""
+"""Utilisation of CPU and GPU, and memory, sampled while one batch size after another trains."""
 
-from batchscope.catalogue import shared_columns
+from batchscope.catalogue import shared
 from batchscope.catalogue.entries import (
     Column,
     Figure,
     Integer,
     Panel,
+    Percent,
     Scale,
     Table,
     Text,
@@ -15,25 +16,25 @@ from batchscope.catalogue.entries import (
 from batchscope.catalogue.parameters import Parameter
 
 _UTILISATION = {
-    shared_columns.REPEAT: shared_columns.WHICH,
+    shared.REPEAT: shared.WHICH,
     "batch_size": Integer("Examples per step."),
-    "status": shared_columns.STATUS,
+    "status": shared.STATUS,
     "steps": Integer("Steps of the training."),
     "seconds": Column("Its time, s."),
-    "process_percent": Column(
+    "process_percent": Percent(
         "CPU utilisation of the process, % of its cores: median over time.",
         "%",
         label="CPU utilisation",
     ),
-    "process_percent_q1": Column("Lower quartile over time."),
-    "process_percent_q3": Column("Upper quartile over time."),
+    "process_percent_q1": Percent("Lower quartile over time."),
+    "process_percent_q3": Percent("Upper quartile over time."),
     "process_cores": Column("Cores in use: median over time."),
     "process_zero_share": Column(
         "Share of the time without work of the process on the CPU.",
         "share",
         label="Share of the time without work on the CPU",
     ),
-    "machine_percent": Column("CPU utilisation of the whole machine, %: median over time."),
+    "machine_percent": Percent("CPU utilisation of the whole machine, %: median over time."),
     "foreign_cores": Column("Cores that other processes took: mean."),
     "disturbed": Column("Whether that is more than 0.2 cores, after up to two repeats."),
     "memory_peak_mb": Column("Peak resident memory of the process.", "MB", label="Peak memory"),
@@ -41,15 +42,15 @@ _UTILISATION = {
         "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave out on the device, "
         "MB; on a CPU without tensors below 256 KiB, and empty where all are."
     ),
-    "gpu_percent": Column(
+    "gpu_percent": Percent(
         "GPU utilisation, % of the time in which a kernel ran: median over time.",
         "%",
         label="GPU utilisation",
     ),
-    "gpu_percent_q1": Column("Lower quartile over time."),
-    "gpu_percent_q3": Column("Upper quartile over time."),
+    "gpu_percent_q1": Percent("Lower quartile over time."),
+    "gpu_percent_q3": Percent("Upper quartile over time."),
     "gpu_zero_share": Column("Share of the time at 0 %."),
-    "gpu_bandwidth_percent": Column(
+    "gpu_bandwidth_percent": Percent(
         "% of the time in which GPU memory was read or written: median.",
         "%",
         label="Share of the time in which GPU memory is read or written",
@@ -80,13 +81,13 @@ _SAMPLES = {
         "that other processes disturbed and that was run again; empty while resting."
     ),
     "seconds": Column("Time since the start, s."),
-    "process_percent": Column(
+    "process_percent": Percent(
         "CPU utilisation of the process since the sample before, % of its cores."
     ),
-    "machine_percent": Column("CPU utilisation of the whole machine since then, %."),
+    "machine_percent": Percent("CPU utilisation of the whole machine since then, %."),
     "memory_mb": Column("Resident memory of the process, MB."),
-    "gpu_percent": Column("GPU utilisation, %."),
-    "gpu_bandwidth_percent": Column("Memory-bandwidth utilisation of the GPU, %."),
+    "gpu_percent": Percent("GPU utilisation, %."),
+    "gpu_bandwidth_percent": Percent("Memory-bandwidth utilisation of the GPU, %."),
     "gpu_memory_mb": Column("Memory in use on the GPU, MB."),
     "gpu_power_watts": Column("Power of the GPU, W."),
 }
@@ -101,11 +102,7 @@ MEMORY = (
 )
 
 ENTRY = Timing(
-    name="utilisation",
     version="utilisation-v2",
-    doc=(
-        "Utilisation of CPU and GPU, and memory, sampled while one batch size after another trains."
-    ),
     settings=(
         Parameter.seconds("seconds", "sec", 5.0, "Training at every batch size.", above=0),
         Parameter.seconds("pause_seconds", "pau", 1.0, "Rest before each.", minimum=0),
@@ -125,11 +122,9 @@ ENTRY = Timing(
             "utilisation",
             "Utilisation and memory",
             "Machine",
-            caption=(
-                "How busy the machine was while it trained at every batch size, and the most "
-                "memory held: medians and quartiles of samples within one training. 100 % of the "
-                "CPU are the cores that the process was given."
-            ),
+            "How busy the machine was while it trained at every batch size, and the most "
+            "memory held: medians and quartiles of samples within one training. 100 % of the "
+            "CPU are the cores that the process was given.",
             kind="sweep",
             table="utilisation",
             panels=(
@@ -155,11 +150,8 @@ ENTRY = Timing(
             "utilisation_over_time",
             "Utilisation over time",
             "Machine",
-            caption=(
-                "Samples through consecutive trainings of one job, which rests before each; "
-                "shaded spans are the trainings. Every sample stands for the time since the one "
-                "before it."
-            ),
+            "Samples through consecutive trainings of one job, which rests before each; shaded "
+            "spans are the trainings. Every sample stands for the time since the one before it.",
             kind="utilisation_over_time",
             table="samples",
         ),

@@ -22,8 +22,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
-from batchscope.catalogue import value_ranges
 from batchscope.catalogue.entries import Scale
+from batchscope.catalogue.tables import possible
 from batchscope.host import absence
 from batchscope.store import records
 
@@ -292,7 +292,7 @@ def keep_possible(axes: Axes, column: str, values: Any) -> None:
     values = np.asarray(values, float)
     if axes.get_yscale() != "linear" or not np.isfinite(values).any():
         return
-    least, largest = value_ranges.possible(column)
+    least, largest = possible(column)
     bottom, top = axes.get_ylim()
     margin = 0.015 * (min(top, largest) - max(bottom, least))
     below = margin if np.nanmin(values) < least + margin else 0.0

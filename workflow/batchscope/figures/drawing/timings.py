@@ -17,8 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from batchscope.analysis import run_series
-from batchscope.catalogue import value_ranges
-from batchscope.catalogue.timing_columns import QUARTILES
+from batchscope.catalogue.tables import QUARTILES, possible
 from batchscope.figures.drawing import canvas
 from batchscope.host import absence
 from batchscope.store import records
@@ -70,7 +69,7 @@ def timed_here(rows: pandas.DataFrame) -> pandas.DataFrame:
 def at_most_all(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Returns rows in which no utilisation is above 100 %, which short samples can show."""
     shares = rows.filter(like="_percent")
-    return rows.assign(**{name: shares[name].clip(*value_ranges.possible(name)) for name in shares})
+    return rows.assign(**{name: shares[name].clip(*possible(name)) for name in shares})
 
 
 def series(frame: pandas.DataFrame) -> list[run_series.Series]:

@@ -16,8 +16,9 @@ from matplotlib.path import Path
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.run_series import Series
-from batchscope.catalogue import entries, value_ranges
+from batchscope.catalogue import entries
 from batchscope.catalogue.entries import Panel, Scale
+from batchscope.catalogue.tables import clipped
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
 
@@ -254,7 +255,7 @@ def _draw_binomial(
     look["linewidth"] = float(np.clip(9 / place.count, 2.0, 7.0))
     errors = intervals.binomial(known, panel.column, ["batch_size"]).dropna()
     for size, mean, half in errors.itertuples(name=None):
-        ends = value_ranges.clipped(panel.column, (mean - half, mean + half))
+        ends = clipped(panel.column, (mean - half, mean + half))
         axes.plot([np.log2(size) + place.offset] * 2, ends, **look)
 
 

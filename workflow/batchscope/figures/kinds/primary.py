@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries, factor_words, value_ranges
+from batchscope.catalogue import entries, factor_words
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TARGET
+from batchscope.catalogue.tables import possible
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 
@@ -107,7 +108,7 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> None:
     if taken:
         axes.set_yscale("log")
     at, mean = np.log2(sizes), means["mean"].to_numpy(float)
-    ends = means[["mean_low", "mean_high"]].to_numpy(float).T.clip(*value_ranges.possible(outcome))
+    ends = means[["mean_low", "mean_high"]].to_numpy(float).T.clip(*possible(outcome))
     dots = {
         "color": canvas.MUTED,
         "alpha": 0.55,

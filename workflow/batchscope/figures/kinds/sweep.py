@@ -17,10 +17,9 @@ from matplotlib.lines import Line2D
 
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import ENDS
-from batchscope.catalogue import entries, value_ranges
+from batchscope.catalogue import entries
 from batchscope.catalogue.entries import Panel, Scale
-from batchscope.catalogue.tables import TABLES
-from batchscope.catalogue.timing_columns import QUARTILES
+from batchscope.catalogue.tables import QUARTILES, TABLES, clipped
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
@@ -180,7 +179,7 @@ def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
     shown: list[float] = []
     for row, (group, style) in enumerate(lines):
         ends = (timings.one(group.frame, f"{panel.column}{end}") for end in ENDS)
-        value, low, high = value_ranges.clipped(panel.column, ends)
+        value, low, high = clipped(panel.column, ends)
         bars = np.nan_to_num([[value - low], [high - value]])
         look = {**style, "linestyle": "none", "zorder": 3}
         axes.errorbar(value, row, xerr=bars, elinewidth=1.4, **look)

@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pynvml
+
 from batchscope.timing.instruments.processes import MEGABYTE
 from batchscope.timing.instruments.samples import GPU_COLUMNS
 
@@ -26,16 +28,15 @@ def physical_gpu(visible: str | None, gpu: int, uuids: list[str]) -> int | str |
     seen: list[int | str] = []
     for entry in (part.strip() for part in visible.split(",")):
         if entry.startswith("MIG-"):
-            seen.append(entry)
-            continue
-        if entry.isdecimal():
-            matches = [int(entry)] if int(entry) < len(uuids) else []
+            matches: list[int | str] = [entry]
+        elif entry.isdecimal():
+            matches = [index for index in range(len(uuids)) if index == int(entry)]
         else:
-            begins = [uuid.startswith(entry) for uuid in uuids]
-            matches = [index for index, found in enumerate(begins) if found and entry]
+            begun = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
+            matches = begun if entry else []
         if len(matches) != 1:
             break
-        seen.append(matches[0])
+        seen += matches
     return seen[gpu] if gpu < len(seen) else None
 
 
@@ -52,65 +53,50 @@ _READINGS: dict[str, Callable[[Any], dict[str, float]]] = {
 
 
 class Gpu:
-    """One GPU, by its index among those that the process sees; what it does not support is NaN."""
+    """One GPU, by its index among those that the process sees; what it does not support is NaN.
+
+    Raises `pynvml.NVMLError` or `LookupError` where there is none.
+    """
 
     def __init__(self, gpu: int) -> None:
-        import pynvml as nvml
-
-        self._nvml = nvml
-        nvml.nvmlInit()
+        pynvml.nvmlInit()
         try:
-            handle, self.name, self.uuid = self._find(gpu)
+            self._handle, uuid = self._find(gpu)
+            self.device = {"name": str(pynvml.nvmlDeviceGetName(self._handle)), "uuid": uuid}
         except BaseException:
-            nvml.nvmlShutdown()
+            pynvml.nvmlShutdown()
             raise
-        self._handle = handle
         self._supported = list(_READINGS)
 
-    def _find(self, gpu: int) -> tuple[Any, str, str]:
-        nvml = self._nvml
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        uuids = [str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+    @staticmethod
+    def _find(gpu: int) -> tuple[Any, str]:
+        count = pynvml.nvmlDeviceGetCount()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        uuids = [str(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         found = physical_gpu(visible, gpu, uuids)
+        if isinstance(found, str):
+            return pynvml.nvmlDeviceGetHandleByUUID(found), found
         if found is None:
             raise LookupError(
                 f"gpu: received {gpu}; an index of the GPUs that this process sees is expected: "
                 f"CUDA_VISIBLE_DEVICES is {visible!r}, and the machine has {len(uuids)}."
             )
-        if isinstance(found, str):
-            handle, uuid = nvml.nvmlDeviceGetHandleByUUID(found), found
-        else:
-            handle, uuid = handles[found], uuids[found]
-        return handle, str(nvml.nvmlDeviceGetName(handle)), uuid
+        return handles[found], uuids[found]
 
     def read(self) -> list[float]:
         """Returns the values of `samples.GPU_COLUMNS` now, NaN where unknown."""
         found = dict.fromkeys(GPU_COLUMNS, math.nan)
         for name in list(self._supported):
-            try:
-                reading = getattr(self._nvml, name)(self._handle)
-            except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound):
-                self._supported.remove(name)
-            except self._nvml.NVMLError:
-                # A passing refusal, such as a timeout, costs one sample and not the training.
-                continue
-            else:
-                found |= _READINGS[name](reading)
+            # A passing refusal, such as a timeout, costs one sample and not the training.
+            with contextlib.suppress(pynvml.NVMLError):
+                try:
+                    found |= _READINGS[name](getattr(pynvml, name)(self._handle))
+                except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+                    self._supported.remove(name)
         return list(found.values())
 
     def close(self) -> None:
         """Gives NVML back."""
-        with contextlib.suppress(self._nvml.NVMLError):
-            self._nvml.nvmlShutdown()
-
-
-def open_gpu(gpu: int) -> tuple[Gpu | None, dict[str, str]]:
-    """Returns the GPU, or None, and its name and UUID, or why there is none."""
-    import pynvml
-
-    try:
-        opened = Gpu(gpu)
-    except (pynvml.NVMLError, LookupError) as error:
-        return None, {"problem": str(error)}
-    return opened, {"name": opened.name, "uuid": opened.uuid}
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()

@@ -1,24 +1,30 @@
-"""How much of the machine processes use: this one, others, and another one with its descendants."""
+"""What processes use of the machine: this one, others, and another one with its descendants.
+
+Peaks of memory are those that the kernel keeps: proc(5), /proc/[pid]/clear_refs and
+/proc/[pid]/status. Memory is in MB of 10^6 bytes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
 MEGABYTE = 10**6
-KIBIBYTE = 2**10
 _NOT_BUSY = {"idle", "iowait", "guest", "guest_nice"}  # user and nice contain the guests' time
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
 
 
 class Clock(NamedTuple):
     """Time that has passed, and core-seconds that were used so far, at one moment."""
 
     seconds: float
-    process: float  # of this one without its children, or a watched one with its descendants
+    process: float  # of this one without its children
     machine: float  # what a hypervisor took included
 
 
@@ -39,18 +45,36 @@ def foreign_cores(before: Clock, after: Clock) -> float:
     Others are all processes but this one, its children among them, and, on a virtual machine,
     the machine's other guests as far as they held up this one.
     """
-    seconds = after.seconds - before.seconds
-    if seconds <= 0:
-        return 0.0
-    foreign = (after.machine - before.machine) - (after.process - before.process)
-    return max(0.0, foreign / seconds)
+    seconds, own, machine = (end - start for start, end in zip(before, after, strict=True))
+    return max(0.0, (machine - own) / seconds) if seconds > 0 else 0.0
+
+
+def reset_peak_memory() -> bool:
+    """Lets `peak_memory` count from now on; returns whether the system allows it."""
+    try:
+        _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def peak_memory() -> float:
+    """Returns the peak resident memory of this process since the last reset."""
+    return status_mb("VmHWM")
+
+
+def status_mb(key: str) -> float:
+    """Returns an entry of /proc/self/status, which is in units of 1024 bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (number,) = (line.split()[1] for line in lines if line.startswith(f"{key}:"))
+    return int(number) * 1024 / MEGABYTE
 
 
 class Usage(NamedTuple):
     """What processes have used so far, and what they hold; NaN where unknown."""
 
     cpu_seconds: float = math.nan
-    memory_mb: float = math.nan  # resident, 10^6 bytes
+    memory_mb: float = math.nan  # resident
 
 
 class Family:
@@ -63,12 +87,10 @@ class Family:
 
     def members(self) -> list[psutil.Process]:
         """Returns all of them, the process itself first; none once it has been waited for."""
-        if self._first is None or not self._first.is_running():
-            return []
-        try:
-            return [self._first, *self._first.children(recursive=True)]
-        except psutil.Error:
-            return []
+        with contextlib.suppress(psutil.Error):
+            if self._first is not None and self._first.is_running():
+                return [self._first, *self._first.children(recursive=True)]
+        return []
 
     def usage(self) -> Usage:
         """Returns the CPU time and the memory of all of them.

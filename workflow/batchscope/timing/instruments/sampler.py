@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pynvml
 
-from batchscope.timing.instruments import processes
-from batchscope.timing.instruments.nvml import Gpu, open_gpu
-from batchscope.timing.instruments.samples import COLUMNS, GPU_COLUMNS, OUTSIDE
+from batchscope.timing.instruments import processes, samples
+from batchscope.timing.instruments.nvml import Gpu
+from batchscope.timing.instruments.samples import COLUMNS, GPU_COLUMNS
 
 
 class Sampler:
@@ -49,20 +50,25 @@ class Sampler:
         self.gpu_device: dict[str, str] | None = None
         # One flat array of doubles: an hour at 0.1 s is under 4 MB.
         self._rows = array.array("d")
-        self._phase = OUTSIDE
+        self._phase = samples.OUTSIDE
         self.phases: list[tuple[str, Any]] = []
-        self.own_seconds = self._own_before = 0.0
-        self._before: processes.Clock | None = None
+        self.own_seconds = 0.0
+        # Of the last sample: its time, and the core-seconds of process, machine and others.
+        self._before = np.full(4, math.nan)
 
     def __enter__(self) -> Sampler:
         """Starts sampling, once."""
-        if self._gpu_index is not None:
-            self._gpu, self.gpu_device = open_gpu(self._gpu_index)
-        try:
+        with contextlib.ExitStack() as stack:
+            if self._gpu_index is not None:
+                try:
+                    self._gpu = Gpu(self._gpu_index)
+                except (pynvml.NVMLError, LookupError) as error:
+                    self.gpu_device = {"problem": str(error)}
+                else:
+                    self.gpu_device = self._gpu.device
+                    stack.callback(self._gpu.close)
             self.sample()
-        except BaseException:
-            self._close()
-            raise
+            self._opened = stack.pop_all()
         if self._interval is not None:
             run = functools.partial(self._run, self._interval)
             self._thread = threading.Thread(target=run, name="sampler", daemon=True)
@@ -71,21 +77,14 @@ class Sampler:
 
     def __exit__(self, *_: object) -> None:
         """Ends sampling; the samples stay."""
-        if self._thread is not None:
-            self._stop.set()
-            self._thread.join()
-        try:
+        with self._opened:
+            if self._thread is not None:
+                self._stop.set()
+                self._thread.join()
             self.sample()
-        finally:
-            self._close()
-
-    def _close(self) -> None:
-        if self._gpu is not None:
-            self._gpu.close()
 
     def _run(self, interval: float) -> None:
-        begun = time.monotonic()
-        tick = 1
+        begun, tick = time.monotonic(), 1
         # Each wait ends at a multiple of the interval, so that lateness does not add up.
         while not self._stop.wait(max(0.0, begun + tick * interval - time.monotonic())):
             self.sample()
@@ -93,20 +92,18 @@ class Sampler:
 
     @contextlib.contextmanager
     def phase(self, name: str, value: Any = None) -> Iterator[int]:
-        """Gives the samples of the block to a phase, such as `batch_size`, 32; yields its index."""
-        label = (name, value)
-        if label not in self.phases:
-            self.phases.append(label)
-        index, outer = self.phases.index(label), self._phase
+        """Gives the samples of the block to a phase, such as `batch_size`, 32; yields its index.
+
+        After it has ended, `phases` may be given another name for it.
+        """
+        if (name, value) not in self.phases:
+            self.phases.append((name, value))
+        index, outer = self.phases.index((name, value)), self._phase
         self._turn_to(index)
         try:
             yield index
         finally:
             self._turn_to(outer)
-
-    def rename(self, index: int, name: str, value: Any = None) -> None:
-        """Gives a phase that has ended another name and value: its old ones start a new phase."""
-        self.phases[index] = (name, value)
 
     def _turn_to(self, phase: int) -> None:
         with self._lock:
@@ -120,33 +117,23 @@ class Sampler:
 
     def _take(self) -> tuple[float, ...]:
         begun = time.thread_time()
-        (now, memory), before = self._read(), self._before
-        process = machine = foreign = math.nan
-        if before is not None and now.seconds > before.seconds:
-            seconds = now.seconds - before.seconds
-            own = (self.own_seconds - self._own_before) / seconds
-            process = (now.process - before.process) / seconds
-            if self._watched is None:
-                process -= own
-            machine = (now.machine - before.machine) / seconds
-            foreign = machine - process - own
-            process = process if math.isnan(process) else max(0.0, process)
+        clock, own = processes.cpu_times(), self.own_seconds
+        if self._watched is None:
+            process = clock.process - own
+            memory = self._process.memory_info().rss / processes.MEGABYTE
+        else:
+            process, memory = self._watched.usage()
         # What this sample itself uses falls into the next one's time.
-        self._own_before, self._before = self.own_seconds, now
+        now = np.array([clock.seconds, process, clock.machine, clock.machine - process - own])
+        (seconds, *used), self._before = now - self._before, now
+        cores, machine, foreign = (each / seconds if seconds > 0 else math.nan for each in used)
+        cores = np.maximum(0.0, cores)
         gpu = self._gpu.read() if self._gpu is not None else [math.nan] * len(GPU_COLUMNS)
-        percent = 100 * process / self._cores, process, 100 * machine / self._machine_cores
-        sample = (now.seconds, self._phase, *percent, foreign, memory, *gpu)
+        percent = 100 * cores / self._cores, cores, 100 * machine / self._machine_cores
+        sample = (clock.seconds, self._phase, *percent, foreign, memory, *gpu)
         self._rows.extend(sample)
         self.own_seconds += time.thread_time() - begun
         return sample
-
-    def _read(self) -> tuple[processes.Clock, float]:
-        """Returns the clocks, with the CPU time of what is sampled, and its memory in MB."""
-        now = processes.cpu_times()
-        if self._watched is None:
-            return now, self._process.memory_info().rss / processes.MEGABYTE
-        used = self._watched.usage()
-        return now._replace(process=used.cpu_seconds), used.memory_mb
 
     def series(self) -> dict[str, np.ndarray]:
         """Returns the samples so far: column -> values of shape (samples,), NaN where unknown.
@@ -163,25 +150,27 @@ class Sampler:
             columns[name] -= known[0] if len(known) else 0.0
         return {**columns, "phase": columns["phase"].astype(np.int64)}
 
+    def summary(self, name: str, value: Any = None) -> dict[str, Any]:
+        """Returns what the samples of a phase say together, as `samples.summary` does."""
+        return samples.summary(self.series(), self.phases.index((name, value)))
 
-def as_lists(sampler: Sampler, column: str = "batch_size") -> dict[str, list[Any]]:
-    """Returns a sampler's series for a record: lists of the columns that are known, rounded.
+    def details(self, column: str = "batch_size") -> dict[str, Any]:
+        """Returns samples and GPU for a record.
 
-    The values of phases of the name `column` stand in a column of that name; where there are
-    phases of other names, the column `phase` has the names of all.
-    """
-    series = sampler.series()
-    labels = [
-        sampler.phases[index] if index != OUTSIDE else (None, None) for index in series.pop("phase")
-    ]
-    names = {name for name, _ in sampler.phases}
-    found: dict[str, list[Any]] = {}
-    if column in names:
-        found[column] = [value if name == column else None for name, value in labels]
-    found["seconds"] = [round(float(value), 3) for value in series.pop("seconds")]
-    if names - {column}:
-        found["phase"] = [name for name, _ in labels]
-    for name, values in series.items():
-        if np.isfinite(values).any():
-            found[name] = [float(f"{value:.4g}") for value in values]
-    return found
+        `samples` has lists of the columns that are known, rounded. The values of phases of the name
+        `column` stand in a column of that name; where there are phases of other names, the column
+        `phase` has the names of all.
+        """
+        series, names = self.series(), {name for name, _ in self.phases}
+        phases = {samples.OUTSIDE: (None, None), **dict(enumerate(self.phases))}
+        labels = [phases[index] for index in series.pop("phase")]
+        found: dict[str, list[Any]] = {}
+        if column in names:
+            found[column] = [value if name == column else None for name, value in labels]
+        found["seconds"] = series.pop("seconds").round(3).tolist()
+        if names - {column}:
+            found["phase"] = [name for name, _ in labels]
+        for name, values in series.items():
+            if np.isfinite(values).any():
+                found[name] = [float(f"{value:.4g}") for value in values]
+        return {"samples": found, "gpu_device": self.gpu_device}

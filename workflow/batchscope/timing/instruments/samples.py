@@ -17,19 +17,10 @@ from typing import Any
 import numpy as np
 
 GPU_COLUMNS = (
-    "gpu_percent",
-    "gpu_bandwidth_percent",
-    "gpu_memory_mb",
-    "gpu_power_watts",
-    "gpu_energy_joules",
+    *("gpu_percent", "gpu_bandwidth_percent", "gpu_memory_mb"),
+    *("gpu_power_watts", "gpu_energy_joules"),
 )
-UTILISATIONS = (
-    "process_percent",
-    "process_cores",
-    "machine_percent",
-    "gpu_percent",
-    "gpu_bandwidth_percent",
-)
+UTILISATIONS = ("process_percent", "process_cores", "machine_percent", *GPU_COLUMNS[:2])
 COLUMNS = ("seconds", "phase", *UTILISATIONS[:3], "foreign_cores", "memory_mb", *GPU_COLUMNS)
 OUTSIDE = -1
 # Less than 1 % of a core is no work of the process; NVML's whole percentages draw the same line.
@@ -48,11 +39,6 @@ def intervals(series: Series) -> np.ndarray:
     return np.diff(seconds, prepend=seconds[:1])
 
 
-def in_phase(series: Series, phase: int | None) -> np.ndarray:
-    """Returns which samples belong to a phase, or to any where it is None; bool (samples,)."""
-    return np.full(len(series["phase"]), phase is None) | (series["phase"] == phase)
-
-
 def seconds_into_phase(series: Series) -> np.ndarray:
     """Returns for each sample the seconds since its phase was last entered, shape (samples,)."""
     seconds, phase = series["seconds"], series["phase"]
@@ -62,47 +48,43 @@ def seconds_into_phase(series: Series) -> np.ndarray:
     return seconds - entered[np.searchsorted(starts, np.arange(len(seconds)), side="right")]
 
 
-def share_at_zero(values: np.ndarray, weights: np.ndarray, threshold: float) -> float | None:
-    """Returns the share of the known time with values below a threshold; None without one."""
-    known = np.isfinite(values) & (weights > 0)
-    if not known.any():
-        return None
-    return float(weights[known & (values < threshold)].sum() / weights[known].sum())
+def spread(values: np.ndarray, weights: np.ndarray, idle: float = 0.0) -> dict[str, float | None]:
+    """Returns weighted `median`, `q1`, `q3`, `mean` and `zero_share`, of what is below `idle`.
 
-
-def spread(values: np.ndarray, weights: np.ndarray) -> dict[str, float | None]:
-    """Returns the weighted `median`, `q1`, `q3` and `mean` of known values; None without one.
-
-    A quantile is the least value that so large a share of the time does not exceed.
+    Of known values; None without one. A quantile is the least value that so large a share of the
+    time does not exceed.
     """
     known = np.isfinite(values) & (weights > 0)
     if not known.any():
-        return dict.fromkeys(("median", "q1", "q3", "mean"))
+        return dict.fromkeys(("median", "q1", "q3", "mean", "zero_share"))
     values, weights = values[known], weights[known]
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])  # np.quantile has no weights before NumPy 2
     places = np.searchsorted(reached / reached[-1], (0.5, 0.25, 0.75))
-    quantiles = dict(zip(("median", "q1", "q3"), values[order][places].tolist(), strict=True))
-    return {**quantiles, "mean": float(np.average(values, weights=weights))}
+    return {
+        **dict(zip(("median", "q1", "q3"), values[order][places].tolist(), strict=True)),
+        "mean": float(np.average(values, weights=weights)),
+        "zero_share": float(weights[values < idle].sum() / weights.sum()),
+    }
 
 
-def bridged(seconds: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Returns values with the unknown ones between two known filled in on a straight line."""
+def bridged(series: Series, column: str) -> np.ndarray:
+    """Returns a column with what is unknown between two known filled in on a straight line."""
+    seconds, values = series["seconds"], series[column]
     known = np.isfinite(values)
     if not known.any():
         return values
     return np.interp(seconds, seconds[known], values[known], left=np.nan, right=np.nan)
 
 
-def energy(series: Series, phase: int | None) -> tuple[float | None, float, str | None]:
-    """Returns the joules that the GPU used during a phase, the known seconds, and their source.
+def energy(series: Series, weights: np.ndarray) -> tuple[float | None, float, str | None]:
+    """Returns the joules that the GPU used in a phase, the known seconds, and their source.
 
     From NVML's `counter` where there is one, otherwise the integral of the `power` by the
-    trapezoid rule; where a reading failed, on a straight line between its neighbours.
+    trapezoid rule; where a reading failed, on a straight line between its neighbours. The weights
+    are the seconds that each sample stands for, of other phases 0.
     """
-    weights = np.where(in_phase(series, phase), intervals(series), 0.0)
-    counter = bridged(series["seconds"], series["gpu_energy_joules"])
-    power = bridged(series["seconds"], series["gpu_power_watts"])
+    counter, power = bridged(series, "gpu_energy_joules"), bridged(series, "gpu_power_watts")
     steps = {
         "counter": np.diff(counter, prepend=counter[:1]),
         "power": intervals(series) * (power + np.concatenate([power[:1], power[:-1]])) / 2,
@@ -122,7 +104,7 @@ def summary(series: Series, phase: int | None = None) -> dict[str, Any]:
     second of the phase, in which NVML still averages over what came before; False where the phase
     is too short for that.
     """
-    chosen = in_phase(series, phase)
+    chosen = np.full(len(series["phase"]), phase is None) | (series["phase"] == phase)
     weights = np.where(chosen, intervals(series), 0.0)
     gpu_known = np.isfinite(series["gpu_percent"]) & (weights > 0)
     late = seconds_into_phase(series) >= SETTLE_SECONDS
@@ -130,26 +112,27 @@ def summary(series: Series, phase: int | None = None) -> dict[str, Any]:
     gpu_weights = np.where(late, weights, 0.0) if settled else weights
 
     found: dict[str, Any] = {"samples": int(chosen.sum()), "seconds": float(weights.sum())}
+    idle = {"process_cores": IDLE_CORES, "gpu_percent": IDLE_PERCENT}
+    zero_shares = {}
     for column in UTILISATIONS:
         used = gpu_weights if column in GPU_COLUMNS else weights
-        values = spread(series[column], used)
-        found[column] = values.pop("median")
-        found.update({f"{column}_{name}": value for name, value in values.items()})
+        values = spread(series[column], used, idle.get(column, 0.0))
+        found[column], zero_shares[column] = values.pop("median"), values.pop("zero_share")
+        found |= {f"{column}_{name}": value for name, value in values.items()}
     foreign = spread(series["foreign_cores"], weights)["mean"]
-    joules, seconds, source = energy(series, phase)
+    joules, seconds, source = energy(series, weights)
+    peaks = {}
+    for column in ("memory_mb", "gpu_memory_mb"):
+        held = series[column][chosen & np.isfinite(series[column])]
+        peaks[column] = float(held.max()) if len(held) else None
     return found | {
-        "process_zero_share": share_at_zero(series["process_cores"], weights, IDLE_CORES),
-        "gpu_zero_share": share_at_zero(series["gpu_percent"], gpu_weights, IDLE_PERCENT),
+        "process_zero_share": zero_shares["process_cores"],
+        "gpu_zero_share": zero_shares["gpu_percent"],
         "gpu_settled": settled,
         "foreign_cores": None if foreign is None else max(0.0, foreign),
-        "memory_peak_mb": _largest(series["memory_mb"][chosen]),
-        "gpu_memory_peak_mb": _largest(series["gpu_memory_mb"][chosen]),
+        "memory_peak_mb": peaks["memory_mb"],
+        "gpu_memory_peak_mb": peaks["gpu_memory_mb"],
         "gpu_energy_joules": joules,
         "gpu_energy_source": source,
         "gpu_power_watts": None if joules is None else joules / seconds,
     }
-
-
-def _largest(values: np.ndarray) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(known.max()) if len(known) else None

@@ -27,10 +27,9 @@ The parts follow the step-time breakdown of https://www.tensorflow.org/guide/pro
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,7 +76,6 @@ _WAIT = re.compile(r"IteratorGetNext\w*::DoCompute")
 _HOST = "/host:CPU"
 _CAPTURED = "InstantiatedCapturedFunction::"
 _STAGE = re.compile(rf"Iterator::|MakeIterator::|{_CAPTURED}|\w+Produce$")
-_EXECUTOR = "ExecutorState::Process"
 _COPY = re.compile(r"Memcpy|Memset")
 
 
@@ -87,7 +85,7 @@ class Event(NamedTuple):
     name: str
     start: int
     stop: int
-    step: int | None = None  # number of the executor's run that it belongs to
+    run: int | None = None  # number of the executor's run that it belongs to
     op: str | None = None  # op of the graph that launched a kernel
 
 
@@ -99,39 +97,16 @@ class Line(NamedTuple):
     events: list[Event]
 
 
-class Activity(NamedTuple):
-    """When what ran: spans (start, stop) in picoseconds; compute with the type of its op."""
-
-    compute: list[tuple[str, int, int]]
-    waits: list[tuple[int, int]]
-    pipeline: list[tuple[int, int]]
-    executor: list[tuple[int, int]]
+# A part (compute, input, pipeline or executor), the type of a compute op, start and stop.
+Span = tuple[str, str, int, int]
 
 
-def union(spans: Spans) -> np.ndarray:
-    """Returns the union of spans (start, stop) as disjoint ones in order, int64 of shape (m, 2).
-
-    Spans that touch become one; those of no length are left out.
-    """
-    array = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
-    array = array[array[:, 1] > array[:, 0]]
-    if not len(array):
-        return array
+def length(*spans: Spans) -> int:
+    """Returns the length of the union of spans (start, stop), in their own unit."""
+    array = np.concatenate([np.asarray(each, np.int64).reshape(-1, 2) for each in spans])
     array = array[np.argsort(array[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(array[:, 1])
-    first = np.concatenate([[True], array[1:, 0] > reach[:-1]])
-    last = np.concatenate([first[1:], [True]])
-    return np.stack([array[first, 0], reach[last]], axis=1)
-
-
-def length(spans: Spans) -> int:
-    """Returns the length of the union of spans, in their own unit."""
-    return int(np.diff(union(spans), axis=1).sum())
-
-
-def clip(spans: Spans, start: int, stop: int) -> np.ndarray:
-    """Returns the parts of spans that lie within [start, stop], int64 of shape (n, 2)."""
-    return np.clip(np.asarray(spans, dtype=np.int64).reshape(-1, 2), start, stop)
+    covered = np.maximum.accumulate(np.append(array[:1, 0], array[:, 1]))[:-1]
+    return int((array[:, 1] - np.maximum(array[:, 0], covered)).clip(0).sum())
 
 
 def parts(total: int, compute: Spans, waits: Spans, executor: Spans) -> dict[str, int]:
@@ -139,90 +114,42 @@ def parts(total: int, compute: Spans, waits: Spans, executor: Spans) -> dict[str
 
     `executor` is the part of host in which an executor runs a graph or an eager op.
     """
-    busy = np.concatenate([union(compute), union(waits)])
-    busy_length, compute_length = length(busy), length(compute)
+    busy, computing = length(compute, waits), length(compute)
     return {
-        "compute": compute_length,
-        "input": busy_length - compute_length,
-        "host": total - busy_length,
-        "executor": length(np.concatenate([busy, union(executor)])) - busy_length,
+        "compute": computing,
+        "input": busy - computing,
+        "host": total - busy,
+        "executor": length(compute, waits, executor) - busy,
     }
 
 
 def lines(space: XSpace) -> list[Line]:
     """Returns the threads of the host and the streams of the GPUs of a trace."""
-    found = [
-        (plane, line)
+    return [
+        Line(plane.name == _HOST, line.name, _events(plane, line))
         for plane in space.planes
         for line in plane.lines
         if plane.name == _HOST
         # A GPU's other lines repeat its kernels by op and by scope.
         or (plane.name.startswith("/device:GPU:") and line.name.startswith("Stream"))
     ]
-    # Picoseconds since 1970 overflow 64 bits.
-    origin = min((line.timestamp_ns for _, line in found), default=0)
-    return [
-        Line(plane.name == _HOST, line.name, _events(plane, line, line.timestamp_ns - origin))
-        for plane, line in found
-    ]
 
 
-def _events(plane: XPlane, line: XLine, origin_ns: int) -> list[Event]:
+def _events(plane: XPlane, line: XLine) -> list[Event]:
     names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
     stats = {key: metadata.name for key, metadata in plane.stat_metadata.items()}
     events = []
     for event in line.events:
-        step = op = None
+        run = op = None
         for stat in event.stats:
             name = stats[stat.metadata_id]
             if name == "id":
-                step = getattr(stat, stat.WhichOneof("value"))
+                run = getattr(stat, stat.WhichOneof("value"))
             elif name == "tf_op":
                 op = stat.str_value or stats.get(stat.ref_value)
-        start = origin_ns * 1000 + event.offset_ps
-        events.append(Event(names[event.metadata_id], start, start + event.duration_ps, step, op))
+        start = line.timestamp_ns * 1000 + event.offset_ps
+        events.append(Event(names[event.metadata_id], start, start + event.duration_ps, run, op))
     return events
-
-
-def activity(found: Iterable[Line]) -> Activity:
-    """Sorts the events of a trace into compute, waits for data, the pipeline and executors."""
-    host, streams = [], []
-    for line in found:
-        (host if line.on_host else streams).append(line)
-    result = Activity([], [], [], [])
-    # Threads that training shares with the pipeline are distinguished by the executor's run.
-    events = (event for line in host for event in line.events)
-    runs = {event.step for event in events if event.name.startswith(_CAPTURED)} - {None}
-    for line in host:
-        _add_thread(result, line, runs)
-    kernels = [event for line in streams for event in line.events]
-    if kernels:
-        result.compute.clear()
-    for event in kernels:
-        if not _COPY.match(event.name):
-            match = _OP.fullmatch(event.op or "")
-            result.compute.append((match[1] if match else event.name, event.start, event.stop))
-    return result
-
-
-class _Kind(NamedTuple):
-    """What the name of an event says it is."""
-
-    op: str | None  # type of an op of a graph
-    eager_op: str | None  # type of an eager op, which runs by a kernel within the event
-    kernel: bool
-    executor: bool
-    wait: bool
-    stage: bool  # of a pipeline
-
-
-@functools.cache
-def _kind(name: str) -> _Kind:
-    op, eager = _OP.fullmatch(name), _EAGER.fullmatch(name)
-    op_type, eager_type = op and op[1], eager and eager[1]
-    waits = bool(_WAIT.fullmatch(name)) or (op_type or eager_type) in INPUT_OPS
-    kernel, executor = bool(_KERNEL.fullmatch(name)), name == _EXECUTOR
-    return _Kind(op_type, eager_type, kernel, executor, waits, bool(_STAGE.match(name)))
 
 
 class _Open(NamedTuple):
@@ -234,40 +161,55 @@ class _Open(NamedTuple):
     compute: bool = False
 
 
-def _add_thread(result: Activity, line: Line, pipeline_runs: set[int | None]) -> None:
-    own = line.name.startswith("tf_data_")
-    opened = [_Open()]
+def _spans(line: Line, pipeline_runs: set[int | None]) -> list[Span]:
+    """Returns the spans of a thread of the host."""
+    found, own, opened = [], line.name.startswith("tf_data_"), [_Open()]
     for event in sorted(line.events, key=lambda event: (event.start, -event.stop)):
-        while opened[-1].stop <= event.start:
+        name, start, stop, run, _ = event
+        while opened[-1].stop <= start:
             opened.pop()
-        kind, outer, span = _kind(event.name), opened[-1], (event.start, event.stop)
-        stage = kind.stage or (kind.executor and (own or event.step in pipeline_runs))
-        op = outer.eager_op if kind.kernel else kind.op
+        outer = opened[-1]
+        named, eager = _OP.fullmatch(name), _EAGER.fullmatch(name)
+        op, eager_op = named and named[1], eager[1] if eager else outer.eager_op
+        waits = _WAIT.fullmatch(name) or (op or (eager and eager_op)) in INPUT_OPS
+        runs_graph, kernel = name == "ExecutorState::Process", _KERNEL.fullmatch(name)
+        stage = _STAGE.match(name) or (runs_graph and (own or run in pipeline_runs))
+        if kernel:
+            op = outer.eager_op
         compute = op is not None and op not in NOT_COMPUTE
         if compute and not (own or outer.pipeline or outer.compute):
-            result.compute.append((op, *span))
-        if kind.wait and not outer.pipeline:
-            result.waits.append(span)
+            found.append(("compute", op, start, stop))
+        if waits and not outer.pipeline:
+            found.append(("input", "", start, stop))
         if stage:
-            result.pipeline.append(span)
-        if (kind.executor or kind.kernel) and not (own or stage or outer.pipeline):
-            result.executor.append(span)
-        inner = outer.pipeline or kind.wait or stage
-        eager_op = kind.eager_op or outer.eager_op
-        opened.append(_Open(event.stop, eager_op, inner, outer.compute or compute))
+            found.append(("pipeline", "", start, stop))
+        if (runs_graph or kernel) and not (own or stage or outer.pipeline):
+            found.append(("executor", "", start, stop))
+        inner = outer.pipeline or bool(waits or stage)
+        opened.append(_Open(stop, eager_op, inner, outer.compute or compute))
+    return found
 
 
-def window(found: Iterable[Line]) -> tuple[int, int]:
-    """Returns start and stop of the event `WINDOW`, or of all, in picoseconds.
-
-    Raises:
-        UserError: If no event of the trace took any time.
-    """
-    events = [event for line in found for event in line.events if event.stop > event.start]
-    chosen = [event for event in events if event.name == WINDOW] or events
-    if not chosen:
-        raise UserError("profile: received a trace without events; at least one is expected.")
-    return min(event.start for event in chosen), max(event.stop for event in chosen)
+def activity(found: Iterable[Line]) -> list[Span]:
+    """Returns what computes, waits for data, works in the pipeline, and runs graphs or ops."""
+    host, kernels = [], []
+    for line in found:
+        if line.on_host:
+            host.append(line)
+        else:
+            kernels += line.events
+    # Threads that training shares with the pipeline are distinguished by the executor's run.
+    events = (event for line in host for event in line.events)
+    runs = {event.run for event in events if event.name.startswith(_CAPTURED)} - {None}
+    spans = [span for line in host for span in _spans(line, runs)]
+    if kernels:
+        spans = [span for span in spans if span[0] != "compute"]
+    for event in kernels:
+        if not _COPY.match(event.name):
+            named = _OP.fullmatch(event.op or "")
+            op = named[1] if named else event.name
+            spans.append(("compute", op, event.start, event.stop))
+    return spans
 
 
 def summarise(space: XSpace) -> dict[str, Any]:
@@ -278,27 +220,31 @@ def summarise(space: XSpace) -> dict[str, Any]:
     Raises `UserError` if no event took any time.
     """
     found = lines(space)
-    start, stop = window(found)
-    seen = activity(found)
-    compute, waits, pipeline, executor = (
-        clip(spans, start, stop) for spans in ([span for _, *span in seen.compute], *seen[1:])
-    )
-    total = stop - start
-    divided = parts(total, compute, waits, executor)
-    counts: dict[str, int] = defaultdict(int)
-    times: dict[str, int] = defaultdict(int)
-    for (op, *_), (begun, ended) in zip(seen.compute, compute.tolist(), strict=True):
-        if ended > begun:
-            counts[op] += 1
-            times[op] += ended - begun
+    events = [event for line in found for event in line.events if event.stop > event.start]
+    events = [event for event in events if event.name == WINDOW] or events
+    if not events:
+        raise UserError("profile: received a trace without events; at least one is expected.")
+    first, last = min(event.start for event in events), max(event.stop for event in events)
+    within: dict[str, list[tuple[int, int]]] = defaultdict(list)  # part -> its spans
+    counts, times = Counter(), Counter()
+    for part, op, start, stop in activity(found):
+        start, stop = max(start, first), min(stop, last)
+        if start < stop:
+            # Picoseconds since 1970 overflow 64 bits.
+            within[part].append((start - first, stop - first))
+            if part == "compute":
+                counts[op] += 1
+                times[op] += stop - start
+    total = last - first
+    divided = parts(total, within["compute"], within["input"], within["executor"])
     top = sorted(times, key=lambda op: (-times[op], op))[:TOP]
     on_gpu = any(line.events and not line.on_host for line in found)
     return {
         "seconds": total / 1e12,
         **{f"{name}_share": divided[name] / total for name in ("compute", "input", "host")},
         **{f"{name}_seconds": value / 1e12 for name, value in divided.items()},
-        "compute_thread_seconds": sum(times.values()) / 1e12,
-        "pipeline_seconds": length(pipeline) / 1e12,
+        "compute_thread_seconds": times.total() / 1e12,
+        "pipeline_seconds": length(within["pipeline"]) / 1e12,
         "compute_on": "gpu" if on_gpu else "cpu",
         "ops": [{"op": op, "count": counts[op], "seconds": times[op] / 1e12} for op in top],
     }

@@ -36,42 +36,39 @@ JPEG_QUALITY = 95
 # Batches that are made ready ahead. A number, not AUTOTUNE: the batches that stand ready when a
 # block begins cost it nothing, so there must be few of them, and known.
 PREFETCH_BATCHES = 2
-_CHANNELS = (1, 3)  # of a JPEG file
-_ROWS = 1024  # images checked at once
 
 
-def examples(pipeline: str, given: Examples, folder: Path | str | None = None) -> tf.data.Dataset:
+def examples(pipeline: str, given: Examples, folder: Path | None = None) -> tf.data.Dataset:
     """Returns a pipeline's mapped examples, one epoch of them, for batches of any size.
 
     Their images may be a tensor, which is shared. The folder gets the files of `jpeg`, and must
     not be there yet. Raises `UserError` if the images cannot be JPEG files.
     """
-    images, labels, scale = given.images, tf.cast(given.labels, tf.int32), given.scale
+    source, labels, scale = given.images, tf.cast(given.labels, tf.int32), given.scale
+    shape = source.shape[1:]
     if pipeline == "jpeg":
-        channels = images.shape[-1]
+        source, scale = encode(np.asarray(source), scale, folder), 1 / 255
 
-        def example(source: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            pixels = tf.io.decode_jpeg(tf.io.read_file(source), channels)
-            # The shape that the files have; decoding alone leaves it open.
-            pixels = tf.ensure_shape(pixels, images.shape[1:])
-            return losses.scaled(pixels, 1 / 255), label
+    def example(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if pipeline == "jpeg":
+            image = tf.io.decode_jpeg(tf.io.read_file(image), shape[-1])
+            image = tf.ensure_shape(image, shape)  # of the files; decoding alone leaves it open
+        return losses.scaled(image, scale), label
 
-        files = encode(np.asarray(images), scale, Path(folder))
-        slices = tf.data.Dataset.from_tensor_slices((files, labels))
-    else:
-
-        def example(source: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return losses.scaled(source, scale), label
-
-        slices = tf.data.Dataset.from_tensor_slices((images, labels))
-    calls = None if pipeline == "dataset" else tf.data.AUTOTUNE
-    mapped = slices.map(example, calls, deterministic=None if calls is None else True)
-    mapped = mapped.with_options(_as_written())
-    if pipeline != "cache":
-        return mapped
-    cached = mapped.cache()
-    cached.reduce(np.int64(0), lambda count, _: count + 1)  # so that no timed step fills it
-    return cached
+    slices = tf.data.Dataset.from_tensor_slices((source, labels))
+    parallel = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True}
+    mapped = slices.map(example, **({} if pipeline == "dataset" else parallel))
+    options = tf.data.Options()
+    rewrites = options.experimental_optimization
+    rewrites.apply_default_optimizations = False
+    rewrites.map_parallelization = False
+    rewrites.map_and_batch_fusion = False
+    rewrites.inject_prefetch = False
+    mapped = mapped.with_options(options)
+    if pipeline == "cache":
+        mapped = mapped.cache()
+        mapped.reduce(np.int64(0), lambda count, _: count + 1)  # so that no timed step fills it
+    return mapped
 
 
 def batches(pipeline: str, examples: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
@@ -86,43 +83,29 @@ def batches(pipeline: str, examples: tf.data.Dataset, batch_size: int) -> tf.dat
     return endless.prefetch(PREFETCH_BATCHES) if pipeline in PREFETCHING else endless
 
 
-def _as_written() -> tf.data.Options:
-    options = tf.data.Options()
-    rewrites = options.experimental_optimization
-    rewrites.apply_default_optimizations = False
-    rewrites.map_parallelization = False
-    rewrites.map_and_batch_fusion = False
-    rewrites.inject_prefetch = False
-    return options
-
-
 def encode(images: np.ndarray, scale: float, folder: Path) -> list[str]:
     """Writes images of shape (n, height, width, channels) as JPEG files; returns their paths.
 
-    The intensities `scale * image`, in [0, 1], are stored as bytes from 0 to 255.
-
-    Raises:
-        UserError: If the images have other than 1 or 3 channels, or intensities outside [0, 1].
+    The intensities `scale * image` are stored as bytes from 0 to 255. Raises `UserError` if the
+    images have other than 1 or 3 channels, or intensities outside [0, 1].
     """
-    if images.shape[-1] not in _CHANNELS:
+    if images.shape[-1] not in (1, 3):
         raise UserError(
             f"input_pipeline jpeg: received images of {images.shape[-1]} channels; 1 or 3 are "
             "expected."
         )
-    for start in range(0, len(images), _ROWS):
-        part = images[start : start + _ROWS] * np.float64(scale)
-        # Half a byte: what rounds to a byte in range is in range. NaN fails too.
-        if not (part.min() > -0.5 / 255 and part.max() < 1 + 0.5 / 255):
-            raise UserError(
-                f"input_pipeline jpeg: received intensities from {part.min():g} to "
-                f"{part.max():g}; numbers from 0 to 1, once scaled, are expected."
-            )
+    low, high = scale * np.float64(images.min()), scale * np.float64(images.max())
+    # Half a byte: what rounds to a byte in range is in range. NaN fails too.
+    if not (low > -0.5 / 255 and high < 1 + 0.5 / 255):
+        raise UserError(
+            f"input_pipeline jpeg: received intensities from {low:g} to {high:g}; numbers from 0 "
+            "to 1, once scaled, are expected."
+        )
     folder.mkdir()
     paths = [str(folder / f"{index:07d}.jpg") for index in range(len(images))]
     for path, image in zip(paths, images, strict=True):
         pixels = np.rint(image * np.float64(255 * scale)).clip(0, 255).astype(np.uint8)
         # A grey image has no axis of channels.
-        Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels).save(
-            path, quality=JPEG_QUALITY
-        )
+        grey = pixels.shape[-1] == 1
+        Image.fromarray(pixels.squeeze(-1) if grey else pixels).save(path, quality=JPEG_QUALITY)
     return paths

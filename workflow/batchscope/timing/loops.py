@@ -18,12 +18,10 @@ examples 1 and 2 are `eager` over the pipeline `dataset`, without and with a del
 
 from __future__ import annotations
 
-import contextlib
+import abc
 import math
-import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +29,11 @@ import keras
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.catalogue import incompatible_factors, run_factors
+from batchscope.catalogue import run_factors
 from batchscope.frameworks import LEARNING_RATE, Runner
-from batchscope.timing import TimingJob
-from batchscope.timing.instruments import flops, peak, peak_memory
-from batchscope.timing.steps import pipelines
+from batchscope.timing import pipelines
+from batchscope.timing.instruments import ceiling
+from batchscope.timing.instruments.processes import MEGABYTE
 from batchscope.training import augmentations, losses, optimizers, replicas
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 from batchscope.training.update_methods import Method
@@ -52,7 +50,7 @@ def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
     Neither a step's time nor its memory depends on the rate, nor on what would follow from the
     batch size.
     """
-    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
     given = {**births, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
     with replicas.scope(factors):
         return optimizers.make_optimizer(given)
@@ -66,13 +64,8 @@ def make_loop(
     whole: bool = False,
 ) -> StepLoop:
     """Returns the loop of a training, with an optimizer of its own; `whole` as `Batches` has it."""
-    batches = Batches(
-        size,
-        whole,
-        augmentations.layer(factors["augmentation"], 0),
-        Method.of(factors),
-        factors["micro_batch_size"],
-    )
+    augment = augmentations.layer(factors["augmentation"], 0)
+    batches = Batches(size, whole, augment, Method.of(factors), factors["micro_batch_size"])
     return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
 
 
@@ -85,21 +78,28 @@ class TensorFlowRunner(Runner):
         super().__init__(examples)
         self.model = model
 
-    def ceiling(self) -> dict[str, Any]:
-        """Measures the peak of a matrix product on this process's threads and device."""
-        return peak.matmul_peak()
-
-    def flops(self) -> dict[str, Any]:
-        """Returns the operations per example, and the layers that are not counted."""
-        return asdict(flops.per_image(self.model))
+    def bounds(self) -> dict[str, Any]:
+        """Measures the peak of a matrix product, and counts the operations per example."""
+        return {"matmul": ceiling.matmul_peak(), "flops": ceiling.flops(self.model)}
 
     def reset_peak(self) -> bool:
-        """Lets `peak_bytes` count from now on; returns whether TensorFlow keeps count."""
-        return peak_memory.reset_tensorflow_peak(self.device)
+        """Lets `peak_mb` count from now on; returns whether TensorFlow keeps count."""
+        try:
+            tf.config.experimental.reset_memory_stats(f"{self.device.upper()}:0")
+        except ValueError:
+            return False
+        return True
 
-    def peak_bytes(self) -> int | None:
-        """Returns the most that TensorFlow's tensors held at once since."""
-        return peak_memory.tensorflow_peak(self.device)
+    def peak_mb(self) -> float | None:
+        """Returns the most that TensorFlow's tensors held at once since, or None.
+
+        It is what TensorFlow's allocator gave out, in blocks of up to twice a tensor's size, not
+        what the allocator has taken from the system. TensorFlow's documentation promises it for
+        GPUs and TPUs alone; 2.21 counts on the CPU too, where it leaves out what is smaller than
+        256 KiB. An allocator that keeps no count says 0.
+        """
+        peak = tf.config.experimental.get_memory_info(f"{self.device.upper()}:0")["peak"]
+        return peak / MEGABYTE or None
 
 
 class GraphRunner(TensorFlowRunner):
@@ -126,32 +126,38 @@ class GraphRunner(TensorFlowRunner):
         return seconds, totals.loss
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where the batches of a loop over a pipeline come from."""
-
-    pipeline: str = "dataset"
-    delay_seconds: float = 0.0  # the training thread sleeps so long before every step
-    folder: Path | None = None  # gets the files of the pipeline `jpeg`
-
-
 class PipelineRunner(TensorFlowRunner):
     """A loop over a `tf.data` pipeline, whose examples are shared by all batch sizes."""
 
-    def __init__(self, model: keras.Model, data: Examples, source: Source) -> None:
+    def __init__(
+        self,
+        loop: str,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        data: Examples,
+        pipeline: str = "dataset",
+        delay_seconds: float = 0.0,  # the training thread sleeps so long before every step
+        folder: Path | None = None,  # gets the files of the pipeline `jpeg`
+    ) -> None:
         super().__init__(model, len(data.labels))
-        self._source, self._delay = source, 0.0
-        self._mapped = pipelines.examples(source.pipeline, data, source.folder)
+        self._pipeline, self._delay_seconds, self._delay = pipeline, delay_seconds, 0.0
+        self._mapped = pipelines.examples(pipeline, data, folder)
         self._kept: dict[int, tf.data.Dataset] = {}
         # Batches that were made ready meanwhile are all used up, and a delay is no step's work.
-        if source.pipeline in pipelines.PREFETCHING or source.delay_seconds:
+        if pipeline in pipelines.PREFETCHING or delay_seconds:
             self.lead_in_seconds = math.inf
+        optimizer.build(model.trainable_variables)
+        self._build(loop, optimizer)
+
+    @abc.abstractmethod
+    def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
+        """Makes what a step calls."""
 
     def _switch(self, batch_size: int, delayed: bool) -> None:
-        self._delay = self._source.delay_seconds if delayed else 0.0
+        self._delay = self._delay_seconds if delayed else 0.0
         # Kept, since a new iterator would have to find its degree of parallelism again.
         if batch_size not in self._kept:
-            endless = pipelines.batches(self._source.pipeline, self._mapped, batch_size)
+            endless = pipelines.batches(self._pipeline, self._mapped, batch_size)
             self._kept[batch_size] = private_interfaces.continued(endless)
 
 
@@ -161,17 +167,8 @@ class StepRunner(PipelineRunner):
     If it is compiled, the step is a tf.function, traced once for batches of any size.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        optimizer: keras.optimizers.Optimizer,
-        compiled: bool,
-        data: Examples,
-        source: Source,
-    ) -> None:
-        super().__init__(model, data, source)
-        optimizer.build(model.trainable_variables)
-        mean_loss = _MeanLoss(model)
+    def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
+        model, mean_loss = self.model, _MeanLoss(self.model)
 
         def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
@@ -181,8 +178,8 @@ class StepRunner(PipelineRunner):
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
             return loss
 
-        if compiled:
-            signature = pipelines.batches(source.pipeline, self._mapped, 1).element_spec
+        if loop == "function":
+            signature = pipelines.batches(self._pipeline, self._mapped, 1).element_spec
             step = tf.function(step, input_signature=signature, autograph=False)
         self._step = step
 
@@ -208,18 +205,9 @@ class FitRunner(PipelineRunner):
     off, which Keras would switch on for a GPU: the other loops do not use it either.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        optimizer: keras.optimizers.Optimizer,
-        unit: int,
-        data: Examples,
-        source: Source,
-    ) -> None:
-        super().__init__(model, data, source)
-        self.unit = unit
-        optimizer.build(model.trainable_variables)
-        model.compile(optimizer, _MeanLoss(model), jit_compile=False)
+    def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
+        self.unit = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
+        self.model.compile(optimizer, _MeanLoss(self.model), jit_compile=False)
         self._functions: dict[int, Any] = {}
 
     def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
@@ -239,8 +227,13 @@ class FitRunner(PipelineRunner):
             model.make_train_function(force=True)
             self._functions[per_call] = model.train_function
         model.train_function = self._functions[per_call]
-        clock = _Clock()
-        callbacks = [clock, _Delay(self._delay * per_call)] if self._delay else [clock]
+        clock, delay = _Clock(), self._delay * per_call
+        callbacks = [clock]
+        if delay:
+            sleep = keras.callbacks.LambdaCallback(
+                on_train_batch_begin=lambda batch, logs: time.sleep(delay)
+            )
+            callbacks.append(sleep)
         options = {"verbose": 0, "callbacks": callbacks, "shuffle": False}
         model.fit(batches, steps_per_epoch=steps, epochs=1, **options)
         return clock
@@ -272,48 +265,25 @@ class _Clock(keras.callbacks.Callback):
         self.seconds = time.perf_counter() - self._begun
 
 
-class _Delay(keras.callbacks.Callback):
-    """Sleeps before every call into the graph, on the training thread."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._seconds = seconds
-
-    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        time.sleep(self._seconds)
+# The loops that are not in the graph.
+OVER_PIPELINES = {
+    **dict.fromkeys(("eager", "function"), StepRunner),
+    **dict.fromkeys(("fit", "fit_steps"), FitRunner),
+}
 
 
-def over_pipeline(
-    loop: str,
-    model: keras.Model,
-    optimizer: keras.optimizers.Optimizer,
-    data: Examples,
-    source: Source = Source(),
-) -> PipelineRunner:
-    """Returns the runner of any loop but `graph`; raises as `pipelines.examples` does."""
-    if loop in ("eager", "function"):
-        return StepRunner(model, optimizer, loop == "function", data, source)
-    unit = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
-    return FitRunner(model, optimizer, unit, data, source)
-
-
-@contextlib.contextmanager
-def open_runner(job: TimingJob) -> Iterator[TensorFlowRunner]:
-    """Opens the runner of a sweep; raises as `steps.open_runner` does."""
-    factors, model = job.factors, job.network()
-    train = augmentations.extended(factors["augmentation"], job.data.examples("train"))
-    largest = max(job.subject.batch_sizes)
-    incompatible_factors.check_batch_size(factors, largest, len(train.labels))
-    with tempfile.TemporaryDirectory(prefix="batchscope-") as folder:
-        if factors["loop"] == "graph":
-            runner: TensorFlowRunner = GraphRunner(factors, model, train)
-        else:
-            pipeline = factors["input_pipeline"]
-            pipeline = "dataset" if pipeline == PLAIN else pipeline
-            source = Source(pipeline, factors["delay_seconds"], Path(folder) / "jpeg")
-            # One copy for every batch size; on a GPU it is in the GPU's memory.
-            placed = replace(train, images=tf.constant(train.images))
-            optimizer = make_optimizer(factors)
-            runner = over_pipeline(factors["loop"], model, optimizer, placed, source)
-        runner.device = factors["device"]
-        yield runner
+def of_factors(
+    factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path
+) -> TensorFlowRunner:
+    """Returns the runner of a sweep; raises as `pipelines.examples` does, which gets the folder."""
+    loop, pipeline = factors["loop"], factors["input_pipeline"]
+    if loop == "graph":
+        runner: TensorFlowRunner = GraphRunner(factors, model, data)
+    else:
+        # One copy for every batch size; on a GPU it is in the GPU's memory.
+        placed = replace(data, images=tf.constant(data.images))
+        pipeline = "dataset" if pipeline == PLAIN else pipeline
+        given = make_optimizer(factors), placed, pipeline, factors["delay_seconds"], folder
+        runner = OVER_PIPELINES[loop](loop, model, *given)
+    runner.device = factors["device"]
+    return runner

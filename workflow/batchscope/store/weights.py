@@ -43,21 +43,15 @@ def layers(path: Path) -> list[Layer]:
 
 def squared_norms(arrays: Arrays) -> dict[str, float]:
     """Returns the sum of squares of each array, in float64."""
-    norms = {}
-    for key, array in arrays.items():
-        flat = array.reshape(-1).astype(np.float64)
-        norms[key] = float(np.dot(flat, flat))
-    return norms
+    flat = {key: array.reshape(-1).astype(np.float64) for key, array in arrays.items()}
+    return {key: float(np.dot(numbers, numbers)) for key, numbers in flat.items()}
 
 
 def squared_moves(initial: Arrays, trained: Arrays) -> dict[str, float]:
-    """Returns ||w - w_0||^2 of each variable; `ValueError` if they are not of one model."""
-    shapes = {key: array.shape for key, array in initial.items()}
-    if shapes != {key: array.shape for key, array in trained.items()}:
-        raise ValueError("Expected initial and trained weights of one model.")
+    """Returns ||w - w_0||^2 of each variable."""
     return squared_norms({key: trained[key].astype(np.float64) - initial[key] for key in initial})
 
 
 def distance(initial: Arrays, trained: Arrays) -> float:
-    """Returns ||w - w_0|| over all weights; raises as `squared_moves` does."""
+    """Returns ||w - w_0|| over all weights."""
     return math.sqrt(math.fsum(squared_moves(initial, trained).values()))

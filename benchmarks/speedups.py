@@ -1,0 +1,166 @@
+"""What replaces a library's function beside that function, as shipped studies use both.
+
+    python benchmarks/speedups.py [--cases sharpness_default adam_text ...] [--blocks 5]
+
+One process, one thread. Printed: seconds of the library's over ours. What is not faster by a factor
+of 1.2 in any case is not worth its lines.
+
+- `imports`: TensorFlow and Keras as jobs import them; a plain import.
+- `sharpness_*`: the whole search; with `scipy.optimize.minimize(method="L-BFGS-B")`.
+- `adam_*`: an epoch of updates; with `keras.optimizers.Adam`.
+- `hessian_*`: the largest eigenvalue; by one call of `scipy.sparse.linalg.eigsh`, to the same
+  tolerance. Its products with the Hessian are not limited.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from unittest import mock
+
+import numpy as np
+from side_by_side import (
+    ROOT,
+    Contender,
+    dataset,
+    first,
+    header,
+    interleave,
+    our_loop,
+    parser,
+    random_images,
+    ratio,
+    row,
+)
+
+from batchscope.catalogue import run_factors, run_names
+from batchscope.datasets import Examples, looks
+from batchscope.host import tensorflow_start
+
+Pair = tuple[Contender, Contender]  # ours, and the library's
+DIGITS, MNIST, PHOTOGRAPHS = ((8, 8, 1), 10), ((28, 28, 1), 10), ((64, 64, 3), 2)
+
+
+def imports() -> Pair:
+    start = (
+        "import sys; sys.path.insert(0, 'workflow');"
+        "from batchscope.host import tensorflow_start; tensorflow_start.start()"
+    )
+
+    def run(code: str) -> None:
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+
+    return lambda: run(start), lambda: run("import tensorflow, keras")
+
+
+def objective(network: str, look: tuple, count: int):
+    from batchscope.measures import finished_run
+    from batchscope.training import losses, models
+
+    examples = random_images(*look, count)
+    chunk = finished_run.even_chunk(count, losses.chunk_size(look[0]))
+    return losses.Objective(models.build(network, looks.Look(*look), seed=0), examples, chunk)
+
+
+def sharpness(network: str, look: tuple, count: int, **changed) -> Pair:
+    from scipy import optimize
+
+    from batchscope.measures import maximiser
+    from batchscope.measures import sharpness as measure
+
+    loss = objective(network, look, count)
+    settings = run_names.parse_settings("sharpness", "default") | changed
+
+    def minimise(function, start, width, iterations):
+        found = optimize.minimize(
+            function,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=optimize.Bounds(-width, width),
+            options={"maxiter": iterations, "ftol": 0, "gtol": 0},
+        )
+        return maximiser.Minimum(found.nit, found.nfev, found.message)
+
+    def ours() -> None:
+        measure.measure(loss.loss_and_gradient, loss.weights(), settings)
+
+    def theirs() -> None:
+        with mock.patch.object(maximiser, "minimise_in_box", minimise):
+            ours()
+
+    return ours, theirs
+
+
+def adam(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Pair:
+    import keras
+
+    from batchscope.training import models, optimizers
+
+    births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
+    given = {"batch_size": batch_size, "optimizer": "adam", "learning_rate": 0.001}
+    fused, plain = optimizers.make_optimizer(births | given), keras.optimizers.Adam(0.001)
+    ours, theirs = (
+        our_loop(models.build(network, look, seed=0), optimizer, examples, batch_size)
+        for optimizer in (fused, plain)
+    )
+    return ours, theirs
+
+
+def adam_on_images(network: str, batch_size: int, steps: int) -> Pair:
+    examples = random_images(*MNIST, steps * batch_size)
+    return adam(network, looks.Look(*MNIST), examples, batch_size)
+
+
+def adam_on_text(batch_size: int, steps: int) -> Pair:
+    data = dataset("numpy_docs")
+    examples = first(data.examples("train"), steps * batch_size)
+    return adam("tiny_transformer", data.look, examples, batch_size)
+
+
+def hessian(network: str, look: tuple, count: int, **changed) -> Pair:
+    from scipy.sparse import linalg
+
+    from batchscope.measures import hessian as measure
+
+    loss = objective(network, look, count)
+    settings = run_names.parse_settings("hessian", "default") | changed
+    start = np.random.default_rng(measure.START_SEED).standard_normal(loss.size)
+
+    def theirs() -> None:
+        matrix = linalg.LinearOperator((loss.size, loss.size), loss.hessian_times, dtype=float)
+        linalg.eigsh(matrix, k=1, which="LA", v0=start, tol=measure.TOLERANCE)
+
+    def ours() -> None:
+        measure.top_eigenvalue(loss.hessian_times, loss.size, settings["iterations"])
+
+    return ours, theirs
+
+
+CASES = {
+    "imports": imports,
+    "sharpness_default": functools.partial(sharpness, "small_cnn", DIGITS, 1087),
+    "sharpness_keskar2017": functools.partial(sharpness, "keskar_f1", MNIST, 2000, starts=2),
+    "adam_text": functools.partial(adam_on_text, 32, 100),
+    "adam_keskar2017": functools.partial(adam_on_images, "keskar_f1", 256, 20),
+    "adam_mini_batches2025": functools.partial(adam_on_images, "tutorial_cnn", 16, 60),
+    "hessian_chang2020": functools.partial(hessian, "chang_vgg", PHOTOGRAPHS, 250, iterations=30),
+}
+
+
+def main() -> None:
+    given = parser(__doc__, blocks=5)
+    given.add_argument("--cases", nargs="+", default=[*CASES], choices=CASES)
+    given = given.parse_args()
+    tensorflow_start.start(threads=1)
+    header("case", "ours", "the library's / ours")
+    for case in given.cases:
+        ours, theirs = CASES[case]()
+        taken = interleave({"ours": ours, "theirs": theirs}, given.blocks)
+        seconds = np.median(taken["ours"][:, 0])
+        row(case, f"{seconds:.2f} s", ratio(taken["theirs"], taken["ours"]))
+
+
+if __name__ == "__main__":
+    main()

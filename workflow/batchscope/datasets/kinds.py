@@ -1,0 +1,156 @@
+"""What arrays are kept as, by their kind: images, rows of numbers, tokens; and their classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from batchscope.catalogue.dataset_definitions import IMAGES, ROWS, TOKENS
+from batchscope.datasets.raw import Pair, refused
+
+# Largest number of a token: beyond it float32 no longer distinguishes neighbours.
+LARGEST_TOKEN = 2**24 - 1
+# Type -> the number from which on two labels may become one class: floats do not have every whole
+# number beyond it, and int64, in which classes are sorted, has none.
+_LIMITS = {"f": 2**53, "i": 2**63, "u": 2**63}
+_LABEL = "a whole number, a word or a one-hot row"
+
+# Part -> its place in the file, for errors, and its labels, where there are any.
+Labels = dict[str, tuple[str, np.ndarray | None]]
+
+
+def stored(kind: str, where: str, examples: np.ndarray) -> np.ndarray:
+    """Returns examples as they are kept; a `UserError` where they are none of their kind.
+
+    Images have channels, as bytes or float32; rows are float64, not yet standardised; tokens int32.
+    """
+    dimensions, shape = {
+        IMAGES: ((3, 4), "(n, height, width[, channels])"),
+        ROWS: ((2,), "(n, features)"),
+    }.get(kind, ((2,), "(n, length)"))
+    if examples.ndim not in dimensions or 0 in examples.shape:
+        raise refused(where, f"shape {examples.shape}", shape)
+    if kind == IMAGES:
+        return _images(where, examples[..., None] if examples.ndim == 3 else examples)
+    return _rows(where, examples) if kind == ROWS else _tokens(where, examples)
+
+
+def _images(where: str, images: np.ndarray) -> np.ndarray:
+    if images.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            found = images.astype(np.float32, copy=False)
+        if not np.isfinite(found).all():
+            received = "NaN, infinity or a number beyond float32"
+            raise refused(where, received, "a finite number of each pixel")
+        return found
+    if images.dtype.kind not in "ui":
+        raise refused(where, str(images.dtype), "an array of bytes or floats")
+    if images.min() < 0 or images.max() > 255:
+        received = f"integers {images.min()} to {images.max()}"
+        raise refused(where, received, "an array of bytes from 0 to 255, or of floats,")
+    return images.astype(np.uint8, copy=False)
+
+
+def _rows(where: str, rows: np.ndarray) -> np.ndarray:
+    if rows.dtype.kind not in "uifb":
+        raise refused(where, str(rows.dtype), "an array of numbers")
+    wrong = np.argwhere(~np.isfinite(rows))
+    if len(wrong):
+        row, feature = wrong[0]
+        received = f"{rows[row, feature]} in row {row}, column {feature}"
+        raise refused(where, received, "a finite number")
+    return rows.astype(np.float64)
+
+
+def _tokens(where: str, tokens: np.ndarray) -> np.ndarray:
+    if tokens.dtype.kind not in "ui":
+        raise refused(where, str(tokens.dtype), "an array of whole numbers")
+    wrong = np.argwhere((tokens < 0) | (tokens > LARGEST_TOKEN))
+    if len(wrong):
+        row, position = wrong[0]
+        received = f"{tokens[row, position]} in row {row}, position {position}"
+        raise refused(where, received, f"a token from 0 to {LARGEST_TOKEN}")
+    return tokens.astype(np.int32)
+
+
+def predicted(examples: dict[str, np.ndarray], given: Labels) -> tuple[dict[str, Pair], list[str]]:
+    """Returns tokens and what each position predicts, and the names of the classes: the tokens.
+
+    Without labels the next token is predicted, so that the last of a sequence is a label alone.
+    """
+    pairs = {}
+    for part, (where, labels) in given.items():
+        tokens = examples[part]
+        if labels is None:
+            if tokens.shape[1] < 2:
+                received = f"none, for tokens of shape {tokens.shape}"
+                raise refused(where, received, "a label, or a next token,")
+            pairs[part] = tokens[:, :-1], tokens[:, 1:]
+            continue
+        if labels.shape != tokens.shape:
+            received = f"labels of shape {labels.shape} for tokens of shape {tokens.shape}"
+            expected = "one of each position, one of each sequence, none at all, or `kind: rows`"
+            raise refused(where, received, expected)
+        pairs[part] = tokens, stored(TOKENS, where, labels)
+    largest = max(int(array.max()) for pair in pairs.values() for array in pair)
+    if largest == 0:
+        raise refused(given["train"][0], "one token", "more than one")
+    return pairs, [str(token) for token in range(largest + 1)]
+
+
+def classified(examples: dict[str, np.ndarray], given: Labels) -> tuple[dict[str, Pair], list[str]]:
+    """Returns examples and the class 0, 1, 2, ... of each, int32, and the classes' names.
+
+    Labels are words, numbers that start anywhere, or one-hot rows: shape (n,), (n, 1), or (n,
+    classes). The classes are those of `train`, in the order of their values.
+    """
+    plain = {
+        part: _plain(where, labels, len(examples[part])) for part, (where, labels) in given.items()
+    }
+    where, values = given["train"][0], np.unique(plain["train"])
+    if len(values) < 2:
+        raise refused(where, "one class", "more than one")
+    pairs = {}
+    for part, found in plain.items():
+        place = given[part][0]
+        if found.dtype.kind != values.dtype.kind:
+            received = f"{found.dtype} labels beside {values.dtype} ones in {where}"
+            raise refused(place, received, "one type")
+        index = np.minimum(np.searchsorted(values, found), len(values) - 1)
+        _check(place, found, values[index] == found, "a class of the training part")
+        pairs[part] = examples[part], index.astype(np.int32)
+    return pairs, [str(value) for value in values.tolist()]
+
+
+def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
+    """Returns labels of shape (n,): integers or words."""
+    if labels is None or labels.shape[:1] != (count,):
+        received = "nothing" if labels is None else f"labels of shape {labels.shape}"
+        raise refused(where, received, f"a label of each of {count} examples")
+    if labels.ndim > 2 or labels.dtype.kind not in "uifbUS":
+        raise refused(where, f"{labels.dtype} labels of shape {labels.shape}", _LABEL)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8", "replace")
+    if labels.dtype.kind == "U":
+        _check(where, labels, np.char.strip(labels) != "", "a word")
+        return labels
+    if labels.ndim == 2:
+        one_hot = ((labels == 0) | (labels == 1)).all(axis=1) & (labels.sum(axis=1) == 1)
+        _check(where, labels, one_hot, _LABEL)
+        return labels.argmax(axis=1)
+    if labels.dtype.kind == "f":
+        _check(where, labels, np.isfinite(labels) & (labels == np.floor(labels)), _LABEL)
+    if limit := _LIMITS.get(labels.dtype.kind):
+        with np.errstate(over="ignore"):  # of float16, which has no number so large
+            small = (labels < limit) & (labels > -limit)
+        expected = f"a whole number below 2^{limit.bit_length() - 1}, or a word,"
+        _check(where, labels, small, expected)
+    return labels.astype(np.int64)
+
+
+def _check(where: str, labels: np.ndarray, right: np.ndarray, expected: str) -> None:
+    """Raises a `UserError` with the first row that is not right."""
+    if not right.all():
+        row = right.argmin()
+        raise refused(where, f"{repr(labels[row].tolist())[:100]} in row {row}", expected)
