@@ -20,15 +20,8 @@ def claim(kind, column, table="runs", **given) -> Claim:
 
 STATED = (
     claim("trend", "generalisation_gap", direction="rises"),
-    claim("trend", "epoch_distance", "history", direction="falls", cells={"epoch": (1, 2)}),
     claim("value", "validation_loss", "trajectories", low=0.0, cells={"updates": (100,)}),
-    claim("value", "test_accuracy", "at_epochs", low=0.0, cells={"at_epoch": (1, 5)}),
-    claim("trend", "distance", "layers", direction="falls"),
-    claim("trend", "ratio", "alignment", over="examples", direction="falls"),
-    claim("comparison", "loss", "lines", cells={"split": ("train",)}, low=0.0,
-          sides=({"alpha": (2.0,)}, {"alpha": (-1.0,)})),
-    claim("trend", "loss", "landscapes", cells={"kind": ("line",), "a": (0.0,)}, direction="rises"),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

@@ -37,20 +37,15 @@ _NOTHING = "none"  # what an empty cell of a column that distinguishes series sa
 
 @dataclass(frozen=True)
 class ExternalRuns:
-    """Runs that were made elsewhere.
-
-    Attributes:
-        rows: One per evaluation, run by run in order of updates, under the names of our tables:
-            `run`, `machine`, batch size, seed, `factors`, `status`, what was used and evaluated.
-        factors: Columns that may distinguish series.
-        single: Whether every run has one row alone, its target.
-    """
+    """Runs that were made elsewhere."""
 
     path: str
     sha256: str
+    # One per evaluation, run by run in order of updates, under the names of our tables: `run`,
+    # `machine`, batch size, seed, `factors`, `status`, what was used and evaluated.
     rows: pandas.DataFrame
-    factors: tuple[str, ...]
-    single: bool
+    factors: tuple[str, ...]  # columns that may distinguish series
+    single: bool  # whether every run has one row alone, its target
 
     @cached_property
     def distinguishing(self) -> list[str]:
@@ -115,25 +110,23 @@ def _amount_or_never(text: str) -> float:
     return math.nan if not text or text.lower() == "inf" else _amount(text)
 
 
-def _loss(text: str) -> float:
-    """Returns a loss: NaN where there is none, infinity where it is no number any more."""
+def _evaluated(text: str, most: float = math.inf) -> float:
     value = float(text or "nan")
-    if value < 0:
-        raise ValueError
-    return math.inf if text and math.isnan(value) else value
-
-
-def _share(text: str) -> float:
-    value = float(text or "nan")
-    if value < 0 or value > 1:
+    if value < 0 or value > most:
         raise ValueError
     return value
+
+
+def _loss(text: str) -> float:
+    """Returns a loss: NaN where there is none, infinity where it is no number any more."""
+    value = _evaluated(text)
+    return math.inf if text and math.isnan(value) else value
 
 
 _AMOUNT = (_amount, "a number from 0 on")
 _NEVER = (_amount_or_never, "a number from 0 on, or nothing where the target was never reached")
 _LOSS = (_loss, "a number from 0 on, nan where it diverged, or nothing where there is none")
-_ACCURACY = (_share, "a share from 0 to 1, or nothing where there is none")
+_ACCURACY = (partial(_evaluated, most=1), "a share from 0 to 1, or nothing where there is none")
 _KINDS: dict[str, tuple[Callable[[str], float], str]] = {
     "batch_size": (partial(_whole, least=1), "a whole number from 1 on, below 2^63,"),
     "seed": (_whole, "a whole number from 0 on, below 2^63,"),
