@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from batchscope.catalogue import incompatible_factors
-from batchscope.catalogue.timing_columns import QUARTILES
+from batchscope.catalogue.tables import QUARTILES
 from batchscope.frameworks import NotFinite
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates
