@@ -147,9 +147,11 @@ def test_pins_are_exact_and_agree_with_the_projects(framework):
     lines = (project.ROOT / "envs" / f"{framework}.lock").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     assert len(pins) == len([line for line in lines if line and not line.startswith("#")])
-    assert {"numpy", "psutil", "nvidia-ml-py"} <= set(pins)
+    assert {"numpy", "psutil", "nvidia-ml-py", "pydantic", "pydantic-core"} <= set(pins)
     own = project.locked("requirements.lock")
-    shared = {"psutil", "nvidia-ml-py"} | ({"numpy"} if framework != "mxnet" else set())
+    shared = {"psutil", "nvidia-ml-py", "pydantic", "pydantic-core"} | (
+        {"numpy"} if framework != "mxnet" else set()
+    )
     assert all(pins[name] == own[name] for name in shared)
     for requirement in framework_names.FRAMEWORKS[framework].gpu_requirements:
         name, version = re.fullmatch(r"([a-z]+)\[\w+\]==(.+)", requirement).groups()

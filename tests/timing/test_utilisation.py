@@ -1,6 +1,7 @@
 """What is repeated, and what is rest."""
 
 import numpy as np
+import psutil
 import pytest
 
 from batchscope.timing import utilisation
@@ -51,6 +52,8 @@ def test_a_disturbed_training_is_repeated_and_flagged_where_that_does_not_help(
     assert done == expected and not list(machine.levels)
     used = taken.summary("batch_size", 8)
     assert used["foreign_cores"] == pytest.approx(levels[-1]) and used["seconds"] == 2.0
+    assert used["process_percent"] == pytest.approx(100, rel=0.05)  # less the sampling itself
+    assert used["machine_percent"] == pytest.approx(100 * (1 + levels[-1]) / psutil.cpu_count())
     assert len(taken.phases) == 2 + repeats
 
     samples = taken.details(utilisation.TRAINING)["samples"]
