@@ -63,10 +63,16 @@ def test_levels_are_round_and_enclose_every_loss():
 def test_surfaces_share_levels_lie_the_right_way_round_and_gaps_stay_open():
     axis = np.linspace(-1, 1, 9)
     a, b = (part.ravel() for part in np.meshgrid(axis, axis))
-    shared = {"kind": "surface", "index": 0, "seed": 0, "a": a, "b": b}
+    shared = {"kind": "surface", "index": 0, "a": a, "b": b}
     loss = np.where(b == 0.5, math.nan, 1 + a + 0.1 * b)
-    frames = [pandas.DataFrame({**shared, "batch_size": s, "loss": loss * s}) for s in (1, 2)]
+    frames = [
+        pandas.DataFrame({**shared, "seed": seed, "batch_size": size, "loss": loss * size})
+        for seed, size in itertools.product((0, 1), (1, 2))
+    ]
     drawing, _ = drawn("landscape", figures.Tables(landscapes=pandas.concat(frames)))
+    assert titles(drawing)[:4] == [
+        *("seed 0, batch size 1", "batch size 2", "seed 1, batch size 1", "batch size 2")
+    ]
     *panels, bar = drawing.axes
     sets = [axes.findobj(ContourSet) for axes in panels]
     (levels,) = {tuple(item.levels) for pair in sets for item in pair}

@@ -120,7 +120,8 @@ def _texts(row: Row) -> Row:
     minutes, name, value = row["minutes_to_resolve"], str(row["name"]), row["value"]
     how = of_difference(name) if row["item"] == Item.LIMIT else wording.PLAIN
     there = pandas.notna(row["key"]) and pandas.notna(value) and value != ""
-    value = value if isinstance(value, str) or not there else wording.shortest(float(value))
+    if there and not isinstance(value, str):
+        value = wording.shortest(float(value))
     return {
         **{each: int(row[each]) for each in sizes if pandas.notna(row[each])},
         "rate": "" if pandas.isna(row[RATE]) else wording.shortest(float(row[RATE])),
@@ -151,23 +152,18 @@ def _reached(compared: pandas.DataFrame, best: int) -> Row | None:
         rows = _at(compared, taken, TARGET)
         if best not in rows.index or pandas.isna(rows.loc[best, "mean"]):
             continue
-        at, own = [*rows.index].index(best), rows.loc[best]
-        beside = [rows.iloc[each] for each in (at - 1, at + 1) if 0 <= each < len(rows)]
-        how = unit(taken, [own["mean"]])
-        return {
-            **own,
-            "name": taken,
-            "taken": bracketed(own[_MEAN], how) + how.suffix,
-            "others": [
-                {
-                    "batch_size": int(row["batch_size"]),
-                    "ratio": bracketed(row[[*ESTIMATE]]),
-                    "against": int(row["against"]) if row["against"] != best else None,
-                }
-                for row in beside
-                if pandas.notna(row["estimate"])
-            ],
-        }
+        at, own = rows.index.get_loc(best), rows.loc[best]
+        beside, how = rows.iloc[max(at - 1, 0) : at + 2].drop(best), unit(taken, [own["mean"]])
+        others = [
+            {
+                "batch_size": size,
+                "ratio": bracketed(row[[*ESTIMATE]]),
+                "against": int(row["against"]) if row["against"] != best else None,
+            }
+            for size, row in beside[beside["estimate"].notna()].iterrows()
+        ]
+        shown = bracketed(own[_MEAN], how) + how.suffix
+        return {**own, "name": taken, "taken": shown, "others": others}
     return None
 
 

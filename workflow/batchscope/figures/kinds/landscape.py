@@ -77,9 +77,9 @@ def _surfaces(table: pandas.DataFrame) -> pandas.DataFrame:
 
 def _parts(frame: pandas.DataFrame, by: str) -> list[tuple[str, pandas.DataFrame]]:
     """Returns the rows of every series and value of a column, which a label names if several."""
-    several = frame[by].nunique() > 1
+    name = f"{by.replace('_', ' ')} {{}}" if frame[by].nunique() > 1 else ""
     return [
-        (wording.titled(group.label, f"{by.replace('_', ' ')} {value}" if several else ""), rows)
+        (", ".join(filter(None, [group.label, name.format(value)])), rows)
         for group in run_series.series(frame)
         for value, rows in group.frame.groupby(by)
     ]

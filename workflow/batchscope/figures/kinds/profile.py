@@ -47,13 +47,13 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: one bar per configuration and batch size, under their headings."""
     bars = _bars(frame)[:_MOST_BARS]
     figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(bars), 4))
-    beside = [name for name in _BESIDE if frame[name].notna().any()]
+    beside, sizes = [name for name in _BESIDE if frame[name].notna().any()], {}
     for at, (heading, row) in enumerate(bars):
         if row is None:
             axes.text(0.0, at, heading, va="center", fontweight="bold", in_layout=False)
         else:
             _draw_bar(axes, at, row, beside)
-    sizes = {at: str(row["batch_size"]) for at, (_, row) in enumerate(bars) if row is not None}
+            sizes[at] = str(row["batch_size"])
     axes.set_yticks([*sizes], [*sizes.values()])
     axes.set(xlim=(0, 1), ylim=(len(bars) - 0.4, -0.6), title=spec.title, ylabel="batch size")
     axes.xaxis.set_major_formatter(canvas.percent_tick)
