@@ -43,7 +43,9 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
         raw: What YAML holds.
         scale: `full`, or `reduced` for the smaller form.
     """
-    older = [*{one.text: one for one in reversed([*_older_words(raw)])}.values()]
+    older: dict[str, Problem] = {}
+    for one in _older_words(raw):
+        older.setdefault(one.text, one)
     raw = _with_present_columns(raw)
     sound = copy.deepcopy(raw)
     found, survivors = _cut(sound)
@@ -57,9 +59,11 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
     ]
     problems = [*found, *of_reduced, *_unknown_parts(raw, scale)]
     if scale == "full":
-        return Validated(_document(sound, raw), Findings(raw, problems, survivors), older)
+        return Validated(
+            _document(sound, raw), Findings(raw, problems, survivors), [*older.values()]
+        )
     findings = Findings(raw, problems, {**survivors, **small_survivors}, replaced)
-    return Validated(_document(small, raw), findings, older)
+    return Validated(_document(small, raw), findings, [*older.values()])
 
 
 def _document(sound: dict[str, Any], raw: dict[str, Any]) -> StudyFile:
