@@ -61,7 +61,7 @@ def sweep(sizes=POWERS, time=None, machine="laptop", lost=(), disturbed=(), **ot
         for end, factor in (("", 1.0), ("_q1", 0.99), ("_q3", 1.01)):
             row[f"seconds_per_step{end}"] = factor * time(size)
             row[f"iterations_per_second{end}"] = factor / time(size)
-            row[f"images_per_second{end}"] = factor * size / time(size)
+            row[f"examples_per_second{end}"] = factor * size / time(size)
         rows.append(row)
     summary = {**first, "status": "finished", "sizes": len(sizes) - len(lost), **other}
     return rows, summary
@@ -113,13 +113,13 @@ def points(axes):
 
 
 LIMITS = {
-    "plateau_images_per_second": 1900.0,
+    "plateau_examples_per_second": 1900.0,
     "knee_fitted": 36.0,
     "knee_fitted_low": 32.0,
     "knee_fitted_high": 40.5,
     "knee_batch_size": 48,
     "still_rising": False,
-    "ceiling_images_per_second": 2500.0,
+    "ceiling_examples_per_second": 2500.0,
     "share_of_ceiling": 0.76,
     "noise_floor": 1.034,
 }

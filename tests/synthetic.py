@@ -306,7 +306,7 @@ def _measured(
         seconds = 0.09 + 3.2 / size
         ends = {"": seconds, "_q1": seconds * 0.97, "_q3": seconds * 1.06}
         values = {f"seconds_per_epoch{end}": each for end, each in ends.items()}
-        return values | {"images_per_second": 1149 / seconds}, _WHERE
+        return values | {"examples_per_second": 1149 / seconds}, _WHERE
     if measure == "sharpness":
         values, of = {}, {"full": 12.0, "subspace": 0.4}
         for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):

@@ -118,7 +118,7 @@ def fitted(found):
 
 def test_the_knee_of_a_line_is_nine_times_its_half_batch():
     found = knee(4.5 + SPARSE)
-    assert found["plateau_images_per_second"] == pytest.approx(1)
+    assert found["plateau_examples_per_second"] == pytest.approx(1)
     assert fitted(found) == pytest.approx([40.5] * 3)
     assert found["knee_batch_size"] == 48 and not found["still_rising"]
     before = knee(0.05 + SPARSE)  # by the first size it is behind
@@ -140,7 +140,7 @@ def test_the_knee_of_a_line_is_nine_times_its_half_batch():
 def test_the_knee_without_a_line(speeds, noise, plateau, size, rising):
     sizes = np.array([1, 2, 4, 8, 16, 32])
     found = knee(sizes / np.array(speeds), sizes, noise)
-    assert found["plateau_images_per_second"] == pytest.approx(plateau, nan_ok=True)
+    assert found["plateau_examples_per_second"] == pytest.approx(plateau, nan_ok=True)
     assert (found["knee_batch_size"], found["still_rising"]) == (size, rising)
     assert np.isnan(fitted(found)).all()
 
@@ -177,7 +177,7 @@ def test_of_noise_no_level_is_stated():
     floor = step_cost.noise_floor(blocks)
     assert step_cost.too_noisy(floor) and not any(map(step_cost.too_noisy, (1.2, math.nan, None)))
     found = step_cost.summary(SPARSE, blocks)
-    levels = ("half_batch", "knee_batch_size", "still_rising", "plateau_images_per_second")
+    levels = ("half_batch", "knee_batch_size", "still_rising", "plateau_examples_per_second")
     assert [found[name] for name in levels] == [None] * 4 and found["fixed_seconds"] > 0
     assert fitted(found) == [None] * 3
 

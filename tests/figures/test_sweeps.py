@@ -81,8 +81,8 @@ def test_what_is_a_dense_range(sizes, dense):
     assert at([8, 16]) == pytest.approx([8, 16] if dense else [3, 4])
 
 
-FAR = {"ceiling_images_per_second": 90000.0, "share_of_ceiling": 0.02}
-EXCEEDED = {"ceiling_images_per_second": 1832.0, "share_of_ceiling": 1.026}
+FAR = {"ceiling_examples_per_second": 90000.0, "share_of_ceiling": 0.02}
+EXCEEDED = {"ceiling_examples_per_second": 1832.0, "share_of_ceiling": 1.026}
 NOISY = {**LIMITS, "noise_floor": 8.1}
 NO_KNEE = {"knee_fitted": math.nan, "knee_batch_size": math.nan}
 
@@ -96,7 +96,7 @@ NO_KNEE = {"knee_fitted": math.nan, "knee_batch_size": math.nan}
         (NOISY, [], []),
         (NO_KNEE, [1710, 2500], []),
         ({"knee_fitted": math.nan}, [1710, 2500], [48]),
-        ({**NO_KNEE, "plateau_images_per_second": math.nan}, [2500], []),
+        ({**NO_KNEE, "plateau_examples_per_second": math.nan}, [2500], []),
     ],
 )
 def test_the_two_limits_of_throughput(given, heights, knees):
@@ -193,7 +193,7 @@ def speeds(framework):
     keys = ["status", "batch_size"]
     rows = busy(framework=framework)
     kept = [{name: row[name] for name in row if name in {*keys, *FIRST}} for row in rows]
-    return [{**row, "blocks": 7, "images_per_second": 50 * row["batch_size"]} for row in kept]
+    return [{**row, "blocks": 7, "examples_per_second": 50 * row["batch_size"]} for row in kept]
 
 
 FIRST = tuple(busy()[0])[: list(busy()[0]).index("batch_size")]

@@ -13,8 +13,8 @@ from batchscope.report import experiment_view, page
 
 NOTHING = pandas.DataFrame(columns=[*tables.FIRST, *tables.OF_TIMINGS["throughput"].columns])
 TIMED = {
-    "highest_images_per_second": 850.6,
-    "plateau_images_per_second": 900.0,
+    "highest_examples_per_second": 850.6,
+    "plateau_examples_per_second": 900.0,
     **{"knee_fitted": 40.2, "knee_fitted_low": 36.6, "knee_fitted_high": 44.2},
     **{"knee_batch_size": 48, "still_rising": False, "noise_floor": 1.031},
     **{"fixed_seconds": 0.0056, "fixed_seconds_low": 0.0049, "fixed_seconds_high": 0.0064},
@@ -49,8 +49,8 @@ def timed(**changes: object) -> dict[str, list[str]]:
 
 def test_numbers_with_units_and_intervals():
     found = timed()
-    assert found["highest_images_per_second"] == ["851 examples/s"]
-    assert found["plateau_images_per_second"] == ["900 examples/s"]
+    assert found["highest_examples_per_second"] == ["851 examples/s"]
+    assert found["plateau_examples_per_second"] == ["900 examples/s"]
     assert "40.2 [36.6, 44.2]" in found["knee"][0] and "48" in found["knee"][0]
     assert found["fixed_seconds"] == ["5.60 [4.90, 6.40] ms"]
     assert found["noise_floor"] == ["3.1 %"] and found["blocks"] == ["0 of 40"]
@@ -69,10 +69,10 @@ def test_too_noisy_to_tell():
     """Nothing that a level of the throughput is read from, beside a configuration that is not."""
     empty = {name: None for name in TIMED if name.startswith(("knee_", "plateau", "still"))}
     counted = {"matmul_flops_per_second": 1.27e11, "flops_per_image": 1e7}
-    known = {**TIMED, **counted, "ceiling_images_per_second": 12700.0, "half_batch": 9.0}
+    known = {**TIMED, **counted, "ceiling_examples_per_second": 12700.0, "half_batch": 9.0}
     noisy = {**TIMED, **empty, "noise_floor": 8.1}
     found = cells(row(device="cpu", **known), row(device="gpu", **noisy))
-    levels = ("plateau_images_per_second", "knee", "half_batch", "ceiling")
+    levels = ("plateau_examples_per_second", "knee", "half_batch", "ceiling")
     assert len({found[name][1] for name in levels}) == 1
     assert found["noise_floor"][1] == "710 %"
     assert "12700 examples/s (127 GFLOP/s over 10 MFLOP" in found["ceiling"][0]
@@ -82,12 +82,12 @@ def test_throughput_is_reported_at_some_sizes_from_the_smallest_to_the_largest()
     sizes = [64, 1, 2, 4, 8, 16, 32, 128, 256]
     known = [{"machine": "local", "sweep": "s", "batch_size": size} for size in sizes]
     frame = pandas.DataFrame(
-        [{**one, "images_per_second": 10.0 * one["batch_size"]} for one in known]
+        [{**one, "examples_per_second": 10.0 * one["batch_size"]} for one in known]
     )
     texts = cells(row(), throughput=frame)["by_size"]
     assert texts == ["1: 10, 4: 40, 16: 160, 64: 640, 256: 2560 examples/s"]
     assert built(row(machine="other"), throughput=frame) is None  # another machine's
-    frame.loc[frame["batch_size"] > 2, "images_per_second"] = np.nan
+    frame.loc[frame["batch_size"] > 2, "examples_per_second"] = np.nan
     assert cells(row(), throughput=frame)["by_size"] == ["1: 10, 2: 20 examples/s"]
 
 

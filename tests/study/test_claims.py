@@ -58,7 +58,7 @@ def test_a_claim_is_read_with_the_values_of_the_catalogue():
         {"type": "comparison", "of": {"batch_size": 64}, "to": {"batch_size": 16}, "above": 0},
         {
             **{"type": "equivalence", "experiment": "times", "table": "throughput"},
-            **{"column": "images_per_second", "cells": {"threads": "all"}},
+            **{"column": "examples_per_second", "cells": {"threads": "all"}},
             **{"margin": 1.25, "scale": "ratio"},
         },
         {"type": "value", "near": 0.9, "margin": 0.05, "cells": {"batch_size": [16, 32]}},

@@ -47,7 +47,7 @@ def test_numbers_may_be_spelled_as_text():
 def test_an_experiment_of_times_takes_its_own_factors_and_columns():
     numbers = [
         {"framework": name, "batch_size": [4, 8], "memory_mb": [500.5, 510], column: [5, 6]}
-        for name, column in (("mxnet", "utilisation_percent"), ("jax", "images_per_second"))
+        for name, column in (("mxnet", "utilisation_percent"), ("jax", "examples_per_second"))
     ]
     raw = study()
     raw["experiments"]["gap"] = {

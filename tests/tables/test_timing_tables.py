@@ -154,7 +154,7 @@ def test_medians_and_quartiles_of_blocks(written):
         **{"seconds_per_step": seconds, "seconds_per_step_q1": 0.99 * seconds},
         **{"seconds_per_step_q3": 1.01 * seconds, "iterations_per_second": 1 / seconds},
         # The slow quarter of the blocks is the lower quartile of the speeds.
-        **{"images_per_second": 8 / seconds, "images_per_second_q1": 8 / seconds / 1.01},
+        **{"examples_per_second": 8 / seconds, "examples_per_second_q1": 8 / seconds / 1.01},
         **{"batch_size": 8, "seconds_per_epoch": 1000 * seconds / 8},
     }
     assert {name: row[name] for name in expected} == pytest.approx(expected)
@@ -171,7 +171,7 @@ def test_each_configuration_on_each_machine_is_a_row(written):
             assert row["fixed_seconds"] == pytest.approx(slow * factor * FIXED)
             assert row["seconds_per_image"] == pytest.approx(PER_IMAGE)
             assert row["half_batch"] == pytest.approx(slow * factor * FIXED / PER_IMAGE)
-            assert row["ceiling_images_per_second"] == pytest.approx(5e4)
+            assert row["ceiling_examples_per_second"] == pytest.approx(5e4)
             assert (row["blocks"], row["disturbed_blocks"]) == (40, 8)
     own = frame.loc["desktop"]
     # Memory does not depend on the loop, and nothing is known of the other machine's.
@@ -209,8 +209,8 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
     of_it = speeds[speeds["sweep"] == row["sweep"]]
     line = row["fixed_seconds"] + row["seconds_per_image"] * of_it["batch_size"]
     assert list(of_it["seconds_per_step"]) == pytest.approx(list(line))
-    assert list(of_it["images_per_second"]) == pytest.approx(list(of_it["batch_size"] / line))
-    assert row["highest_images_per_second"] == pytest.approx(of_it["images_per_second"].max())
+    assert list(of_it["examples_per_second"]) == pytest.approx(list(of_it["batch_size"] / line))
+    assert row["highest_examples_per_second"] == pytest.approx(of_it["examples_per_second"].max())
     assert made["sweeps"]["fixed_seconds"].max() == pytest.approx(30 * FIXED)
     seconds = 2 * 1000 / of_it["batch_size"] * line
     assert list(times["train_seconds"][: len(of_it)]) == pytest.approx(list(seconds))
@@ -231,8 +231,8 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
         assert frame.loc["cluster", names[0]].tolist() == [5e10, 5e10]
         own = frame.loc["desktop"]
         ceiling = (own[names[0]] / own["flops_per_image"]).tolist()
-        assert own["ceiling_images_per_second"].tolist() == pytest.approx(ceiling)
-        share = (own["highest_images_per_second"] / ceiling).tolist()
+        assert own["ceiling_examples_per_second"].tolist() == pytest.approx(ceiling)
+        share = (own["highest_examples_per_second"] / ceiling).tolist()
         assert own["share_of_ceiling"].tolist() == pytest.approx(share)
         return own[list(names)].to_numpy().tolist()
 
@@ -242,7 +242,7 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
         record["flops"]["not_counted"] = ["rnn (LSTM)", "up (Conv2DTranspose)"]
     row = timing_tables.summaries("results", written, "machine").iloc[0]
     assert row["flops_not_counted"] == "rnn (LSTM), up (Conv2DTranspose)"
-    assert row[["flops_per_image", "ceiling_images_per_second"]].isna().all()
+    assert row[["flops_per_image", "ceiling_examples_per_second"]].isna().all()
 
 
 def test_utilisation_and_its_samples(written):

@@ -83,7 +83,7 @@ def test_what_is_installed_later_is_timed_then(folder, monkeypatch):
     check_statuses(folder, there)
     for row in rows(folder, "throughput"):
         if row["status"] == "finished":
-            assert float(row["images_per_second"]) > 0 and row["blocks"] == "4"
+            assert float(row["examples_per_second"]) > 0 and row["blocks"] == "4"
             assert float(row["process_percent"]) < 110  # one thread is one core
     assert {row["framework"] for row in rows(folder, "samples")} == {"tensorflow", *there}
     page = project.report(folder)

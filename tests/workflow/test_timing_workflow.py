@@ -64,11 +64,11 @@ def test_the_machine_was_timed(finished):
     assert {line.partition(",")[0] for line in noted} == {*timed["timing"]}
     speeds = rows(finished, "throughput")
     assert [row["batch_size"] for row in speeds] == ["4", "16", "64"]
-    assert all(float(row["images_per_second"]) > 0 and row["blocks"] == "4" for row in speeds)
+    assert all(float(row["examples_per_second"]) > 0 and row["blocks"] == "4" for row in speeds)
     (sweep,) = rows(finished, "sweeps")
     ceiling = float(sweep["matmul_flops_per_second"]) / float(sweep["flops_per_image"])
     noisy = step_cost.too_noisy(float(sweep["noise_floor"]))  # as this machine is just then
-    stated = sweep["ceiling_images_per_second"]
+    stated = sweep["ceiling_examples_per_second"]
     assert stated == "" if noisy else float(stated) == pytest.approx(ceiling) and ceiling > 0
     assert (sweep["max_batch_size"], sweep["max_batch_size_bound"]) == ("8", "most_fits")
     assert [row["outcome"] for row in rows(finished, "largest")] == ["fits"] * 4
@@ -151,7 +151,7 @@ def test_rows_and_tokens_are_timed_as_images_are(tmp_path):
     for name, tokens in (("rows", ""), ("tokens", "256")):  # 8 sequences of 32
         tables = ("throughput", "utilisation", "sweeps", "profiles")
         speed, busy, sweep, profile = (row for table in tables for row in rows(folder, table, name))
-        assert float(speed["images_per_second"]) > 0 and speed["tokens_per_update"] == tokens
+        assert float(speed["examples_per_second"]) > 0 and speed["tokens_per_update"] == tokens
         assert 0 < float(busy["process_percent"]) < 150 and float(profile["compute"]) > 0
         assert (sweep["max_batch_size"], sweep["max_batch_size_bound"]) == ("2", "most_fits")
         drawn = {path.stem for path in (folder / "results").rglob(f"{name}/figures/*.svg")}

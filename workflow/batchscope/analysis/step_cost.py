@@ -147,7 +147,7 @@ def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, A
         **intervals.columns("seconds_per_image", fit.per_image),
         "line_residual": fit.residual,
         "noise_floor": noise,
-        "highest_images_per_second": float((batch_sizes / np.median(blocks, axis=1)).max()),
+        "highest_examples_per_second": float((batch_sizes / np.median(blocks, axis=1)).max()),
         **(dict.fromkeys(levels) if too_noisy(noise) else levels),
     }
 
@@ -181,7 +181,7 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[s
     reached = reached[reached > short.max(initial=-1)]
     return {
         **intervals.columns("knee_fitted", fitted),
-        "plateau_images_per_second": plateau,
+        "plateau_examples_per_second": plateau,
         "knee_batch_size": int(sizes[reached[0]]) if len(reached) and not rising else None,
         "still_rising": rising,
     }

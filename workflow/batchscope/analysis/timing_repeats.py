@@ -101,10 +101,10 @@ def _with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
     for quartile, inverse in zip(QUARTILES, ("", "_q3", "_q1"), strict=True):
         seconds = rows[f"seconds_per_step{inverse}"].astype(float)
         rates[f"iterations_per_second{quartile}"] = 1 / seconds
-        rates[f"images_per_second{quartile}"] = sizes / seconds
+        rates[f"examples_per_second{quartile}"] = sizes / seconds
     length = rows["tokens_per_update"].astype(float) / sizes
-    rates["tokens_per_second"] = length * rates["images_per_second"]
-    rates["seconds_per_epoch"] = rows["train_examples"].astype(float) / rates["images_per_second"]
+    rates["tokens_per_second"] = length * rates["examples_per_second"]
+    rates["seconds_per_epoch"] = rows["train_examples"].astype(float) / rates["examples_per_second"]
     return rows.assign(**rates)
 
 
@@ -115,12 +115,12 @@ def _with_ceiling(sweeps: pandas.DataFrame) -> pandas.DataFrame:
     2204.02311, appendix B), against a measured peak, which is of one GPU.
     """
     peaks, flops = ("matmul_flops_per_second", "flops_per_image")
-    noise, highest = ("noise_floor", "highest_images_per_second")
+    noise, highest = ("noise_floor", "highest_examples_per_second")
     numbers = sweeps[[peaks, flops, noise, highest]].astype(float)
     ceiling = (numbers[peaks] / numbers[flops]).mask(numbers[noise] > step_cost.MOST_NOISE)
     several = sweeps["device"].eq("gpu") & (sweeps["replicas"] > 1)
     share = (numbers[highest] / ceiling).mask(several)
-    return sweeps.assign(ceiling_images_per_second=ceiling, share_of_ceiling=share)
+    return sweeps.assign(ceiling_examples_per_second=ceiling, share_of_ceiling=share)
 
 
 def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:

@@ -79,7 +79,7 @@ TRAJECTORIES: dict[str, Column] = {
     "updates": Integer("Updates made so far.", "updates"),
     "epoch": Column("Epochs so far, a fraction inside one.", "epochs"),
     "seconds": Column(
-        "examples / images_per_second of the timing job of the run's configuration, evaluations "
+        "examples / examples_per_second of the timing job of the run's configuration, evaluations "
         "excluded: time_epoch, or throughput of an experiment under `beside`; empty without "
         "either.",
         "s",
@@ -140,7 +140,7 @@ COLUMNS: dict[str, Column] = {
     # Empty where examples are no sequences.
     "tokens_per_update": Integer("Tokens of a batch: its sequences times their length."),
     "tokens_per_second": Column(
-        "Training tokens per second in the timing job: images_per_second times the length.",
+        "Training tokens per second in the timing job: examples_per_second times the length.",
         unit="tokens/s",
     ),
 }
@@ -154,6 +154,11 @@ _FURTHER = Column(
     "distinguishes series.",
     kind="",
 )
+
+
+def present_name(column: str) -> str:
+    """Returns the present name of a column, which older records and studies call otherwise."""
+    return re.sub(r"(?<![a-z])images_per_second", "examples_per_second", column)
 
 
 def describe(column: str) -> Column | None:

@@ -229,7 +229,7 @@ TO_TARGET: dict[str, Column] = {
     "updates": Column("Updates that it took; empty where it never got there."),
     "examples": Column("Examples that it took, each as often as it was used."),
     "seconds": Column(
-        "Seconds that it took: examples / images_per_second of the timing job, evaluations "
+        "Seconds that it took: examples / examples_per_second of the timing job, evaluations "
         "excluded; empty where nothing was timed. Of several rates at the one that the other seeds "
         "choose by their seconds, which now and then is not that of the updates.",
         "s",

@@ -200,7 +200,7 @@ _OF_SEVERAL = (
         "framework by framework. The quantities of a CPU and of a GPU differ.",
         kind="sweep",
         table="utilisation",
-        panels=(*UTILISATION, *MEMORY, Panel("images_per_second", "Throughput", "examples/s")),
+        panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
         columns=("disturbed", "blocks", "disturbed_blocks"),
         measures=("utilisation", "throughput"),
         varied=("framework",),

@@ -175,7 +175,7 @@ def _timed(row: Row, label: str, throughput: pandas.DataFrame) -> Row:
     known["noisy"] = step_cost.too_noisy(known.get("noise_floor"))
     known["rising"] = str(row.get("still_rising")) == "True"
     same = throughput["machine"].eq(row["machine"]) & throughput["sweep"].eq(row["sweep"])
-    speeds = throughput[same].set_index("batch_size")["images_per_second"].dropna().sort_index()
+    speeds = throughput[same].set_index("batch_size")["examples_per_second"].dropna().sort_index()
     if len(speeds):
         shown = {round((len(speeds) - 1) * at / (_MOST_SIZES - 1)) for at in range(_MOST_SIZES)}
         known["by_size"] = list(speeds.iloc[sorted(shown)].items())

@@ -33,7 +33,7 @@ from batchscope.study import (
 from batchscope.study.document import ExperimentKeys
 from batchscope.study.plan import Experiment, Study, Times, Trainings
 from batchscope.study.published_numbers import Series
-from batchscope.study.validation import Validated, older_words, validate
+from batchscope.study.validation import Validated, validate
 
 # From a data set's id to its training examples, where it is prepared.
 Recorded = Callable[[str], int | None]
@@ -72,9 +72,8 @@ class _Planner:
     def __init__(self, validated: Validated, scale: str, recorded: Recorded, folder: Path) -> None:
         self.document, self.findings = validated.document, validated.findings
         self.scale, self.recorded, self.folder = scale, recorded, folder
-        older = {one.text: one for one in reversed([*older_words(self.findings.raw)])}
-        for one in older.values():  # each word once, at its first place
-            self.findings.warn(one)
+        for older in validated.older:
+            self.findings.warn(older)
         self.datasets = dict(self._read_datasets())
         self.models = dict(self._read_models())
         self.by_id = {one.id: one for one in self.datasets.values() if one}

@@ -28,7 +28,7 @@ COLUMNS: dict[str, Parameter] = by_name(
     _column("train_accuracy", "Accuracy on training data.", "shares", 1),
     _column("utilisation_percent", "Utilisation.", "percent", 100),
     _column("memory_mb", "Memory.", "MB"),
-    _column("images_per_second", "Throughput.", "images per second"),
+    _column("examples_per_second", "Throughput.", "images per second"),
     _column("best_train_loss", "Best training loss.", "nats"),
     _column("best_validation_loss", "Best validation loss.", "nats"),
     _column("epochs_run", "Epochs until it stopped.", "epochs"),
@@ -50,7 +50,7 @@ COLUMNS: dict[str, Parameter] = by_name(
 # `frameworks` have panels for them too.
 FIGURES: dict[str, tuple[str, ...]] = {
     "accuracy": ("test_accuracy", "train_accuracy"),
-    "frameworks": ("utilisation_percent", "memory_mb", "images_per_second"),
+    "frameworks": ("utilisation_percent", "memory_mb", "examples_per_second"),
     "best_losses": ("best_train_loss", "best_validation_loss"),
     "time": ("seconds_per_epoch", "epochs_run", "train_seconds"),
     "weight_distance": ("weight_distance",),

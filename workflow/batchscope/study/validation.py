@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from batchscope.catalogue import columns
 from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.problems import Findings, Place, Problem, missing, unknown
 from batchscope.study import messages
@@ -32,6 +33,7 @@ class Validated:
 
     document: StudyFile
     findings: Findings
+    older: list[Problem]  # older words, which still work, each once
 
 
 def validate(raw: dict[str, Any], scale: str) -> Validated:
@@ -41,6 +43,10 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
         raw: What YAML holds.
         scale: `full`, or `reduced` for the smaller form.
     """
+    older: dict[str, Problem] = {}
+    for one in _older_words(raw):
+        older.setdefault(one.text, one)
+    raw = _with_present_columns(raw)
     sound = copy.deepcopy(raw)
     found, survivors = _cut(sound)
     small, replaced = reduce(sound)
@@ -53,9 +59,11 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
     ]
     problems = [*found, *of_reduced, *_unknown_parts(raw, scale)]
     if scale == "full":
-        return Validated(_document(sound, raw), Findings(raw, problems, survivors))
+        return Validated(
+            _document(sound, raw), Findings(raw, problems, survivors), [*older.values()]
+        )
     findings = Findings(raw, problems, {**survivors, **small_survivors}, replaced)
-    return Validated(_document(small, raw), findings)
+    return Validated(_document(small, raw), findings, [*older.values()])
 
 
 def _document(sound: dict[str, Any], raw: dict[str, Any]) -> StudyFile:
@@ -142,18 +150,32 @@ def _unknown_parts(raw: dict[str, Any], scale: str) -> Iterator[Problem]:
                 yield unknown(("reduced", section, name), noun, known)
 
 
-def older_words(raw: Any, place: Place = ()) -> Iterator[Problem]:
+def _with_present_columns(raw: Any) -> Any:
+    """Returns what YAML holds, with the present names of columns."""
+    if isinstance(raw, dict):
+        return {columns.present_name(key): _with_present_columns(each) for key, each in raw.items()}
+    if isinstance(raw, list):
+        return [_with_present_columns(each) for each in raw]
+    fits = isinstance(raw, str) and raw.isidentifier()
+    return columns.present_name(raw) if fits else raw
+
+
+def _older_words(raw: Any, place: Place = ()) -> Iterator[Problem]:
     """Yields the older words of a file, which still work, with the present ones."""
+    for old in raw if isinstance(raw, dict) else [raw]:
+        if isinstance(old, str) and old.isidentifier() and old != columns.present_name(old):
+            text = f"received the older word '{old}'; '{columns.present_name(old)}' is expected."
+            yield Problem(place, text)
     if isinstance(raw, list):
         for index, item in enumerate(raw):
-            yield from older_words(item, (*place, index))
+            yield from _older_words(item, (*place, index))
     for key, value in raw.items() if isinstance(raw, dict) else ():
         renamed = dict(EVERY_FACTOR[key].renamed) if key in EVERY_FACTOR else {}
         for old in value if isinstance(value, list) else [value]:
             if isinstance(old, str) and old in renamed:
                 text = f"received the older word '{old}'; '{renamed[old]}' is expected."
                 yield Problem((*place, key), text)
-        yield from older_words(value, (*place, key))
+        yield from _older_words(value, (*place, key))
 
 
 def _map(raw: Any) -> dict[str, Any]:

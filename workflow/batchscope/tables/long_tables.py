@@ -37,8 +37,13 @@ _RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_second
 
 
 def read_record(path: Path, *keys: str) -> Row | None:
-    """Returns a record that has these keys, or None where there is none."""
-    return disk.read_json(path, *keys) if path.exists() else None
+    """Returns a record that has these keys, or None where there is none; columns as of today."""
+    if not path.exists():
+        return None
+    record = disk.read_json(path, *keys)
+    if values := record.get("values"):
+        record["values"] = {columns.present_name(name): each for name, each in values.items()}
+    return record
 
 
 def named(factors: Row) -> Row:
@@ -229,7 +234,7 @@ def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row
                 beside.setdefault((timing, job.repeat), size["batch_size"] / seconds)
 
     def speed(factors: Row) -> float:
-        timed = _timed(place, experiment, factors, "images_per_second")
+        timed = _timed(place, experiment, factors, "examples_per_second")
         if math.isfinite(timed):
             return timed
         repeat = experiment.trainings.seeds.index(factors["seed"]) + 1

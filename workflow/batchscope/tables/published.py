@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIMED = {
     "utilisation_percent": ("utilisation", {"cpu": "process_percent", "gpu": "gpu_percent"}),
     "memory_mb": ("utilisation", {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}),
-    "images_per_second": ("throughput", {}),
+    "examples_per_second": ("throughput", {}),
 }
 # What may name a document's series.
 _SERIES_FACTORS = [name for name in run_factors.EVERY_FACTOR if name not in ("batch_size", "seed")]

@@ -88,7 +88,7 @@ def values(blocks: list[Block], examples: int) -> dict[str, float]:
     found = {
         f"seconds_per_epoch{end}": float(each) for end, each in zip(QUARTILES, seconds, strict=True)
     }
-    return found | {"images_per_second": examples / found["seconds_per_epoch"]}
+    return found | {"examples_per_second": examples / found["seconds_per_epoch"]}
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:

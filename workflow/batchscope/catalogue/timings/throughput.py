@@ -38,17 +38,17 @@ _THROUGHPUT = {
         "Steps per second: median of the blocks.", "iterations/s", label="Step rate"
     ),
     **_quartiles("iterations_per_second", "Steps per second"),
-    "images_per_second": Column(
+    "examples_per_second": Column(
         "Examples per second: median of the blocks.", "examples/s", label="Throughput"
     ),
-    **_quartiles("images_per_second", "Examples per second"),
+    **_quartiles("examples_per_second", "Examples per second"),
     "tokens_per_second": Column(
-        "images_per_second times the tokens of a sequence; empty of other examples."
+        "examples_per_second times the tokens of a sequence; empty of other examples."
     ),
     "tokens_per_update": Column("Tokens of a batch; empty of other examples."),
     "train_examples": Integer("Examples of an epoch."),
     "seconds_per_epoch": Positive(
-        "train_examples over images_per_second, whole batches throughout, s."
+        "train_examples over examples_per_second, whole batches throughout, s."
     ),
     "process_percent": Percent(
         "CPU utilisation of the process during the blocks, % of its cores: median."
@@ -79,8 +79,8 @@ _SWEEPS = {
         "what all sizes of a job have in common; above 1.2, half_batch, plateau, knee, "
         "still_rising and ceiling are empty: too noisy to tell."
     ),
-    "highest_images_per_second": Column("Highest median throughput."),
-    "plateau_images_per_second": Column(
+    "highest_examples_per_second": Column("Highest median throughput."),
+    "plateau_examples_per_second": Column(
         "Throughput that it tends to: 1 / b where the line fits, or else the median of "
         "the sizes from half the largest on, unless these still rise, or it is below "
         "90 % of the best by more than the noise floor."
@@ -110,9 +110,9 @@ _SWEEPS = {
         "example and update; empty where it has other layers with products."
     ),
     "flops_not_counted": Text("These layers, whose operations are not counted."),
-    "ceiling_images_per_second": Column("The one over the other."),
+    "ceiling_examples_per_second": Column("The one over the other."),
     "share_of_ceiling": Column(
-        "highest_images_per_second over it; above 1, the peak that was measured is no ceiling."
+        "highest_examples_per_second over it; above 1, the peak that was measured is no ceiling."
     ),
     "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
     "max_batch_size_bound": Text(
@@ -178,7 +178,7 @@ ENTRY = Timing(
             table="throughput",
             panels=(
                 Panel("iterations_per_second", "Iterations per second", "iterations/s"),
-                Panel("images_per_second", "Examples per second", "examples/s"),
+                Panel("examples_per_second", "Examples per second", "examples/s"),
             ),
             columns=(
                 *(
@@ -186,10 +186,10 @@ ENTRY = Timing(
                     "blocks",
                     "disturbed_blocks",
                     "noise_floor",
-                    "plateau_images_per_second",
+                    "plateau_examples_per_second",
                 ),
                 *("knee_fitted", "knee_fitted_low", "knee_fitted_high", "knee_batch_size"),
-                *("still_rising", "ceiling_images_per_second", "share_of_ceiling"),
+                *("still_rising", "ceiling_examples_per_second", "share_of_ceiling"),
             ),
         ),
         Figure(

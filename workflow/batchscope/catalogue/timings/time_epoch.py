@@ -22,7 +22,7 @@ ENTRY = Timing(
         ),
         "seconds_per_epoch_q1": Positive("Lower quartile of the timing job's blocks.", unit="s"),
         "seconds_per_epoch_q3": Positive("Upper quartile of the timing job's blocks.", unit="s"),
-        "images_per_second": Column(
+        "examples_per_second": Column(
             "Training examples per second in the timing job.", unit="examples/s"
         ),
     },

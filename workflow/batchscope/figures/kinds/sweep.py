@@ -26,9 +26,9 @@ from batchscope.store import records
 
 Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # each with its look
 Transform = Callable[[Any], np.ndarray]
-_STEP, _EXAMPLES = "seconds_per_step", "images_per_second"
+_STEP, _EXAMPLES = "seconds_per_step", "examples_per_second"
 _FIXED, _PER_EXAMPLE = "fixed_seconds", "seconds_per_image"  # a and b of a + b B
-_PLATEAU, _CEILING = "plateau_images_per_second", "ceiling_images_per_second"
+_PLATEAU, _CEILING = "plateau_examples_per_second", "ceiling_examples_per_second"
 _KNEES = ("knee_fitted", "knee_batch_size")
 _BY_SWEEP, _BY_BLOCK = TABLES["sweeps"].columns, (_STEP, _EXAMPLES, "iterations_per_second")
 _KEYS = {"machine": str, "sweep": str, "batch_size": int}
