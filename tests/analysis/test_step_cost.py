@@ -32,7 +32,7 @@ def test_exact_timings_give_their_costs_in_any_order():
 def test_weights_are_relative():
     # Weights 1, 1 and 1/4, by hand: 9a + 15b = 10 and 15a + 29b = 18, so a = 5/9 and b = 1/3.
     fit = step_cost.fixed_cost([1, 2, 3], np.outer([1.0, 1.0, 2.0], [1, 1]))
-    assert (fit.fixed.value, fit.per_image.value) == pytest.approx((5 / 9, 1 / 3))
+    assert (fit.fixed.mean, fit.per_image.mean) == pytest.approx((5 / 9, 1 / 3))
     # Relative residuals 1/9, -2/9 and 2/9; the inverse matrix is [[29, -15], [-15, 9]] / 9.
     assert fit.residual == pytest.approx(math.sqrt(1 / 27))
     variance = 1 / 9 / 9
@@ -44,10 +44,10 @@ def test_weights_are_relative():
 def test_what_all_sizes_have_in_common():
     """A line without strays in two rounds, the second of which takes twice as long."""
     fit = step_cost.fixed_cost(POWERS, np.outer(0.02 + 0.001 * POWERS, [1.0, 2.0]))
-    assert (fit.fixed.value, fit.per_image.value) == pytest.approx((0.03, 0.0015))
+    assert (fit.fixed.mean, fit.per_image.mean) == pytest.approx((0.03, 0.0015))
     error = math.sqrt(math.pi / 2) * math.log(2) / 2
     for cost in (fit.fixed, fit.per_image):
-        assert cost.high / cost.value - 1 == pytest.approx(T1 * error, rel=1e-5)
+        assert cost.high / cost.mean - 1 == pytest.approx(T1 * error, rel=1e-5)
     assert fit.half_batch == pytest.approx((20, 20, 20))
 
 
@@ -55,7 +55,7 @@ def test_jobs_have_lines_of_their_own():
     """Their fixed costs differ, their costs per example do not: with two sizes no other error."""
     blocks = [[1.0, 1.5], [2.0, 2.5]]
     fit = step_cost.fixed_cost([1, 2], blocks, of_jobs=True)
-    assert (fit.fixed.value, fit.per_image.value) == pytest.approx((0.25, 1))
+    assert (fit.fixed.mean, fit.per_image.mean) == pytest.approx((0.25, 1))
     # The line of the jobs' logarithms about the medians 1.25 and 2.25, at no example.
     logs = np.log([[1 / 1.25, 1.5 / 1.25], [2 / 2.25, 2.5 / 2.25]]) * [[1.25], [2.25]]
     fixed, per_image = 2 * logs[0] - logs[1], logs[1] - logs[0]
@@ -72,8 +72,8 @@ def test_a_cost_that_is_not_positive_halves_nothing(costs):
     """Nor does one of the size of rounding, at a batch size of 1e17."""
     sizes = np.array([8, 16, 32, 64, 128, 256])
     fit = step_cost.fixed_cost(sizes, costs[0] + costs[1] * sizes)
-    assert (fit.fixed.value, fit.per_image.value) == pytest.approx(costs)
-    assert (fit.fixed.value > 0, fit.per_image.value > 0) == (costs[0] > 0, costs[1] > 0)
+    assert (fit.fixed.mean, fit.per_image.mean) == pytest.approx(costs)
+    assert (fit.fixed.mean > 0, fit.per_image.mean > 0) == (costs[0] > 0, costs[1] > 0)
     assert np.isnan(fit.half_batch).all()
 
 

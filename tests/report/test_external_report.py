@@ -5,6 +5,7 @@ import csv
 import io
 import math
 import re
+import signal
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -15,7 +16,6 @@ from PIL import Image
 import made_trainings
 import run
 from batchscope.catalogue import decision_columns
-from batchscope.cli import commands
 from batchscope.report import external_runs
 from project import ROOT
 
@@ -54,7 +54,7 @@ def rows_of(folder):
 @pytest.fixture(autouse=True)
 def same_signals(monkeypatch):
     """The command line, called in this process, leaves its signals alone."""
-    monkeypatch.setattr(commands, "_end_with_the_reader", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def printed(tmp_path_factory):
     table().to_csv(folder / "own.csv", index=False)
     targets = ("--target", "validation_loss=0.2", "--target", "validation_loss=1e-3")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commands, "_end_with_the_reader", lambda: None)
+        patch.setattr(signal, "signal", lambda *_: None)
         return door(folder / "own.csv", *targets, "--output", folder / "out"), folder / "out"
 
 

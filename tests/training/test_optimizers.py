@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import optimizer_constants, run_factors, run_names
+from batchscope.catalogue import optimizer_constants, run_names
 from batchscope.training import optimizers
 from digit_runs import run_name
 
@@ -18,7 +18,7 @@ def made(**factors):
 
 
 def test_every_optimizer_of_the_plan_is_keras_own():
-    for name in run_factors.OPTIMIZERS:
+    for name in optimizer_constants.CONSTANTS:
         assert type(made(optimizer=name)).__name__.lower() == name
     sgd = made(momentum=0.9, nesterov=True)
     assert (sgd.momentum, sgd.nesterov) == (0.9, True)

@@ -212,7 +212,7 @@ def test_format(command):
 def test_each_framework_imports_itself_alone():
     """Its environment holds no other; what times the steps of any imports none of them."""
     own = {"pytorch": "torch", "mxnet": "mxnet", "jax": "jax"}
-    shared = ("throughput", "utilisation", "blocks", "steps/__init__")
+    shared = ("throughput", "utilisation", "blocks")
     for path in (*modules("frameworks"), *(LIBRARY / "timing" / f"{name}.py" for name in shared)):
         used = {name.split(".")[0] for name in imported(path)} & HEAVY
         assert used <= {"numpy", own.get(path.stem, "numpy")}, path.name

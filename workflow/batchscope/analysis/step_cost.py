@@ -31,7 +31,7 @@ _RESOLVABLE_MB = 4.0
 class Estimate(NamedTuple):
     """A value with its 95 % interval; the ends are NaN where there is none."""
 
-    value: float
+    mean: float
     low: float = math.nan
     high: float = math.nan
 
@@ -141,7 +141,7 @@ def _logs(table: np.ndarray) -> np.ndarray:
 def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
     """Returns costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
     fit, noise = fixed_cost(batch_sizes, blocks, of_jobs), noise_floor(blocks, of_jobs)
-    levels = {"half_batch": fit.half_batch.value, **knee(batch_sizes, blocks, fit, noise)}
+    levels = {"half_batch": fit.half_batch.mean, **knee(batch_sizes, blocks, fit, noise)}
     return {
         **intervals.columns("fixed_seconds", fit.fixed),
         **intervals.columns("seconds_per_image", fit.per_image),
@@ -166,11 +166,11 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[s
     speeds, fitted = sizes / np.median(table, axis=1), Estimate(math.nan)
     first, largest = sizes[[0, -1]]
     fits = len(sizes) > 2 and cost.residual <= max(LINE_FITS, math.log(noise) / 2)
-    if fits and cost.per_image.value > 0:
-        plateau = 1 / cost.per_image.value
+    if fits and cost.per_image.mean > 0:
+        plateau = 1 / cost.per_image.mean
         at = Estimate(*(PLATEAU_SHARE / (1 - PLATEAU_SHARE) * end for end in cost.half_batch))
-        rises = at.value > largest
-        if first <= at.value <= largest and (at.low > first or at.high < largest):
+        rises = at.mean > largest
+        if first <= at.mean <= largest and (at.low > first or at.high < largest):
             fitted = at
     else:
         plateau, rises = _level(sizes, speeds, noise)

@@ -158,7 +158,8 @@ _FURTHER = Column(
 
 def present_name(column: str) -> str:
     """Returns the present name of a column, which older records and studies call otherwise."""
-    return re.sub(r"(?<![a-z])images_per_second", "examples_per_second", column)
+    older = r"^((highest|plateau|ceiling)_)?images(?=_per_second(_q[13])?$)"
+    return re.sub(older, r"\1examples", column)
 
 
 def describe(column: str) -> Column | None:

@@ -124,7 +124,7 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
         fits = [entry for entry in timing.record["tries"] if entry["outcome"] == records.FITS]
         sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
         fixed, per_image = step_cost.memory_per_image(sizes, peaks)
-        memory = {"memory_fixed_mb": fixed, "memory_mb_per_image": per_image.value}
+        memory = {"memory_fixed_mb": fixed, "memory_mb_per_image": per_image.mean}
         memory |= {column: timing.record[key] for column, key in _LARGEST.items()}
         for row in same:
             row.update(memory)
