@@ -27,6 +27,12 @@ claims:
     sentence: The gap & the <b>loss</b> rise.
     test: {type: trend, experiment: EXPERIMENT, column: generalisation_gap, direction: rises}
     figure: generalisation_gap
+  - id: sharpness_rises
+    document: A <b>document</b>
+    place: Figure 4
+    sentence: Larger batches end at sharper minimizers.
+    test: {type: trend, experiment: EXPERIMENT, column: sharpness_full_0.001, direction: rises}
+    figure: sharpness
   - id: epochs_are_faster
     document: Another document
     place: Figure 5

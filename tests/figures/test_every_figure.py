@@ -125,9 +125,9 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
         assert not any("$" in text for text in texts(drawing)), name
     of_runs = [name for name in drawn if figures.FIGURES[name].entry.kind == "against_batch_size"]
     if status:  # the timing job ran all the same
-        assert {*of_runs} <= {"time"}
+        assert {*of_runs} <= {"time", "training_time"}
     elif shape in ("one_batch_size", "one_run"):
-        assert of_runs == ["accuracy_by_epochs"] and "loss_curves" in drawn
+        assert of_runs == ["accuracy_by_epochs", "training_time"] and "loss_curves" in drawn
     else:
         assert {"best_losses", "accuracy", "weight_distance"} <= {*of_runs}
 

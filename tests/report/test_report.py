@@ -216,8 +216,8 @@ def test_the_cost_of_a_page_grows_with_its_runs(tmp_path):
             sys.setprofile(None)
         return count
 
-    few, some, many = map(calls, (2, 4, 6))
-    assert many - some < 1.3 * (some - few)
+    _, few, some, many = map(calls, (3, 6, 12, 18))  # the first compiles the templates
+    assert 0 < many - some < 1.3 * (some - few)
 
 
 def test_a_run_that_experiments_share_has_a_row_in_each(tmp_path):
