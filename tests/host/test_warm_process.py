@@ -213,7 +213,7 @@ ON_GPU = run_names.timing_name(run_names.parse_run(run_name(device="gpu")))
     ("words", "shared"),
     [
         *((f"{step} --run {run_name()}", True) for step in ("train", "snapshot", "sharpness")),
-        *((f"{step} --config c.yaml", True) for step in job.TABLE_STEPS),
+        *((f"{step} --config c.yaml", True) for step in sorted(job.TABLE_STEPS)),
         (f"train --run {run_name(threads=2)}", False),
         (f"train --run {run_name(device='gpu')}", False),
         (f"train --run {run_name(replicas=2)}", False),
