@@ -67,8 +67,10 @@ def write_config(project: Path, config: dict) -> None:
 @functools.cache
 def _server() -> subprocess.Popen:
     command = [sys.executable, str(ROOT / "tests" / "snakemake_server.py")]
+    # It serves every test: the packages that the first of them puts in its path are not for all.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     server = subprocess.Popen(
-        command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        command, cwd=ROOT, env=own, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     atexit.register(server.communicate)  # its input closes: it ends
     return server

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from batchscope.store import paths
 from batchscope.study import config
 from project import copy
 from slurm import cluster
@@ -150,11 +151,11 @@ def submissions(tmp_path_factory) -> list[dict[str, str]]:
         project.program(name, "#!/bin/sh\nexit 0\n")
     study = project.study("tests/slurm/devices.yaml")
     results = project.root / "results"
-    made = [results / "data" / token / "record.json" for token in study.datasets]
+    files = (paths.RECORD, *paths.ARRAYS)
+    made = [paths.dataset_folder(results, each) / file for each in study.datasets for file in files]
     for name, run in study.runs.items():
         if run["batch_size"] == 64:
-            files = ("record.json", "history.csv", "final.npz", "best.npz", "initial.npz")
-            made += [results / "runs" / name / file for file in files]
+            made += [paths.run_folder(results, name) / file for file in paths.run_files(run)]
     for path in made:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}" if path.suffix == ".json" else "")
