@@ -71,7 +71,7 @@ def main(path, cores):
             sys.exit("Expected measures of single trainings and their times alone.")
         for run in experiment.trainings.runs:
             runs.setdefault(run, {})  # trained, also where it is only timed
-        for job in job_files.measure_jobs(experiment, RESULTS):
+        for job in job_files.measure_jobs(experiment, RESULTS, study.machine):
             wanted = times if job.measure in TIMINGS else runs[job.runs[0]]
             wanted[job.path] = job if job.measure in TIMINGS else job.measure
     pool = multiprocessing.get_context("spawn").Pool(cores, start)

@@ -1,12 +1,11 @@
 """What replaces a library's function beside that function, as shipped studies use both.
 
-    python benchmarks/speedups.py [--cases sharpness_default adam_text ...] [--blocks 5]
+    python benchmarks/speedups.py [--cases adam_text ...] [--blocks 5]
 
 One process, one thread. Printed: seconds of the library's over ours. What is not faster by a factor
 of 1.2 in any case is not worth its lines.
 
 - `imports`: TensorFlow and Keras as jobs import them; a plain import.
-- `sharpness_*`: the whole search; with `scipy.optimize.minimize(method="L-BFGS-B")`.
 - `adam_*`: an epoch of updates; with `keras.optimizers.Adam`.
 - `hessian_*`: the largest eigenvalue; by one call of `scipy.sparse.linalg.eigsh`, to the same
   tolerance. Its products with the Hessian are not limited.
@@ -17,7 +16,6 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
-from unittest import mock
 
 import numpy as np
 from side_by_side import (
@@ -61,36 +59,6 @@ def objective(network: str, look: tuple, count: int):
     examples = random_images(*look, count)
     chunk = finished_run.even_chunk(count, losses.chunk_size(look[0]))
     return losses.Objective(models.build(network, looks.Look(*look), seed=0), examples, chunk)
-
-
-def sharpness(network: str, look: tuple, count: int, **changed) -> Pair:
-    from scipy import optimize
-
-    from batchscope.measures import maximiser
-    from batchscope.measures import sharpness as measure
-
-    loss = objective(network, look, count)
-    settings = run_names.parse_settings("sharpness", "default") | changed
-
-    def minimise(function, start, width, iterations):
-        found = optimize.minimize(
-            function,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=optimize.Bounds(-width, width),
-            options={"maxiter": iterations, "ftol": 0, "gtol": 0},
-        )
-        return maximiser.Minimum(found.nit, found.nfev, found.message)
-
-    def ours() -> None:
-        measure.measure(loss.loss_and_gradient, loss.weights(), settings)
-
-    def theirs() -> None:
-        with mock.patch.object(maximiser, "minimise_in_box", minimise):
-            ours()
-
-    return ours, theirs
 
 
 def adam(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Pair:
@@ -140,8 +108,6 @@ def hessian(network: str, look: tuple, count: int, **changed) -> Pair:
 
 CASES = {
     "imports": imports,
-    "sharpness_default": functools.partial(sharpness, "small_cnn", DIGITS, 1087),
-    "sharpness_keskar2017": functools.partial(sharpness, "keskar_f1", MNIST, 2000, starts=2),
     "adam_text": functools.partial(adam_on_text, 32, 100),
     "adam_keskar2017": functools.partial(adam_on_images, "keskar_f1", 256, 20),
     "adam_mini_batches2025": functools.partial(adam_on_images, "tutorial_cnn", 16, 60),

@@ -183,6 +183,7 @@ def test_a_kill_for_memory_is_recorded_and_any_other_is_reported(results, tmp_pa
     files = ("record.json", "history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
     assert {path.name for path in folder.glob("*.*")} == {*files}
     # On a cluster the next attempt does it, for it has no more memory.
+    groups.write("job/step", 300 * MB, 0, 0)
     run = run_name(epochs=3, seed=22, batch_size=200)
     folder = results / "runs" / run
     done = killed(groups, True, results, run, SLURM_JOB_ID="1")

@@ -36,9 +36,10 @@ def made(tmp_path_factory):
     ((token, definition),) = study.datasets.items()
     datasets.prepare(token, definition, results)
     (run,) = study.runs
-    job_files.note_epochs(study, results)
+    jobs = [*job_files.measure_jobs(study.experiments["epochs"], results, study.machine)]
+    job_files.note_epochs(study, jobs, results)
     train(results, run)
-    for job in job_files.measure_jobs(study.experiments["epochs"], results):
+    for job in jobs:
         words = ("--run", run, "--settings", job.path.stem, "--output", str(job.path))
         assert step("evaluate", "--results", str(results), *words) == (0, "")
     return study, run, results

@@ -135,7 +135,7 @@ def test_what_is_noted_for_the_trainings(tmp_path):
     assert json.loads(noted.read_text()) == dict.fromkeys(runs, expected)
     assert job_files.noted_epochs(tmp_path, runs[0]) == tuple(expected)
     # Of a study that reads none nothing stays noted, and nothing is written.
-    job_files.note_epochs(planner.make(config()), tmp_path)
+    job_files.note_epochs(planner.make(config()), (), tmp_path)
     assert job_files.noted_epochs(tmp_path, runs[0]) == ()
-    job_files.note_epochs(planner.make(config()), tmp_path / "none")
+    job_files.note_epochs(planner.make(config()), (), tmp_path / "none")
     assert not (tmp_path / "none").exists()

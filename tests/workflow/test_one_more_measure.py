@@ -105,7 +105,7 @@ from batchscope.timing import Timed
 def measure(job, settings) -> Timed:
     """Returns the batch size of a configuration."""
     factors = job.factors
-    details = {"device": factors["device"], "threads": factors["threads"]}
+    details = {"threads": factors["threads"]}
     return Timed("finished", details, {"step_images": factors["batch_size"]})
 '''
 FILES = {
