@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import time
 from pathlib import Path
@@ -37,6 +38,8 @@ def train(run: Run, limits: Limits | None = None) -> str:
                 end = training.fit()
         except (tf.errors.ResourceExhaustedError, MemoryError) as error:
             end = End(records.OUT_OF_MEMORY, "out_of_memory", _refusal(error))
+        if end.status == records.OUT_OF_MEMORY:
+            gc.collect()  # frames of the error refer to each other, and hold the step's arrays
         write(training, end)
     return end.status
 
