@@ -83,6 +83,7 @@ def test_a_copy_trains_the_same_bits_in_the_folder_of_its_job(launcher, results,
     assert_same_bits(tmp_path / "runs" / run, results / "runs" / run)
     wait_for(lambda: not copies(launcher))
     assert launcher.warm.num_threads() == 1  # what has threads must not be forked
+    assert launcher.warm.cpu_times().children_user > 0  # whoever times a study counts the copies
 
 
 def long_training(made, results, seed: int, **options) -> tuple[subprocess.Popen, Path]:

@@ -83,7 +83,7 @@ def serve(
     tensorflow_start.load()
     _import(modules)
     listeners.append(_listener(snakemake, job.TABLES))
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for copies
+    signal.signal(signal.SIGCHLD, _reap)
     while True:
         ready, _, _ = select.select([sys.stdin, *listeners], [], [])
         if sys.stdin in ready:  # never written to: it is closed
@@ -97,6 +97,13 @@ def serve(
                     each.close()
                 _work(connection, main, shared)
             connection.close()
+
+
+def _reap(signum: int, frame: object) -> None:
+    """Waits for the copies that have ended, so that their CPU time is counted as this process's."""
+    with contextlib.suppress(ChildProcessError):  # none is left
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _import(modules: tuple[str, ...]) -> None:
