@@ -415,6 +415,17 @@ def test_flags_of_the_command_line_are_text():
             config.parse_flag(value)
 
 
+def test_a_users_own_name_is_kept_where_it_is_an_older_word():
+    raw = copy.deepcopy(FULL)
+    raw["experiments"]["images_per_second"] = {
+        **raw["experiments"]["a"],
+        "title": "images_per_second",
+    }
+    made = planner.make(raw)
+    assert made.experiments["images_per_second"].title == "images_per_second"
+    assert not [warning for warning in made.warnings if "older word" in warning]
+
+
 def test_older_words_still_work_and_are_named_once():
     raw = copy.deepcopy(FULL)
     raw["experiments"]["a"]["cases"] = [{"method": "robust"}, {"method": "conservative"}]

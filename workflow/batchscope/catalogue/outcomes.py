@@ -42,7 +42,7 @@ class Reason(enum.StrEnum):
     NO_BUDGET = "no_budget"  # some training ended before the budget
     NOT_POSITIVE = "not_positive"  # a value of 0 or below has no logarithm
     NOT_IN_GRID = "not_in_grid"
-    SEVERAL = "several"  # settings, of which the document names none
+    SEVERAL = "several"  # settings; the document names none of them
     NO_RESULTS = "no_results"
     NO_GPU = "no_gpu"
     FEW_GPUS = "few_gpus"

@@ -81,7 +81,7 @@ def below(place: tuple[str | int, ...], error: ValidationError) -> list[InitErro
 def read_items(
     read: Callable[[Any], Any], items: Iterable[Any], distinct: bool = True
 ) -> tuple[Any, ...]:
-    """Returns the values of the items of a list, each of which may have to occur once only.
+    """Returns the values of the items of a list; each may have to occur only once.
 
     Raises:
         ValidationError: With the problem of each item; `again` for a repeated one.

@@ -65,7 +65,7 @@ def _factor(alias: str, default: Any = None, **more: Any) -> Any:
 
 
 def _choice(alias: str, choices: tuple[str, ...], **more: Any) -> Any:
-    """Returns a factor with one of some texts, the first of which is its frozen default."""
+    """Returns a factor with one of some texts; the first is its frozen default."""
     return _factor(alias, choices[0], choices=choices, **more)
 
 
@@ -232,7 +232,7 @@ class RunFactors(Section):
     )
     """Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches."""
     precision: str = _choice("prec", ("float32", "mixed_bfloat16", "mixed_float16"), of_step=True)
-    """What a training computes in: Keras's policies, of which the mixed ones keep weights, loss and
+    """What a training computes in: Keras's policies. The mixed ones keep weights, loss and
     updates in float32, and mixed_float16 scales the loss.
     """
 

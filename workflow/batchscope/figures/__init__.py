@@ -130,7 +130,7 @@ def drawn(experiment: Experiment) -> list[str]:
 
 
 def read(folder: Path | str) -> Tables:
-    """Returns the tables of an experiment, each of which is read when it is asked for."""
+    """Returns the tables of an experiment; each is read when it is asked for."""
     return Tables(Path(folder))
 
 

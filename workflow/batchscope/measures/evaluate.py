@@ -17,7 +17,7 @@ SMALLEST_LOSS = float(np.finfo(np.float32).eps)
 
 
 def generalisation_gaps(metrics: dict[str, float]) -> dict[str, float | None]:
-    """Returns the three forms of the generalisation gap, all of which grow with it.
+    """Returns the three forms of the generalisation gap; all grow with it.
 
     Losses as difference and as ratio, test to training, and accuracies as difference, training to
     test. None stands for what is not finite, and for the ratio where the training loss is no more

@@ -3,7 +3,7 @@
 No figure is drawn here and no statistic computed: batchscope.figures and batchscope.analysis do.
 
 `content` reads what lies on disk, and `study_page` turns it into a page. Figures stand in it as SVG
-whose ids are theirs alone, and of which only what draws is kept: nothing in one can run or fetch.
+whose ids are theirs alone; only what draws is kept of them: nothing in one can run or fetch.
 The page's own Content-Security-Policy forbids every request.
 """
 

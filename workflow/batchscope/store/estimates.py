@@ -17,7 +17,7 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.store import paths, records
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
-_SHORTEST = 1e-9  # seconds of an epoch, of which a logarithm is taken
+_SHORTEST = 1e-9  # seconds of an epoch: a logarithm of them is taken
 WEIGHT_FILES = 2  # of every run, final and best; both may be one, which nobody knows before
 
 

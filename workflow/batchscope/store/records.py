@@ -147,7 +147,7 @@ def measure_record(
     values: dict[str, float | None],
     **details: Any,
 ) -> dict[str, Any]:
-    """Returns the record of a measure, of which the tables read the values alone.
+    """Returns the record of a measure; the tables read its values alone.
 
     The status is the run's own where there is nothing to measure.
     """

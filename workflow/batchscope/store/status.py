@@ -64,7 +64,7 @@ class Overview:
         return sum(seconds or 0 for job, seconds in self.jobs if job.noun == noun)
 
     def untimed(self, *nouns: str) -> list[Job]:
-        """Returns the trainings, measures or timings of which they are not known."""
+        """Returns the trainings, measures or timings for which they are unknown."""
         return [job for job, seconds in self.jobs if job.noun in nouns and seconds is None]
 
     @property

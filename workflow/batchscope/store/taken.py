@@ -25,7 +25,7 @@ class Taken:
     cores: int = 0  # of the machine, for these; 0 where no record states them
     gpu: float = 0.0  # seconds of a GPU, of all of them, as far as known
     run_bytes: int = 0  # of the runs' files, each once
-    unknown: tuple[Job, ...] = ()  # trainings too; of which nobody noted a time
+    unknown: tuple[Job, ...] = ()  # trainings too; nobody noted their time
 
 
 def find(

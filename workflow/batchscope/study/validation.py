@@ -19,6 +19,7 @@ from batchscope.problems import Findings, Place, Problem, missing, unknown
 from batchscope.study import messages
 from batchscope.study.document import StudyFile
 
+_HOLD_COLUMNS = ("column", "primary")  # keys whose values are names of columns
 _LEAST = {"study": "unnamed", "experiments": {"none": {}}}  # stand for what is missing
 
 
@@ -44,9 +45,7 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
         scale: `full`, or `reduced` for the smaller form.
     """
     older: dict[str, Problem] = {}
-    for one in _older_words(raw):
-        older.setdefault(one.text, one)
-    raw = _with_present_columns(raw)
+    raw = _with_present_columns(raw, older)
     sound = copy.deepcopy(raw)
     found, survivors = _cut(sound)
     small, replaced = reduce(sound)
@@ -150,32 +149,35 @@ def _unknown_parts(raw: dict[str, Any], scale: str) -> Iterator[Problem]:
                 yield unknown(("reduced", section, name), noun, known)
 
 
-def _with_present_columns(raw: Any) -> Any:
-    """Returns what YAML holds, with the present names of columns."""
+def _with_present_columns(raw: Any, older: dict[str, Problem], place: Place = ()) -> Any:
+    """Returns a part of a file with the present names of columns; notes its older words."""
+
+    def noted(old: str, present: str) -> str:
+        if old != present:
+            text = f"received the older word '{old}'; '{present}' is expected."
+            older.setdefault(text, Problem(place, text))
+        return present
+
     if isinstance(raw, dict):
-        return {columns.present_name(key): _with_present_columns(each) for key, each in raw.items()}
+        keys = {key: key for key in raw}
+        if place[-2:-1] == ("numbers",):
+            names = [key for key in raw if isinstance(key, str)]
+            keys |= {name: noted(name, columns.present_name(name)) for name in names}
+        return {
+            keys[key]: _with_present_columns(value, older, (*place, key))
+            for key, value in raw.items()
+        }
     if isinstance(raw, list):
-        return [_with_present_columns(each) for each in raw]
-    fits = isinstance(raw, str) and raw.isidentifier()
-    return columns.present_name(raw) if fits else raw
-
-
-def _older_words(raw: Any, place: Place = ()) -> Iterator[Problem]:
-    """Yields the older words of a file, which still work, with the present ones."""
-    for old in raw if isinstance(raw, dict) else [raw]:
-        if isinstance(old, str) and old.isidentifier() and old != columns.present_name(old):
-            text = f"received the older word '{old}'; '{columns.present_name(old)}' is expected."
-            yield Problem(place, text)
-    if isinstance(raw, list):
-        for index, item in enumerate(raw):
-            yield from _older_words(item, (*place, index))
-    for key, value in raw.items() if isinstance(raw, dict) else ():
-        renamed = dict(EVERY_FACTOR[key].renamed) if key in EVERY_FACTOR else {}
-        for old in value if isinstance(value, list) else [value]:
-            if isinstance(old, str) and old in renamed:
-                text = f"received the older word '{old}'; '{renamed[old]}' is expected."
-                yield Problem((*place, key), text)
-        yield from _older_words(value, (*place, key))
+        return [
+            _with_present_columns(item, older, (*place, index)) for index, item in enumerate(raw)
+        ]
+    if isinstance(raw, str):
+        key = next((part for part in reversed(place) if isinstance(part, str)), "")
+        if key in _HOLD_COLUMNS:
+            return noted(raw, columns.present_name(raw))
+        if key in EVERY_FACTOR:  # the factor itself reads its older values
+            noted(raw, dict(EVERY_FACTOR[key].renamed).get(raw, raw))
+    return raw
 
 
 def _map(raw: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def price_of_a_seed(
 
     The seconds of one core of its trainings and measures, NaN where those of a training are not
     known, and of its timings: one job per configuration, which learning rates share. Measures and
-    timings of which nothing was noted count as nothing.
+    timings without a note count as nothing.
     """
     results = Path(results)
     found = experiment.trainings.runs

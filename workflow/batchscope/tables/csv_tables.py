@@ -15,7 +15,7 @@ RUNS, CLAIMS = "runs.csv", "claims.csv"  # of an experiment, of a study
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.
 _DIGESTED = ("run", "dataset", "dataset_digest", "model", "model_digest")
 TEXT_COLUMNS = (*_DIGESTED, "message", "document", "series")
-# Of which every table has some.
+# Every table has some of them.
 _KNOWN = {"run", "figure", "machine", *run_factors.FACTORS, *run_factors.SWEEP_FACTORS}
 
 

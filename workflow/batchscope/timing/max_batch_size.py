@@ -35,7 +35,7 @@ def search(
 ) -> Result:
     """Finds the largest batch size that fits: doubling until one does not, then bisection.
 
-    Sizes are multiples of `step`, of which one at least may be tried. The bisection ends where the
+    Sizes are multiples of `step`; at least one may be tried. The bisection ends where the
     smallest size that does not fit is no further from the largest that does than the share
     `resolution` of it, or than one step. Where answers are not monotone, the result is a size that
     fits beside one that does not, and perhaps not the only such pair.

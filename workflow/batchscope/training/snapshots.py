@@ -34,7 +34,7 @@ def write(run: Run, epoch: int | str) -> None:
             disk.copy(kept, path)
         else:
             _train_again(run, number, path)
-    os.utime(path)  # newer than the run's record, of which it is made
+    os.utime(path)  # newer than the run's record, from which it is made
 
 
 def _train_again(run: Run, epoch: int, path: Path) -> None:

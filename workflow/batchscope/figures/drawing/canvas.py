@@ -64,7 +64,7 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
 
     text, image = io.StringIO(), io.BytesIO()
     with style():
-        # Laid out once for both formats, each of which is drawn once: savefig draws twice.
+        # Laid out once for both formats, and drawn once for each: savefig draws twice.
         figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
         figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
