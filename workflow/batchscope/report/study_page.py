@@ -210,7 +210,7 @@ def published(row: Row) -> Row:
     ours = (known[name] for name in ("here", "here_low", "here_high"))
     return {
         **known,
-        "label": (described and described.label) or parameter.doc.removesuffix("."),
+        "label": (described and described.label) or parameter.doc,
         "unit": "%" if parameter.unit in ("shares", "percent") else parameter.unit,
         "published": f"{scale * row['value']:.6g}",
         "here": format_interval(*(None if each is None else scale * each for each in ours)),

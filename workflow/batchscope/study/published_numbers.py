@@ -18,28 +18,28 @@ from batchscope.problems import Place, Problem
 _WEIGHTS = "units of the weights"
 
 
-def _column(name: str, doc: str, unit: str, maximum: float | None = None) -> Parameter:
-    return Parameter(name, name, "float", None, doc, unit, minimum=0, maximum=maximum)
+def _column(name: str, label: str, unit: str, maximum: float | None = None) -> Parameter:
+    return Parameter(name, name, "float", None, label, unit, minimum=0, maximum=maximum)
 
 
 # What a document may give a number of, in the units of our own tables.
 COLUMNS: dict[str, Parameter] = by_name(
-    _column("test_accuracy", "Accuracy on test data.", "shares", 1),
-    _column("train_accuracy", "Accuracy on training data.", "shares", 1),
-    _column("utilisation_percent", "Utilisation.", "percent", 100),
-    _column("memory_mb", "Memory.", "MB"),
-    _column("examples_per_second", "Throughput.", "images per second"),
-    _column("best_train_loss", "Best training loss.", "nats"),
-    _column("best_validation_loss", "Best validation loss.", "nats"),
-    _column("epochs_run", "Epochs until it stopped.", "epochs"),
-    _column("seconds_per_epoch", "Time per epoch.", "s"),
-    _column("train_seconds", "Total training time.", "s"),
-    _column("weight_distance", "Distance from the initial weights.", _WEIGHTS),
-    _column("update_norm_median", "Median norm of an update.", _WEIGHTS),
+    _column("test_accuracy", "Accuracy on test data", "shares", 1),
+    _column("train_accuracy", "Accuracy on training data", "shares", 1),
+    _column("utilisation_percent", "Utilisation", "percent", 100),
+    _column("memory_mb", "Memory", "MB"),
+    _column("examples_per_second", "Throughput", "examples per second"),
+    _column("best_train_loss", "Best training loss", "nats"),
+    _column("best_validation_loss", "Best validation loss", "nats"),
+    _column("epochs_run", "Epochs until it stopped", "epochs"),
+    _column("seconds_per_epoch", "Time per epoch", "s"),
+    _column("train_seconds", "Total training time", "s"),
+    _column("weight_distance", "Distance from the initial weights", _WEIGHTS),
+    _column("update_norm_median", "Median norm of an update", _WEIGHTS),
     *(
         _column(
             f"sharpness_{space}_{epsilon}",
-            f"Sharpness in {words}, epsilon {epsilon}.",
+            f"Sharpness in {words}, epsilon {epsilon}",
             "% of 1 + loss",
         )
         for space, words in (("full", "the full space"), ("subspace", "a random subspace"))
@@ -61,7 +61,7 @@ _SIZES = ListOf(run_factors.EVERY_FACTOR["batch_size"], doc="The document's batc
 
 
 def _numbers(column: Parameter) -> ListOf:
-    doc = f"{column.doc[:-1]} in the document, in {column.unit}."
+    doc = f"{column.doc} in the document, in {column.unit}."
     return ListOf(column, distinct=False, doc=doc)
 
 
