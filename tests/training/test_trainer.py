@@ -212,10 +212,17 @@ def test_a_loop_keeps_no_array_of_its_caller():
     assert kept() is None and steps.examples == 8
 
 
-def test_running_out_of_memory_is_recorded(monkeypatch, results):
+@pytest.mark.parametrize("described", [True, False])
+def test_running_out_of_memory_is_recorded(described, monkeypatch, results):
+    """Also where no memory is left for TensorFlow's description of the refusal."""
+
     def refuse(self, *arguments):
         message = "Graph execution error:\n\nOOM when allocating tensor\nmore"
-        raise tf.errors.ResourceExhaustedError(None, None, message)
+        try:
+            raise tf.errors.ResourceExhaustedError(None, None, message)
+        finally:
+            if not described:
+                raise ValueError("Failed to serialize proto")
 
     run = run_name(epochs=2, batch_size=50, update_norms=True)
     monkeypatch.setattr(step_loop.StepLoop, "run", refuse)

@@ -36,8 +36,10 @@ def train(run: Run, limits: Limits | None = None) -> str:
         try:
             with training.reporter.running():
                 end = training.fit()
-        except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-            end = End(records.OUT_OF_MEMORY, "out_of_memory", _refusal(error))
+        except Exception as error:
+            if (refusal := _refusal(error)) is None:
+                raise
+            end = End(records.OUT_OF_MEMORY, "out_of_memory", refusal)
         if end.status == records.OUT_OF_MEMORY:
             gc.collect()  # frames of the error refer to each other, and hold the step's arrays
         write(training, end)
@@ -58,8 +60,16 @@ def _alone(run: Run) -> contextlib.AbstractContextManager[None]:
     return locks.held(run.folder / "training.lock", "train this run")
 
 
-def _refusal(error: Exception) -> str:
-    """Returns what an allocator says of the limit it met, without TensorFlow's trace."""
+def _refusal(error: BaseException | None) -> str | None:
+    """Returns what an allocator says of the limit it met; None where no memory was refused.
+
+    While TensorFlow describes a refusal, what describes it may be refused memory, too, and raise
+    an error of another kind: the refusal is then the context of that error.
+    """
+    while error and not isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError)):
+        error = error.__context__
+    if error is None:
+        return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if "OOM" in line), (lines or ["Out of memory."])[0])
 
