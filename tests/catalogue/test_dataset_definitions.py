@@ -56,6 +56,7 @@ def test_split_counts(split, members, counts):
         ({**CSV, "label": "2", "ignore": [1, "name"]}, "d-70417dfa"),
         ({"source": "breast_cancer"}, "d-c197e5c1"),
         ({"source": "wine"}, "d-e0b3da2e"),
+        ({"source": "diabetes"}, "d-d99bf685"),
         ({"source": "text"}, "d-880a519f"),
         ({"source": "text", "path": "a.txt", "length": 64}, "d-3157f8f4"),
         (PATCHES, "d-2175fc43"),
@@ -93,7 +94,7 @@ def test_digest_is_of_what_is_meant():
     assert token(split={"validation_from": "train"}) == token() != token(split=FROM_TEST)
     assert token() != token(per_class=2000) != token(per_class=2001)
     assert set(dataset_definitions.BUILT_IN) == {
-        *("digits", "mnist", "breast_cancer", "wine", "numpy_docs")
+        *("digits", "mnist", "breast_cancer", "wine", "diabetes", "numpy_docs")
     }
 
 

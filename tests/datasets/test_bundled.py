@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
+from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import bundled, preparation
+from batchscope.datasets import bundled, looks, preparation
 from batchscope.store import estimates, paths
 from prepared_data import prepared
 
@@ -42,7 +43,7 @@ def test_tables_are_those_of_scikit_learn(source, tmp_path):
 def test_patches_are_squares_of_each_photograph(tmp_path):
     definition = cut(40, per_class=15)
     data = prepared(tmp_path, definition, "patches")
-    assert data.look == ((40, 40, 3), 2, "images", 1) and data.scale == 1 / 255
+    assert data.look[:4] == ((40, 40, 3), 2, "images", 1) and data.scale == 1 / 255
     assert data.record["class_names"] == ["china", "flower"]
     assert data.record["class_counts"] == {"train": [9, 9], "validation": [3, 3], "test": [3, 3]}
     assert sorted(data.record["source_sha256"]) == ["china.jpg", "flower.jpg"]
@@ -74,3 +75,23 @@ def test_positions_of_patches_are_distinct_where_possible():
     assert sorted(draw(36)) == sorted([*everywhere, *everywhere])
     assert len(set(draw(17))) == 17
     assert draw(5) == draw(18)[:5] != draw(5, seed=1)
+
+
+def test_numbers_to_predict_are_standardised_by_the_training_part(tmp_path):
+    """Errors of the mean, in the target's own unit, are what the data set's record has."""
+    definition = dataset_definitions.BUILT_IN["diabetes"]
+    token = definition.token("diabetes")
+    preparation.prepare(token, definition.resolved(), tmp_path)
+    data = datasets.load(tmp_path, token)
+    given = sklearn.datasets.load_diabetes(scaled=False)
+    (mean,), (deviation,) = data.record["target_means"], data.record["target_deviations"]
+    found = np.concatenate([data.labels(split) for split in paths.SPLITS])[:, 0]
+    np.testing.assert_allclose(np.sort(found * deviation + mean), np.sort(given.target), 1e-5)
+    train, test = (data.labels(split) for split in ("train", "test"))
+    assert abs(train.mean()) < 1e-6 and abs(train.std() - 1) < 1e-6
+    assert data.look == looks.Look((10,), 1, "rows", task="regression")
+    assert data.record["counts"] == {"train": 266, "validation": 88, "test": 88}
+    errors = data.record["baselines"]["test"]
+    assert errors["mae"] == pytest.approx(np.abs(test).mean() * deviation, rel=1e-5)
+    assert errors["mse"] == pytest.approx((test**2).mean() * deviation**2, rel=1e-5)
+    assert errors["r2"] == pytest.approx(1 - (test**2).mean() / test.var(), abs=1e-5)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from batchscope.catalogue import npz_header, run_names
+from batchscope.catalogue import npz_header, run_names, tasks
 from batchscope.catalogue.dataset_splits import MnistSplit, NpzSplit, Split, TextSplit, exact
 from batchscope.catalogue.fields import FilePath, Positive, Section, Sha256, one_of, whole
 from batchscope.catalogue.parameters import MOST, Parameter
@@ -51,6 +51,8 @@ Column = Annotated[
     str | int,
     _ColumnName(kind="int", minimum=1, wanted="the name of a column, or its number from 1"),
 ]
+# What is learned; left out of a definition where its labels say so.
+Task = one_of(*tasks.TASKS)
 Channels = Annotated[int, Parameter(kind="int", wanted="1 or 3", choices=(1, 3))]
 ImageSize = Annotated[whole(4, 2048), Field(description="Side of the square images.")]
 PerClass = Annotated[
@@ -67,6 +69,7 @@ class Source(Section):
 
     fixed_kind: ClassVar[str | None] = IMAGES  # of `KINDS`; None where a file says so
     fixed_shape: ClassVar[tuple[int, ...] | None] = None  # of an example
+    fixed_task: ClassVar[str | None] = tasks.CLASSIFICATION  # None where labels say so
     members: ClassVar[tuple[int, ...]] = ()  # of each class, the most; empty where a file says so
     path_is: ClassVar[tuple[Callable[[Path], bool], str]] = (Path.is_file, "an existing file")
     overlapping: ClassVar[bool] = False  # its parts, so that a loss on them means nothing
@@ -90,6 +93,10 @@ class Source(Section):
         """Returns what they are, of `KINDS`; None where only a file that cannot be read knows."""
         return self.fixed_kind
 
+    def task_of_labels(self) -> str | None:
+        """Returns what is learned, of `tasks.TASKS`; None where only the labels know."""
+        return self._value("task") or self.fixed_task
+
     def shape(self) -> tuple[int, ...] | None:
         """Returns the shape of an example; None where only the files know."""
         if side := self._value("image_size"):
@@ -97,9 +104,10 @@ class Source(Section):
         return None if self._value("path") else self.fixed_shape
 
     def examples(self) -> tuple[tuple[int, ...], int] | None:
-        """Returns the shape of an example and the number of classes; None where files know."""
+        """Returns the shape of an example and the number of outputs; None where files know."""
         shape = self.shape()
-        return (shape, len(self.members)) if shape and self.members else None
+        outputs = 1 if self.fixed_task == tasks.REGRESSION else len(self.members)
+        return (shape, outputs) if shape and outputs else None
 
     def class_members(self) -> tuple[int, ...]:
         """Returns the members of each class before the split; empty where only the files know."""
@@ -209,6 +217,7 @@ class Npz(Source):
     """
 
     fixed_kind = None
+    fixed_task = None
     source: Literal["npz"]
     path: FilePath
     """The npz file."""
@@ -216,6 +225,10 @@ class Npz(Source):
     scale: Annotated[Positive, AfterValidator(exact)] = None
     """Factor of the images; if left out, 1/255 of whole numbers, else 1."""
     split: NpzSplit = None
+    task: Task = Field(None, exclude_if=lambda value: value is None)
+    """What is learned of the labels; if left out, numbers of which some are not whole are to be
+    predicted (regression), all others are classes.
+    """
     kind: one_of(IMAGES, ROWS, TOKENS) = Field(None, exclude_if=lambda value: value is None)
     """What the examples are; if left out, images where an example has two or three dimensions;
     where it has one, rows of numbers for floats, tokens for whole numbers.
@@ -233,7 +246,7 @@ class Csv(Source):
     Features are standardised by the training part.
     """
 
-    fixed_kind = ROWS
+    fixed_kind, fixed_task = ROWS, None
     source: Literal["csv"]
     path: FilePath
     """The CSV file."""
@@ -242,6 +255,10 @@ class Csv(Source):
     """Column of the classes: its name, or number from 1; the last if left out."""
     ignore: list[Column] = Field(None, min_length=1)
     """Columns that are no features."""
+    task: Task = Field(None, exclude_if=lambda value: value is None)
+    """What is learned of the label; if left out, numbers of which some are not whole are to be
+    predicted (regression), all others are classes.
+    """
     split: Split
 
 
@@ -251,6 +268,15 @@ class BreastCancer(Source):
     fixed_kind, fixed_shape = ROWS, (30,)
     members = (212, 357)
     source: Literal["breast_cancer"]
+    split: Split = _FIFTHS
+
+
+class Diabetes(Source):
+    """scikit-learn's 442 patients of 10 features, with a number to predict; needs no download."""
+
+    fixed_kind, fixed_shape, fixed_task = ROWS, (10,), tasks.REGRESSION
+    members = (442,)
+    source: Literal["diabetes"]
     split: Split = _FIFTHS
 
 
@@ -297,7 +323,19 @@ class Patches(Source):
     split: Split = _FIFTHS
 
 
-_EVERY = (Digits, Mnist, CatsVsDogs, ImageFolder, Npz, Csv, BreastCancer, Wine, Text, Patches)
+_EVERY = (
+    Digits,
+    Mnist,
+    CatsVsDogs,
+    ImageFolder,
+    Npz,
+    Csv,
+    BreastCancer,
+    Wine,
+    Diabetes,
+    Text,
+    Patches,
+)
 Dataset = Annotated[Union[_EVERY], Field(discriminator="source")]  # noqa: UP007
 SOURCES: dict[str, type[Source]] = {
     get_args(each.model_fields["source"].annotation)[0]: each for each in _EVERY
@@ -309,6 +347,7 @@ BUILT_IN: dict[str, Source] = {
     "mnist": Mnist(source="mnist"),
     "breast_cancer": BreastCancer(source="breast_cancer"),
     "wine": Wine(source="wine"),
+    "diabetes": Diabetes(source="diabetes"),
     "numpy_docs": Text(source="text"),
 }
 
@@ -338,6 +377,7 @@ class DatasetInfo:
     training_examples: int | None
     image_side: int | None  # height and width in pixels; None of other examples than images
     kind: str | None  # of `KINDS`
+    task: str | None = tasks.CLASSIFICATION  # of `tasks.TASKS`
 
     @classmethod
     def of(cls, name: str, definition: Source, recorded: Callable[[str], int | None]) -> Self:
@@ -345,7 +385,8 @@ class DatasetInfo:
         known, shape = definition.token(name), definition.shape() or ()
         size = recorded(known) or definition.training_size()
         side = shape[0] if len(shape) == 3 else None
-        return cls(name, known, definition, size, side, definition.kind_of_examples())
+        kind, task = definition.kind_of_examples(), definition.task_of_labels()
+        return cls(name, known, definition, size, side, kind, task)
 
     @property
     def source(self) -> str:

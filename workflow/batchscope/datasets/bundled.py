@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscope import wording
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_definitions, tasks
 from batchscope.datasets.raw import Raw, Request, on_disk, reading
 
 # One class each, in this order; where the file comes from, as scikit-learn's README.txt says.
@@ -65,6 +65,21 @@ def _rows(request: Request, file: str, name: str) -> Raw:
         table = np.loadtxt(text, delimiter=",")
     rows, labels = table[:, :-1], table[:, -1].astype(np.int32)
     return Raw(rows, labels, names, [path], _origin(name), kind=dataset_definitions.ROWS)
+
+
+def diabetes(request: Request) -> Raw:
+    """Returns 442 patients of 10 measured features, and how far the disease went in a year.
+
+    Source: B. Efron, T. Hastie, I. Johnstone, R. Tibshirani, "Least Angle Regression", 2004.
+    """
+    folder = _folder() / "data"
+    files = [folder / f"diabetes_{what}.gz" for what in ("data_raw.csv", "target.csv")]
+    tables = []
+    for path in files:
+        with _reading(request, path):
+            tables.append(np.loadtxt(path, ndmin=2))
+    given = {"kind": dataset_definitions.ROWS, "task": tasks.REGRESSION, "stratified": False}
+    return Raw(*tables, ["progression"], files, _origin("diabetes"), **given)
 
 
 def patches(request: Request) -> Raw:

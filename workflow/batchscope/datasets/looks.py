@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_definitions, tasks
 from batchscope.datasets.photographs import class_folders
 from batchscope.datasets.preparation import SOURCES
 from batchscope.datasets.raw import Request
@@ -18,9 +18,10 @@ class Look(NamedTuple):
     """What a model is built for."""
 
     input_shape: tuple[int, ...]  # height, width, channels; features; or length of a sequence
-    classes: int
+    classes: int  # or targets of a regression
     kind: str = dataset_definitions.IMAGES  # of `dataset_definitions.KINDS`
     largest: int = 1  # token of sequences with one class each, which `classes` do not give
+    task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
 
 
 def known(definition: dict[str, Any]) -> Look | None:
@@ -36,11 +37,11 @@ def known(definition: dict[str, Any]) -> Look | None:
             return Look((size, size, definition["channels"]), classes) if classes > 1 else None
         if source not in _READ or (source == "mnist" and not definition["path"]):
             stated = dataset_definitions.read(definition)
-            return Look(*stated.examples(), stated.kind_of_examples())
+            return Look(*stated.examples(), stated.kind_of_examples(), task=stated.task_of_labels())
         raw = SOURCES[source](Request("", definition, Path(), Path()))
     except (OSError, UserError):
         return None
-    look = Look(raw.images.shape[1:], len(raw.class_names), raw.kind)
+    look = Look(raw.images.shape[1:], len(raw.class_names), raw.kind, task=raw.task)
     if raw.kind != dataset_definitions.SEQUENCES:
         return look
     parts = (raw.images, *(examples for examples, _ in raw.given.values()))

@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, run_names
-from batchscope.datasets import arrays, bundled, photographs, splits, text_files, verification
+from batchscope.catalogue import dataset_definitions, run_names, tasks
+from batchscope.datasets import (
+    arrays,
+    bundled,
+    photographs,
+    splits,
+    targets,
+    text_files,
+    verification,
+)
 from batchscope.datasets.raw import Raw, Request, refused
 from batchscope.errors import UserError
 from batchscope.store import paths, records
@@ -27,6 +35,7 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "csv": text_files.csv_file,
     "breast_cancer": bundled.breast_cancer,
     "wine": bundled.wine,
+    "diabetes": bundled.diabetes,
     "text": text_files.text,
     "patches": bundled.patches,
 }
@@ -70,7 +79,8 @@ def _write(request: Request, raw: Raw) -> dict[str, Any]:
     """Writes the arrays of each part; returns what their record says."""
     tokens = raw.kind == dataset_definitions.TOKENS
     groups = [np.arange(len(raw.labels))]
-    if raw.stratified and not tokens:  # tokens have a class per position
+    classified = raw.task == tasks.CLASSIFICATION and not tokens  # tokens have a class per position
+    if raw.stratified and classified:
         groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
     drawn = [part for part in paths.SPLITS[1:] if part not in raw.given]
     assigned = splits.assign(request.where, groups, request.split, drawn)
@@ -84,14 +94,16 @@ def _write(request: Request, raw: Raw) -> dict[str, Any]:
         mean, deviation = train.mean(axis=0), train.std(axis=0)
         standard = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
         stored = functools.partial(standardised, mean=mean, deviation=deviation)
+    learned = {part: labels[rows] for part, (_, labels, rows) in chosen.items()}
+    task = targets.record(raw, learned)
     counts, class_counts, total = {}, {}, 0
     for part in paths.SPLITS:
         images, labels, rows = chosen[part]
         counts[part] = len(rows)
-        if not tokens:
+        if classified:
             found = np.bincount(labels[rows], minlength=len(raw.class_names))
             class_counts[part] = found.tolist()
-        np.save(request.scratch / f"{part}_labels.npy", labels[rows])
+        np.save(request.scratch / f"{part}_labels.npy", targets.stored(learned[part], task))
         total += _write_images(request.scratch / f"{part}_images.npy", images, rows, stored)
     if 0 in class_counts.get("train", []):
         name = raw.class_names[class_counts["train"].index(0)]
@@ -104,6 +116,7 @@ def _write(request: Request, raw: Raw) -> dict[str, Any]:
         "input_shape": list(raw.images.shape[1:]),
         **({} if raw.kind == dataset_definitions.IMAGES else {"kind": raw.kind}),
         **standard,
+        **task,
         "counts": counts,
         "class_counts": class_counts,
         "source": request.definition.get("path") or raw.origin,

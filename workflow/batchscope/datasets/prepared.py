@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_definitions, tasks
 from batchscope.datasets import verification
 from batchscope.datasets.looks import Look, known
 from batchscope.store import paths, records
@@ -44,7 +44,7 @@ class Dataset:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """Number of classes, of labels, or of a regression's targets: a model's outputs."""
         return int(self.record["classes"])
 
     @property
@@ -53,10 +53,15 @@ class Dataset:
         return tuple(self.record["input_shape"])
 
     @property
+    def task(self) -> str:
+        """What is learned, of `tasks.TASKS`."""
+        return self.record.get("task", tasks.CLASSIFICATION)
+
+    @property
     def look(self) -> Look:
         """What a model is built for; without the largest token of sequences, which `look` finds."""
         kind = self.record.get("kind", dataset_definitions.IMAGES)
-        return Look(self.input_shape, self.classes, kind)
+        return Look(self.input_shape, self.classes, kind, task=self.task)
 
     def examples(self, split: str) -> Examples:
         """Returns a split as it is trained on."""
@@ -67,9 +72,14 @@ class Dataset:
         return self._array(split, "images", self.input_shape)
 
     def labels(self, split: str) -> np.ndarray:
-        """Returns classes of a split, int32: one of each example, or of each token."""
-        of_tokens = self.look.kind == dataset_definitions.TOKENS
-        return self._array(split, "labels", self.input_shape if of_tokens else ())
+        """Returns classes of a split, int32: one of each example, or of each token.
+
+        Several labels are int32, shape (n, labels); a regression's numbers float32, (n, targets).
+        """
+        shape = self.input_shape if self.look.kind == dataset_definitions.TOKENS else ()
+        if self.task != tasks.CLASSIFICATION:
+            shape = (self.classes,)
+        return self._array(split, "labels", shape)
 
     def _array(self, split: str, what: str, shape: tuple[int, ...]) -> np.ndarray:
         path, count = self.folder / f"{split}_{what}.npy", int(self.record["counts"][split])

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_definitions, tasks
 from batchscope.errors import UserError
 
 _TIMEOUT = 60.0  # seconds without a byte
@@ -53,12 +53,14 @@ class Raw:
 
     Images have the shape (n, height, width, channels), uint8 or float32; rows of numbers (n,
     features), float64, not yet standardised; tokens (n, length), int32. Labels are int32 of shape
-    (n,); of tokens one for each position, (n, length).
+    (n,); of tokens one for each position, (n, length). Of a regression they are the numbers to
+    predict, float64 of shape (n, targets), not yet standardised; of several labels each 0 or 1,
+    int32 of shape (n, labels).
     """
 
     images: np.ndarray  # in memory or mapped
     labels: np.ndarray
-    class_names: list[str]
+    class_names: list[str]  # of a regression the targets' names
     files: list[Path]  # that were read; the record has their SHA-256
     origin: str = ""  # where they come from, for people, if the definition has no path
     given: dict[str, Pair] = field(default_factory=dict)  # parts that the source itself fixes
@@ -66,6 +68,7 @@ class Raw:
     stratified: bool = True  # whether the split is drawn class by class
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
     kind: str = dataset_definitions.IMAGES  # one of `dataset_definitions.KINDS`
+    task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
 
 
 def refused(where: str, received: str, expected: str) -> UserError:
