@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from batchscope.datasets.looks import Look
 from batchscope.store import records, weights
-from batchscope.training import losses, models
+from batchscope.training import models, scoring
 
 LOOK = Look((8, 8, 1), 3)
 
@@ -236,7 +236,7 @@ def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, 
     trainable, state = models.weights(first)
     images = np.random.default_rng(0).random((5, 8, 8, 1), np.float32)
     outputs = first(images)
-    assert np.allclose(keras.ops.softmax(losses.logits(outputs)), outputs)
+    assert np.allclose(keras.ops.softmax(scoring.logits(outputs)), outputs)
     # Batch normalisation trains, dropout drops: the mode of the whole reaches its layers.
     if text is SUBCLASSED:
         assert len(state) == 2

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk, wording
-from batchscope.catalogue import dataset_definitions, run_names
+from batchscope.catalogue import dataset_definitions, run_names, tasks
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import paths
 
@@ -26,28 +26,18 @@ UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and 
 
 _NAMED = 3  # files or classes named in a warning; all are counted
 
-HISTORY_COLUMNS = (
-    "epoch",
-    "step",
-    "learning_rate",
-    "train_loss",
-    "train_accuracy",
-    "validation_loss",
-    "validation_accuracy",
-    "seconds",
-    "epoch_distance",
-    "weight_distance",
-)
-TRAJECTORY_COLUMNS = (
-    "examples",
-    "updates",
-    "epoch",
-    "train_loss",
-    "validation_loss",
-    "validation_accuracy",
-    "test_loss",
-    "test_accuracy",
-)
+
+def history_columns(task: str) -> tuple[str, ...]:
+    """Returns the columns of a run's history.csv."""
+    evaluated = *tasks.columns(task, "train"), *tasks.columns(task, "validation")
+    distances = ("epoch_distance", "weight_distance")
+    return ("epoch", "step", "learning_rate", *evaluated, "seconds", *distances)
+
+
+def trajectory_columns(task: str) -> tuple[str, ...]:
+    """Returns the columns of a run's trajectory.csv."""
+    evaluated = *tasks.columns(task, "validation"), *tasks.columns(task, "test")
+    return ("examples", "updates", "epoch", "train_loss", *evaluated)
 
 
 def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
