@@ -8,7 +8,7 @@ import sys
 import time
 from argparse import Namespace
 
-from batchscope.cli import options
+from batchscope.cli import options, step_times
 from batchscope.host import absence
 
 
@@ -18,6 +18,7 @@ def plan(arguments: Namespace) -> None:
 
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
+    step_times.note(options.study(arguments), arguments.results)
     print(status.main(arguments.config, arguments.scale, arguments.results))
     if arguments.verify:
         from batchscope.datasets import verification

@@ -265,8 +265,9 @@ def _time_line(found: Overview, cores: int) -> str:
         parts.append(f"unknown for {waiting(untimed_jobs)} (none of that kind has finished)")
     parts.append(f"about {wording.duration(found.start_seconds)} to start jobs")
     wall = wording.duration((training + measures + found.start_seconds) / cores + timings)
-    together = f"; together {wall} on {wording.count(cores, 'core')}"
-    return f"Time left: {', '.join(parts)}{'' if untimed_runs or untimed_jobs else together}."
+    least = "at least " if untimed_runs or untimed_jobs else ""
+    together = f"together {least}{wall} on {wording.count(cores, 'core')}"
+    return f"Time left: {', '.join(parts)}; {together}."
 
 
 def absence_lines(absent: dict[Absence, list[Job]]) -> list[str]:
