@@ -16,15 +16,28 @@ AXES = ("updates", "examples", "seconds")
 LOSSES = ("validation_loss", "test_loss", "train_loss")
 ACCURACIES = ("validation_accuracy", "test_accuracy", "train_accuracy")
 OUTCOMES = (*LOSSES, *ACCURACIES)
+# Column of our tables -> the columns of a log that it is made of.
+MADE_OF = {
+    "best_train_loss": {"train_loss"},
+    "best_validation_loss": {"validation_loss"},
+    "generalisation_gap": {"train_loss", "test_loss"},
+    "generalisation_gap_accuracy": {"train_accuracy", "test_accuracy"},
+}
 LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"
+NOTHING = "none"  # what an empty cell of such a column says
 ELSEWHERE = "elsewhere"  # the machine of external runs
 
 
 def is_own(column: Any) -> bool:
     """Whether a column of our tables is a further one of an external table."""
     return isinstance(column, str) and column.startswith(OWN)
+
+
+def named(column: str) -> str:
+    """Returns the name in our tables of a factor of a command: one of ours keeps its own."""
+    return column if column in FACTORS else f"{OWN}{column}"
 
 
 def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:

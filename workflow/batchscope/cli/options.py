@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import project_files
-from batchscope.catalogue import framework_names, kept_epochs, parameters, run_names, sweep_names
+from batchscope.catalogue import (
+    command_names,
+    framework_names,
+    kept_epochs,
+    parameters,
+    run_names,
+    sweep_names,
+)
 from batchscope.errors import UserError
 from batchscope.problems import received
 
@@ -82,6 +89,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--definition": _word("--definition", _map, "its definition as JSON"),
     "--framework": {"required": True, "choices": tuple(framework_names.FRAMEWORKS)},
     "--run": _name("--run", run_names.parse_run, "a run"),
+    "--command": _name("--command", command_names.checked, "a command's run"),
     "--other": _name("--other", run_names.parse_run, "a run"),
     "--sweep": _name("--sweep", sweep_names.parse, "a sweep"),
     "--timing": _name("--timing", run_names.configuration, "a timing configuration"),

@@ -32,7 +32,6 @@ _TAKEN = (
     *("updates_min", "examples_min", "_loss"),
 )
 _LEAST_FULL, _MOST_FULL = 0.5, 1.02  # share of full batches that the examples may be
-_NOTHING = "none"  # what an empty cell of a column that distinguishes series says
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,9 @@ def read(path: Path | str) -> ExternalRuns:
             f"{wording.listed(OUTCOMES, 'or')} is expected, or a single row of each run, at its "
             "target."
         )
-    factors = dict(own_columns.factor(name, cells[name].replace("", _NOTHING)) for name in named)
+    factors = dict(
+        own_columns.factor(name, cells[name].replace("", own_columns.NOTHING)) for name in named
+    )
     found = rows[_RUN].assign(**factors)
     digest = hashlib.sha256(content).hexdigest()
     found.insert(0, "machine", own_columns.ELSEWHERE)

@@ -10,6 +10,7 @@ from typing import Any
 from batchscope.catalogue import budget_kinds
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.study.claims import Claim
+from batchscope.study.commands import Run
 from batchscope.study.published_numbers import Series
 
 # Names of two runs: at position 0 and 1 of a line.
@@ -64,14 +65,14 @@ class Times:
 
 @dataclass(frozen=True)
 class OwnRuns:
-    """The trainings of an experiment that were made elsewhere; empty in any other.
+    """The runs of an experiment that were made elsewhere, or by a command; empty in any other.
 
     Attributes:
-        path: The table of their evaluations; empty where there is none.
+        path: The table of their evaluations; empty where their logs are.
         sha256: Of that file.
         columns: Columns of our tables that it fills, beside factors.
         evaluated: Whether a training has several evaluations, and not one row at its target.
-        falling: Whether a rate falls towards the horizon, so that these serve no shorter training.
+        schedule: One that falls towards the horizon, so that these serve no shorter training.
     """
 
     path: str = ""
@@ -82,12 +83,12 @@ class OwnRuns:
     series: int = 0
     columns: tuple[str, ...] = ()
     evaluated: bool = False
-    falling: bool = False
+    schedule: str = ""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment of a study: of trainings, of times, or of trainings made elsewhere.
+    """One experiment of a study: of trainings, of times, of a command, or of external runs.
 
     Attributes:
         title: Heading; the name where none is given.
@@ -98,6 +99,7 @@ class Experiment:
         figures: Its figures, in order; empty for all that its measures allow.
         published: What a document says, by figure.
         numbers: The document's own numbers, by figure, for those that show some.
+        commands: Name of every run that a command makes -> what makes it.
     """
 
     name: str
@@ -112,9 +114,10 @@ class Experiment:
     trainings: Trainings = field(default_factory=Trainings)
     times: Times = field(default_factory=Times)
     own: OwnRuns = field(default_factory=OwnRuns)
+    commands: dict[str, Run] = field(default_factory=dict)
 
     def factors(self) -> Iterator[dict[str, Any]]:
-        """Yields the factors of its every run, and of its every sweep."""
+        """Yields the factors of its every training here, and of its every sweep."""
         yield from self.trainings.runs.values()
         yield from (sweep.factors for sweep in self.times.sweeps)
 
@@ -156,3 +159,9 @@ class Study:
         """The runs of its experiments, each once: name -> factors."""
         every = (one.trainings.runs for one in self.experiments.values())
         return {name: factors for runs in every for name, factors in runs.items()}
+
+    @cached_property
+    def commands(self) -> dict[str, Run]:
+        """The runs that commands make, each once, by their names."""
+        every = (one.commands for one in self.experiments.values())
+        return {name: run for runs in every for name, run in runs.items()}

@@ -25,6 +25,7 @@ from batchscope.catalogue.tables import TABLES
 from batchscope.study import external_runs
 from batchscope.tables import (
     advice,
+    command_runs,
     csv_tables,
     external_tables,
     long_tables,
@@ -43,8 +44,9 @@ def make(results: Path | str, study: Study, experiment: str) -> Tables:
     """Returns all tables of an experiment by name, in the order of the registry."""
     chosen, at = study.experiments[experiment], (results, study, experiment)
     long = long_tables.made(*at)
-    if chosen.own.path:
-        external = external_runs.read(chosen.own.path)
+    if chosen.own.columns:  # known by their evaluations alone
+        made_here = bool(chosen.commands)
+        external = command_runs.read(*at) if made_here else external_runs.read(chosen.own.path)
         runs = external_tables.runs(external, study.name, experiment)
         long["trajectories"] = external_tables.trajectories(external)
     else:
