@@ -16,6 +16,7 @@ from numpy.random import Generator
 
 from batchscope import disk
 from batchscope.catalogue import parameters, run_names
+from batchscope.catalogue.dataset_definitions import BUILT_IN
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, paths, records
@@ -44,6 +45,9 @@ class Study:
     folder_name: str = "made_up"
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    datasets: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {DATASET: BUILT_IN["digits"].resolved()}
+    )
 
 
 _COUNTS = {"train": 1149, "validation": 288, "test": 360}

@@ -65,7 +65,7 @@ CRITICAL = pandas.DataFrame(
 )
 NOISY = runs().assign(seconds_per_epoch_q3=1.3)
 UNLIKE = CRITICAL.assign(lack_of_fit=0.01)
-MAJORITY = ASKED._replace(baselines={"digits": {"test": 0.95}})
+MAJORITY = ASKED._replace(baselines={"digits": {"test_accuracy": 0.95}})
 DISTURBED = pandas.DataFrame({"blocks": [10], "disturbed_blocks": [5]})
 ON_EDGE = ("seconds", "on_edge")
 RATES, BLOCKS = "vary.learning_rate", "measure.time_epoch.blocks"

@@ -10,7 +10,8 @@ import pytest
 
 import own_table
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns
+from batchscope.catalogue import columns, tasks
+from batchscope.catalogue.tasks import CLASSIFICATION
 from batchscope.errors import UserError
 from batchscope.study import external_runs
 from batchscope.tables import csv_tables, external_tables
@@ -153,7 +154,7 @@ def test_all_mistakes_at_once_but_not_without_end(read):
         ([HEADER, '8,0,10,"0.5'], "no CSV text"),
         ([*GOOD[:4]], "batch_size: received 8 and 16; at least 3 different"),
         (["batch_size,seed,updates,seconds", "8,0,5,", "16,0,4,2", "32,0,3,1"], "line 2, seconds"),
-        (["batch_size,seed,updates", "8,0,1", "8,0,2"], "line 1: no loss or accuracy"),
+        (["batch_size,seed,updates", "8,0,1", "8,0,2"], "line 1: no loss or metric"),
         ([f"{line},{word}" for line, word in zip(GOOD, "nabcdef", strict=True)], "6 series"),
         (["batch_size,seed,updates,test_accuracy", "8,0,10,97.3", *GOOD[2:]], "received '97.3'"),
         # Single rows at a budget are no targets.
@@ -180,10 +181,12 @@ def test_a_row_per_training_and_a_row_per_evaluation(tmp_path):
     runs, trajectories = tables(tmp_path, frame)
     assert len(runs) == 36 and len(trajectories) == len(frame)
     assert runs["run"].is_unique and set(trajectories["run"]) == set(runs["run"])
-    known, own = columns.of_measures({"evaluate": {}}), ["own_variant", "own_mean"]
+    known = columns.of_measures({"evaluate": {}}, [CLASSIFICATION])
+    own = ["own_variant", "own_mean"]
     at = known.index("status")
     assert list(runs) == [*known[:at], *own, *known[at:]]
-    assert list(trajectories) == [*FIRST[:-1], *own, "status", *columns.TRAJECTORIES]
+    of_classes = tasks.kept(columns.TRAJECTORIES, [CLASSIFICATION])
+    assert list(trajectories) == [*FIRST[:-1], *own, "status", *of_classes]
     assert run_series.series_factors(runs) == ["own_variant"]
     assert (runs["machine"] == "elsewhere").all() and (runs["status"] == "finished").all()
     assert runs.loc[0, "run"].endswith("+batch_size=8+seed=0+variant=plain+mean=5")
