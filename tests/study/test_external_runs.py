@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 import own_table
-from batchscope.analysis import run_series
+from batchscope.analysis import readings, run_series
 from batchscope.catalogue import columns, tasks
 from batchscope.catalogue.tasks import CLASSIFICATION
 from batchscope.errors import UserError
@@ -157,6 +157,8 @@ def test_all_mistakes_at_once_but_not_without_end(read):
         (["batch_size,seed,updates", "8,0,1", "8,0,2"], "line 1: no loss or metric"),
         ([f"{line},{word}" for line, word in zip(GOOD, "nabcdef", strict=True)], "6 series"),
         (["batch_size,seed,updates,test_accuracy", "8,0,10,97.3", *GOOD[2:]], "received '97.3'"),
+        (["batch_size,seed,updates,test_r2", "8,0,10,1.5", *GOOD[2:]], "received '1.5'"),
+        (["batch_size,seed,updates,test_mae", "8,0,10,-2", *GOOD[2:]], "received '-2'"),
         # Single rows at a budget are no targets.
         (["batch_size,seed,updates,epoch,test_accuracy", *AT_A_BUDGET], "epoch: received 5"),
         (["batch_size,seed,updates,at,test_accuracy", *AT_A_BUDGET], "examples: received 640"),
@@ -236,3 +238,17 @@ def test_what_is_no_file_is_not_read_for_ever(tmp_path):
     for path in (tmp_path / "pipe", "/dev/zero", tmp_path, tmp_path / "none"):
         with pytest.raises(UserError, match="cannot be read|received a pipe"):
             external_runs.read(path)
+
+
+def test_a_regression_made_elsewhere_has_its_columns_and_no_others(tmp_path):
+    frame = own_table.rows(variants=["plain"]).drop(columns="test_accuracy")
+    loss = frame["validation_loss"]
+    frame = frame.assign(validation_r2=1 - 3 * loss, train_r2=0.9, test_r2=-0.1, test_mae=40 * loss)
+    runs, trajectories = tables(tmp_path, frame)
+    assert tasks.of(runs) == tasks.of(trajectories) == (tasks.REGRESSION,)
+    assert (runs["generalisation_gap_r2"] == 1.0).all() and runs["test_mse"].isna().all()
+    last = frame.groupby("batch_size")["test_mae"].min()
+    assert runs.groupby("batch_size")["test_mae"].max().to_numpy() == pytest.approx(last, rel=0.1)
+    found = readings.of_experiment(runs, trajectories, {}, {"test_mae": 1.0})
+    outcomes = {each.outcome: each.rises for each in found if each.budget.kind == "updates"}
+    assert outcomes == {"test_r2": True, "test_mae": False, "validation_loss": False}

@@ -132,18 +132,20 @@ def outcomes_of_others(
 ) -> Iterator[Problem]:
     """Yields the outcomes that an experiment names and no task of its data sets has."""
     target = keys.budgets.get(budget_kinds.TARGET, {})
-    named = [((*place, "margins", name), name, MARGIN_OUTCOMES) for name in keys.margins]
-    named += [
-        ((*place, "budgets", budget_kinds.TARGET, name), name, budget_kinds.TARGETS)
-        for name in target
-    ]
-    named += [((*place, "primary", at), name, OUTCOMES) for at, name in enumerate(keys.primary)]
-    for at, name, known in named:
+    named = [(("margins", name), name) for name in keys.margins]
+    named += [(("budgets", budget_kinds.TARGET, name), name) for name in target]
+    named += [(("primary", index), name) for index, name in enumerate(keys.primary)]
+    for figure, body in keys.published.items():
+        for index, series in enumerate(body.numbers):
+            at = ("published", figure, "numbers", index)
+            named += [((*at, name), name) for name in series]
+    what = wording.listed((task.replace("_", "-") for task in learned), "or")
+    for at, name in named:
         if not tasks.kept([name], learned):
-            had = [each for each in tasks.kept(known, learned) if each in tasks.OUTCOMES]
-            what = wording.listed((task.replace("_", "-") for task in learned), "or")
-            expected = wording.listed(had, "or")
-            yield Problem(at, f"received '{name}' of a {what}; {expected} is expected.")
+            split = name.partition("_")[0]
+            had = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
+            text = f"received '{name}' of a {what}; {wording.listed(had, 'or')} is expected."
+            yield Problem((*place, *at), text)
 
 
 def has_seconds(asked: Iterable[str], beside: Iterable[ExperimentKeys]) -> bool:

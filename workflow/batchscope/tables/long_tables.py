@@ -69,10 +69,10 @@ def learned(results: Path | str, study: Study, experiment: Experiment) -> tuple[
         return tasks.of(experiment.own.columns)
     found = set()
     for name in {factors["dataset"] for factors in experiment.factors()}:
-        record = records.data_record(results, name)
-        if record is None:  # not prepared; where only its labels know, it may have classes
-            record = {"task": dataset_definitions.read(study.datasets[name]).task_of_labels()}
-        found.add(record.get("task") or tasks.CLASSIFICATION)
+        task = records.task(results, name)
+        if task is None:  # not prepared; where its labels alone know, it may have classes
+            task = dataset_definitions.read(study.datasets[name]).task_of_labels()
+        found.add(task or tasks.CLASSIFICATION)
     return tuple(filter(found.__contains__, tasks.TASKS))
 
 
