@@ -14,15 +14,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 from batchscope import wording
 from batchscope.catalogue import folder_parts, npz_header, run_names, tasks
 from batchscope.catalogue.dataset_splits import MnistSplit, NpzSplit, Split, TextSplit, exact
-from batchscope.catalogue.fields import (
-    FilePath,
-    Positive,
-    Section,
-    Sha256,
-    one_of,
-    text,
-    whole,
-)
+from batchscope.catalogue.fields import FilePath, Positive, Section, Sha256, one_of, text, whole
 from batchscope.catalogue.parameters import MOST, Parameter
 from batchscope.catalogue.readers import number
 from batchscope.problems import Place, Problem, missing, received, unmet
@@ -233,9 +225,7 @@ class _Divided(Source):
         with contextlib.suppress(OSError):  # that of the path is said
             lacking = [part for part in ("validation", "test") if part not in self.parts()]
             if lacking and self.split is None:
-                wanted = (
-                    f"a share for {wording.listed(lacking)} (or folders `train`, `val`, `test`)"
-                )
+                wanted = f"a share for {wording.listed(lacking)} (or a folder of each part)"
                 yield missing((*place, "split"), wanted)
             for part in lacking if self.split else ():
                 if getattr(self.split, part) is None:

@@ -82,16 +82,16 @@ def _labelled(
     stated: str | None, rows: dict[str, np.ndarray], given: kinds.Labels
 ) -> tuple[dict[str, Pair], list[str], str]:
     """Returns rows and their labels, the names of these, and the task: the stated one if any."""
-    train = given["train"][1]
+    train, pairs = given["train"][1], {}
     quantities = train.dtype.kind == "f" and (train != np.floor(train)).any()
     if stated == tasks.CLASSIFICATION or not (stated or quantities):
         return (*kinds.classified(rows, given), tasks.CLASSIFICATION)
-    pairs = {}
     for part, (where, labels) in given.items():
         if labels.dtype.kind not in "uif" or not np.isfinite(labels).all():
             raise refused(where, f"{labels.dtype} labels", "a finite number of each image")
         pairs[part] = rows[part], labels.astype(np.float64).reshape(len(labels), -1)
-    return pairs, ["target"], tasks.REGRESSION
+    names = [str(output) for output in range(pairs["train"][1].shape[1])]
+    return pairs, names, stated or tasks.REGRESSION
 
 
 def _table(where: str, path: Path) -> pandas.DataFrame:

@@ -168,7 +168,7 @@ def read(request: Request, listing: Listing) -> Raw:
             yield found
 
     images = on_disk(request, pixels(), (size, size, channels))
-    dtype = np.int32 if listing.task == tasks.CLASSIFICATION else np.float64
+    dtype = np.float64 if listing.task == tasks.REGRESSION else np.int32
     pairs: dict[str, Pair] = {}
     for part in SPLITS:
         if rows := [row for row, photo in enumerate(kept) if photo.part == part]:
