@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
-import pandas
 
 from batchscope.catalogue import dataset_definitions, folder_parts, tasks
 from batchscope.catalogue.folder_parts import NOTES, PART_OF
@@ -29,6 +28,8 @@ def image_list(request: Request) -> Raw:
 
 def listing(request: Request) -> Listing:
     """Returns the images that a CSV file names, in its order."""
+    import pandas
+
     path = local_file(request)
     where = f"{request.where}: {path}"
     file, label = (request.definition[key] for key in ("file", "label"))
@@ -40,7 +41,7 @@ def listing(request: Request) -> Listing:
     parts = table["split"] if "split" in table.columns else labels.map(lambda _: "train")
     parts = parts.str.casefold().map(PART_OF)
     folder = dataset_definitions.expanded(request.definition["folder"] or str(path.parent))
-    files = _files(folder, names)
+    files = pandas.Series(_files(folder, names), names.index, dtype=object)
     lines = "line " + (table.index + 2).astype(str).to_series(table.index)
     found = Listing([])
     for text, wrong, places in (
@@ -94,8 +95,10 @@ def _labelled(
     return pairs, names, stated or tasks.REGRESSION
 
 
-def _table(where: str, path: Path) -> pandas.DataFrame:
-    """Returns the cells as they are written, without blanks around them."""
+def _table(where: str, path: Path) -> Any:
+    """Returns a data frame of the cells as they are written, without blanks around them."""
+    import pandas
+
     lost = pandas.errors.ParserWarning  # of cells that are more than the names of the columns
     with (
         reading(where, "a CSV file in UTF-8", OSError, ValueError, lost),
@@ -109,11 +112,11 @@ def _table(where: str, path: Path) -> pandas.DataFrame:
     return table[(table != "").any(axis=1)]
 
 
-def _files(folder: Path, names: pandas.Series) -> pandas.Series:
+def _files(folder: Path, names: Iterable[str]) -> list[Path | None]:
     """Returns the path of each name, which may lack its ending; None where there is no file."""
     found = [path if (path := folder / name).is_file() else None for name in names]
     if None in found and folder.is_dir():
         images = (each for each in folder_parts.shown(folder) if each.suffix not in NOTES)
         stems = {each.stem: each for each in images if each.is_file()}
         found = [path or stems.get(name) for path, name in zip(found, names, strict=True)]
-    return pandas.Series(found, names.index, dtype=object)
+    return found

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import pandas
 
 from batchscope.catalogue import folder_parts, tasks
 from batchscope.datasets import arrays, image_lists, photographs
@@ -93,7 +92,7 @@ def _array(table: Any, column: str) -> np.ndarray:
     """Returns a column of numbers, words, or lists of one length."""
     chosen = table.select_columns([column])
     numbers = chosen.to_pandas()[column]
-    if pandas.api.types.is_numeric_dtype(numbers):
+    if numbers.dtype.kind in "biuf":
         return numbers.to_numpy()  # NumPy's format would make float32 of float64
     return chosen.with_format("numpy")[:][column]
 
