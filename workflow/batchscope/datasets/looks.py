@@ -6,12 +6,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.catalogue import dataset_definitions, tasks
-from batchscope.datasets.photographs import class_folders
+from batchscope.datasets import image_lists, photographs, saved
 from batchscope.datasets.preparation import SOURCES
 from batchscope.datasets.raw import Request
 from batchscope.errors import UserError
 
-_READ = ("npz", "mnist", "csv", "text")  # sources of files that are read, as when preparing
+# Sources of image files -> what lists them, None where the examples are others.
+_LISTED = {
+    "image_folder": photographs.class_folders,
+    "image_list": image_lists.listing,
+    "hugging_face": saved.photos,
+}
+_READ = (
+    "npz",
+    "mnist",
+    "csv",
+    "text",
+    "hugging_face",
+    "tf_data",
+)  # sources of files that are read, as when preparing
 
 
 class Look(NamedTuple):
@@ -31,10 +44,10 @@ def known(definition: dict[str, Any]) -> Look | None:
     """
     source = definition["source"]
     try:
-        if source == "image_folder":
-            classes = len(class_folders(dataset_definitions.expanded(definition["path"])))
-            size = definition["image_size"]
-            return Look((size, size, definition["channels"]), classes) if classes > 1 else None
+        if (listing := _listing(Request("", definition, Path(), Path()))) is not None:
+            size, outputs = definition["image_size"], len(listing.names)
+            shape = (size, size, definition["channels"])
+            return None if any(listing.faults.values()) else Look(shape, outputs, task=listing.task)
         if source not in _READ or (source == "mnist" and not definition["path"]):
             stated = dataset_definitions.read(definition)
             return Look(*stated.examples(), stated.kind_of_examples(), task=stated.task_of_labels())
@@ -46,3 +59,25 @@ def known(definition: dict[str, Any]) -> Look | None:
         return look
     parts = (raw.images, *(examples for examples, _ in raw.given.values()))
     return look._replace(largest=max(int(part.max()) for part in parts))
+
+
+def problems(where: str, definition: dict[str, Any]) -> list[str]:
+    """Returns a line for each thing that would end the preparation of images, by headers alone.
+
+    Args:
+        where: Place of the definition in the study: `datasets.mine`.
+    """
+    request = Request(where, definition, Path(), Path())
+    try:
+        listing = _listing(request)
+    except OSError as error:
+        return [f"{where}: {error.filename} cannot be read ({error.strerror})."]
+    except UserError as error:
+        return str(error).splitlines()
+    return [] if listing is None else photographs.problems(request, listing)
+
+
+def _listing(request: Request) -> photographs.Listing | None:
+    """Returns the user's images before any is read; None of a source that is something else."""
+    listed = _LISTED.get(request.definition["source"])
+    return listed(request) if listed else None

@@ -82,16 +82,20 @@ def reading(where: str, expected: str, *errors: type[Exception]) -> Iterator[Non
     try:
         yield
     except errors as error:
-        raise UserError(f"{where}: cannot be read ({error}); {expected} is expected.") from None
+        why = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UserError(f"{where}: cannot be read ({why}); {expected} is expected.") from None
 
 
 def on_disk(request: Request, images: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Returns images of bytes as one array in a file without a name, which goes with the array."""
+    """Returns images of one type as one array in a file without a name, which goes with it."""
+    number = np.dtype(np.uint8)
     with tempfile.TemporaryFile(dir=request.scratch) as pool:
-        pool.writelines(image.tobytes() for image in images)
+        for image in images:
+            pool.write(image.tobytes())
+            number = image.dtype
         pool.flush()
-        count = pool.tell() // math.prod(shape)
-        return np.memmap(pool, np.uint8, "r", shape=(count, *shape))
+        count = pool.tell() // (math.prod(shape) * number.itemsize)
+        return np.memmap(pool, number, "r", shape=(count, *shape))
 
 
 def local_file(request: Request) -> Path | None:
