@@ -66,7 +66,7 @@ def problem(model: keras.Model, look: Look) -> tuple[str | None, str | None]:
     if rows:
         return f"{wrong}rows arrive standardised; a model without it is expected.", None
     exact = Fraction(scaling.factor).limit_denominator(1000)
-    times = f"images arrive times {exact or scaling.factor}"
+    times = f"images arrive times {exact if float(exact) == scaling.factor else scaling.factor}"
     if usual and not change.spreads:
         mend = "a model without it is expected, or the images as an `npz` with `scale: 1`"
         if scaling.key:

@@ -82,11 +82,10 @@ def _hint(task: str) -> str:
 def check_loss(model: keras.Model, where: str, look: Look) -> None:
     """Refuses a model that was compiled with another loss than the usual one of the data's task."""
     weights = (model.get_compile_config() or {}).get("loss_weights")
-    if np.any(np.ravel([*weights.values()] if isinstance(weights, dict) else weights or 1) != 1):
+    if any(each not in (None, 1) for each in keras.tree.flatten(weights)):
         raise UserError(f"{where}: received compile(loss_weights={weights}); none is expected.")
-    given = vars(model).get("loss")  # as it was given; of any other model a method
-    given = [*given.values()] if isinstance(given, dict) else given
-    for loss in map(keras.losses.get, given if isinstance(given, list | tuple) else [given]):
+    # As it was given; where none was, `model.loss` is a method.
+    for loss in map(keras.losses.get, keras.tree.flatten(vars(model).get("loss"))):
         if loss is not None and (other := _other_loss(loss, look)):
             raise UserError(f"{where}: received compile(loss={other}.")
 
