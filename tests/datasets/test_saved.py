@@ -46,7 +46,7 @@ def test_rows_and_words_of_tf_data(tmp_path):
     rows, words = np.random.default_rng(0).normal(size=(40, 5)), np.array(["no", "yes"])
     tf.data.Dataset.from_tensor_slices((rows, words[LABELS % 2])).save(str(tmp_path / "own"))
     own = definition("tf_data", tmp_path / "own", split=SPLIT)
-    assert looks.known(own) == looks.Look((5,), 2, "rows")
+    assert looks.known("mine", own) == looks.Look((5,), 2, "rows")
     assert prepared(tmp_path, own).record["class_names"] == ["no", "yes"]
 
 
@@ -94,7 +94,7 @@ def test_images_of_hugging_face(hugging_face, tmp_path):
     data = hugging_face.Dataset.from_dict({**columns, "id": [*range(20)]}, features)
     hugging_face.DatasetDict(train=data, test=data).save_to_disk(tmp_path / "own")
     source = definition("hugging_face", tmp_path / "own", image_size=8, split={"validation": 0.2})
-    assert looks.known(source) == looks.Look((8, 8, 3), 2)
+    assert looks.known("mine", source)[:3] == ((8, 8, 3), 2, "images")
     assert looks.problems("datasets.own", source) == []
     found = prepared(tmp_path, source)
     assert found.record["counts"] == {"train": 16, "validation": 4, "test": 20}

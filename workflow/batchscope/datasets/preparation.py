@@ -113,9 +113,8 @@ def _write(request: Request, raw: Raw) -> dict[str, Any]:
     if 0 in class_counts.get("train", []):
         name = raw.class_names[class_counts["train"].index(0)]
         raise refused(request.where, f"no example of {name} to train on", "at least one")
-    usual = 1 / 255 if raw.images.dtype == np.uint8 else 1.0
     return {
-        "scale": float(request.definition.get("scale") or raw.scale or usual),
+        "scale": float(request.definition.get("scale") or raw.usual_scale),
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
         "input_shape": list(raw.images.shape[1:]),

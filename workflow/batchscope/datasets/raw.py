@@ -70,6 +70,11 @@ class Raw:
     kind: str = dataset_definitions.IMAGES  # one of `dataset_definitions.KINDS`
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
 
+    @property
+    def usual_scale(self) -> float:
+        """What images are multiplied by where their definition says nothing."""
+        return self.scale or (1 / 255 if self.images.dtype == np.uint8 else 1.0)
+
 
 def refused(where: str, received: str, expected: str) -> UserError:
     """Returns the error of something that was received at a place, in place of another thing."""

@@ -25,7 +25,6 @@ FAILED = (DIVERGED, OUT_OF_MEMORY)
 UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and FINISHED did not run
 
 
-
 def history_columns(task: str) -> tuple[str, ...]:
     """Returns the columns of a run's history.csv."""
     evaluated = *tasks.columns(task, "train"), *tasks.columns(task, "validation")
