@@ -10,7 +10,7 @@ import re
 import textwrap
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -19,9 +19,13 @@ from batchscope.catalogue import dataset_definitions, own_columns
 from batchscope.catalogue.dataset_definitions import IMAGES, ROWS, TOKENS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.cli import step_times, steps
-from batchscope.errors import UserError
+from batchscope.errors import ScaledTwice, UserError
 from batchscope.host import absence, control_groups
+from batchscope.store import paths
 from batchscope.study import model_files, new_study
+
+if TYPE_CHECKING:
+    from batchscope.datasets import Dataset
 
 _SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
 _NETWORKS = {IMAGES: "small_cnn", ROWS: "mlp", TOKENS: "tiny_transformer"}
@@ -82,17 +86,20 @@ def _slug(path: str) -> str:
 def _found(name: str, arguments: Namespace) -> dict[str, Any]:
     """Prepares the data and trains a few times; TensorFlow is started."""
     steps.start({"threads": 1, "device": "cpu"})
-    from batchscope import datasets
-    from batchscope.training import probe
+    from batchscope.training import models, probe
 
-    results = arguments.results
+    results, own = arguments.results, arguments.data not in dataset_definitions.BUILT_IN
     definition = _definition(arguments.data, arguments.label)
-    own = arguments.data not in dataset_definitions.BUILT_IN
-    token = dataset_definitions.token(name, definition)
-    for warning in datasets.prepare(token, definition, results):
-        print(f"Warning: {warning}")
-    data = datasets.load(results, token)
+    data = _prepared(name, definition, results)
     model = _model(arguments.model, data.look.kind)
+    try:
+        models.build(model["token"], data.look, 0, model["model_file"])
+    except ScaledTwice as error:
+        if not data.look.scaling or not data.look.scaling.key:
+            raise
+        print(f"{error} It is written.")
+        definition, own = {**definition, "scale": 1}, True
+        data = _prepared(name, definition, results)
     memory = _SHARE * 1e6 * control_groups.limit_mb() / absence.cores()
     tried = probe.explored(data, model["token"], model["model_file"], _OPTIMIZER, memory)
     return {
@@ -105,6 +112,17 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
         **model,
         **tried,
     }
+
+
+def _prepared(name: str, definition: dict[str, Any], results: Path) -> Dataset:
+    """Returns a data set, which is prepared where it is not; prints warnings."""
+    from batchscope import datasets
+
+    token = dataset_definitions.token(name, definition)
+    if not paths.dataset_record(results, token).exists():
+        for warning in datasets.prepare(token, definition, results):
+            print(f"Warning: {warning}")
+    return datasets.load(results, token)
 
 
 def _definition(data: str, label: str | None) -> dict[str, Any]:
@@ -145,6 +163,8 @@ def _model(given: str | None, kind: str) -> dict[str, Any]:
 
 
 def _yaml(section: dict[str, Any]) -> str:
-    """Returns a section of a study, indented."""
-    text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    """Returns a section of a study, indented; maps and lists within its values on one line."""
+    nested = any(isinstance(value, dict) for value in section.values())
+    flow = None if nested else False
+    text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, default_flow_style=flow)
     return textwrap.indent(text, "  ")

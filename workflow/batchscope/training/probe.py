@@ -5,12 +5,15 @@ Nothing of them is kept; their numbers only choose a grid.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -22,8 +25,8 @@ from batchscope.training import losses, models, optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
 
 _RATE_SECONDS, _FALL_SECONDS = 6.0, 45.0  # of the training at each rate, and of the longer one
-_LEAST_EPOCHS = 5  # of the longer one
-_RATE_UPDATES = 200  # the fewest of the training at each rate
+_LEAST_EPOCHS = 20  # of the longer one
+_RATE_UPDATES = 500  # the fewest of the training at each rate
 _COPIES = 4  # that an update holds of the outputs of layers: themselves, gradients, and room
 _CALLS = 10  # into the graph in an epoch, between which the time is looked at
 
@@ -42,8 +45,7 @@ def explored(
     """
     tf.get_logger().setLevel("ERROR")  # that many models are traced is as meant
     examples = data.record["counts"]["train"]
-    network = models.build(token, data.look, 0, model_file)
-    of_one = 4 * _COPIES * numbers_of_example(network)
+    of_one = 4 * _COPIES * numbers_of_example(_network(data, token, model_file))
     sizes = new_study.batch_sizes(examples, memory / of_one)
     base = sizes[len(sizes) // 2 - 1]
     factors = {"model": token, "optimizer": optimizer, "batch_size": base}
@@ -97,7 +99,7 @@ def validation_losses(
     """
     frozen = {name: factor.default for name, factor in run_factors.FACTORS.items()}
     given = {**frozen, "seed": 0, "epochs": 1, **factors}
-    model = models.build(given["model"], data.look, given["seed"], model_file)
+    model = _network(data, given["model"], model_file)
     train, size = data.examples("train"), given["batch_size"]
     examples = len(train.labels)
     loop = StepLoop(model, optimizers.make_optimizer(given), train, Batches(size))
@@ -119,6 +121,11 @@ def validation_losses(
         yield used, loss if math.isfinite(loss) else math.inf
         if not math.isfinite(loss):
             return
+
+
+def _network(data: Dataset, token: str, model_file: Path | str | None) -> keras.Model:
+    with contextlib.redirect_stderr(io.StringIO()):  # what is to be said of it was said
+        return models.build(token, data.look, 0, model_file)
 
 
 def numbers_of_example(model: Any) -> int:

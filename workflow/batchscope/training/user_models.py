@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets.looks import Look
-from batchscope.errors import UserError
+from batchscope.errors import ScaledTwice, UserError
 from batchscope.study import model_files
 from batchscope.training import input_scaling, model_checks
 from batchscope.training.networks import Shape
@@ -58,8 +58,10 @@ def build(
         examples = tf.fill((2, *shape), tf.constant(look.largest, dtype))
         wrong = model_checks.wrong_outputs(model, examples, look.task)
         scaling, note = input_scaling.problem(model, look)
-    if wrong or scaling:
-        raise UserError(f"{where}: {wrong or scaling}")
+    if wrong:
+        raise UserError(f"{where}: {wrong}")
+    if scaling:
+        raise ScaledTwice(f"{where}: {scaling}")
     notes = [note]
     if own.compiled:
         notes += ["compile(...) is not used: the study gives optimizer, learning rate and loss."]
