@@ -12,6 +12,13 @@ from batchscope.cli import options, step_times
 from batchscope.host import absence
 
 
+def init(arguments: Namespace) -> None:
+    """Write a study for a folder of images, a table, a text or arrays, and what it will cost."""
+    from batchscope.cli import init as starting
+
+    print(starting.write(arguments))
+
+
 def plan(arguments: Namespace) -> None:
     """Show what a study would run, what exists, time and disk."""
     from batchscope.store import status
@@ -93,6 +100,7 @@ def schema(arguments: Namespace) -> None:
 
 # Command -> its options, in the order of the help.
 OPTIONS = {
+    init: ("data", "model", "--label", "--output", "--results"),
     plan: ("--results", "--scale", "config", "--gpus", "--verify"),
     watch: ("--results", "--once", "--seconds"),
     advice: ("--results", "--scale", "config", "--seeds"),
@@ -102,4 +110,4 @@ OPTIONS = {
     ledger: ("--results", "--output"),
     schema: (),
 }
-OPTIONAL_OUTPUT = (critical_batch_size, ledger)
+OPTIONAL_OUTPUT = (critical_batch_size, init, ledger)

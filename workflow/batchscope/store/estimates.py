@@ -163,8 +163,8 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
     if source == "text":  # a character is one token and one label, and a byte or more in its file
         path = definition["path"]
         return 8.0 * os.path.getsize(dataset_definitions.expanded(path)) if path else None
-    image = definition["image_size"] ** 2 * definition.get("channels", 3)
     if source in ("cats_vs_dogs", "patches"):
+        image = definition["image_size"] ** 2 * 3
         members = known.class_members() or known.members
         return image * sum(
             sum(dataset_splits.split_counts(definition["split"], each)) for each in members
