@@ -36,7 +36,7 @@ def fault(tmp_path, definition, name="own"):
     token = dataset_definitions.token(name, definition)
     assert not (paths.dataset_folder(tmp_path / "results", token) / "record.json").exists()
     assert list((tmp_path / "results" / "data").glob(".*")) == []  # no scratch folder
-    assert "\n" not in str(caught.value)
+    assert all(line.startswith(f"datasets.{name}") for line in str(caught.value).splitlines())
     return str(caught.value)
 
 

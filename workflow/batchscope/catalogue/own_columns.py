@@ -7,21 +7,23 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from batchscope.catalogue import tasks
 from batchscope.catalogue.readers import number
 from batchscope.catalogue.run_factors import FACTORS
 
 # What a run has used so far.
 AXES = ("updates", "examples", "seconds")
 # In the order in which targets are stated where none is given.
-LOSSES = ("validation_loss", "test_loss", "train_loss")
-ACCURACIES = ("validation_accuracy", "test_accuracy", "train_accuracy")
-OUTCOMES = (*LOSSES, *ACCURACIES)
+_SPLITS = ("validation", "test", "train")
+LOSSES = tuple(f"{split}_loss" for split in _SPLITS)
+METRICS = {f"{split}_{name}": each for name, each in tasks.METRICS.items() for split in _SPLITS}
+OUTCOMES = (*LOSSES, *METRICS)
 # Column of our tables -> the columns of a log that it is made of.
 MADE_OF = {
     "best_train_loss": {"train_loss"},
     "best_validation_loss": {"validation_loss"},
     "generalisation_gap": {"train_loss", "test_loss"},
-    "generalisation_gap_accuracy": {"train_accuracy", "test_accuracy"},
+    **{gap: {f"train_{metric.name}", f"test_{metric.name}"} for gap, metric in tasks.GAPS.items()},
 }
 LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.

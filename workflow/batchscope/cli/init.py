@@ -10,7 +10,7 @@ import re
 import textwrap
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -19,19 +19,19 @@ from batchscope.catalogue import dataset_definitions, own_columns
 from batchscope.catalogue.dataset_definitions import IMAGES, ROWS, TOKENS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.cli import step_times, steps
-from batchscope.errors import UserError
+from batchscope.errors import ScaledTwice, UserError
 from batchscope.host import absence, control_groups
+from batchscope.store import paths
 from batchscope.study import model_files, new_study
+
+if TYPE_CHECKING:
+    from batchscope.datasets import Dataset
 
 _SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
 _NETWORKS = {IMAGES: "small_cnn", ROWS: "mlp", TOKENS: "tiny_transformer"}
 _OPTIMIZER = "adam"
-_RATE_SECONDS, _FALL_SECONDS = 6.0, 45.0  # of the training at each rate, and of the longer one
-_LEAST_EPOCHS = 5  # of the longer one
-_RATE_UPDATES = 200  # the fewest of the training at each rate
-# Memory that an update takes over the outputs of its layers (gradients, copies of both), and the
-# share of a core's part of the memory that it may take.
-_COPIES, _SHARE = 4, 0.25
+# Of a core's part of the memory, what a training may take.
+_SHARE = 0.25
 
 
 def write(arguments: Namespace) -> str:
@@ -86,20 +86,22 @@ def _slug(path: str) -> str:
 def _found(name: str, arguments: Namespace) -> dict[str, Any]:
     """Prepares the data and trains a few times; TensorFlow is started."""
     steps.start({"threads": 1, "device": "cpu"})
-    import tensorflow as tf
+    from batchscope.training import models, probe
 
-    from batchscope import datasets
-
-    tf.get_logger().setLevel("ERROR")  # that many models are traced is as meant
-    results = arguments.results
+    results, own = arguments.results, arguments.data not in dataset_definitions.BUILT_IN
     definition = _definition(arguments.data, arguments.label)
-    own = arguments.data not in dataset_definitions.BUILT_IN
-    token = dataset_definitions.token(name, definition)
-    for warning in datasets.prepare(token, definition, results):
-        print(f"Warning: {warning}")
-    data = datasets.load(results, token)
+    data = _prepared(name, definition, results)
     model = _model(arguments.model, data.look.kind)
-    tried = _tried(data, model)
+    try:
+        models.build(model["token"], data.look, 0, model["model_file"])
+    except ScaledTwice as error:
+        if not data.look.scaling or not data.look.scaling.key:
+            raise
+        print(f"{error} It is written.")
+        definition, own = {**definition, "scale": 1}, True
+        data = _prepared(name, definition, results)
+    memory = _SHARE * 1e6 * control_groups.limit_mb() / absence.cores()
+    tried = probe.explored(data, model["token"], model["model_file"], _OPTIMIZER, memory)
     return {
         "dataset": name if own else arguments.data,
         "definition": _yaml({name: definition}) if own else "",
@@ -110,6 +112,17 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
         **model,
         **tried,
     }
+
+
+def _prepared(name: str, definition: dict[str, Any], results: Path) -> Dataset:
+    """Returns a data set, which is prepared where it is not; prints warnings."""
+    from batchscope import datasets
+
+    token = dataset_definitions.token(name, definition)
+    if not paths.dataset_record(results, token).exists():
+        for warning in datasets.prepare(token, definition, results):
+            print(f"Warning: {warning}")
+    return datasets.load(results, token)
 
 
 def _definition(data: str, label: str | None) -> dict[str, Any]:
@@ -150,54 +163,8 @@ def _model(given: str | None, kind: str) -> dict[str, Any]:
 
 
 def _yaml(section: dict[str, Any]) -> str:
-    """Returns a section of a study, indented."""
-    text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    """Returns a section of a study, indented; maps and lists within its values on one line."""
+    nested = any(isinstance(value, dict) for value in section.values())
+    flow = None if nested else False
+    text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, default_flow_style=flow)
     return textwrap.indent(text, "  ")
-
-
-def _tried(data: Any, model: dict[str, Any]) -> dict[str, Any]:
-    """Returns sizes, the best rate, the target and the grid, by short trainings."""
-    from batchscope.training import models, probe
-
-    examples = data.record["counts"]["train"]
-    network = models.build(model["token"], data.look, 0, model["model_file"])
-    bytes_of_one = 4 * _COPIES * probe.numbers_of_example(network)
-    memory = 1e6 * control_groups.limit_mb() / absence.cores()
-    sizes = new_study.batch_sizes(examples, _SHARE * memory / bytes_of_one)
-    base = sizes[len(sizes) // 2 - 1]
-    factors = {"model": model["token"], "optimizer": _OPTIMIZER, "batch_size": base}
-
-    def training(rate: float, seconds: float) -> Any:
-        given = {**factors, "learning_rate": rate}
-        return probe.validation_losses(data, given, model["model_file"], seconds)
-
-    after: dict[float, float] = {}
-    for rate in new_study.RATES[2:-2]:
-        losses = training(rate, _RATE_SECONDS)
-        _, first = next(losses)
-        for used, loss in losses:
-            after[rate] = loss
-            if used >= max(examples, _RATE_UPDATES * base):
-                break
-    best = new_study.best_rate(first, after)
-    if best is None:
-        received = f"{model['model']}, whose validation loss stays at {first:.4g} and above at "
-        tried = f"learning rates of {min(after)} to {max(after)}"
-        raise UserError(f"MODEL: received {received}{tried}; a model that learns is expected.")
-    used, losses = [], []
-    for examples_used, loss in training(best, _FALL_SECONDS):
-        used.append(examples_used)
-        losses.append(loss)
-        # As long again as to the lowest loss, without a lower one.
-        if len(losses) > _LEAST_EPOCHS and losses.index(min(losses)) < len(losses) // 2:
-            break
-    falls = new_study.Falls(tuple(used), tuple(losses))
-    evaluated = sum(data.record["counts"].values()) - examples
-    return {
-        "base": base,
-        "best": best,
-        "first": falls.losses[0],
-        "lowest": falls.losses[falls.best],
-        "target": falls.target(),
-        "cases": new_study.cases(sizes, best, base, falls, examples, evaluated),
-    }

@@ -6,12 +6,34 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.catalogue import dataset_definitions, tasks
-from batchscope.datasets.photographs import class_folders
+from batchscope.datasets import image_lists, photographs, saved
 from batchscope.datasets.preparation import SOURCES
 from batchscope.datasets.raw import Request
 from batchscope.errors import UserError
 
-_READ = ("npz", "mnist", "csv", "text")  # sources of files that are read, as when preparing
+# Sources of image files -> what lists them, None where the examples are others.
+_LISTED = {
+    "image_folder": photographs.class_folders,
+    "image_list": image_lists.listing,
+    "hugging_face": saved.photos,
+}
+# Sources of files that are read, as when preparing.
+_READ = ("digits", "npz", "mnist", "csv", "text", "hugging_face", "tf_data")
+
+
+class Scaling(NamedTuple):
+    """What images are multiplied by before a model gets them."""
+
+    factor: float
+    stated: bool  # in their definition
+    key: str  # where it can be stated, as `datasets.mine.scale`; empty of a source without it
+
+    @classmethod
+    def of(cls, name: str, definition: dict[str, Any], usual: float) -> Scaling:
+        """Returns that of a data set, given what it is where the definition says nothing."""
+        stated = definition.get("scale")
+        known = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
+        return cls(stated or usual, stated is not None, f"datasets.{name}.scale" if known else "")
 
 
 class Look(NamedTuple):
@@ -22,27 +44,58 @@ class Look(NamedTuple):
     kind: str = dataset_definitions.IMAGES  # of `dataset_definitions.KINDS`
     largest: int = 1  # token of sequences with one class each, which `classes` do not give
     task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
+    scaling: Scaling | None = None  # of images
 
 
-def known(definition: dict[str, Any]) -> Look | None:
+def known(name: str, definition: dict[str, Any]) -> Look | None:
     """Returns what is known without a download and without decoding photographs.
 
     None where only its preparation finds it, or finds an error.
     """
     source = definition["source"]
+    of_bytes = Scaling.of(name, definition, 1 / 255)
     try:
-        if source == "image_folder":
-            classes = len(class_folders(dataset_definitions.expanded(definition["path"])))
+        if (listing := _listing(Request("", definition, Path(), Path()))) is not None:
+            if any(listing.faults.values()):
+                return None
             size = definition["image_size"]
-            return Look((size, size, definition["channels"]), classes) if classes > 1 else None
+            shape = size, size, definition["channels"]
+            return Look(shape, len(listing.names), task=listing.task, scaling=of_bytes)
         if source not in _READ or (source == "mnist" and not definition["path"]):
             stated = dataset_definitions.read(definition)
-            return Look(*stated.examples(), stated.kind_of_examples(), task=stated.task_of_labels())
+            kind = stated.kind_of_examples()
+            scaling = of_bytes if kind == dataset_definitions.IMAGES else None
+            task = stated.task_of_labels()
+            return Look(*stated.examples(), kind, task=task, scaling=scaling)
         raw = SOURCES[source](Request("", definition, Path(), Path()))
     except (OSError, UserError):
         return None
     look = Look(raw.images.shape[1:], len(raw.class_names), raw.kind, task=raw.task)
+    if raw.kind == dataset_definitions.IMAGES:
+        return look._replace(scaling=Scaling.of(name, definition, raw.usual_scale))
     if raw.kind != dataset_definitions.SEQUENCES:
         return look
     parts = (raw.images, *(examples for examples, _ in raw.given.values()))
     return look._replace(largest=max(int(part.max()) for part in parts))
+
+
+def problems(where: str, definition: dict[str, Any]) -> list[str]:
+    """Returns a line for each thing that would end the preparation of images, by headers alone.
+
+    Args:
+        where: Place of the definition in the study: `datasets.mine`.
+    """
+    request = Request(where, definition, Path(), Path())
+    try:
+        listing = _listing(request)
+    except OSError as error:
+        return [f"{where}: {error.filename} cannot be read ({error.strerror})."]
+    except UserError as error:
+        return str(error).splitlines()
+    return [] if listing is None else photographs.problems(request, listing)
+
+
+def _listing(request: Request) -> photographs.Listing | None:
+    """Returns the user's images before any is read; None of a source that is something else."""
+    listed = _LISTED.get(request.definition["source"])
+    return listed(request) if listed else None

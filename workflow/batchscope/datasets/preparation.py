@@ -14,7 +14,9 @@ from batchscope.catalogue import dataset_definitions, run_names, tasks
 from batchscope.datasets import (
     arrays,
     bundled,
+    image_lists,
     photographs,
+    saved,
     splits,
     targets,
     text_files,
@@ -31,8 +33,11 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "mnist": arrays.mnist,
     "cats_vs_dogs": photographs.cats_vs_dogs,
     "image_folder": photographs.image_folder,
+    "image_list": image_lists.image_list,
     "npz": arrays.npz,
     "csv": text_files.csv_file,
+    "hugging_face": saved.hugging_face,
+    "tf_data": saved.tf_data,
     "breast_cancer": bundled.breast_cancer,
     "wine": bundled.wine,
     "diabetes": bundled.diabetes,
@@ -108,9 +113,8 @@ def _write(request: Request, raw: Raw) -> dict[str, Any]:
     if 0 in class_counts.get("train", []):
         name = raw.class_names[class_counts["train"].index(0)]
         raise refused(request.where, f"no example of {name} to train on", "at least one")
-    usual = 1 / 255 if raw.images.dtype == np.uint8 else 1.0
     return {
-        "scale": float(request.definition.get("scale") or raw.scale or usual),
+        "scale": float(request.definition.get("scale") or raw.usual_scale),
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
         "input_shape": list(raw.images.shape[1:]),

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, tasks
+from batchscope.catalogue import dataset_definitions, run_names, tasks
 from batchscope.datasets import verification
-from batchscope.datasets.looks import Look, known
+from batchscope.datasets.looks import Look, Scaling, known
 from batchscope.store import paths, records
 
 _NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # of a record
@@ -72,7 +72,12 @@ class Dataset:
     def look(self) -> Look:
         """What a model is built for; without the largest token of sequences, which `look` finds."""
         kind = self.record.get("kind", dataset_definitions.IMAGES)
-        return Look(self.input_shape, self.classes, kind, task=self.task)
+        look = Look(self.input_shape, self.classes, kind, task=self.task)
+        definition = self.record.get("definition")
+        if kind != dataset_definitions.IMAGES or not definition:
+            return look
+        name = run_names.split_token(self.folder.name)[0]
+        return look._replace(scaling=Scaling.of(name, definition, self.scale))
 
     def examples(self, split: str) -> Examples:
         """Returns a split as it is trained on."""
@@ -115,7 +120,7 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | 
     Where it is not prepared yet, what its definition and its files state, or None.
     """
     if records.data_record(results, token) is None:
-        return known(definition)
+        return known(run_names.split_token(token)[0], definition)
     dataset = load(results, token)
     if dataset.look.kind != dataset_definitions.SEQUENCES:
         return dataset.look

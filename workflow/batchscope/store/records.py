@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ MISSING = "missing"
 FAILED = (DIVERGED, OUT_OF_MEMORY)
 UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and FINISHED did not run
 
-_NAMED = 3  # files or classes named in a warning; all are counted
-
 
 def history_columns(task: str) -> tuple[str, ...]:
     """Returns the columns of a run's history.csv."""
@@ -46,13 +44,19 @@ def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
     return disk.read_json(path) if path.exists() else None
 
 
+def task(results: Path | str, dataset: str) -> str | None:
+    """Returns what is learned of a data set, of `tasks.TASKS`; None where it is not prepared."""
+    record = data_record(results, dataset)
+    return None if record is None else record.get("task", tasks.CLASSIFICATION)
+
+
 def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
     """Yields a sentence for each kind of thing to know about a data set, by its record."""
     where = f"datasets.{run_names.split_token(dataset)[0]}"
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
-        text = wording.count(count, "unreadable file was", "unreadable files were")
-        yield f"{where}: {text} skipped: {_some(files, count)}."
+        text = wording.count(count, "file was", "files were")
+        yield f"{where}: {text} skipped: {wording.some(files, count)}."
     counts, lacking = record.get("class_counts") or {}, []
     by_class = zip(*counts.values(), strict=True)
     for name, found in zip(record.get("class_names") or (), by_class, strict=False):
@@ -61,14 +65,8 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
             lacking.append(f"{name} ({', '.join(by_split)})")
     if lacking:
         text = wording.count(len(lacking), "class has", "classes have")
-        named = _some(lacking, len(lacking))
+        named = wording.some(lacking)
         yield f"{where}: {text} no example in the validation or test set: {named}."
-
-
-def _some(items: Sequence[str], count: int) -> str:
-    """Returns the first of some items, and how many there are besides."""
-    more = count - len(items[:_NAMED])
-    return wording.listed([*items[:_NAMED], *([f"{more} more"] if more else [])])
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from batchscope.catalogue import tasks
 from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.study.plan import Experiment
 
@@ -15,8 +16,8 @@ _BLANKS = ("measure", "columns")  # keys of lists, to which a value is added
 
 # What gives runs their seconds and outcomes on test data -> the key of a study, and its value.
 HERE = {"time_epoch": ("measure", "time_epoch"), "evaluate": ("measure", "evaluate")}
-_IN_A_FILE = {"time_epoch": ("columns", "seconds"), "evaluate": ("columns", "test_accuracy")}
-_IN_A_LOG = {"time_epoch": ("alone", "true"), "evaluate": ("log.columns.test_accuracy", "NAME")}
+_IN_A_FILE = {"time_epoch": ("columns", "seconds"), "evaluate": ("columns", "{}")}
+_IN_A_LOG = {"time_epoch": ("alone", "true"), "evaluate": ("log.columns.{}", "NAME")}
 
 
 class Need(NamedTuple):
@@ -48,6 +49,7 @@ class Trained(NamedTuple):
         rate: The only one, where all share it.
         timed: Whether it has seconds; `tested` whether it has outcomes on test data.
         given_by: What gives such runs their seconds and their outcomes on test data, as `HERE`.
+        task: What is learned, of `tasks.TASKS`.
     """
 
     sizes: Sequence[int]
@@ -57,6 +59,7 @@ class Trained(NamedTuple):
     timed: bool = True
     tested: bool = True
     given_by: Mapping[str, tuple[str, str]] = HERE
+    task: str = tasks.CLASSIFICATION
 
 
 def missing(found: Trained, of_seed: float = math.nan, of_rate: float = math.nan) -> Iterator[Need]:
@@ -71,7 +74,8 @@ def missing(found: Trained, of_seed: float = math.nan, of_rate: float = math.nan
     if not found.timed:
         yield Need("time_epoch", *found.given_by["time_epoch"])
     if not found.tested:
-        yield Need("evaluate", *found.given_by["evaluate"])
+        outcome = f"test_{tasks.TASKS[found.task][0]}"
+        yield Need("evaluate", *(each.format(outcome) for each in found.given_by["evaluate"]))
     if found.seeds < LEAST_SEEDS:
         minutes = (LEAST_SEEDS - found.seeds) * of_seed
         yield Need("seeds", "seeds", LEAST_SEEDS, minutes, LEAST_SEEDS)

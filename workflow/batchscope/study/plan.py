@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from batchscope.catalogue import budget_kinds
+from batchscope.catalogue import budget_kinds, tasks
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.study.claims import Claim
 from batchscope.study.commands import Run
@@ -36,6 +36,7 @@ class Trainings:
         seeds_planned: Seeds that were planned before any was seen; None where it is not stated.
         beside: Experiments of times whose limits are drawn beside this one's.
         timed: Whether they have seconds: of a timing of theirs or beside, or of their own table.
+        tasks: What may be learned of their data sets: all where files alone know.
     """
 
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Trainings:
     seeds_planned: int | None = None
     beside: tuple[str, ...] = ()
     timed: bool = False
+    tasks: tuple[str, ...] = (tasks.CLASSIFICATION,)
 
 
 @dataclass(frozen=True)
