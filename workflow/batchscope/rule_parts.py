@@ -70,7 +70,7 @@ def trained() -> dict[str, str]:
 
 def commanded() -> dict[str, str]:
     """Files that every run of a command leaves beside its own: output's name -> path."""
-    return {Path(file).stem: run_file("{command}", file) for file in paths.COMMAND_FILES}
+    return {Path(file).stem: run_file(paths.COMMANDED, file) for file in paths.COMMAND_FILES}
 
 
 def snapshot(run: str = "{run}", epoch: int | str = "{epoch}") -> str:

@@ -60,6 +60,7 @@ onstart:
         # to start a second after each time that it looked: for ever, and once more per second for
         # each job that ended.
         workflow.scheduler.job_rate_limiter = None
+        warm_process.announce()
     if workflow.local_exec and STUDY.study.runs:
         warm_process.launch(project_files.WORKFLOW)
     STUDY.check_models()

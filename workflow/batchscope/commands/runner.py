@@ -187,7 +187,7 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
     except UserError:
         if ended.status == 0:
             raise
-    if ended.status and (refusal := fates.refusal("\n".join(ended.lines))):
+    if ended.status and (refusal := fates.refusal("\n".join(reversed(ended.lines)))):
         return records.OUT_OF_MEMORY, refusal, rows
     if ended.status in _KILLED and ended.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_kills.record_or_retry(folder, ended.limit_mb), rows
@@ -197,7 +197,7 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
         print(*ended.lines, sep="\n")
         last = ended.lines[-1][: fates.SHOWN] if ended.lines else "nothing was printed"
         raise UserError(
-            f"{folder.name}: received {ended.how} of the command; 0 is expected. Its last line: "
+            f"{folder.name}: received {ended.how} of the command; 0 is expected. It printed last: "
             f"{last} ({paths.command_output(folder)})"
         )
     return records.FINISHED, "", rows

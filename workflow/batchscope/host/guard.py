@@ -22,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+_SECONDS = 10.0  # between two looks for adopted processes that have ended
 # Of prctl(2).
 _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 
@@ -43,10 +44,16 @@ def send(signum: int) -> bool:
 def kill_all() -> None:
     """Kills all descendants, and those that they start meanwhile."""
     while send(signal.SIGKILL):
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        _bury()
         time.sleep(0.01)
+
+
+def _bury(but: int = 0) -> None:
+    """Waits for the children that have ended, but for one."""
+    how = os.WEXITED | os.WNOHANG
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitid(os.P_ALL, 0, how | os.WNOWAIT)) and found.si_pid != but:
+            os.waitpid(found.si_pid, 0)
 
 
 def main(words: list[str]) -> None:
@@ -60,12 +67,14 @@ def main(words: list[str]) -> None:
     if pid == 0:
         _become(words)
     ended, signals = os.pidfd_open(pid), []
-    while ended not in select.select([ended, job], [], [])[0]:
-        if not (received := job.recv(1)):
+    while ended not in (ready := select.select([ended, job], [], [], _SECONDS)[0]):
+        _bury(but=pid)
+        if ready and not (received := job.recv(1)):
             kill_all()
             return
-        signals += received
-        send(received[0])
+        if ready:
+            signals += received
+            send(received[0])
     _, status, _ = os.wait4(pid, 0)
     seconds = time.monotonic() - begun
     kill_all()

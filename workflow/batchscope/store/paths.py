@@ -17,6 +17,7 @@ ARRAYS = tuple(f"{split}_{what}.npy" for split in SPLITS for what in ("images", 
 RUN_FILES = ("history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
 TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs, or by a command
 COMMAND_FILES = (RECORD, TRAJECTORY)
+COMMANDED = "{command}"  # stands for the name of a run that a command makes
 
 
 def dataset_folder(results: Path | str, dataset: str) -> Path:
@@ -121,7 +122,8 @@ def log_path(results: Path | str, output: Path | str) -> Path:
     kind, *folders, file = Path(output).relative_to(results).parts
     if file == RECORD:
         *folders, file = folders
-        made = "run_command" if command_names.is_command(file) else "train"
+        commanded = file == COMMANDED or command_names.is_command(file)
+        made = "run_command" if commanded else "train"
         step = {"data": "prepare_data", "runs": made}[kind]
     else:
         step = folders.pop(1 if kind == "runs" else 2).removesuffix("_to")

@@ -118,6 +118,11 @@ class Experiment:
     own: OwnRuns = field(default_factory=OwnRuns)
     commands: dict[str, Run] = field(default_factory=dict)
 
+    @property
+    def own_factors(self) -> list[str]:
+        """The names of the factors that its command is given; none without a command."""
+        return [name for run in [*self.commands.values()][:1] for name in run.factors]
+
     def factors(self) -> Iterator[dict[str, Any]]:
         """Yields the factors of its every training here, and of its every sweep."""
         yield from self.trainings.runs.values()
