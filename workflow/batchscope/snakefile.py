@@ -339,6 +339,10 @@ class Jobs:
         run = self.study.commands.get(wildcards.command)
         return run.command if run else commands.Command(())
 
+    def of_command(self, value_of: Callable[[commands.Command], Any]) -> Callable[[Any], Any]:
+        """Returns, as a function of the wildcards, what the command of a run says of itself."""
+        return lambda wildcards: value_of(self.command(wildcards))
+
     def definition(self, dataset: str) -> str:
         """Definition of a data set, as JSON."""
         try:

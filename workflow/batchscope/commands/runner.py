@@ -157,8 +157,9 @@ def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
     begun = time.monotonic()
     with progress.running(folder):
         while not select.select([here], [], [], progress.SECONDS)[0]:
-            last = _tail(output).strip().rpartition("\n")[2][:200]
-            progress.say(folder, f"{wording.duration(time.monotonic() - begun)} so far: {last}")
+            printed = _tail(output).strip().rpartition("\n")[2][: fates.SHOWN]
+            text = f"{wording.duration(time.monotonic() - begun)} so far"
+            progress.say(folder, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), here.makefile() as answer:
         return json.loads(answer.readline())
     return {}

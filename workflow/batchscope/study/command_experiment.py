@@ -78,8 +78,9 @@ def problems(
     texts |= {("env", name): text for name, text in keys.env.items()}
     for at, text in texts.items():
         for name in sorted(placeholders([text]) - known):
-            expected = "a factor of the experiment, run_dir, threads or gpus in braces"
-            yield received((*place, *at), f"{{{name}}}", expected, [f"{{{one}}}" for one in known])
+            got = f"{{{name}}}" if name else "{"
+            expected = "a factor of the experiment, run_dir, threads or gpus in braces, or {{,"
+            yield received((*place, *at), got, expected, [f"{{{one}}}" for one in known])
     if findings.broken((*place, "command"), (*place, "env")):
         return
     used = placeholders(texts.values())

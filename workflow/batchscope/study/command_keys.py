@@ -19,7 +19,7 @@ _RESERVED = {
         ("threads", "device", "replicas"),
         Refused("`resources: {threads: 4, gpu: 1}` in the experiment"),
     ),
-    **dict.fromkeys(("gpus", "run_dir"), Refused("another name: this one is a placeholder's")),
+    **dict.fromkeys(("gpus", "run_dir"), Refused("another name than a placeholder's own")),
 }
 
 
@@ -87,11 +87,12 @@ class _Words(FieldReader):
         return {"anyOf": [{"type": "string"}, several]}
 
 
+_NO_VARIABLE = Refused("a name of letters, digits and _, no digit first,")
 _VARIABLES = Keyed(
     {},
     "variable",
     "a map from variables to texts",
-    others=lambda key: _WORD if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", key) else None,
+    others=lambda key: _WORD if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", key) else _NO_VARIABLE,
 )
 _COLUMNS = Keyed({}, "column", "a map from our columns to the log's", others=lambda _: _WORD)
 

@@ -254,10 +254,9 @@ class EveryKey(Commanded, ExperimentKeys):
     cases: list[dict[str, Any]] = [{}]
 
 
-def _made_by_a_command(keys: str) -> Any:
-    return Annotated[
-        Any, Refused(f"no {keys} beside `command`, whose runs its log alone describes,")
-    ]
+_BESIDE_A_COMMAND = Annotated[
+    Any, Refused("no such key beside `command`, whose runs are known by their logs,")
+]
 
 
 class CommandKeys(EveryKey):
@@ -270,11 +269,11 @@ class CommandKeys(EveryKey):
     """Factor -> its values; every combination is run."""
     cases: Annotated[list[FreeFactors], Field(min_length=1)] = [{}]
     """Factors that move together; every case is run with every combination."""
-    runs: _made_by_a_command("runs") = ""
-    at_epochs: _made_by_a_command("at_epochs") = ()
-    measure: _made_by_a_command("measure") = ()
-    timing: _made_by_a_command("timing") = ()
-    beside: _made_by_a_command("beside") = ()
+    runs: _BESIDE_A_COMMAND = ""
+    at_epochs: _BESIDE_A_COMMAND = ()
+    measure: _BESIDE_A_COMMAND = ()
+    timing: _BESIDE_A_COMMAND = ()
+    beside: _BESIDE_A_COMMAND = ()
 
 
 def _of_its_kind(raw: Any, read: Callable[[Any], ExperimentKeys]) -> ExperimentKeys:
