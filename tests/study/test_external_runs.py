@@ -13,6 +13,7 @@ from batchscope.analysis import readings, run_series
 from batchscope.catalogue import columns, tasks
 from batchscope.catalogue.tasks import CLASSIFICATION
 from batchscope.errors import UserError
+from batchscope.logs import Source
 from batchscope.study import external_runs
 from batchscope.tables import csv_tables, external_tables
 from batchscope.tables.external_tables import FIRST
@@ -30,7 +31,7 @@ def read(tmp_path):
     def of_lines(lines):
         path = tmp_path / "own.csv"
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return external_runs.read(path)
+        return external_runs.read(Source((str(path),)))
 
     return of_lines
 
@@ -172,7 +173,7 @@ def test_what_is_no_table(read, lines, expected):
 
 def tables(folder, frame):
     """Returns runs.csv and trajectories.csv, read as figures and statistics read them."""
-    found = external_runs.read(own_table.write(folder, frame))
+    found = external_runs.read(Source((str(own_table.write(folder, frame)),)))
     made = (external_tables.runs(found, "mine", "a"), external_tables.trajectories(found))
     return [csv_tables.read(io.StringIO(table.to_csv(index=False))) for table in made]
 
@@ -237,7 +238,7 @@ def test_what_is_no_file_is_not_read_for_ever(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero", tmp_path, tmp_path / "none"):
         with pytest.raises(UserError, match="cannot be read|received a pipe"):
-            external_runs.read(path)
+            external_runs.read(Source((str(path),)))
 
 
 def test_a_regression_made_elsewhere_has_its_columns_and_no_others(tmp_path):
