@@ -30,14 +30,18 @@ def prepared(tmp_path, definition, name="own"):
     return datasets.load(tmp_path / "results", token)
 
 
-def fault(tmp_path, definition, name="own"):
+def faults(tmp_path, definition, name="own"):
     with pytest.raises(UserError) as caught:
         prepared(tmp_path, definition, name)
     token = dataset_definitions.token(name, definition)
     assert not (paths.dataset_folder(tmp_path / "results", token) / "record.json").exists()
     assert list((tmp_path / "results" / "data").glob(".*")) == []  # no scratch folder
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return str(caught.value).splitlines()
+
+
+def fault(tmp_path, definition, name="own"):
+    (line,) = faults(tmp_path, definition, name)
+    return line
 
 
 def read(tmp_path, definition):

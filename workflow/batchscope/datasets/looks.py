@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from batchscope.catalogue import dataset_definitions, tasks
 from batchscope.datasets.photographs import class_folders
-from batchscope.datasets.preparation import SOURCES
+from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
-from batchscope.errors import UserError
 
 _READ = ("npz", "mnist", "csv", "text")  # sources of files that are read, as when preparing
 
@@ -24,10 +23,14 @@ class Look(NamedTuple):
     task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
 
 
-def known(definition: dict[str, Any]) -> Look | None:
+def known(definition: dict[str, Any], where: str = "") -> Look | None:
     """Returns what is known without a download and without decoding photographs.
 
-    None where only its preparation finds it, or finds an error.
+    Args:
+        where: Place of the data set, for errors: `datasets.mine`.
+
+    Raises:
+        UserError: Of all that keeps it from being prepared, where its files are read.
     """
     source = definition["source"]
     try:
@@ -38,11 +41,11 @@ def known(definition: dict[str, Any]) -> Look | None:
         if source not in _READ or (source == "mnist" and not definition["path"]):
             stated = dataset_definitions.read(definition)
             return Look(*stated.examples(), stated.kind_of_examples(), task=stated.task_of_labels())
-        raw = SOURCES[source](Request("", definition, Path(), Path()))
-    except (OSError, UserError):
-        return None
-    look = Look(raw.images.shape[1:], len(raw.class_names), raw.kind, task=raw.task)
-    if raw.kind != dataset_definitions.SEQUENCES:
+        found = divided(Request(where, definition, Path(), Path()))
+    except OSError as error:
+        raise of_system(where, error) from None
+    record, kind = found.record, found.raw.kind
+    look = Look(tuple(record["input_shape"]), record["classes"], kind, task=found.raw.task)
+    if kind != dataset_definitions.SEQUENCES:
         return look
-    parts = (raw.images, *(examples for examples, _ in raw.given.values()))
-    return look._replace(largest=max(int(part.max()) for part in parts))
+    return look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, tasks
+from batchscope.catalogue import dataset_definitions, run_names, tasks
 from batchscope.datasets import verification
 from batchscope.datasets.looks import Look, known
 from batchscope.store import paths, records
@@ -99,10 +99,11 @@ def load(results: Path | str, token: str) -> Dataset:
 def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | None:
     """Returns what the examples of a data set look like; raises as `load` does.
 
-    Where it is not prepared yet, what its definition and its files state, or None.
+    Where it is not prepared yet, what its definition and its files state, or None; raises where
+    these have a fault.
     """
     if records.data_record(results, token) is None:
-        return known(definition)
+        return known(definition, f"datasets.{run_names.split_token(token)[0]}")
     dataset = load(results, token)
     if dataset.look.kind != dataset_definitions.SEQUENCES:
         return dataset.look

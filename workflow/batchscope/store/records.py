@@ -63,6 +63,17 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
         text = wording.count(count, "unreadable file was", "unreadable files were")
         yield f"{where}: {text} skipped: {_some(files, count)}."
+    if count := record.get("dropped"):
+        yield f"{where}: {wording.count(count, 'row was', 'rows were')} dropped for a missing cell."
+    for column, values in (record.get("unseen") or {}).items():
+        words = [f"{value} ({count})" for value, count in values.items()]
+        rows = wording.count(
+            sum(values.values()),
+            "row of the validation or test set holds",
+            "rows of the validation or test set hold",
+        )
+        what = "a value that the training set lacks"
+        yield f"{where}: column {column}: {rows} {what}: {_some(words, len(words))}."
     counts, lacking = record.get("class_counts") or {}, []
     by_class = zip(*counts.values(), strict=True)
     for name, found in zip(record.get("class_names") or (), by_class, strict=False):
