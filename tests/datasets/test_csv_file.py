@@ -46,6 +46,8 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
 def test_a_table_is_what_its_arrays_are(text, more, tmp_path):
     data = prepared(tmp_path, csv(tmp_path, text, **more))
     plain = prepared(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": LABELS}))
+    for key in ("feature_means", "feature_deviations"):
+        assert data.record[key] == plain.record[key]
     for split in paths.SPLITS:
         assert data.images(split).tobytes() == plain.images(split).tobytes()
         assert data.labels(split).tolist() == plain.labels(split).tolist()

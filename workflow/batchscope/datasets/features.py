@@ -45,7 +45,8 @@ class Features:
         """Returns the numbers of rows, without gaps."""
         if self.columns is None:
             return rows
-        numbers = rows[:, self._numbers]
+        # A copy in another order has other sums: where all are numbers they are taken as they are.
+        numbers = rows[:, self._numbers] if self.columns.categories else rows
         return np.where(np.isnan(numbers), self._medians, numbers)
 
     def of(self, rows: np.ndarray) -> np.ndarray:
