@@ -168,7 +168,7 @@ def _write_run(
         epochs = 7 if status == records.DIVERGED else 0
     history = _history(size, rate, epochs, generator, diverges=not finished)
     folder = paths.run_folder(results, run)
-    disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, history)
+    disk.write_rows(folder / "history.csv", records.history_columns("classification"), history)
     losses = (row["validation_loss"] for row in history if row["validation_loss"] is not None)
     lowest = min(losses, default=None)
     record = {

@@ -15,12 +15,14 @@ from batchscope.datasets.raw import Request
 from batchscope.store import estimates
 
 SHA256 = "0a" * 32
+HERE = str(Path(__file__).parent)
 TENTHS = {"train": 0.8, "validation": 0.1, "test": 0.1}
 FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2}
 COUNTS = {"train": 600, "validation": 200, "test": 200}
 MNIST = {"source": "mnist"}
 CATS = {"source": "cats_vs_dogs", "image_size": 64, "split": TENTHS}
 FOLDER = {"source": "image_folder", "path": "x", "image_size": 32, "split": TENTHS}
+LIST = {"source": "image_list", "path": "x.csv", "image_size": 32}
 NPZ = {"source": "npz", "path": "x.npz"}
 CSV = {"source": "csv", "path": "x.csv", "split": TENTHS}
 PATCHES = {"source": "patches", "image_size": 256}
@@ -60,6 +62,14 @@ def test_split_counts(split, members, counts):
         ({"source": "text"}, "d-880a519f"),
         ({"source": "text", "path": "a.txt", "length": 64}, "d-3157f8f4"),
         (PATCHES, "d-2175fc43"),
+        ({**MNIST, "scale": 1}, "d-1df73119"),
+        (
+            {key: FOLDER[key] for key in ("source", "path", "image_size")} | {"scale": 0.5},
+            "d-6c6bd4e8",
+        ),
+        (LIST, "d-d7c4c478"),
+        ({"source": "hugging_face", "path": "x", "inputs": ["image"]}, "d-d1b70b76"),
+        ({"source": "tf_data", "path": "x", "scale": 1}, "d-6745bb56"),
     ],
 )
 def test_ids_are_those_of_older_results(raw, token):
@@ -162,6 +172,16 @@ def test_training_size(raw, size):
         ({**MNIST, "path": __file__, "per_class": 500}, None, ""),
         (NPZ, "path", "received 'x.npz'; an existing file is expected"),
         ({**FOLDER, "path": __file__}, "path", "an existing folder is expected"),
+        ({**FOLDER, "path": HERE, "split": None}, "split", "missing; .* validation and test"),
+        ({**FOLDER, "path": HERE, "split": {"validation": 0.1}}, "test", "missing;"),
+        ({**FOLDER, "path": HERE, "split": {"validation": 1, "test": 1}}, None, ""),
+        (
+            {**FOLDER, "path": HERE, "per_class": 5, "split": {"validation": 0.1, "test": 0.4}},
+            "validation",
+            "received 0.1;",
+        ),
+        ({"source": "tf_data", "path": HERE, "split": {"test": 9}}, "validation", "missing;"),
+        ({**LIST, "path": __file__}, None, ""),
     ],
 )
 def test_problems_of_meaning(raw, place, words):

@@ -183,3 +183,24 @@ def test_of_examples():
     assert found("mlp", augmentation="crop")(info(kind="rows")) == ["augmentation"]
     assert found("chang_vgg")(info(side=4)) == ["model"]
     assert len(planner.make(config(experiment={"cases": [{"optimizer": "adam"}]})).runs) == 4
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "wrong"),
+    [
+        ("classification", {}, []),
+        ("classification", {"loss_function": "mae"}, ["loss_function"]),
+        ("regression", {"loss_function": "huber", "monitor": "validation_r2"}, []),
+        ("regression", {"monitor": "validation_accuracy"}, ["monitor"]),
+        ("multi_label", {"monitor": "train_f1", "loss_function": "mse"}, ["loss_function"]),
+        ("regression", {"framework": "pytorch"}, ["framework"]),
+        (None, {"monitor": "validation_r2", "loss_function": "mae"}, []),
+    ],
+)
+def test_a_task_has_its_own_losses_and_metrics(task, changes, wrong):
+    """What only prepared data know is checked again where a training begins."""
+    factors = {**TRAINING, "dataset": IDS["dataset"], **changes}
+    assert [name for name, _ in incompatible_factors.of_task(factors, "mine", task)] == wrong
+    if task and wrong:
+        with pytest.raises(UserError, match=wrong[0]):
+            incompatible_factors.check_task(factors, task)

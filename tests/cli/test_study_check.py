@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib.util
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import yaml
 
 import small_study
 from batchscope import datasets
-from batchscope.cli import entry, study_check
+from batchscope.cli import entry, step_times, study_check
 from batchscope.study import config
 from prepared_data import SPLIT
 
@@ -29,6 +30,10 @@ TABLE = {"source": "csv", "label": "y", "ignore": ["id"], "categorical": "auto",
 def write(tmp_path, monkeypatch):
     """Writes a study `c.yaml` of three own data sets, and the first of these."""
     monkeypatch.chdir(tmp_path)
+    # No copies of a process that may have TensorFlow's threads, and no timed steps.
+    monkeypatch.setattr(step_times, "note", lambda *_: None)
+    pool = lambda *_, **__: concurrent.futures.ThreadPoolExecutor(1)  # noqa: E731
+    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", pool)
 
     def written(table: list[str], **models: str) -> Path:
         Path("a.csv").write_text("\n".join(table))

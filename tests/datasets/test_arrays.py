@@ -141,7 +141,7 @@ NOT_FINITE = altered(ROWS, (17, 2), np.nan)
         ({"images": IMAGES * 0 + np.int32(256), "labels": LABELS}, "received integers 256 to 256;"),
         ({"images": IMAGES * 0 - np.int32(1), "labels": LABELS}, "received integers -1 to -1;"),
         ({"images": IMAGES > 0, "labels": LABELS}, "images: received bool;"),
-        ({"images": IMAGES, "labels": np.array(["a"] * 40, object)}, "own.npz: cannot be read"),
+        ({"images": IMAGES, "labels": np.array(["a"] * 40, object)}, "npz: labels: cannot be read"),
         ({"inputs": NOT_FINITE, "labels": LABELS}, "inputs: received nan in row 17, column 2;"),
         ({"inputs": ROWS.astype(str), "labels": LABELS}, "inputs: received <U32 of shape (40, 3);"),
         ({"inputs": altered(TOKENS, (5, 3), -1)}, "inputs: received -1 in row 5, position 3;"),
@@ -184,6 +184,23 @@ def test_faults_of_examples_name_file_key_and_row(values, message, tmp_path):
     assert message in fault(tmp_path, npz(tmp_path, values))
 
 
+@pytest.mark.parametrize("name", ["val", "valid", "dev", "validation"])
+def test_parts_go_by_the_names_that_people_give_them(name, tmp_path):
+    values = {"X_train": ROWS, "y_train": LABELS, f"X_{name}": ROWS[:9], f"y_{name}": LABELS[:9]}
+    own = npz(tmp_path, {**values, "ids": np.array(["a", None], object)}, split={"test": 0.2})
+    with zipfile.ZipFile(tmp_path / "own.npz", "a") as archive:
+        archive.writestr("readme.txt", "what is not used is not read")
+    assert dataset_definitions.read(own).kind_of_examples() == "rows"
+    data = prepared(tmp_path, own)
+    assert data.record["counts"] == {"train": 32, "validation": 9, "test": 8}
+    with zipfile.ZipFile(tmp_path / "own.npz", "a") as archive:
+        archive.writestr("x_testing", "no array")
+    message = fault(tmp_path, own, "text")
+    assert message.startswith(f"datasets.text: {tmp_path}/own.npz: x_testing: cannot be read (")
+    other = npz(tmp_path, {**values, "x_train": ROWS, "x_val": ROWS, "x_dev": ROWS})
+    assert "own.npz: received x_train, x_" in fault(tmp_path, other, "twice")
+
+
 def test_a_file_that_is_no_npz_is_refused(tmp_path):
     (tmp_path / "own.npz").write_text("text")
     np.save(tmp_path / "own.npy", IMAGES)
@@ -196,7 +213,8 @@ def test_a_file_that_is_no_npz_is_refused(tmp_path):
     for name in ("own.npz", "own.npy", "claims.npz"):
         path = str(tmp_path / name)
         message = fault(tmp_path, {"source": "npz", "path": path, "split": SPLIT})
-        assert message.startswith(f"datasets.own: {path}: cannot be read (")
+        place = f"{path}: images" if name == "claims.npz" else path
+        assert message.startswith(f"datasets.own: {place}: cannot be read (")
 
 
 def write_idx(folder, values, ending="", dot="-"):

@@ -188,7 +188,7 @@ def test_a_file_of_other_bytes(content, place, received, tmp_path):
 def test_many_problems_are_counted(tmp_path):
     lines = [*plain(), *["1"] * 40, *plain()[1:]] * 2
     found = faults(tmp_path, csv(tmp_path, "\n".join(lines)))
-    assert len(found) == raw._MOST_LISTED + 1 and " 61 more" in found[-1]
+    assert len(found) == raw._MOST_LISTED + 1 and ": 61 more" in found[-1]
 
 
 def test_many_words_are_no_categories(tmp_path):

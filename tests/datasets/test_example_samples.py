@@ -30,6 +30,15 @@ def test_one_image_of_each_class_has_every_pixel(tmp_path):
         assert each.small and (shown == (first[..., 0] * (255 / 16)).round()).all()
 
 
+@pytest.mark.parametrize(("stored", "scale"), [(np.uint8(200), 1), (np.float32(51400), 1)])
+def test_images_that_a_network_sees_as_they_are_have_their_own_white(stored, scale, tmp_path):
+    images = np.full((20, 5, 5, 1), stored)
+    np.savez(tmp_path / "own.npz", images=images, labels=np.arange(20) % 2)
+    path = str(tmp_path / "own.npz")
+    _, found = few(tmp_path, source="npz", path=path, split=SPLIT, scale=scale)
+    assert (np.asarray(Image.open(io.BytesIO(found[0].image)).convert("L")) == 200).all()
+
+
 def test_several_of_few_classes_and_large_images_are_made_smaller(tmp_path):
     random = np.random.default_rng(0)
     images, labels = random.integers(0, 256, (40, 200, 100, 3), np.uint8), np.arange(40) % 2

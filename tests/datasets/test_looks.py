@@ -71,7 +71,9 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("own", definition)
     for _ in range(2):
-        assert datasets.look(tmp_path, token, definition) == looks.Look(*expected)
+        found = datasets.look(tmp_path, token, definition)
+        assert found._replace(scaling=None) == looks.Look(*expected)
+        assert (found.scaling is not None) == (found.kind == dataset_definitions.IMAGES)
         datasets.prepare(token, definition, tmp_path)
 
 
@@ -91,4 +93,27 @@ def test_what_would_be_downloaded_is_not():
         ({"source": "mnist"}, ((28, 28, 1), 10)),
         (cats, ((64, 64, 3), 2)),
     ):
-        assert looks.known(dataset_definitions.resolve(definition)) == looks.Look(*expected)
+        found = looks.known("mine", dataset_definitions.resolve(definition))
+        assert found._replace(scaling=None) == looks.Look(*expected)
+        assert found.scaling[:2] == (1 / 255, False)
+
+
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        ({"source": "digits"}, (1 / 16, False, "")),
+        ({**NPZ, "images": GREY}, (1 / 255, False, "datasets.own.scale")),
+        ({**NPZ, "images": GREY, "scale": 1}, (1, True, "datasets.own.scale")),
+        ({**NPZ, "images": COLOUR}, (1, False, "datasets.own.scale")),
+    ],
+)
+def test_what_images_are_multiplied_by_and_who_says_so(definition, expected, tmp_path):
+    if "images" in definition:
+        np.savez(tmp_path / "own.npz", images=definition.pop("images"), labels=LABELS)
+        definition = {**definition, "path": str(tmp_path / "own.npz")}
+    definition = dataset_definitions.resolve(definition)
+    token = dataset_definitions.token("own", definition)
+    assert datasets.look(tmp_path, token, definition).scaling == expected
+    datasets.prepare(token, definition, tmp_path)
+    assert datasets.look(tmp_path, token, definition).scaling == expected
+    assert datasets.load(tmp_path, token).look.scaling == expected

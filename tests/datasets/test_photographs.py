@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import io
+import struct
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from PIL import ExifTags, Image
 from batchscope import disk
 from batchscope.datasets import photographs, preparation
 from batchscope.errors import UserError
+from batchscope.host import tensorflow_start
 from batchscope.store import paths
 from prepared_data import THIRDS, fault, prepared
 
@@ -70,12 +73,17 @@ def test_cats_take_the_first_readable_of_each_class_in_numeric_order(tmp_path, m
 def test_what_the_machine_refuses_skips_no_image(error, tmp_path, monkeypatch):
     """Else which examples there are would depend on it, under the same dataset id."""
 
-    def refuse(archive, info):
+    def refuse(archive, info, mode="r"):
+        if mode == "w":
+            return opened(archive, info, mode)
         raise error
 
-    monkeypatch.setattr(zipfile.ZipFile, "read", refuse)
+    opened = zipfile.ZipFile.open
+    monkeypatch.setattr(zipfile.ZipFile, "open", refuse)
     definition = cats(write_zip(tmp_path / "a.zip", members()))
-    with pytest.raises((MemoryError, UserError), match=r"^$|own: Cat/0.jpg: cannot be read"):
+    with pytest.raises(
+        (MemoryError, UserError), match=r"^$|own: Cat/0.jpg, .* 21 more: cannot be read"
+    ):
         prepared(tmp_path, definition)
 
 
@@ -83,9 +91,9 @@ def test_faults_of_an_archive(tmp_path):
     path = write_zip(tmp_path / "a.zip", members(3))
     assert "received train 2, validation 1, test 1, for 3 examples" in fault(tmp_path, cats(path))
     message = fault(tmp_path, cats(path, per_class=9))
-    assert message.startswith("datasets.own: received 3 readable images of Cat;")
+    assert message.startswith("datasets.own: Cat and Dog: received 3 readable images;")
     empty = write_zip(tmp_path / "b.zip", {"x.txt": b""})
-    assert "received 0 readable images of Cat;" in fault(tmp_path, cats(empty))
+    assert "own: Cat and Dog: received no file;" in fault(tmp_path, cats(empty))
     cut, text = tmp_path / "c.zip", tmp_path / "d.zip"
     cut.write_bytes(path.read_bytes()[:-9])
     text.write_bytes(b"no zip")
@@ -118,6 +126,61 @@ def test_images_that_bytes_cannot_hold_are_refused_by_name(tmp_path, array, endi
     message = fault(tmp_path, folder_of(folder))
     name = array.dtype.newbyteorder("=").name
     assert message.startswith(f"datasets.own: a/img0.{ending}: received pixels of {name} (mode ")
+
+
+@pytest.mark.parametrize(
+    ("array", "ending", "channels"),
+    [
+        (np.array([[100, 40000], [300, 65535]], np.uint16), "png", 1),
+        (np.array([[100, 40000], [300, 65535]], ">u2"), "tif", 3),
+        (np.array([[0, 70000], [1, 2]], np.int32), "tif", 1),
+        (np.array([[0, 0.5], [0.25, 1]], np.float32), "tif", 3),
+    ],
+)
+def test_numbers_of_more_than_8_bits_are_kept_where_their_scale_is_stated(
+    array, ending, channels, tmp_path
+):
+    for name in "ab":
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        for number in range(4):
+            Image.fromarray(array).save(tmp_path / "mine" / name / f"{number}.{ending}")
+    definition = folder_of(tmp_path / "mine", image_size=4, channels=channels, scale=0.25)
+    data = prepared(tmp_path, definition)
+    images = data.examples("train").images
+    assert images.dtype == np.float32 and data.examples("train").scale == 0.25
+    corners = images[:, ::3, ::3]  # which no neighbour is mixed into
+    assert (corners == array.astype(np.float32)[..., None]).all()
+    assert images.shape[-1] == channels
+
+
+def png(shape, depth, rows):
+    """Returns a PNG file of colours: Pillow writes none of 16 bits, nor one of another size."""
+    header = struct.pack(">IIBBBBB", *shape, depth, 2, 0, 0, 0)
+    found = b"\x89PNG\r\n\x1a\n"
+    for name, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")):
+        checked = struct.pack(">I", zlib.crc32(name + data))
+        found += struct.pack(">I", len(data)) + name + data + checked
+    return found
+
+
+def test_colours_of_16_bits_are_whole_where_their_scale_is_stated():
+    pixels = np.random.default_rng(0).integers(0, 2**16, (4, 4, 3))
+    data = png((4, 4), 16, b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels))
+    assert (photographs.decode(data, 4, 3, 1 / 65535) == pixels).all()
+    assert (photographs.decode(data, 4) == pixels >> 8).all()
+
+
+def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):
+    """For models that rescale their images themselves."""
+    usual = prepared(tmp_path, folder_of(write_folder(tmp_path / "mine")))
+    raw = prepared(tmp_path, folder_of(tmp_path / "mine", scale=1))
+    assert raw.record["sha256"] == usual.record["sha256"]
+    assert (usual.scale, raw.scale, raw.record["scale"]) == (1 / 255, 1.0, 1.0)
+    tensorflow_start.start()
+    from batchscope.training import losses
+
+    seen = losses.scaled(raw.images("train"), raw.examples("train").scale)
+    assert (np.asarray(seen) == raw.images("train")).all()
 
 
 @pytest.mark.parametrize(
@@ -164,4 +227,5 @@ def test_image_folder(tmp_path):
     bright = [int(image.max()) >= 50 for image in data.images("train")]
     assert bright == [label == 0 for label in data.labels("train")]
     (folder / "b").rename(tmp_path / "b")
-    assert f"one.path: received {folder} with 1 folder(s);" in fault(tmp_path, definition, "one")
+    message = fault(tmp_path, definition, "one")
+    assert f"one: received {folder} with 1 folder(s) and 0 file(s);" in message

@@ -29,9 +29,10 @@ import tensorflow as tf
 
 from batchscope import datasets, timing
 from batchscope.catalogue import dataset_definitions
+from batchscope.datasets import Learned
 from batchscope.datasets.looks import Look
 from batchscope.timing import loops
-from batchscope.training import losses, models
+from batchscope.training import losses, models, scoring
 
 SHAPES = {"campbell_cnn": ((28, 28, 1), 10), "lheureux_cnn": ((64, 64, 3), 2)}
 BATCH = 64
@@ -80,7 +81,7 @@ def blobs(shape: tuple[int, ...], classes: int) -> tuple[np.ndarray, np.ndarray]
 def keras_updates(model, images, labels, optimizer, rate):
     """Returns the loss before and after an update, and the weights after it."""
     losses.switch_off_dropout(model)
-    per_example = losses.example_losses(model)
+    per_example = scoring.of(model, Learned()).examples
     rule = loops.make_optimizer({"optimizer": optimizer, "replicas": 1})
     rule.learning_rate = rate
     given = losses.scaled(tf.constant(images), 1 / 255), tf.constant(labels)

@@ -98,10 +98,11 @@ def whole(tmp_path_factory):
     synthetic.write(results, study)
     synthetic.write(results, synthetic.study([EVALUATED]))
     used = [
-        {name: 1.0 for name in records.TRAJECTORY_COLUMNS} | {"examples": count, "updates": updates}
+        {name: 1.0 for name in records.trajectory_columns("classification")}
+        | {"examples": count, "updates": updates}
         for count, updates in ((512, 32), (1024, 64), (1149, 72))
     ]
-    disk.write_rows(results / TRAJECTORY, records.TRAJECTORY_COLUMNS, used)
+    disk.write_rows(results / TRAJECTORY, records.trajectory_columns("classification"), used)
     datasets.prepare(DATASET, dataset_definitions.resolve({"source": "digits"}), results)
     run = next(iter(study.experiments["gap"].trainings.runs))
     folder = paths.run_folder(results, run)

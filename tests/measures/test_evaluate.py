@@ -66,7 +66,7 @@ def test_weights_after_an_epoch_that_came_or_that_never_came(tmp_path):
 )
 def test_gaps_by_hand(train, test, gap, ratio):
     metrics = {"train_loss": train, "train_accuracy": 0.75, "test_loss": test, "test_accuracy": 0.5}
-    assert evaluate.generalisation_gaps(metrics) == {
+    assert evaluate.generalisation_gaps(metrics, "accuracy") == {
         "generalisation_gap": gap,
         "generalisation_gap_accuracy": 0.25,
         "generalisation_gap_ratio": ratio,

@@ -158,12 +158,12 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
     for position, run in ((1, small), (2, large)):
         model = FinishedRun(results, run, model_file).model("final")
         train = losses.Objective(model, dataset.examples("train"))
-        stored = train.loss_and_accuracy()[0]
+        stored = train.evaluate()[0]
         batch_norm.estimator(model, dataset.images("train"), dataset.scale)()
         for split in paths.SPLITS:
-            loss, accuracy = train.over(dataset.examples(split)).loss_and_accuracy()
+            loss, metrics = train.over(dataset.examples(split)).evaluate()
             assert record[f"{split}_loss"][position] == loss
-            assert record[f"{split}_accuracy"][position] == accuracy
+            assert record[f"{split}_accuracy"][position] == metrics["accuracy"]
         assert record["train_loss"][position] != stored
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue import dataset_definitions
-from batchscope.store import estimates
+from batchscope.catalogue import dataset_definitions, run_names
+from batchscope.store import estimates, paths
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,16 @@ def test_bytes_of_data(tmp_path):
     assert size(**folder) is None
     Path(tmp_path / "x.npz").write_bytes(bytes(77))
     assert size(source="npz", path=str(tmp_path / "x.npz")) == 77
+
+
+def test_what_a_few_steps_tell_serves_until_a_run_has_finished(tmp_path):
+    """Between two sizes, beyond them, and no other setting; a damaged note tells nothing."""
+    factors = run_names.parse_run("d-1f0a93c2+mlp+bs=8+lr=0.1+opt=sgd+ep=10+seed=0")
+    for size, seconds in ((8, 4.0), (32, 1.0)):
+        estimates.note_epoch(tmp_path, {**factors, "batch_size": size}, seconds)
+    known = estimates.History(tmp_path, {estimates.subject(factors)})
+    found = [known.seconds({**factors, "batch_size": size}) for size in (4, 8, 16, 64)]
+    assert found == pytest.approx([80, 40, 20, 10])
+    assert known.seconds({**factors, "optimizer": "adam"}) is None
+    paths.epoch_seconds_note(tmp_path).write_text("{")
+    assert estimates.History(tmp_path, set()).seconds(factors) is None

@@ -1,5 +1,6 @@
 """The models that a study may name."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,8 @@ def test_a_file_that_nobody_may_read(method, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = model_files.problem(("models", "net"), "net.py")
     assert found.text == (
-        "received 'net.py' (Permission denied); an existing Python file or a built-in model is "
-        "expected."
+        "received 'net.py' (Permission denied); an existing Python file, a .keras file or a "
+        "built-in model is expected."
     )
 
 
@@ -167,3 +168,46 @@ def test_what_is_wrong_with_a_file_before_it_is_run(text, expected, tmp_path, mo
     Path("beside.py").write_text("\n1 +* 2\n" if "from beside" in text else "build = 1\n")
     Path("net.py").write_text(text)
     assert model_files.problem(("models", "net"), "net.py").text == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['__file__[:-6] + "/w.h5"', '"w.h5"', '"deep/../w.h5"', "'missing.h5', 'w.h5'", "TWO"],
+)
+def test_the_digest_covers_files_that_a_text_of_the_model_file_names(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path, weights = tmp_path / "models" / "net.py", tmp_path / "models" / "w.h5"
+    (path.parent / "deep").mkdir(parents=True)
+    (path.parent / "beside.py").write_text("TWO = 'w.h5', 'models'\n")
+    head = "from beside import TWO\n" if text == "TWO" else ""
+    path.write_text(f"{head}x = {text}\n")
+    before = model_files.digest(path)
+    weights.write_text("1")
+    first = model_files.digest(path)
+    weights.write_text("2")
+    assert len({before, first, model_files.digest(path)}) == 3
+
+
+def test_files_in_the_working_directory_and_texts_that_name_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "net.py"
+    names = ["net.py", "beside.py", "", ".", "a\0b", "x" * 5000, "w.h5", "w.h5 "]
+    path.write_text(f"import beside\nx = {names!r}\nb = f'{{x}}/w.h5'\n")
+    (tmp_path / "beside.py").write_text("")
+    assert model_files.named_files("net.py") == {}
+    (tmp_path / "w.h5").touch()
+    assert {*model_files.named_files("net.py")} == {"w.h5", "/w.h5"}
+
+
+def test_a_saved_model_is_one_by_its_bytes(tmp_path):
+    place, path = ("models", "net"), tmp_path / "net.keras"
+    assert model_files.problem(place, str(path))
+    path.write_text("import keras")
+    assert model_files.problem(place, str(path))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", "{}")
+    assert model_files.problem(place, str(path)) is None
+    first = model_files.token("net", str(path))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", "[]")
+    assert model_files.token("net", str(path)) != first

@@ -220,7 +220,7 @@ def evaluated(tmp_path):
         )
     ]
     path = paths.run_folder(tmp_path, run) / "trajectory.csv"
-    disk.write_rows(path, records.TRAJECTORY_COLUMNS, rows)
+    disk.write_rows(path, records.trajectory_columns("classification"), rows)
     return Written(tmp_path, planned), path
 
 

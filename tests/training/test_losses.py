@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import keras
 import tensorflow as tf
 
-from batchscope.datasets import Examples
-from batchscope.training import losses, trajectory
+from batchscope.datasets import Examples, Learned
+from batchscope.training import losses, scoring, trajectory
 
 SHAPE = (2, 2, 1)
 
@@ -62,9 +62,9 @@ def test_several_sets_of_examples_in_one_call_have_the_same_bits():
     objectives = [first, *(first.over(each) for each in sets[1:])]
     evaluate = losses.together(objectives)
     alone = losses.Objective(model, sets[2], chunk=7)
-    assert objectives[2].loss_and_accuracy() == alone.loss_and_accuracy()
+    assert objectives[2].evaluate() == alone.evaluate()
     for _ in range(2):
-        assert evaluate() == [each.loss_and_accuracy() for each in objectives]
+        assert evaluate() == [each.evaluate() for each in objectives]
         first.set_weights(first.weights() * 3 + 0.5)  # what the call reads, it reads anew
 
 
@@ -99,7 +99,7 @@ def test_softmax_regression_by_hand_whatever_the_chunks(chunk):
     assert received.dtype == np.float64 and received.shape == (15,)
     np.testing.assert_allclose(received, gradient, rtol=1e-5, atol=1e-7)
     assert objective.loss(weights) == pytest.approx(expected, rel=1e-6)
-    assert objective.loss_and_accuracy()[1] == accuracy
+    assert objective.evaluate()[1] == {"accuracy": accuracy}
 
 
 def convolutional():
@@ -128,7 +128,7 @@ def test_batch_statistics_normalise_by_the_chunk():
     moving = objective_of(convolutional(), images, labels)
     batch = objective_of(convolutional(), images, labels, batch_statistics=True)
     halves = objective_of(convolutional(), images, labels, chunk=32, batch_statistics=True)
-    values = [objective.loss_and_accuracy()[0] for objective in (moving, batch, halves)]
+    values = [objective.evaluate()[0] for objective in (moving, batch, halves)]
     assert len({round(value, 5) for value in values}) == 3
     # What the layer does with the statistics of all 64, worked out by hand.
     model = convolutional()
@@ -202,7 +202,7 @@ CATEGORICAL = ends(3, "softmax", keras.layers.Softmax())
 @pytest.mark.parametrize("binary", [True, False], ids=["binary", "categorical"])
 def test_a_saturated_loss_is_not_clipped(binary, kind, graph):
     model = saturated(BINARY[kind], 1) if binary else saturated(CATEGORICAL[kind], 3)
-    per_example = losses.example_losses(model)
+    per_example = scoring.of(model, Learned()).examples
 
     def both(labels, images):
         return per_example(labels, model(images))

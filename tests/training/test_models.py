@@ -7,12 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from batchscope.catalogue import run_names
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
-from batchscope.study import model_files
 from costs import first
+from own_model import BODY, HEAD, of, own
 
 tensorflow_start.start()
 
@@ -21,7 +20,7 @@ import tensorflow as tf
 
 from batchscope.datasets.looks import Look
 from batchscope.store import records, weights
-from batchscope.training import losses, models
+from batchscope.training import models, scoring
 
 LOOK = Look((8, 8, 1), 3)
 
@@ -120,12 +119,6 @@ def build(input_shape, classes):
 """
 
 
-def own(tmp_path, text):
-    path = tmp_path / "own.py"
-    path.write_text(text)
-    return path, run_names.token("own", model_files.digest(path))
-
-
 def test_the_users_own_model(tmp_path):
     path, token = own(tmp_path, OWN)
     first = models.build(token, LOOK, 0, path)
@@ -156,13 +149,7 @@ class Net(keras.Model):
 def build(input_shape, classes):
     return Net(classes)
 """
-HEAD = "import keras\nfrom keras import layers\n"
-BODY = "def build(input_shape, classes):\n    return "
 FLAT, OUTPUT = "keras.Input(input_shape), layers.Flatten()", "own.py: gives output"
-
-
-def of(layers):
-    return f"{HEAD}{BODY}keras.Sequential([{layers}])\n"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +201,7 @@ def test_a_users_file_that_changed_or_is_gone_is_refused(tmp_path):
     path.write_text(OWN + "# more\n")
     with pytest.raises(UserError, match="own.py: changed since the runs of own-"):
         models.build(token, LOOK, 0, path)
-    with pytest.raises(UserError, match=r"models.own: received None; expected an existing .py"):
+    with pytest.raises(UserError, match=r"models.own: received None; expected an existing model"):
         models.build(token, LOOK, 0, None)
 
 
@@ -236,7 +223,7 @@ def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, 
     trainable, state = models.weights(first)
     images = np.random.default_rng(0).random((5, 8, 8, 1), np.float32)
     outputs = first(images)
-    assert np.allclose(keras.ops.softmax(losses.logits(outputs)), outputs)
+    assert np.allclose(keras.ops.softmax(scoring.logits(outputs)), outputs)
     # Batch normalisation trains, dropout drops: the mode of the whole reaches its layers.
     if text is SUBCLASSED:
         assert len(state) == 2
@@ -274,7 +261,7 @@ def test_a_model_file_imports_its_neighbours(tmp_path, module):
     assert models.build(token, LOOK, 0, path).count_params() == 64 * 5 + 5 + 5 * 3 + 3
     file = tmp_path / ("nets/blocks.py" if module == "nets" else f"{module.replace('.', '/')}.py")
     file.write_text(LAST.replace("5", "7"))
-    with pytest.raises(UserError, match="own.py: changed since .* or a module that it imports"):
+    with pytest.raises(UserError, match="own.py: changed since .* or a file that it imports"):
         models.build(token, LOOK, 0, path)
     path, token = own(tmp_path, BESIDE.format(module=module))
     assert models.build(token, LOOK, 0, path).count_params() == 64 * 7 + 7 + 7 * 3 + 3

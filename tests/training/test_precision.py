@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from batchscope.catalogue import run_names
-from batchscope.datasets import Examples, looks
-from batchscope.training import losses, models, optimizers, step_loop
+from batchscope.datasets import Examples, Learned, looks
+from batchscope.training import losses, models, optimizers, scoring, step_loop
 from digit_runs import run_name
 
 MIXED = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
@@ -41,8 +41,11 @@ def test_layers_and_outputs_have_half_the_width_and_weights_and_losses_keep_thei
     assert keras.config.dtype_policy().name == "float32"  # of what is built next
     assert all(map(np.array_equal, built("float32").get_weights(), model.get_weights()))
     outputs = model(losses.scaled(EXAMPLES.images, 1 / 16))
-    assert losses.logits(outputs).dtype == tf.float32
-    assert losses.example_losses(model)(tf.zeros(40, tf.int32), outputs)[0].dtype == tf.float32
+    assert scoring.logits(outputs).dtype == tf.float32
+    assert (
+        scoring.of(model, Learned()).examples(tf.zeros(40, tf.int32), outputs)[0].dtype
+        == tf.float32
+    )
     penalties = {"kernel_regularizer": "l2", "activity_regularizer": keras.regularizers.L1(0.5)}
     model = keras.Sequential(
         [keras.Input((3,)), keras.layers.Dense(2, dtype=precision, **penalties)]

@@ -70,7 +70,7 @@ def close(one, other):
     for a, b in zip(one["weights"], other["weights"], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-6)
     np.testing.assert_allclose(one["totals"].loss, other["totals"].loss, rtol=1e-6)
-    assert one["totals"].hits == other["totals"].hits
+    assert one["totals"].scores == other["totals"].scores
     np.testing.assert_allclose(one["norms"], other["norms"], rtol=1e-4)
 """
 

@@ -49,7 +49,8 @@ def test_loss_is_the_mean_over_positions_and_accuracy_their_share():
     of_labels = np.take_along_axis(probabilities, LABELS[..., None], -1)[..., 0]
     expected = -np.log(of_labels).mean(), (probabilities.argmax(-1) == LABELS).mean()
     objective = losses.Objective(model, Examples(INPUTS, LABELS, 1.0), chunk=7)
-    assert np.allclose(objective.loss_and_accuracy(), expected, rtol=1e-5)
+    loss, metrics = objective.evaluate()
+    assert np.allclose((loss, metrics["accuracy"]), expected, rtol=1e-5)
     (together,) = losses.together([objective])()
     assert np.allclose(together, expected, rtol=1e-5)
 
@@ -68,7 +69,7 @@ def test_a_batch_counts_sequences():
     steps, totals, _, _ = loop.run(order, 0, 1, step_loop.Totals())
     assert steps == 1
     assert math.isclose(totals.loss / 20, loss, rel_tol=1e-5)
-    assert 0 <= totals.hits <= INPUTS.size
+    assert 0 <= totals.scores <= INPUTS.size
     assert np.allclose(objective.weights(), start - 0.5 * gradient, atol=1e-6)
 
 

@@ -101,7 +101,7 @@ def test_a_target_loss_is_reached_by_the_epoch_and_by_its_last_weights(mean, at_
     trained = trainer.Training.__new__(trainer.Training)
     trained.factors = {"target_train_loss": 0.5}
     trained.progress = Progress(epoch=7, history=[{"train_loss": mean}])
-    trained._training_loss = SimpleNamespace(loss_and_accuracy=lambda: (at_the_end, 0.5))
+    trained._training_loss = SimpleNamespace(evaluate=lambda: (at_the_end, {}))
     assert trained._target_loss() == (at_the_end if reached else None)
 
 
@@ -169,7 +169,7 @@ def test_one_step_of_sgd_against_the_update_by_hand():
     expected = -np.log(p[0]) - np.log(1 - p[1])
     assert (done, norms.shape) == (1, (0,))
     assert totals.loss == pytest.approx(expected, rel=1e-6)
-    assert totals.hits == int(p[0] > 0.5) + int(p[1] < 0.5)
+    assert totals.scores == int(p[0] > 0.5) + int(p[1] < 0.5)
 
 
 def test_norms_are_those_of_the_weights_differences_and_change_no_bit():

@@ -15,7 +15,7 @@ PACKAGES = {
     "host": ("numpy", "tensorflow", "keras"),
     "study": ("numpy", "pandas"),
     "store": ("numpy",),
-    "datasets": ("numpy", "pandas", "sklearn"),
+    "datasets": ("numpy", "pandas", "sklearn", "tensorflow"),
     "training": ("numpy", "tensorflow", "keras"),
     "frameworks": ("numpy", "torch", "mxnet", "jax"),
     "measures": ("numpy", "scipy", "tensorflow", "keras"),

@@ -24,6 +24,10 @@ class ConfigError(UserError):
         super().__init__("\n".join(self.problems))
 
 
+class ScaledTwice(UserError):
+    """A model scales its input, which arrives scaled already."""
+
+
 class Interrupted(Exception):
     """A signal asked the training to stop; its checkpoint is written."""
 

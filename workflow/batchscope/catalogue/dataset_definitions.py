@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from batchscope.catalogue import npz_header, run_names, tasks
+from batchscope import wording
+from batchscope.catalogue import folder_parts, npz_header, run_names, tasks
 from batchscope.catalogue.dataset_splits import MnistSplit, NpzSplit, Split, TextSplit, exact
-from batchscope.catalogue.fields import FilePath, Positive, Section, Sha256, one_of, whole
+from batchscope.catalogue.fields import FilePath, Positive, Section, Sha256, one_of, text, whole
 from batchscope.catalogue.parameters import MOST, Parameter
 from batchscope.catalogue.readers import number, read_items
 from batchscope.problems import Place, Problem, missing, received, unmet
@@ -78,6 +80,16 @@ PerClass = Annotated[
 ]
 FileSha256 = Annotated[
     Sha256, Field(description="Of the local file; pins its contents, so that it may move.")
+]
+Scale = Annotated[
+    Positive,
+    AfterValidator(exact),
+    Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="What the stored numbers of images are multiplied by; if left out, 1/255 of "
+        "8 bits per channel, and others are refused.",
+    ),
 ]
 
 
@@ -187,6 +199,7 @@ class Mnist(Source):
     """The local file or folder; downloaded if left out."""
     sha256: FileSha256 = None
     per_class: PerClass = None
+    scale: Scale
     split: MnistSplit = MnistSplit()
 
     def class_members(self) -> tuple[int, ...]:
@@ -204,6 +217,7 @@ class CatsVsDogs(Source):
     sha256: FileSha256 = None
     image_size: ImageSize
     per_class: PerClass = None
+    scale: Scale
     split: Split
 
     def training_size(self) -> int | None:
@@ -212,18 +226,68 @@ class CatsVsDogs(Source):
         return 2 * self.split.train if counted else super().training_size()
 
 
-class ImageFolder(Source):
-    """Your own images, one folder per class."""
+class _Divided(Source):
+    """A source that may have its parts itself, such as folders `train`, `val` and `test`."""
 
     path_is = (Path.is_dir, "an existing folder")
+    split: NpzSplit = None
+    """How the parts that are not there are taken from the training part."""
+
+    def parts(self) -> Collection[str]:
+        """Returns the parts that are there, or that preparing looks for."""
+        return folder_parts.parts(expanded(self._value("path")))
+
+    def problems(self, place: Place) -> Iterator[Problem]:
+        """Yields also the parts that are neither there nor drawn."""
+        yield from super().problems(place)
+        with contextlib.suppress(OSError):  # that of the path is said
+            lacking = [part for part in ("validation", "test") if part not in self.parts()]
+            if lacking and self.split is None:
+                wanted = f"a share for {wording.listed(lacking)} (or a folder of each part)"
+                yield missing((*place, "split"), wanted)
+            for part in lacking if self.split else ():
+                if getattr(self.split, part) is None:
+                    yield missing((*place, "split", part), "a fraction or count per class")
+
+
+class ImageFolder(_Divided):
+    """Your own images, one folder per class, or such folders in `train`, `val` and `test`."""
+
     source: Literal["image_folder"]
     path: FilePath
-    """The folder that holds the class folders."""
+    """The folder that holds the class folders, or those of the parts."""
     image_size: ImageSize
     channels: Channels = 3
     """3 for colour, 1 for grey."""
     per_class: PerClass = None
-    split: Split
+    scale: Scale
+
+    def parts(self) -> Collection[str]:
+        """Returns the parts that have folders of classes."""
+        return folder_parts.parts_of_classes(expanded(self.path))
+
+
+class ImageList(ImageFolder):
+    """Your own images, with file names and labels in a CSV file; its column `split` has parts."""
+
+    fixed_task = None
+    path_is = (Path.is_file, "an existing file")
+    source: Literal["image_list"]
+    path: FilePath
+    """The CSV file; its first line names the columns."""
+    sha256: FileSha256 = None
+    folder: FilePath = None
+    """Folder that the file names are relative to; that of the CSV file if left out."""
+    file: text("a column's name") = "file"
+    """Column of the file names."""
+    label: text("a column's name") = "label"
+    """Column of the labels."""
+    task: one_of(tasks.CLASSIFICATION, tasks.REGRESSION) = None
+    """What is learned of the labels, as in `npz`."""
+
+    def parts(self) -> Collection[str]:
+        """Returns all: preparing looks for them."""
+        return folder_parts.NAMES
 
 
 class Npz(Source):
@@ -295,6 +359,49 @@ class Csv(Source):
     split: Split
 
 
+class _Saved(_Divided):
+    """A folder of examples that another library saved."""
+
+    fixed_kind, fixed_task = None, None
+    path: FilePath
+    """The folder; folders `train`, `validation` and `test` in it are the parts."""
+    scale: Annotated[Positive, AfterValidator(exact)] = None
+    """Factor of the images; if left out, 1/255 of whole numbers, else 1."""
+    task: Task = None
+    """What is learned of the labels, as in `npz`."""
+    kind: one_of(IMAGES, ROWS, TOKENS) = None
+    """What the examples are, as in `npz`."""
+
+    def kind_of_examples(self) -> str | None:
+        """Returns what the definition says they are."""
+        return IMAGES if self._value("image_size") else self.kind
+
+
+class HuggingFace(_Saved):
+    """A Dataset or DatasetDict of Hugging Face, as `save_to_disk` wrote it.
+
+    Needs the package `datasets`.
+    """
+
+    source: Literal["hugging_face"]
+    inputs: list[text("a column's name")] = Field(None, min_length=1)
+    """A column of images, sequences or arrays, or columns of numbers; if left out, the column of
+    images, or all columns but the label.
+    """
+    label: text("a column's name") = "label"
+    """Column of the labels."""
+    image_size: Annotated[whole(4, 2048), Field(description="Side of a column of images.")] = None
+    channels: Channels = 3
+    """3 for colour, 1 for grey, of a column of images."""
+    per_class: PerClass = None
+
+
+class TfData(_Saved):
+    """Pairs (x, y) of one shape, as `tf.data.Dataset.save` wrote them."""
+
+    source: Literal["tf_data"]
+
+
 class BreastCancer(Source):
     """scikit-learn's 569 tumours of 30 features, standardised; needs no download."""
 
@@ -361,8 +468,11 @@ _EVERY = (
     Mnist,
     CatsVsDogs,
     ImageFolder,
+    ImageList,
     Npz,
     Csv,
+    HuggingFace,
+    TfData,
     BreastCancer,
     Wine,
     Diabetes,

@@ -80,9 +80,11 @@ class _Shares(Section):
             text = f"received {total} examples{per_class}; at most {min(members)} are expected{of}."
             yield Problem(place, text)
         elif members:
-            dealt = zip(*(split_counts(shares, count) for count in members), strict=True)
+            # A part without a share is the rest of train, or is not drawn.
+            every = dict.fromkeys(_PARTS, 0) | shares
+            dealt = zip(*(split_counts(every, count) for count in members), strict=True)
             empty = [part for part, counts in zip(_PARTS, dealt, strict=True) if not any(counts)]
-            for part in empty[:1]:
+            for part in [part for part in empty if part in shares][:1]:
                 text = f"received {shares[part]}; a part of at least one example is expected."
                 yield Problem((*place, part), text)
 
@@ -102,7 +104,7 @@ class Split(_Shares):
 
 
 class NpzSplit(_Shares):
-    """How the parts that the file does not have are taken from its training part."""
+    """How the parts that a file or folder does not have are taken from its training part."""
 
     train: Share = _MAY_LACK
     validation: Share = _MAY_LACK

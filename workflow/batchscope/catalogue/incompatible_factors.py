@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import framework_names, optimizer_constants, run_names
+from batchscope.catalogue import framework_names, optimizer_constants, run_names, tasks
 from batchscope.catalogue.dataset_definitions import IMAGES, KINDS, DatasetInfo
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.optimizer_constants import DEFAULT
@@ -51,6 +51,7 @@ def of_examples(factors: Factors, info: DatasetInfo) -> Found:
     Args:
         factors: Every factor, each sound by itself; data set and model are ids.
     """
+    yield from of_task(factors, info.name, info.task)
     network, side = NETWORKS.get(factors["model"]), info.image_side
     what = f"for {info.name}, which has {KINDS.get(info.kind, '')}"
     if network and info.kind and info.kind not in network.kinds:
@@ -70,6 +71,23 @@ def of_examples(factors: Factors, info: DatasetInfo) -> Found:
         least = f"{network.least_side}x{network.least_side}"
         what = f"for {info.name}, whose images have {side}x{side} pixels"
         yield _wrong(factors, "model", what, f"at least {least} are expected, or another model")
+
+
+def of_task(factors: Factors, name: str, task: str | None) -> Found:
+    """Yields what a data set of this name has not, by what is learned of it; None if unknown."""
+    if task is None:
+        return
+    what = f"for {name}, a {task.replace('_', '-')}"
+    had = [each for split in ("validation", "train") for each in tasks.columns(task, split)]
+    if factors.get("monitor", had[0]) not in had:
+        yield _wrong(factors, "monitor", what, f"{wording.listed(had, 'or')} is expected")
+    if task not in tasks.LOSSES[factors.get("loss_function", "default")]:
+        had = [each for each, having in tasks.LOSSES.items() if task in having]
+        yield _wrong(factors, "loss_function", what, f"{wording.listed(had, 'or')} is expected")
+    others = factors.get("framework", framework_names.OWN) != framework_names.OWN
+    if others and task != tasks.CLASSIFICATION:
+        wanted = f"{framework_names.OWN}, or a classification, is expected"
+        yield _wrong(factors, "framework", what, wanted)
 
 
 def of_training(factors: Factors, info: DatasetInfo) -> Found:
@@ -136,6 +154,17 @@ def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
     """
     for problem in _too_large(factors, batch_size, examples):
         raise UserError(": ".join(problem))
+
+
+def check_task(factors: Factors, task: str) -> None:
+    """Raises `UserError` where a data set's task, known once it is prepared, has not what is asked.
+
+    Args:
+        factors: Every factor; the data set is an id.
+    """
+    name, _ = run_names.split_token(factors["dataset"])
+    if problems := [": ".join(problem) for problem in of_task(factors, name, task)]:
+        raise UserError("\n".join(problems))
 
 
 def _wrong(factors: Factors, name: str, beside: str, wanted: str) -> tuple[str, str]:

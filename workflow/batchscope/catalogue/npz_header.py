@@ -14,7 +14,10 @@ Shape = tuple[int, ...]
 
 
 def headers(path: Path) -> dict[str, tuple[Shape, np.dtype]]:
-    """Returns array -> shape and type, in the file's order; raises nearly anything if damaged."""
+    """Returns array -> shape and type, in the file's order; raises nearly anything if damaged.
+
+    Names are in lower case.
+    """
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
@@ -25,7 +28,7 @@ def headers(path: Path) -> dict[str, tuple[Shape, np.dtype]]:
             if member.endswith(".npy"):
                 with archive.open(member) as file:
                     shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
-                found[member.removesuffix(".npy")] = shape, dtype
+                found[member.removesuffix(".npy").casefold()] = shape, dtype
     return found
 
 

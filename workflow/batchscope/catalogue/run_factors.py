@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from batchscope.catalogue import framework_names, optimizer_constants
+from batchscope.catalogue import framework_names, optimizer_constants, tasks
 from batchscope.catalogue.fields import Section
 from batchscope.catalogue.optimizer_constants import DEFAULT
 from batchscope.catalogue.parameters import Parameter
@@ -22,6 +22,10 @@ CONSTANT = "constant"
 FALLING = ("cosine", "linear")
 FALLING_REASON = (
     "whose rate falls towards the horizon: before its end a training is no shorter training"
+)
+# The first is the frozen default.
+_MONITORED = tuple(
+    f"{split}_{name}" for name in ("loss", *tasks.METRICS) for split in ("validation", "train")
 )
 _LOOPS = {
     "graph": "loop in the graph",
@@ -105,9 +109,7 @@ class RunFactors(Section):
     """Momentum of sgd and rmsprop."""
     nesterov: bool = _factor("nest", False, of_step=True)
     """Nesterov momentum of sgd."""
-    monitor: str = _choice(
-        "mon", ("validation_loss", "validation_accuracy", "train_loss", "train_accuracy")
-    )
+    monitor: str = _choice("mon", _MONITORED)
     """What picks the best weights and stops a training."""
     patience: int = _factor("pat", 0, unit="epochs", minimum=0, maximum=MOST_EPOCHS)
     """Epochs without improvement after which a training stops; 0 never stops it."""
@@ -234,6 +236,12 @@ class RunFactors(Section):
     precision: str = _choice("prec", ("float32", "mixed_bfloat16", "mixed_float16"), of_step=True)
     """What a training computes in: Keras's policies. The mixed ones keep weights, loss and
     updates in float32, and mixed_float16 scales the loss.
+    """
+
+    loss_function: str = _choice("loss", tuple(tasks.LOSSES), phrase="{} loss")
+    """What is minimised; default: the cross-entropy of classes, the mean squared error of numbers.
+    Numbers may have another, on their standardised values: huber is quadratic up to one standard
+    deviation.
     """
 
 

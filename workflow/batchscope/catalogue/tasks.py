@@ -35,8 +35,8 @@ TASKS: dict[str, tuple[str, ...]] = {
     REGRESSION: ("r2", "mse", "mae"),
     MULTI_LABEL: ("f1",),
 }
-# Value of the factor `loss` -> the tasks that it is for. The default is the task's own: the
-# cross-entropy of classes, the mean squared error of numbers.
+# Value of the factor `loss_function` -> the tasks that it is for. The default is the task's own:
+# the cross-entropy of classes, the mean squared error of numbers.
 LOSSES = {"default": tuple(TASKS), **dict.fromkeys(("mse", "mae", "huber"), (REGRESSION,))}
 
 

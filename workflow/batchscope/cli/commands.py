@@ -8,9 +8,16 @@ import sys
 import time
 from argparse import Namespace
 
-from batchscope.cli import options
+from batchscope.cli import options, step_times
 from batchscope.errors import ConfigError
 from batchscope.host import absence
+
+
+def init(arguments: Namespace) -> None:
+    """Write a study for a folder of images, a table, a text or arrays, and what it will cost."""
+    from batchscope.cli import init as starting
+
+    print(starting.write(arguments))
 
 
 def plan(arguments: Namespace) -> None:
@@ -20,6 +27,7 @@ def plan(arguments: Namespace) -> None:
 
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
+    step_times.note(options.study(arguments), arguments.results)
     print(status.main(arguments.config, arguments.scale, arguments.results))
     lines, problems = descriptions.described(options.study(arguments), arguments.results)
     print("\n".join(["", *lines] if lines else []), end="\n" if lines else "", flush=True)
@@ -98,6 +106,7 @@ def schema(arguments: Namespace) -> None:
 
 # Command -> its options, in the order of the help.
 OPTIONS = {
+    init: ("data", "model", "--label", "--output", "--results"),
     plan: ("--results", "--scale", "config", "--gpus", "--verify"),
     watch: ("--results", "--once", "--seconds"),
     advice: ("--results", "--scale", "config", "--seeds"),
@@ -107,4 +116,4 @@ OPTIONS = {
     ledger: ("--results", "--output"),
     schema: (),
 }
-OPTIONAL_OUTPUT = (critical_batch_size, ledger)
+OPTIONAL_OUTPUT = (critical_batch_size, init, ledger)

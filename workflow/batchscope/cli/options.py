@@ -55,6 +55,9 @@ def _map(word: str) -> dict[str, Any]:
 _FLAG = {"action": "store_true"}
 _OPTIONS: dict[str, dict[str, Any]] = {
     "config": {"nargs": "?", "default": project_files.DEFAULT_CONFIG, "help": "the study's file"},
+    "data": {"help": "a folder of images, a table, a text, arrays, or such as digits"},
+    "model": {"nargs": "?", "help": "your model's file; one that is built in if left out"},
+    "--label": {"metavar": "COLUMN", "help": "of a table; the last column if left out"},
     "name": {"nargs": "?", "help": "such as batch_size; all if left out"},
     "file": {"type": Path, "metavar": "FILE.csv", "help": "a row per evaluation"},
     "--config": {"required": True, "help": "the study's file"},

@@ -6,6 +6,7 @@ this process, which reports on each; a report that is missing tells of a file th
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import importlib.util
 import multiprocessing
@@ -27,7 +28,11 @@ def check(study: Any, results: Path) -> None:
     """Reads own data and builds own models; raises `ConfigError`, a line for each fault."""
     table = states.Table(study, results)
     models = sorted(table.own_models())
-    looks, problems = _looks(study, results, {*table.own_data(), *(data for data, _ in models)})
+    wanted = {*table.own_data(), *(dataset for dataset, _ in models)}
+    # In a copy too: some data are read by TensorFlow, which no later copy may have started.
+    fork = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
+        looks, problems = copy.submit(_looks, study, results, wanted).result()
     waiting = [(dataset, model) for dataset, model in models if looks.get(dataset)]
     if waiting and importlib.util.find_spec("tensorflow") is None:
         text = "not checked before their first job: TensorFlow is in the jobs' environment only"

@@ -8,6 +8,6 @@ No model is built here and nothing trained.
 """
 
 from batchscope.datasets.preparation import prepare
-from batchscope.datasets.prepared import Dataset, Examples, load, look
+from batchscope.datasets.prepared import Dataset, Examples, Learned, load, look
 
-__all__ = ["Dataset", "Examples", "load", "look", "prepare"]
+__all__ = ["Dataset", "Examples", "Learned", "load", "look", "prepare"]

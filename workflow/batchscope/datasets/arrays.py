@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue.folder_parts import PART_OF
 from batchscope.datasets import kinds, splits, targets
 from batchscope.datasets.raw import (
     Raw,
@@ -33,6 +34,8 @@ _DAMAGED = (
     *(OSError, EOFError, ValueError, KeyError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
+_ARRAYS = "images (or inputs) and labels, or x_train and y_train,"
+_USED = {"images", "inputs", "labels", *(f"{of}_{part}" for of in "xy" for part in PART_OF)}
 _MNIST = ("x_train", "y_train", "x_test", "y_test")
 _SHAPES = "images of (n, height, width[, channels]), or rows or tokens of (n, length): one of these"
 
@@ -56,7 +59,7 @@ def mnist(request: Request) -> Raw:
     if missing := [key for key in _MNIST if key not in found]:
         raise refused(where, f"no {', '.join(missing)}", "Keras's mnist.npz")
     found = {key: found[key] for key in _MNIST}
-    raw = _from_arrays(request, where, found, dataset_definitions.IMAGES)
+    raw = from_arrays(request, where, found, dataset_definitions.IMAGES)
     if request.split.get("validation_from") == "test":
         given = splits.divided(request.where, raw.given["test"], request.split)
         raw = dataclasses.replace(raw, given=given)
@@ -99,24 +102,33 @@ def _read_idx(where: str, path: Path) -> np.ndarray:
 
 
 def _read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of an npz; raises `UserError` if it is none, or holds Python objects."""
+    """Returns the arrays of an npz that may be used, by their names in lower case."""
     with reading(where, "an npz of plain arrays", *_DAMAGED):
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("one array")
-        with archive:
-            return {key: archive[key] for key in archive.files}
+    found = {}
+    with archive:
+        for key in archive.files:
+            if key.casefold() in _USED:
+                with reading(f"{where}: {key}", "a plain array", *_DAMAGED):
+                    found[key.casefold()] = array = archive[key]
+                    if not isinstance(array, np.ndarray):
+                        raise ValueError("a file of another kind")
+        if not found:
+            raise refused(where, ", ".join(archive.files) or "nothing", _ARRAYS)
+    return found
 
 
 def npz(request: Request) -> Raw:
     """Returns the user's own arrays; a part that is not in the file is drawn from `x_train`."""
     path = local_file(request)
     where = f"{request.where}: {path}"
-    raw = _from_arrays(request, where, _read_npz(where, path), request.definition.get("kind"))
+    raw = from_arrays(request, where, _read_npz(where, path), request.definition.get("kind"))
     return dataclasses.replace(raw, files=[path])
 
 
-def _from_arrays(
+def from_arrays(
     request: Request, where: str, found: dict[str, np.ndarray], stated: str | None
 ) -> Raw:
     """Returns arrays of one kind, the stated one or that of their shape and type."""
@@ -149,8 +161,11 @@ def _keys(where: str, found: dict[str, np.ndarray]) -> dict[str, tuple[str, str]
     """Returns the names of each part's examples and labels."""
     whole = [key for key in ("images", "inputs") if key in found]
     if bool(whole) == ("x_train" in found):
-        expected = "images (or inputs) and labels, or x_train and y_train, and not both,"
-        raise refused(where, ", ".join(found) or "nothing", expected)
+        raise refused(where, ", ".join(found), f"{_ARRAYS} and not both,")
     if whole:
         return {"train": (whole[0], "labels")}
-    return {part: (f"x_{part}", f"y_{part}") for part in SPLITS if f"x_{part}" in found}
+    keys = [key for key in found if key.startswith("x_")]
+    named = {PART_OF[key[2:]]: (key, f"y_{key[2:]}") for key in keys}
+    if len(named) < len(keys):
+        raise refused(where, ", ".join(keys), "one name of each part")
+    return {part: named[part] for part in SPLITS if part in named}

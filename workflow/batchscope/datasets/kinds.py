@@ -160,7 +160,7 @@ def _check_spellings(where: str, counts: dict[str, int]) -> None:
     )
     problems = [str(refused(where, words, "one spelling of each class")) for words in listed]
     if problems:
-        raise refused_for(problems)
+        raise refused_for(where, problems)
 
 
 def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:

@@ -6,11 +6,34 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.catalogue import dataset_definitions, tasks
-from batchscope.datasets.photographs import class_folders
+from batchscope.datasets import image_lists, photographs, saved
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
+from batchscope.errors import ConfigError
 
-_READ = ("npz", "mnist", "csv", "text")  # sources of files that are read, as when preparing
+# Sources of image files -> what lists them, None where the examples are others.
+_LISTED = {
+    "image_folder": photographs.class_folders,
+    "image_list": image_lists.listing,
+    "hugging_face": saved.photos,
+}
+# Sources of files that are read, as when preparing.
+_READ = ("digits", "npz", "mnist", "csv", "text", "hugging_face", "tf_data")
+
+
+class Scaling(NamedTuple):
+    """What images are multiplied by before a model gets them."""
+
+    factor: float
+    stated: bool  # in their definition
+    key: str  # where it can be stated, as `datasets.mine.scale`; empty of a source without it
+
+    @classmethod
+    def of(cls, name: str, definition: dict[str, Any], usual: float) -> Scaling:
+        """Returns that of a data set, given what it is where the definition says nothing."""
+        stated = definition.get("scale")
+        known = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
+        return cls(stated or usual, stated is not None, f"datasets.{name}.scale" if known else "")
 
 
 class Look(NamedTuple):
@@ -21,31 +44,43 @@ class Look(NamedTuple):
     kind: str = dataset_definitions.IMAGES  # of `dataset_definitions.KINDS`
     largest: int = 1  # token of sequences with one class each, which `classes` do not give
     task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
+    scaling: Scaling | None = None  # of images
 
 
-def known(definition: dict[str, Any], where: str = "") -> Look | None:
+def known(name: str, definition: dict[str, Any]) -> Look | None:
     """Returns what is known without a download and without decoding photographs.
 
-    Args:
-        where: Place of the data set, for errors: `datasets.mine`.
-
     Raises:
-        UserError: Of all that keeps it from being prepared, where its files are read.
+        UserError: Of all that keeps it from being prepared, where its files are the user's.
     """
-    source = definition["source"]
+    source, request = definition["source"], Request(f"datasets.{name}", definition, Path(), Path())
+    of_bytes = Scaling.of(name, definition, 1 / 255)
     try:
-        if source == "image_folder":
-            classes = len(class_folders(dataset_definitions.expanded(definition["path"])))
+        if (listing := _listing(request)) is not None:
+            if problems := photographs.problems(request, listing):
+                raise ConfigError(problems)
             size = definition["image_size"]
-            return Look((size, size, definition["channels"]), classes) if classes > 1 else None
+            shape = size, size, definition["channels"]
+            return Look(shape, len(listing.names), task=listing.task, scaling=of_bytes)
         if source not in _READ or (source == "mnist" and not definition["path"]):
             stated = dataset_definitions.read(definition)
-            return Look(*stated.examples(), stated.kind_of_examples(), task=stated.task_of_labels())
-        found = divided(Request(where, definition, Path(), Path()))
+            kind = stated.kind_of_examples()
+            scaling = of_bytes if kind == dataset_definitions.IMAGES else None
+            task = stated.task_of_labels()
+            return Look(*stated.examples(), kind, task=task, scaling=scaling)
+        found = divided(request)
     except OSError as error:
-        raise of_system(where, error) from None
-    record, kind = found.record, found.raw.kind
-    look = Look(tuple(record["input_shape"]), record["classes"], kind, task=found.raw.task)
-    if kind != dataset_definitions.SEQUENCES:
+        raise of_system(request.where, error) from None
+    raw, record = found.raw, found.record
+    look = Look(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
+    if raw.kind == dataset_definitions.IMAGES:
+        return look._replace(scaling=Scaling.of(name, definition, raw.usual_scale))
+    if raw.kind != dataset_definitions.SEQUENCES:
         return look
     return look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
+
+
+def _listing(request: Request) -> photographs.Listing | None:
+    """Returns the user's images before any is read; None of a source that is something else."""
+    listed = _LISTED.get(request.definition["source"])
+    return listed(request) if listed else None

@@ -5,31 +5,36 @@ their EXIF orientation, then to RGB (or grey), and stretched to a square with Pi
 filter, without regard to their proportions, as Keras's image loading does. A file that is no image,
 or a damaged one, is skipped, counted and named. What the disk or the memory refuses ends the
 preparation: which examples there are depends on the files alone. So does an image with more than 8
-bits per channel, since bytes would hold little of it.
+bits per channel where no `scale` says that its numbers are to be kept.
+
+All that ends a preparation is said at once; `problems` finds it by names and headers alone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import errno
 import functools
 import io
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from batchscope import errors
-from batchscope.datasets.raw import (
-    Raw,
-    Request,
-    local_or_downloaded,
-    on_disk,
-    reading,
-    refused,
-)
-from batchscope.errors import UserError
+from batchscope import errors, wording
+from batchscope.catalogue import folder_parts, tasks
+from batchscope.datasets import splits
+from batchscope.datasets.raw import Pair, Raw, Request, local_or_downloaded, on_disk, reading
+from batchscope.errors import ConfigError, UserError
+from batchscope.host import tensorflow_start
+from batchscope.store.paths import SPLITS
 
 CATS_URL = (
     "https://download.microsoft.com/download/3/E/1/"
@@ -40,15 +45,40 @@ CATS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
 
 _CATS_MEMBER = re.compile(r"(?:.*/)?PetImages/(Cat|Dog)/([^/]+\.jpg)", re.IGNORECASE)
 _LARGEST = 100 * 2**20  # bytes of one image file
+_NOWHERE = (errno.ENOENT, errno.ELOOP)  # what a link that leads to no file raises
+# What numbers of more than 8 bits are multiplied by to lie in 0 to 1, as one types it.
+_SCALES = {"u": "0.0000152590218966964", "i": "0.0000152590218966964", "f": "1"}
 
-# Class -> file name -> its bytes, and how to read them; classes in their order.
-Files = dict[str, dict[str, tuple[int, Callable[[], bytes]]]]
+
+class Photo(NamedTuple):
+    """An image file that is not read yet."""
+
+    part: str  # of `SPLITS`; `train` where the parts are still to be drawn
+    group: str  # what needs an image, as messages name it: a class of a part
+    label: Any  # number of its class, or the numbers to predict
+    name: str  # as messages name it
+    open: Callable[[], IO[bytes]]
 
 
-def numeric_order(name: str) -> list[tuple[int, int | str]]:
-    """Returns a sort key under which 9.jpg comes before 10.jpg."""
-    parts = re.split(r"([0-9]+)", name)
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
+@dataclass
+class Listing:
+    """The images of a data set, and what is learned of them, before any is read."""
+
+    names: list[str]  # of the classes, or of a regression's targets
+    photos: list[Photo] = field(default_factory=list)  # by part; of a class in the order of use
+    task: str = tasks.CLASSIFICATION
+    files: list[Path] = field(default_factory=list)  # that were read
+    # What is wrong by names alone: what was received and is expected -> places.
+    faults: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
+
+
+class _Damaged(Exception):
+    """A file that is skipped: it is no image, or a damaged one."""
+
+
+class _Refused(Exception):
+    """A file that ends the preparation: what was received and what is expected."""
 
 
 def cats_vs_dogs(request: Request) -> Raw:
@@ -58,115 +88,238 @@ def cats_vs_dogs(request: Request) -> Raw:
         reading(f"{request.where}: {path}", "a zip file", zipfile.BadZipFile, NotImplementedError),
         zipfile.ZipFile(path) as archive,
     ):
-        files: Files = {"Cat": {}, "Dog": {}}
+        found: dict[str, dict[str, zipfile.ZipInfo]] = {"Cat": {}, "Dog": {}}
         for info in archive.infolist():
             if match := _CATS_MEMBER.fullmatch(info.filename):
-                read = functools.partial(archive.read, info)
-                files[match[1].capitalize()][match[2]] = info.file_size, read
-        return _read(request, files, [path], CATS_URL)
+                found[match[1].capitalize()][match[2]] = info
+        listing = Listing([*found], files=[path])
+        for label, (pet, members) in enumerate(found.items()):
+            for name in sorted(members, key=folder_parts.numeric_order):
+                opens = functools.partial(archive.open, members[name])
+                listing.photos.append(Photo("train", pet, label, f"{pet}/{name}", opens))
+            if not members:
+                listing.faults["received no file; images are expected."].append(pet)
+        return dataclasses.replace(read(request, listing), origin=CATS_URL)
 
 
 def image_folder(request: Request) -> Raw:
     """Returns the user's own images: one folder per class, classes in the order of names.
 
-    Every file that is not hidden is taken for an image, in any format that Pillow reads.
+    Every file that is not hidden is taken for an image, in any format that Pillow reads. Where the
+    class folders lie in folders `train`, `validation` and `test`, these are the parts.
     """
-    folders = class_folders(request.path())
-    if len(folders) < 2:
-        received = f"{request.path()} with {len(folders)} folder(s)"
-        raise refused(f"{request.where}.path", received, "one per class, at least two,")
-    files = {
-        folder.name: {
-            path.name: (path.stat().st_size, path.read_bytes)
-            for path in _shown(folder)
-            if path.is_file()
-        }
-        for folder in folders
-    }
-    return _read(request, files, [], "")
+    return read(request, class_folders(request))
 
 
-def class_folders(path: Path) -> list[Path]:
-    """Returns the folders of classes in a folder, in the order of their classes."""
-    folders = (entry for entry in _shown(path) if entry.is_dir())
-    return sorted(folders, key=lambda entry: numeric_order(entry.name))
+def class_folders(request: Request) -> Listing:
+    """Returns the images of class folders, by part where there are parts."""
+    path = request.path()
+    parts = folder_parts.parts_of_classes(path) or {"train": path}
+    classes = folder_parts.folders(parts["train"])
+    listing = Listing([each.name for each in classes])
+    if len(classes) < 2:
+        files = sum(map(Path.is_file, folder_parts.shown(parts["train"])))
+        # An archive's own folder around the class folders, perhaps.
+        inner = [each for each in classes if len(folder_parts.folders(each)) > 1]
+        received = f"received {path} with {len(classes)} folder(s) and {files} file(s); "
+        fix = f" (`path: {inner[0]}`)" if inner else ""
+        listing.faults[f"{received}a folder per class, at least two, is expected{fix}."] = [""]
+    for part, folder in parts.items():
+        lead = "" if folder == path else f"{folder.name}/"
+        for entry in folder_parts.shown(folder):
+            if not entry.is_dir():
+                name = f"{lead}{entry.name}"
+                listing.skipped.append({"file": name, "reason": "in no class folder"})
+            elif entry.name not in listing.names:
+                fault = "received a class that is none of train; the same classes are expected."
+                listing.faults[fault].append(f"{lead}{entry.name}")
+        for label, name in enumerate(listing.names):
+            _add(listing, part, f"{lead}{name}", label, folder / name)
+    return listing
 
 
-def _shown(folder: Path) -> Iterable[Path]:
-    return (entry for entry in folder.iterdir() if not entry.name.startswith("."))
-
-
-def _read(request: Request, files: Files, read_from: list[Path], origin: str) -> Raw:
-    """Reads the first readable images of each class into one array on disk."""
-    size, channels = request.definition["image_size"], request.definition.get("channels", 3)
-    limit = request.definition["per_class"]
-    counts = dict.fromkeys(files, 0)
-    skipped: list[dict[str, str]] = []
-
-    def readable() -> Iterator[np.ndarray]:
-        for class_name, found in files.items():
-            for name in sorted(found, key=numeric_order):
-                if counts[class_name] == limit:
-                    break
-                place = f"{class_name}/{name}"
-                try:
-                    pixels = _decoded(f"{request.where}: {place}", *found[name], size, channels)
-                except _Damaged as error:
-                    skipped.append({"file": place, "reason": str(error)})
-                else:
-                    counts[class_name] += 1
-                    yield pixels
-            if counts[class_name] < (limit or 1):
-                received = f"{counts[class_name]} readable images of {class_name}"
-                raise refused(request.where, received, f"a number of {limit or 1} or more")
-
-    images = on_disk(request, readable(), (size, size, channels))
-    labels = np.repeat(np.arange(len(counts), dtype=np.int32), list(counts.values()))
-    return Raw(images, labels, list(counts), read_from, origin, skipped=skipped)
-
-
-class _Damaged(Exception):
-    """A file that is skipped: it is no image, or a damaged one."""
-
-
-class Unsuitable(Exception):
-    """An image that reads well, but whose numbers bytes cannot hold."""
-
-
-def _decoded(
-    where: str, length: int, read: Callable[[], bytes], size: int, channels: int
-) -> np.ndarray:
-    if length > _LARGEST:
-        raise _Damaged(f"larger than {_LARGEST >> 20} MB")
+def _add(listing: Listing, part: str, place: str, label: int, folder: Path) -> None:
+    """Adds the files of a class folder, also links that lead nowhere."""
     try:
-        return decode(read(), size, channels)
-    except Unsuitable as error:
-        raise UserError(f"{where}: {error}") from None
-    except MemoryError:
+        entries = folder_parts.shown(folder)
+        received = "folders alone" if entries else "no file"
+    except OSError as error:
+        entries, received = [], f"no folder ({error.strerror})"
+    files = [each for each in entries if each.is_file() or not each.exists()]
+    for file in files:
+        opens = functools.partial(open, file, "rb")
+        listing.photos.append(Photo(part, place, label, f"{place}/{file.name}", opens))
+    if not files:
+        listing.faults[f"received {received}; images of the class are expected."].append(place)
+
+
+def read(request: Request, listing: Listing) -> Raw:
+    """Returns listed images, the first readable ones of each class, in one array on disk."""
+    size, channels = request.definition["image_size"], request.definition.get("channels", 3)
+    scale = request.definition.get("scale")
+    kept: list[Photo] = []
+
+    def pixels() -> Iterator[np.ndarray]:
+        def look(file: IO[bytes]) -> np.ndarray:
+            return decode(file.read(), size, channels, scale)
+
+        for photo, found in _looked_at(request, listing, look):
+            kept.append(photo)
+            yield found
+
+    images = on_disk(request, pixels(), (size, size, channels))
+    dtype = np.float64 if listing.task == tasks.REGRESSION else np.int32
+    pairs: dict[str, Pair] = {}
+    for part in SPLITS:
+        if rows := [row for row, photo in enumerate(kept) if photo.part == part]:
+            labels = np.array([kept[row].label for row in rows], dtype)
+            pairs[part] = images[rows[0] : rows[-1] + 1], labels
+    more = {"given": pairs, "skipped": listing.skipped, "task": listing.task}
+    return Raw(*pairs.pop("train"), listing.names, listing.files, **more)
+
+
+def problems(request: Request, listing: Listing) -> list[str]:
+    """Returns a line for each thing that would end the preparation, by headers alone."""
+    look = functools.partial(_header, scale=request.definition.get("scale"))
+    try:
+        kept = [photo for photo, _ in _looked_at(request, listing, look)]
+        drawn = [part for part in SPLITS[1:] if part not in {photo.part for photo in kept}]
+        classified = listing.task == tasks.CLASSIFICATION
+        keys = np.array([classified and photo.label for photo in kept if photo.part == "train"])
+        groups = [np.flatnonzero(keys == key) for key in np.unique(keys)]
+        splits.assign(request.where, groups, request.split, drawn)
+    except UserError as error:
+        return str(error).splitlines()
+    return []
+
+
+def _looked_at(
+    request: Request, listing: Listing, look: Callable[[IO[bytes]], np.ndarray]
+) -> Iterator[tuple[Photo, np.ndarray]]:
+    """Yields the first readable images of each class, and what a look at each finds.
+
+    Ends with a `ConfigError`, a line for each kind of fault. Notes in the listing what is skipped.
+    """
+    limit = request.definition.get("per_class") or 0
+    least = {each.group: limit if each.part == "train" else 0 for each in listing.photos}
+    counts, by_type = dict.fromkeys(least, 0), defaultdict(list)
+    for photo in listing.photos:
+        if counts[photo.group] == (least[photo.group] or -1):
+            continue
+        try:
+            found = _looked(photo, look)
+        except _Damaged as error:
+            listing.skipped.append({"file": photo.name, "reason": str(error)})
+            continue
+        except _Refused as error:
+            listing.faults[str(error)].append(photo.name)
+        else:
+            by_type[found.dtype].append(photo.name)
+            yield photo, found
+        counts[photo.group] += 1
+    if len(by_type) > 1:
+        fault = "received 8 bits per channel beside images of more; the same of all is expected."
+        listing.faults[fault] += by_type[np.dtype(np.uint8)]
+    for group, count in counts.items():
+        if count < (wanted := least[group] or 1):
+            fault = f"received {count} readable images; {wanted} or more are expected."
+            listing.faults[fault].append(group)
+    if any(listing.faults.values()):
+        skipped = [f"{each['file']} ({each['reason']})" for each in listing.skipped]
+        listing.faults["received no image of a class; such files are skipped."] += skipped
+        named = [(wording.some(each), text) for text, each in listing.faults.items() if each]
+        raise ConfigError([": ".join(filter(None, (request.where, *line))) for line in named])
+
+
+def _looked(photo: Photo, look: Callable[[IO[bytes]], np.ndarray]) -> np.ndarray:
+    try:
+        with photo.open() as file:
+            if file.seek(0, io.SEEK_END) > _LARGEST:
+                raise _Damaged(f"larger than {_LARGEST >> 20} MB")
+            file.seek(0)
+            return look(file)
+    except (_Damaged, _Refused, MemoryError):
         raise
     except Exception as error:  # Pillow's readers raise nearly anything
+        text = re.sub(r" ?<[\w.]+ (?:object|name).*>", "", str(error))
         if isinstance(error, OSError) and not errors.of_content(error):
-            raise UserError(f"{where}: cannot be read ({error.strerror}).") from None
-        text = re.sub(r" ?<_io\.BytesIO object at 0x[0-9a-f]+>", "", str(error))
+            text = error.strerror
+            if error.errno not in _NOWHERE:
+                raise _Refused(f"cannot be read ({text}).") from None
         raise _Damaged(text or type(error).__name__) from None
 
 
-def decode(data: bytes, size: int, channels: int = 3) -> np.ndarray:
-    """Returns an image file's pixels as bytes, upright, shape (size, size, channels).
-
-    Raises `Unsuitable` where a channel has more than 8 bits: Pillow would cut them off at 255.
-    """
-    from PIL import Image, ImageMode, ImageOps
+@contextlib.contextmanager
+def _image(file: IO[bytes]) -> Iterator[Any]:
+    from PIL import Image
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # damaged tags in files that read well
-        with Image.open(io.BytesIO(data)) as image:
-            number = np.dtype(ImageMode.getmode(image.mode).typestr)
-            if number.itemsize > 1:
-                raise Unsuitable(
-                    f"received pixels of {number.name} (mode {image.mode}); 8 bits per channel are "
-                    "expected. Convert the images, or give their numbers as an npz of floats."
-                )
+        with Image.open(file) as image:
+            yield image
+
+
+def _kept_as(image: Any, scale: float | None) -> type[np.generic]:
+    """Returns the type of number that an image is kept as; raises `_Refused` where there is none.
+
+    Of 16 bits in each colour Pillow reads the upper 8, which are enough where no scale is stated.
+    """
+    from PIL import ImageMode
+
+    number = np.dtype(ImageMode.getmode(image.mode).typestr)
+    cut = number.itemsize == 1 and ";16" in repr(image.tile[:1])
+    if number.itemsize == 1 and not (cut and scale):
+        return np.uint8
+    if cut and image.format != "PNG":
+        raise _Refused(
+            f"received 16 bits in each colour ({image.format}); 8 bits, PNG, or the images as an "
+            "npz are expected."
+        )
+    if not scale:
+        raise _Refused(
+            f"received pixels of {number.name} (mode {image.mode}); 8 bits per channel, or the "
+            f"line `scale: {_SCALES[number.kind]}`, are expected."
+        )
+    return np.float32
+
+
+def _header(file: IO[bytes], scale: float | None) -> np.ndarray:
+    """Returns nothing of the type that an image is kept as."""
+    with _image(file) as image:
+        return np.empty(0, _kept_as(image, scale))
+
+
+def decode(data: bytes, size: int, channels: int = 3, scale: float | None = None) -> np.ndarray:
+    """Returns an image file's pixels, upright, shape (size, size, channels).
+
+    They are bytes, or float32 of the stored numbers where a channel has more than 8 bits.
+    """
+    from PIL import ExifTags, Image, ImageOps
+
+    square = (size, size), Image.Resampling.BILINEAR
+    with _image(io.BytesIO(data)) as image:
+        if _kept_as(image, scale) == np.uint8:
             plain = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
-        stretched = plain.resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(stretched).reshape(size, size, channels)
+            return np.asarray(plain.resize(*square)).reshape(size, size, channels)
+        found = []
+        for numbers in _numbers(image, data, channels):
+            plane = Image.fromarray(numbers)
+            plane.getexif()[ExifTags.Base.Orientation] = image.getexif().get(
+                ExifTags.Base.Orientation, 1
+            )
+            found.append(np.asarray(ImageOps.exif_transpose(plane).resize(*square)))
+    return np.stack(found, axis=-1)
+
+
+def _numbers(image: Any, data: bytes, channels: int) -> np.ndarray:
+    """Returns the stored numbers of an image with more than 8 bits, channel by channel."""
+    if len(image.getbands()) == 1:
+        grey = np.asarray(image).astype(np.float32)
+        if not np.isfinite(grey).all():
+            raise _Damaged("NaN or infinite pixels")
+        return np.broadcast_to(grey, (channels, *grey.shape))
+    tensorflow_start.start()
+    import tensorflow as tf  # Pillow would cut the numbers of colours off
+
+    pixels = tf.io.decode_png(data, channels, tf.uint16).numpy()
+    return np.moveaxis(pixels.astype(np.float32), -1, 0)

@@ -13,7 +13,9 @@ from batchscope.catalogue import dataset_definitions, run_names, tasks
 from batchscope.datasets import (
     arrays,
     bundled,
+    image_lists,
     photographs,
+    saved,
     splits,
     tables,
     targets,
@@ -32,8 +34,11 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "mnist": arrays.mnist,
     "cats_vs_dogs": photographs.cats_vs_dogs,
     "image_folder": photographs.image_folder,
+    "image_list": image_lists.image_list,
     "npz": arrays.npz,
     "csv": tables.csv_file,
+    "hugging_face": saved.hugging_face,
+    "tf_data": saved.tf_data,
     "breast_cancer": bundled.breast_cancer,
     "wine": bundled.wine,
     "diabetes": bundled.diabetes,
@@ -139,9 +144,8 @@ def _write(request: Request) -> dict[str, Any]:
     for part in paths.SPLITS:
         np.save(request.scratch / f"{part}_labels.npy", targets.stored(labels[part], record))
         total += _write_images(request.scratch / f"{part}_images.npy", *parts[part], stored)
-    usual = 1 / 255 if raw.images.dtype == np.uint8 else 1.0
     return {
-        "scale": float(request.definition.get("scale") or raw.scale or usual),
+        "scale": float(request.definition.get("scale") or raw.usual_scale),
         **record,
         "source": request.definition.get("path") or raw.origin,
         "source_sha256": {path.name: disk.file_sha256(path) for path in raw.files},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,19 @@ import numpy as np
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions, run_names, tasks
 from batchscope.datasets import verification
-from batchscope.datasets.looks import Look, known
+from batchscope.datasets.looks import Look, Scaling, known
 from batchscope.store import paths, records
 
 _NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # of a record
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is learned of examples."""
+
+    task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
+    loss: str = "default"  # value of the factor `loss_function`
+    deviations: tuple[float, ...] = ()  # of a regression's targets, which are trained on over them
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +31,13 @@ class Examples:
     """What is trained on, or evaluated: arrays, in memory or mapped from disk, or tensors."""
 
     images: Any  # shape (n, *input_shape), any dtype; tokens are int32
-    labels: Any  # classes, shape (n,), or (n, length) where each position has one
+    labels: Any  # as `Dataset.labels` has them
     scale: float  # factor that turns the images into what a network sees
+    learned: Learned = Learned()
 
     def rows(self, chosen: np.ndarray) -> Examples:
         """Returns copies of the chosen examples, by their indices."""
-        return Examples(self.images[chosen], self.labels[chosen], self.scale)
+        return replace(self, images=self.images[chosen], labels=self.labels[chosen])
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,7 @@ class Dataset:
 
     folder: Path
     record: dict[str, Any]
+    loss: str = "default"  # value of the factor `loss_function`
 
     @property
     def scale(self) -> float:
@@ -61,11 +72,18 @@ class Dataset:
     def look(self) -> Look:
         """What a model is built for; without the largest token of sequences, which `look` finds."""
         kind = self.record.get("kind", dataset_definitions.IMAGES)
-        return Look(self.input_shape, self.classes, kind, task=self.task)
+        look = Look(self.input_shape, self.classes, kind, task=self.task)
+        definition = self.record.get("definition")
+        if kind != dataset_definitions.IMAGES or not definition:
+            return look
+        name = run_names.split_token(self.folder.name)[0]
+        return look._replace(scaling=Scaling.of(name, definition, self.scale))
 
     def examples(self, split: str) -> Examples:
         """Returns a split as it is trained on."""
-        return Examples(self.images(split), self.labels(split), self.scale)
+        deviations = tuple(self.record.get("target_deviations", ()))
+        learned = Learned(self.task, self.loss, deviations)
+        return Examples(self.images(split), self.labels(split), self.scale, learned)
 
     def images(self, split: str) -> np.ndarray:
         """Returns the examples of a split, shape (n, *input_shape)."""
@@ -103,7 +121,7 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | 
     these have a fault.
     """
     if records.data_record(results, token) is None:
-        return known(definition, f"datasets.{run_names.split_token(token)[0]}")
+        return known(run_names.split_token(token)[0], definition)
     dataset = load(results, token)
     if dataset.look.kind != dataset_definitions.SEQUENCES:
         return dataset.look

@@ -82,6 +82,11 @@ class Raw:
         None  # of a table: its rows have NaN and codes; else they are features
     )
 
+    @property
+    def usual_scale(self) -> float:
+        """What images are multiplied by where their definition says nothing."""
+        return self.scale or (1 / 255 if self.images.dtype == np.uint8 else 1.0)
+
 
 def refused(where: str, received: str, expected: str, mend: str = "") -> UserError:
     """Returns the error of something that was received at a place, in place of another thing."""
@@ -89,10 +94,11 @@ def refused(where: str, received: str, expected: str, mend: str = "") -> UserErr
     return UserError(text)
 
 
-def refused_for(problems: list[str]) -> ConfigError:
+def refused_for(where: str, problems: list[str]) -> ConfigError:
     """Returns the error of a file with these problems: the first of them, and how many more."""
-    more = len(problems) - _MOST_LISTED
-    return ConfigError([*problems[:_MOST_LISTED], *([f"... and {more} more."] if more > 0 else [])])
+    more = wording.count(len(problems) - _MOST_LISTED, "more problem")
+    rest = [f"{where}: {more}."] if len(problems) > _MOST_LISTED else []
+    return ConfigError([*problems[:_MOST_LISTED], *rest])
 
 
 @contextlib.contextmanager
@@ -101,16 +107,20 @@ def reading(where: str, expected: str, *errors: type[Exception]) -> Iterator[Non
     try:
         yield
     except errors as error:
-        raise UserError(f"{where}: cannot be read ({error}); {expected} is expected.") from None
+        why = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UserError(f"{where}: cannot be read ({why}); {expected} is expected.") from None
 
 
 def on_disk(request: Request, images: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Returns images of bytes as one array in a file without a name, which goes with the array."""
+    """Returns images of one type as one array in a file without a name, which goes with it."""
+    number = np.dtype(np.uint8)
     with tempfile.TemporaryFile(dir=request.scratch) as pool:
-        pool.writelines(image.tobytes() for image in images)
+        for image in images:
+            pool.write(image.tobytes())
+            number = image.dtype
         pool.flush()
-        count = pool.tell() // math.prod(shape)
-        return np.memmap(pool, np.uint8, "r", shape=(count, *shape))
+        count = pool.tell() // (math.prod(shape) * number.itemsize)
+        return np.memmap(pool, number, "r", shape=(count, *shape))
 
 
 def local_file(request: Request) -> Path | None:

@@ -16,6 +16,7 @@ _IMAGES, _CLASSES = 8, 10  # at most, unless there are more classes; classes at 
 _LINES = 4
 _FEATURES = 8
 _SIDE = 96  # pixels of a larger image's longer side
+_FAR_ABOVE_ONE = 16  # further than standardised pixels go
 _LOSSLESS = 40  # pixels up to which every pixel is kept
 
 
@@ -64,11 +65,14 @@ def _row(values: np.ndarray) -> str:
 def _webp(stored: np.ndarray, scale: float, lossless: bool) -> bytes:
     """Returns an image as WebP, its longer side at most `_SIDE` pixels.
 
-    Of what is neither grey nor in three colours, the first channel; `scale` makes it 0 to 1.
+    Of what is neither grey nor in three colours, the first channel; `scale` makes it 0 to 1, unless
+    the network sees numbers of 8 or 16 bits.
     """
     from PIL import Image
 
-    pixels = np.clip(stored * (255 * scale), 0, 255).round().astype(np.uint8)
+    brightest = scale * float(stored.max())
+    white = 1 if brightest < _FAR_ABOVE_ONE else 255 if brightest <= 255 else 65535
+    pixels = np.clip(stored * (255 * scale / white), 0, 255).round().astype(np.uint8)
     picture = Image.fromarray(pixels if pixels.shape[-1] == 3 else pixels[..., 0])
     picture.thumbnail((_SIDE, _SIDE))
     file = io.BytesIO()

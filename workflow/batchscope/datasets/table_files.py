@@ -143,7 +143,7 @@ class TextFile:
             )
         if not lines:
             none = refused(self.where, f"{int(header)} lines of {width} columns", "one per example")
-            raise refused_for([*problems, str(none)])
+            raise refused_for(self.where, [*problems, str(none)])
         frame = pandas.read_csv(
             self.path,
             sep=self.delimiter,
@@ -161,7 +161,9 @@ class TextFile:
             encoding="utf-8-sig",
         )
         if len(frame) != len(lines):  # cells with line breaks, or lines of blanks, beside others
-            raise refused_for([*problems, str(refused(self.where, "such lines", "a plain table"))])
+            raise refused_for(
+                self.where, [*problems, str(refused(self.where, "such lines", "a plain table"))]
+            )
         return Cells(frame, np.asarray(lines), problems=problems)
 
 

@@ -56,7 +56,7 @@ def csv_file(request: Request) -> Raw:
     """Returns a table's rows, whose features are made after the split."""
     table = read(request)
     if table.raw is None:
-        raise refused_for(table.problems)
+        raise refused_for(request.where, table.problems)
     return table.raw
 
 

@@ -1,4 +1,4 @@
-"""Loss and accuracy of a run's weights on train, validation and test data, without dropout."""
+"""Loss and metrics of a run's weights on train, validation and test data, without dropout."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.catalogue import kept_epochs
+from batchscope.catalogue import kept_epochs, tasks
 from batchscope.measures import FinishedRun, Measured, finite
 from batchscope.store import paths
-from batchscope.training import losses
+from batchscope.training import losses, trajectory
 
 # A mean loss below the rounding of a float32 probability near 1 has no digits of its own.
 SMALLEST_LOSS = float(np.finfo(np.float32).eps)
 
 
-def generalisation_gaps(metrics: dict[str, float]) -> dict[str, float | None]:
+def generalisation_gaps(metrics: dict[str, float], metric: str) -> dict[str, float | None]:
     """Returns the three forms of the generalisation gap; all grow with it.
 
-    Losses as difference and as ratio, test to training, and accuracies as difference, training to
-    test. None stands for what is not finite, and for the ratio where the training loss is no more
-    than rounding.
+    Losses as difference and as ratio, test to training, and the task's first metric (of classes
+    the accuracy) as difference, training to test. None stands for what is not finite, and for the
+    ratio where the training loss is no more than rounding.
     """
     train, test = metrics["train_loss"], metrics["test_loss"]
     gaps = {
         "generalisation_gap": test - train,
-        "generalisation_gap_accuracy": metrics["train_accuracy"] - metrics["test_accuracy"],
+        f"generalisation_gap_{metric}": metrics[f"train_{metric}"] - metrics[f"test_{metric}"],
         "generalisation_gap_ratio": test / train if train >= SMALLEST_LOSS else math.nan,
     }
     return finite(gaps)
@@ -41,7 +41,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     objective = losses.Objective(run.model(which), examples["train"])
     metrics: dict[str, float] = {}
     for split, rows in examples.items():
-        loss, accuracy = objective.over(rows).loss_and_accuracy()
-        metrics |= {f"{split}_loss": loss, f"{split}_accuracy": accuracy}
+        metrics |= trajectory.named(split, objective.over(rows).evaluate())
     counts = {split: len(rows.labels) for split, rows in examples.items()}
-    return Measured({**metrics, **generalisation_gaps(metrics)}, {"counts": counts})
+    gaps = generalisation_gaps(metrics, tasks.TASKS[run.data.task][0])
+    return Measured({**metrics, **gaps}, {"counts": counts})

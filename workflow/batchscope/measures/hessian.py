@@ -154,4 +154,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
             f"hessian: the model of {run.name} has an operation without a second derivative "
             f"({str(error).splitlines()[0]}); layers that have one are expected."
         ) from None
-    return found.also({"loss": loss.loss_and_accuracy()[0], **described})
+    return found.also({"loss": loss.evaluate()[0], **described})

@@ -228,7 +228,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     key = [VERSIONS["landscape"], run.name, run_names.settings_name("landscape", settings)]
     weights_file = run.weights_file(settings["weights"])
     key += [disk.file_sha256(weights_file), described["subset"]["sha256"]]
-    loss = objective.loss_and_accuracy()[0]
+    loss = objective.evaluate()[0]
     kept = Kept(run.scratch, " ".join(key))
     weights, _ = models.weights(objective.model)
     found = measure(plane_of(objective), weights, settings, kept)

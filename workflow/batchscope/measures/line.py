@@ -1,4 +1,4 @@
-"""Losses and accuracies on the straight line through two minimisers.
+"""Losses and metrics on the straight line through two minimisers.
 
 f((1 - alpha) * x_small + alpha * x_large), as in figure 3 of Keskar et al. 2017 (arXiv
 1609.04836, section 2.2.1) and figure 18 of Chang and Pathak: alpha 0 is the run of the small
@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from batchscope.catalogue import tasks
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, batch_norm
 from batchscope.measures.finished_run import describe_subset, subset
 from batchscope.store import paths
 from batchscope.store.weights import Arrays
-from batchscope.training import losses, models
+from batchscope.training import losses, models, trajectory
 
 
 def positions(start: float, stop: float, points: int) -> np.ndarray:
@@ -71,6 +72,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         "batch_norm": "re-estimated" if normalised else "none",
         "subsets": subsets,
     }
+    shown = ("loss", tasks.TASKS[run.data.task][0])
     for alpha in alphas.tolist():
         # Frozen layers are alike in both; what else is no parameter goes along with the weights.
         trainable, state = (between(small[i], large[i], alpha) for i in (0, 1))
@@ -78,6 +80,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         if normalised:
             estimate()
         for split, loss in objectives.items():
-            for name, value in zip(("loss", "accuracy"), loss.loss_and_accuracy(), strict=True):
-                details.setdefault(f"{split}_{name}", []).append(value)
+            found = trajectory.named(split, loss.evaluate())
+            for column in shown:
+                details.setdefault(f"{split}_{column}", []).append(found[f"{split}_{column}"])
     return Measured(details=details)

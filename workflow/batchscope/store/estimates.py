@@ -14,6 +14,7 @@ import numpy as np
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions, dataset_splits, run_factors, run_names
 from batchscope.catalogue.entries import REPEATS
+from batchscope.errors import UserError
 from batchscope.store import paths, records
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
@@ -26,17 +27,18 @@ def subject(factors: dict[str, Any]) -> tuple[str, str]:
     return factors["dataset"], factors["model"]
 
 
-def _setting(factors: dict[str, Any]) -> tuple[Any, ...]:
+def setting(factors: dict[str, Any]) -> tuple[Any, ...]:
     """What times must share to be compared; batch sizes are bridged by `epoch_seconds`."""
     return tuple(factors[name] for name in run_factors.TIMING_FACTORS if name != "batch_size")
 
 
 class History:
-    """What finished runs of the same models on the same data sets took."""
+    """What finished runs of the same models on the same data sets took, or what was noted."""
 
     def __init__(self, results: Path, subjects: set[tuple[str, str]]) -> None:
         self._times: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         self._bytes: dict[tuple[str, str], int] = {}
+        self._noted = _epochs_noted(results)
         read: Counter[tuple[str, ...]] = Counter()
         for folder in sorted((results / "runs").glob("*")):
             own = tuple(folder.name.split("+")[:2])
@@ -53,7 +55,7 @@ class History:
             seconds = record["contended_seconds"] / record["epochs_run"]
         except (ValueError, KeyError, TypeError, ZeroDivisionError):
             return False  # of another version of this program: unknown
-        by_batch = self._times.setdefault(_setting(factors), {})
+        by_batch = self._times.setdefault(setting(factors), {})
         by_batch.setdefault(factors["batch_size"], []).append(seconds)
         with contextlib.suppress(OSError):
             self._bytes.setdefault(subject(factors), os.path.getsize(folder / "final.npz"))
@@ -61,16 +63,35 @@ class History:
 
     def seconds(self, factors: dict[str, Any]) -> float | None:
         """Returns the seconds that a run takes for all its epochs, or None."""
-        times = self._times.get(_setting(factors))
-        if not times:
-            return None
-        means = {batch: statistics.fmean(values) for batch, values in times.items()}
-        return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
+        if times := self._times.get(setting(factors)):
+            means = {batch: statistics.fmean(values) for batch, values in times.items()}
+            return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
+        if noted := self._noted.get(_key(factors)):
+            means = {int(batch): taken for batch, taken in noted.items()}
+            return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
+        return None
 
     def weight_bytes(self, factors: dict[str, Any], files: int = 1) -> int | None:
         """Returns the bytes of files of weights, as of a finished run of its kind, or None."""
         one = self._bytes.get(subject(factors))
         return None if one is None else files * one
+
+
+def _key(factors: dict[str, Any]) -> str:
+    return "+".join(map(str, setting(factors)))
+
+
+def _epochs_noted(results: Path) -> dict[str, dict[str, float]]:
+    with contextlib.suppress(UserError):
+        return disk.read_json(paths.epoch_seconds_note(results))
+    return {}
+
+
+def note_epoch(results: Path, factors: dict[str, Any], seconds: float) -> None:
+    """Notes how long an epoch of a training takes by its steps, before one has finished."""
+    noted = _epochs_noted(results)
+    noted.setdefault(_key(factors), {})[str(factors["batch_size"])] = seconds
+    disk.write_json(paths.epoch_seconds_note(results), noted)
 
 
 def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:
@@ -142,8 +163,8 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
     if source == "text":  # a character is one token and one label, and a byte or more in its file
         path = definition["path"]
         return 8.0 * os.path.getsize(dataset_definitions.expanded(path)) if path else None
-    image = definition["image_size"] ** 2 * definition.get("channels", 3)
     if source in ("cats_vs_dogs", "patches"):
+        image = definition["image_size"] ** 2 * 3
         members = known.class_members() or known.members
         return image * sum(
             sum(dataset_splits.split_counts(definition["split"], each)) for each in members

@@ -93,6 +93,11 @@ def seconds_note(results: Path | str) -> Path:
     return Path(results) / "job_seconds.csv"
 
 
+def epoch_seconds_note(results: Path | str) -> Path:
+    """Returns the file of what an epoch of a training takes, as a few steps of it tell."""
+    return Path(results) / "epoch_seconds.json"
+
+
 def log_path(results: Path | str, output: Path | str) -> Path:
     """Returns the log of the job that writes a record, of data, a run, a measure or a timing."""
     kind, *folders, file = Path(output).relative_to(results).parts

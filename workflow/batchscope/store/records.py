@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from batchscope import disk, wording
-from batchscope.catalogue import dataset_definitions, run_names
+from batchscope.catalogue import dataset_definitions, run_names, tasks
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import paths
 
@@ -24,30 +24,18 @@ MISSING = "missing"
 FAILED = (DIVERGED, OUT_OF_MEMORY)
 UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and FINISHED did not run
 
-_NAMED = 3  # files or classes named in a warning; all are counted
 
-HISTORY_COLUMNS = (
-    "epoch",
-    "step",
-    "learning_rate",
-    "train_loss",
-    "train_accuracy",
-    "validation_loss",
-    "validation_accuracy",
-    "seconds",
-    "epoch_distance",
-    "weight_distance",
-)
-TRAJECTORY_COLUMNS = (
-    "examples",
-    "updates",
-    "epoch",
-    "train_loss",
-    "validation_loss",
-    "validation_accuracy",
-    "test_loss",
-    "test_accuracy",
-)
+def history_columns(task: str) -> tuple[str, ...]:
+    """Returns the columns of a run's history.csv."""
+    evaluated = *tasks.columns(task, "train"), *tasks.columns(task, "validation")
+    distances = ("epoch_distance", "weight_distance")
+    return ("epoch", "step", "learning_rate", *evaluated, "seconds", *distances)
+
+
+def trajectory_columns(task: str) -> tuple[str, ...]:
+    """Returns the columns of a run's trajectory.csv."""
+    evaluated = *tasks.columns(task, "validation"), *tasks.columns(task, "test")
+    return ("examples", "updates", "epoch", "train_loss", *evaluated)
 
 
 def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
@@ -61,19 +49,16 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
     where = f"datasets.{run_names.split_token(dataset)[0]}"
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
-        text = wording.count(count, "unreadable file was", "unreadable files were")
-        yield f"{where}: {text} skipped: {_some(files, count)}."
+        text = wording.count(count, "file was", "files were")
+        yield f"{where}: {text} skipped: {wording.some(files, count)}."
     if count := record.get("dropped"):
         yield f"{where}: {wording.count(count, 'row was', 'rows were')} dropped for a missing cell."
     for column, values in (record.get("unseen") or {}).items():
-        words = [f"{value} ({count})" for value, count in values.items()]
-        rows = wording.count(
-            sum(values.values()),
-            "row of the validation or test set holds",
-            "rows of the validation or test set hold",
+        words = wording.some([f"{value} ({count})" for value, count in values.items()])
+        text = wording.count(
+            sum(values.values()), "row of the other parts has", "rows of the other parts have"
         )
-        what = "a value that the training set lacks"
-        yield f"{where}: column {column}: {rows} {what}: {_some(words, len(words))}."
+        yield f"{where}: column {column}: {text} a value that the training part lacks: {words}."
     counts, lacking = record.get("class_counts") or {}, []
     by_class = zip(*counts.values(), strict=True)
     for name, found in zip(record.get("class_names") or (), by_class, strict=False):
@@ -82,14 +67,8 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
             lacking.append(f"{name} ({', '.join(by_split)})")
     if lacking:
         text = wording.count(len(lacking), "class has", "classes have")
-        named = _some(lacking, len(lacking))
+        named = wording.some(lacking)
         yield f"{where}: {text} no example in the validation or test set: {named}."
-
-
-def _some(items: Sequence[str], count: int) -> str:
-    """Returns the first of some items, and how many there are besides."""
-    more = count - len(items[:_NAMED])
-    return wording.listed([*items[:_NAMED], *([f"{more} more"] if more else [])])
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:

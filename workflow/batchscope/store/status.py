@@ -73,6 +73,11 @@ class Overview:
         trainings = [job for job, _ in self.jobs if job.noun == TRAINING]
         return sum(_STARTS[job.measure] for job in [*trainings, *self.untimed(MEASURE, TIMING)])
 
+    def wall_seconds(self, cores: int) -> float:
+        """Returns what is known to be left: timings one after the other, all else side by side."""
+        shared = self.seconds(TRAINING) + self.seconds(MEASURE) + self.start_seconds
+        return shared / cores + self.seconds(TIMING)
+
     @property
     def disk_bytes(self) -> float:
         """What missing data and runs take, as far as it is known."""
@@ -264,9 +269,10 @@ def _time_line(found: Overview, cores: int) -> str:
     if untimed_jobs:
         parts.append(f"unknown for {waiting(untimed_jobs)} (none of that kind has finished)")
     parts.append(f"about {wording.duration(found.start_seconds)} to start jobs")
-    wall = wording.duration((training + measures + found.start_seconds) / cores + timings)
-    together = f"; together {wall} on {wording.count(cores, 'core')}"
-    return f"Time left: {', '.join(parts)}{'' if untimed_runs or untimed_jobs else together}."
+    wall = wording.duration(found.wall_seconds(cores))
+    least = "at least " if untimed_runs or untimed_jobs else ""
+    together = f"together {least}{wall} on {wording.count(cores, 'core')}"
+    return f"Time left: {', '.join(parts)}; {together}."
 
 
 def absence_lines(absent: dict[Absence, list[Job]]) -> list[str]:

@@ -274,7 +274,8 @@ class StudyFile(Section):
     """
     models: dict[Name, text("the path of a Python file")] = {}
     """Your own models, by name: the path of a Python file with `build(input_shape, classes) ->
-    keras.Model`. Built-in models need no entry.
+    keras.Model`, or of a `.keras` file, whose weights are drawn anew. Built-in models need no
+    entry.
     """
     defaults: Factors = {}
     """Factors of every run that no experiment gives otherwise."""

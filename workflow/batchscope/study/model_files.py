@@ -1,20 +1,21 @@
-"""The models that a study may name: those that are built in, and the user's own Python files.
+"""The models that a study may name: those that are built in, and files of the user's own.
 
-A file is checked without being run, and without Keras; batchscope.training.user_models runs it.
-What it imports from its own folder belongs to it: these modules are found by reading, never by
-importing.
+A file is Python, or a model that Keras saved. It is checked without being run, and without Keras;
+batchscope.training.user_models runs it. What it imports from its own folder belongs to it, and so
+do files that it names, such as weights: they are found by reading, never by importing.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import os
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from batchscope import disk
 from batchscope.catalogue import run_names
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.errors import UserError
@@ -43,21 +44,46 @@ def token(name: str, path: str) -> str:
 
 
 def digest(path: Path | str) -> str:
-    """Returns a digest of the bytes of a user's model file and of the local modules it imports.
+    """Returns a digest of the bytes of a user's model file and of what belongs to it.
 
     Raises:
-        UserError: If one of them is no valid Python or cannot be read.
+        UserError: If one of its modules is no valid Python or cannot be read.
     """
     folder = Path(path).parent
     files = sorted(file for file in local_modules(path).values() if file.is_file())
-    beside = {file.relative_to(folder).as_posix(): _sha256(file) for file in files}
-    own = _sha256(Path(path))
+    beside = {file.relative_to(folder).as_posix(): disk.file_sha256(file) for file in files}
+    beside |= {text: disk.file_sha256(file) for text, file in named_files(path).items()}
+    own = disk.file_sha256(Path(path))
     # The digest of a file alone is older than that of several.
     return run_names.digest([own, beside] if beside else own)
 
 
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def is_saved(path: Path | str) -> bool:
+    """Whether a model file is one that Keras saved; else it is Python."""
+    return Path(path).suffix == ".keras"
+
+
+def named_files(path: Path | str) -> dict[str, Path]:
+    """Returns the files that a text in a model file, or in a local module of it, is the path of.
+
+    Paths start in the file's folder, or in the working directory; `"/weights.h5"` may be what is
+    added to a folder's path. Modules are found otherwise.
+    """
+    modules = [file for file in local_modules(path).values() if file.is_file()]
+    sources = [] if is_saved(path) else [Path(path), *modules]
+    texts = {
+        node.value
+        for source in sources
+        for node in ast.walk(_parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    found = {}
+    for text in sorted(texts):
+        for file in (os.path.join(Path(path).parent, text.lstrip("/")), text):
+            readable = os.path.isfile(file) and os.access(file, os.R_OK)
+            if readable and Path(file) not in sources:
+                found.setdefault(text, Path(file))
+    return found
 
 
 def local_modules(path: Path | str) -> dict[str, Path]:
@@ -75,7 +101,7 @@ def local_modules(path: Path | str) -> dict[str, Path]:
     """
     folder = Path(path).parent
     found: dict[str, Path] = {}
-    waiting = [((), Path(path))]
+    waiting = [] if is_saved(path) else [((), Path(path))]
     while waiting:
         package, file = waiting.pop()
         for name in _imports(_parse(file), package):
@@ -130,12 +156,15 @@ def _parse(file: Path) -> ast.Module:
 
 def problem(place: Place, path: str) -> Problem | None:
     """Returns what is wrong with a user's model file, or None."""
-    why = unmet(Path(path), Path.is_file) if path.endswith(".py") else ""
+    why = unmet(Path(path), Path.is_file) if path.endswith((".py", ".keras")) else ""
     if why is None:
         why = unmet(Path(path), Path.read_bytes)
     if why is not None:
-        expected = "an existing Python file or a built-in model"
+        expected = "an existing Python file, a .keras file or a built-in model"
         return received(place, path, expected, NETWORKS, why)
+    if is_saved(path):
+        whole = zipfile.is_zipfile(path)
+        return None if whole else received(place, path, "a model that Keras 3 saved")
     try:
         tree = _parse(Path(path))
         local_modules(path)

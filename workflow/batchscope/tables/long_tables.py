@@ -150,7 +150,8 @@ def _epoch_examples(results: Path | str, factors: Row) -> float:
 
 def _evaluations(folder: Path) -> list[Row]:
     path, record = folder / "trajectory.csv", paths.run_record(folder)
-    rows = disk.read_rows(path, *records.TRAJECTORY_COLUMNS, delete=record)
+    needed = ("examples", "updates", "epoch", "train_loss", "validation_loss", "test_loss")
+    rows = disk.read_rows(path, *needed, delete=record)
     saved = disk.read_json(record, "status", "steps_run")
     with errors.reading(path, f"rows up to the {saved['steps_run']} updates in its record", record):
         found = _numbers(rows)

@@ -30,11 +30,12 @@ import tensorflow as tf
 
 from batchscope import private_interfaces
 from batchscope.catalogue import run_factors
+from batchscope.datasets import Learned
 from batchscope.frameworks import LEARNING_RATE, Runner
 from batchscope.timing import pipelines
 from batchscope.timing.instruments import ceiling
 from batchscope.timing.instruments.processes import MEGABYTE
-from batchscope.training import augmentations, losses, optimizers, replicas
+from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 from batchscope.training.update_methods import Method
 
@@ -142,6 +143,7 @@ class PipelineRunner(TensorFlowRunner):
         super().__init__(model, len(data.labels))
         self._pipeline, self._delay_seconds, self._delay = pipeline, delay_seconds, 0.0
         self._mapped = pipelines.examples(pipeline, data, folder)
+        self._learned = data.learned
         self._kept: dict[int, tf.data.Dataset] = {}
         # Batches that were made ready meanwhile are all used up, and a delay is no step's work.
         if pipeline in pipelines.PREFETCHING or delay_seconds:
@@ -168,7 +170,7 @@ class StepRunner(PipelineRunner):
     """
 
     def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
-        model, mean_loss = self.model, _MeanLoss(self.model)
+        model, mean_loss = self.model, _MeanLoss(self.model, self._learned)
 
         def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
@@ -207,7 +209,7 @@ class FitRunner(PipelineRunner):
 
     def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
         self.unit = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
-        self.model.compile(optimizer, _MeanLoss(self.model), jit_compile=False)
+        self.model.compile(optimizer, _MeanLoss(self.model, self._learned), jit_compile=False)
         self._functions: dict[int, Any] = {}
 
     def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
@@ -246,12 +248,12 @@ class _MeanLoss(keras.losses.Loss):
     what the model returned.
     """
 
-    def __init__(self, model: keras.Model) -> None:
+    def __init__(self, model: keras.Model, learned: Learned) -> None:
         super().__init__(name="mean_loss")
-        self._per_example = losses.example_losses(model)
+        self._scoring = scoring.of(model, learned)
 
     def __call__(self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: Any = None) -> Any:
-        return tf.reduce_mean(self._per_example(y_true, y_pred)[0])
+        return tf.reduce_mean(self._scoring.examples(y_true, y_pred)[0])
 
 
 class _Clock(keras.callbacks.Callback):

@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from batchscope.catalogue import tasks
 from batchscope.datasets import Examples
 from batchscope.errors import UserError
 from batchscope.training import losses
@@ -44,7 +45,8 @@ def examples(pipeline: str, given: Examples, folder: Path | None = None) -> tf.d
     Their images may be a tensor, which is shared. The folder gets the files of `jpeg`, and must
     not be there yet. Raises `UserError` if the images cannot be JPEG files.
     """
-    source, labels, scale = given.images, tf.cast(given.labels, tf.int32), given.scale
+    source, labels, scale = given.images, given.labels, given.scale
+    labels = tf.cast(labels, tf.float32 if given.learned.task == tasks.REGRESSION else tf.int32)
     shape = source.shape[1:]
     if pipeline == "jpeg":
         source, scale = encode(np.asarray(source), scale, folder), 1 / 255

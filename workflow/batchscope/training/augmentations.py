@@ -13,6 +13,8 @@ Validation and test images, and whatever is measured of a finished run, are neve
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -30,7 +32,7 @@ def extended(augmentation: str, examples: Examples) -> Examples:
     if augmentation != "crop":
         return examples
     images = np.concatenate([examples.images, stretched(examples.images)])
-    return Examples(images, np.concatenate(2 * [examples.labels]), examples.scale)
+    return replace(examples, images=images, labels=np.concatenate(2 * [examples.labels]))
 
 
 def stretched(images: np.ndarray) -> np.ndarray:

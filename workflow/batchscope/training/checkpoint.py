@@ -22,7 +22,7 @@ class Progress:
     epoch: int = 0
     step: int = 0  # done of the epoch after those
     loss: float = 0.0  # sum over those steps' examples
-    hits: int = 0  # correct ones among those examples
+    scores: Any = 0  # sums over those examples, as `Totals` has them
     epoch_seconds: float = 0.0  # that those steps took
     contended_seconds: float = 0.0  # that all steps took, while other jobs shared the machine
     best_epoch: int = 0  # 0 before there is one
@@ -40,7 +40,7 @@ class Progress:
         """Adds an epoch to the history and starts the next one, at these trainable weights."""
         self.history.append(row)
         self.epoch += 1
-        self.step, self.loss, self.hits, self.epoch_seconds = 0, 0.0, 0, 0.0
+        self.step, self.loss, self.scores, self.epoch_seconds = 0, 0.0, 0, 0.0
         self.epoch_start = weights
 
     def update_norms(self) -> np.ndarray:
@@ -83,6 +83,8 @@ def load(path: Path, key: str, variables: list[keras.Variable]) -> Progress | No
         numbers = json.loads(str(members.pop("progress")))
     except (errors.Damaged, ValueError):
         return _passed_over(path, "damaged")
+    if "hits" in numbers:  # as they were called before there were scores of other tasks
+        numbers["scores"] = numbers.pop("hits")
     if numbers.pop("key", None) != key:
         return _passed_over(path, "of another version")
     groups: dict[str, Arrays] = {"variable": {}, "best": {}, "epoch_start": {}, "updates": {}}

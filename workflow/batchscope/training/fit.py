@@ -14,7 +14,7 @@ from types import FrameType
 
 import numpy as np
 
-from batchscope.catalogue import incompatible_factors, kept_epochs
+from batchscope.catalogue import incompatible_factors, kept_epochs, tasks
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import Interrupted
 from batchscope.store import job_files, records, weights
@@ -65,12 +65,13 @@ class Training:
         train = run.data.examples("train")
         self.training_set = augmentations.extended(factors["augmentation"], train)
         self.examples = len(self.training_set.labels)
+        incompatible_factors.check_task(factors, run.data.task)
         incompatible_factors.check_batch_size(factors, factors["batch_size"], self.examples)
         self.steps = steps_per_epoch(self.examples, factors["batch_size"])
         self.progress = Progress()
         self.reporter = Reporter(self.folder, factors["epochs"], self.steps)
         self.stopping = False
-        self._validated = (-1, (math.nan, math.nan))  # updates, and loss and accuracy after them
+        self._validated: tuple[int, dict[str, float]] = (-1, {})  # updates, and what came of them
         self._chunk = 1  # steps per call, until it is known how long they take
         self.checkpoint = self.folder / "checkpoint.npz"
         self.snapshots = self.folder / "epochs"  # weights after epochs before the last
@@ -143,7 +144,7 @@ class Training:
         target = self.factors["target_train_loss"]
         if not target or self.progress.history[-1]["train_loss"] > target:
             return None
-        loss = self._training_loss.loss_and_accuracy()[0]
+        loss = self._training_loss.evaluate()[0]
         return loss if loss <= target else None
 
     @functools.cached_property
@@ -176,9 +177,9 @@ class Training:
             start = progress.step
             coming = due[bisect.bisect_right(due, start) :][:1]
             stop = min(start + self._chunk, self.steps, *coming)
-            totals = Totals(progress.loss, progress.hits)
+            totals = Totals(progress.loss, progress.scores)
             progress.step, totals, seconds, norms = self.loop.run(order, start, stop, totals)
-            progress.loss, progress.hits = totals
+            progress.loss, progress.scores = totals
             progress.norms.append(norms)
             progress.epoch_seconds += seconds
             progress.contended_seconds += seconds
@@ -197,19 +198,20 @@ class Training:
         """Records a completed epoch; returns whether weights and losses are finite."""
         progress = self.progress
         trainable, state = models.weights(self.model)
-        loss, accuracy = self._validate()
-        if not all(np.isfinite(value).all() for value in (loss, *trainable.values())):
+        validated = self._validate()
+        numbers = validated["validation_loss"], *trainable.values()
+        if not all(np.isfinite(value).all() for value in numbers):
             return False
         steps = (progress.epoch + 1) * self.steps
         rate = self.schedule(steps - 1) if self.schedule else self.optimizer.learning_rate
+        trained = self.loop.scoring.metrics(progress.scores, self.training_set.labels)
         row = {
             "epoch": progress.epoch + 1,
             "step": steps,
             "learning_rate": float(rate.numpy()),  # that the last update was made with
             "train_loss": progress.loss / self.examples,
-            "train_accuracy": progress.hits / self.training_set.labels.size,
-            "validation_loss": loss,
-            "validation_accuracy": accuracy,
+            **{f"train_{name}": value for name, value in trained.items()},
+            **validated,
             "seconds": progress.epoch_seconds,
             "epoch_distance": weights.distance(progress.epoch_start, trainable),
             "weight_distance": weights.distance(self.initial[0], trainable),
@@ -217,7 +219,7 @@ class Training:
         progress.end_epoch(row, trainable)
         monitor = self.factors["monitor"]
         best, value = progress.best_value, row[monitor]
-        better = value > best if monitor.endswith("accuracy") else value < best
+        better = value > best if tasks.higher_is_better(monitor) else value < best
         if better or math.isnan(best):
             progress.best_value, progress.best_epoch = value, progress.epoch
             progress.best = records.weight_members(trainable, state)
@@ -239,10 +241,11 @@ class Training:
         """How many were made so far."""
         return self.progress.epoch * self.steps + self.progress.step
 
-    def _validate(self) -> tuple[float, float]:
-        """Returns loss and accuracy on the validation data, computed once after an update."""
+    def _validate(self) -> dict[str, float]:
+        """Returns loss and metrics on the validation data, computed once after an update."""
         if self._validated[0] != self.updates:
-            self._validated = (self.updates, self.validation.loss_and_accuracy())
+            found = trajectory.named("validation", self.validation.evaluate())
+            self._validated = (self.updates, found)
         return self._validated[1]
 
     def _add_to_trajectory(self) -> None:
@@ -255,7 +258,8 @@ class Training:
         examples = progress.epoch * self.examples + used
         found = self.evaluate()
         # The history's row of this update, where it ends an epoch.
-        self._validated = self.updates, (found["validation_loss"], found["validation_accuracy"])
+        own = tasks.columns(self.run.data.task, "validation")
+        self._validated = self.updates, {name: found[name] for name in own}
         place = {"updates": self.updates, "epoch": examples / self.examples}
         rows.append({"examples": examples, **place, **found})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from batchscope import private_interfaces
 from batchscope.datasets import Examples
+from batchscope.training import scoring
 
 # Numbers of input per forward pass outside training, and the limits of its examples: large
 # enough that a chunk's fixed cost does not count, small enough that the activations of a
@@ -21,6 +22,8 @@ CHUNK_VALUES = 2**22
 FEWEST, MOST = 64, 2048
 # Numbers that a token stands for: a network makes a vector of it at once, and logits in the end.
 TOKEN_VALUES = 512
+
+Evaluated = tuple[float, dict[str, float]]  # mean loss, and each metric by its name
 
 
 def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
@@ -36,53 +39,9 @@ def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
     return tf.cast(images, tf.float32) * tf.constant(scale, tf.float32)
 
 
-def logits(outputs: tf.Tensor) -> tf.Tensor:
-    """Returns the logits behind a classifier's outputs, or the outputs where they are logits.
-
-    A cross-entropy from probabilities cannot exceed 16.1 in float32 (Keras clips them at
-    1e-7) and has no gradient beyond. Keras's softmax and sigmoid leave their input on what
-    they return; TensorFlow's are found as the operation that made the tensor.
-    """
-    kept = private_interfaces.kept_logits(outputs)
-    if kept is not None:
-        outputs = kept
-    elif tf.is_symbolic_tensor(outputs) and outputs.op.type in ("Softmax", "Sigmoid"):
-        outputs = outputs.op.inputs[0]
-    return full_precision(outputs)
-
-
-def full_precision(tensor: tf.Tensor) -> tf.Tensor:
-    """Returns what a mixed precision computed as float32; any other tensor as it is."""
-    return tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor
-
-
 def penalties(model: keras.Model) -> list[tf.Tensor]:
     """Returns what the layers of a model added to its loss when it was called last."""
-    return [full_precision(tf.convert_to_tensor(each)) for each in model.losses]
-
-
-def example_losses(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
-    """Returns a function (labels, outputs) -> (loss, hit) per example for a classifier.
-
-    The outputs must be what the model returned, untouched. Where each position of a sequence is
-    predicted, a loss is the mean over the positions, and each of them has a hit.
-    """
-
-    def binary(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        numbers = logits(outputs)[:, 0]
-        targets = tf.cast(labels, numbers.dtype)
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
-        return losses, tf.equal(numbers > 0, labels > 0)
-
-    def categorical(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        numbers = logits(outputs)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=numbers)
-        predicted = tf.argmax(numbers, axis=-1, output_type=labels.dtype)
-        if labels.shape.rank == 2:
-            losses = tf.reduce_mean(losses, axis=-1)
-        return losses, tf.equal(predicted, labels)
-
-    return binary if model.output_shape[-1] == 1 else categorical
+    return [scoring.full_precision(tf.convert_to_tensor(each)) for each in model.losses]
 
 
 def dense(gradients: list[Any]) -> list[tf.Tensor | None]:
@@ -150,7 +109,7 @@ class Objective:
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
         self._scale, self._batch_statistics = examples.scale, batch_statistics
-        self._example_losses = example_losses(model)
+        self.scoring = scoring.of(model, examples.learned)
         if batch_statistics:
             switch_off_dropout(model)
         shape = examples.images.shape[1:]
@@ -159,7 +118,7 @@ class Objective:
         # One trace for all chunks, the last and smaller one too.
         chunks = [
             tf.TensorSpec([None, *shape], self._chunks[0][0].dtype),
-            tf.TensorSpec([None, *np.shape(examples.labels)[1:]], tf.int32),
+            tf.TensorSpec([None, *np.shape(examples.labels)[1:]], self.scoring.labels),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
         attributes = {"_noinline": True} if whole else None
@@ -171,12 +130,12 @@ class Objective:
     def _place(self, examples: Examples) -> None:
         """Puts examples on the device, once for all calls."""
         images, labels = examples.images, examples.labels
-        self.examples, self.predictions = len(images), np.size(labels)
+        self.examples, self.labels = len(images), labels
         self._chunks = []
         for start in range(0, len(images), self._chunk):
             rows = slice(start, start + self._chunk)
-            numbers = np.asarray(labels[rows], np.int32)
-            self._chunks.append((tf.constant(images[rows]), tf.constant(numbers)))
+            given = tf.constant(np.asarray(labels[rows]), self.scoring.labels)
+            self._chunks.append((tf.constant(images[rows]), given))
 
     def over(self, examples: Examples) -> Objective:
         """Returns the same function over other examples, by the same graphs: nothing is traced."""
@@ -187,21 +146,21 @@ class Objective:
     # What becomes a graph: operations on one chunk, or on a vector of all weights.
 
     def _parts(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns the losses of a chunk, its share of the penalties, and its hits."""
+        """Returns the losses of a chunk, its share of the penalties, and its scores."""
         outputs = self.model(scaled(images, self._scale), training=self._batch_statistics)
-        losses, hits = self._example_losses(labels, outputs)
+        losses, scores = self.scoring.examples(labels, outputs)
         # Each penalty is the weights' own or a mean over the chunk: times the chunk's
         # size, it becomes its weighted mean over the chunks once all is divided.
         count = tf.cast(tf.shape(labels)[0], losses.dtype)
         added = penalties(self.model)
-        return losses, count * tf.add_n(added) if added else tf.zeros(()), hits
+        return losses, count * tf.add_n(added) if added else tf.zeros(()), scores
 
     def _sum(self, losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(losses, tf.float64)) + tf.cast(penalties, tf.float64)
 
     def _sums_in_graph(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        *parts, hits = self._parts(images, labels)
-        return self._sum(*parts), tf.math.count_nonzero(hits)
+        *parts, scores = self._parts(images, labels)
+        return self._sum(*parts), self.scoring.total(scores)
 
     def _sum_and_gradient_in_graph(
         self, images: tf.Tensor, labels: tf.Tensor
@@ -247,26 +206,31 @@ class Objective:
         """Sets the trainable weights from one flat vector."""
         self._assign(tf.constant(flat, tf.float64))
 
-    def loss_and_accuracy(self) -> tuple[float, float]:
-        """Returns mean loss and accuracy at the current weights."""
+    def evaluate(self) -> Evaluated:
+        """Returns mean loss and metrics at the current weights."""
         sums = [self._sums(images, labels) for images, labels in self._chunks]
-        loss = sum(float(total) for total, _ in sums) / self.examples
-        return loss, sum(int(hits) for _, hits in sums) / self.predictions
+        losses, scores = ([part.numpy() for part in parts] for parts in zip(*sums, strict=True))
+        return self.evaluated(losses, scores)
+
+    def evaluated(self, losses: Iterable[np.ndarray], scores: Iterable[np.ndarray]) -> Evaluated:
+        """Returns mean loss and metrics by the summed losses and scores of each chunk."""
+        loss = sum(map(float, losses)) / self.examples
+        return loss, self.scoring.metrics(sum(scores), self.labels)
 
     def totals(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns summed loss, float64, and hits, int64, of each chunk; for graphs of others."""
+        """Returns summed loss, float64, and scores of each chunk; for graphs of others."""
         sums: list[tuple[tf.Tensor, tf.Tensor]] = []
         for images, labels in self._chunks:
             # One after the other: only one chunk's activations are in memory.
             with tf.control_dependencies([loss for loss, _ in sums[-1:]]):
                 sums.append(self._sums(images, labels))
-        losses, hits = zip(*sums, strict=True)
-        return tf.stack(losses), tf.stack(hits)
+        losses, scores = zip(*sums, strict=True)
+        return tf.stack(losses), tf.stack(scores)
 
     def loss(self, flat: np.ndarray) -> float:
         """Returns the mean loss at the given weights, which stay set."""
         self.set_weights(flat)
-        return self.loss_and_accuracy()[0]
+        return self.evaluate()[0]
 
     def loss_and_gradient(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
         """Returns mean loss and its gradient, both float64, at weights, which stay set."""
@@ -297,12 +261,12 @@ class Objective:
         return product / self.examples
 
 
-def together(objectives: Sequence[Objective]) -> Callable[[], list[tuple[float, float]]]:
-    """Returns a function that evaluates mean loss and accuracy over several sets of examples.
+def together(objectives: Sequence[Objective]) -> Callable[[], list[Evaluated]]:
+    """Returns a function that evaluates mean loss and metrics over several sets of examples.
 
     It is one call into the graph: of a small network, a call costs about as much as a hundred
     examples. The objectives are one function over each of the sets (`Objective.over`); where it is
-    `whole`, the numbers are those of `loss_and_accuracy`, bit for bit.
+    `whole`, the numbers are those of `evaluate`, bit for bit.
     """
 
     def compute() -> list[tuple[tf.Tensor, tf.Tensor]]:
@@ -314,10 +278,10 @@ def together(objectives: Sequence[Objective]) -> Callable[[], list[tuple[float, 
 
     graph = _graph(compute).get_concrete_function()  # a call need not look for its trace
 
-    def evaluate() -> list[tuple[float, float]]:
+    def evaluate() -> list[Evaluated]:
         return [
-            (sum(sums.numpy().tolist()) / each.examples, int(hits.numpy().sum()) / each.predictions)
-            for each, (sums, hits) in zip(objectives, graph(), strict=True)
+            each.evaluated(*(part.numpy() for part in sums))
+            for each, sums in zip(objectives, graph(), strict=True)
         ]
 
     return evaluate

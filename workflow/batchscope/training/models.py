@@ -13,7 +13,7 @@ from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.store.weights import Arrays
 from batchscope.training import user_models
-from batchscope.training.networks import BUILDERS
+from batchscope.training.networks import ACTIVATIONS, BUILDERS
 
 
 def build(
@@ -43,7 +43,7 @@ def build(
             return user_models.build(name, digest, model_file, look, scope or nullcontext())
         try:
             with scope or nullcontext():
-                return BUILDERS[name](look.input_shape, look.classes)
+                return BUILDERS[name](look.input_shape, look.classes, ACTIVATIONS[look.task])
         except Exception as error:  # Keras raises nearly anything for images that are too small
             what = user_models.error_message(error)
             raise UserError(

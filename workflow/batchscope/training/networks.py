@@ -1,4 +1,7 @@
-"""The built-in networks, each a function (input_shape, classes) -> keras.Model.
+"""The built-in networks, each a function (input_shape, classes, activation) -> keras.Model.
+
+`classes` is the number of units in the end, and `activation` theirs: a softmax of classes, sigmoids
+of several labels, `linear` for numbers to predict.
 
 Every layer has a name of its own, so that the paths of variables never depend on what else a
 process built. Each docstring names the source, and what is chosen where a document leaves it open;
@@ -12,7 +15,15 @@ from collections.abc import Callable
 import keras
 from keras import layers
 
+from batchscope.catalogue import tasks
+
 Shape = tuple[int, ...]
+SOFTMAX = "softmax"
+ACTIVATIONS = {
+    tasks.CLASSIFICATION: SOFTMAX,
+    tasks.REGRESSION: "linear",
+    tasks.MULTI_LABEL: "sigmoid",
+}
 
 
 def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
@@ -23,14 +34,16 @@ def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
     return keras.Model(inputs, outputs, name=name)
 
 
-def _output(classes: int, sigmoid: bool = False, **options: str) -> layers.Layer:
-    """Returns a softmax; where a `sigmoid` is asked for, one such unit for two classes."""
-    if sigmoid and classes == 2:
-        return layers.Dense(1, activation="sigmoid", name="output")
-    return layers.Dense(classes, activation="softmax", name="output", **options)
+def _output(
+    classes: int, activation: str, one_sigmoid: bool = False, **options: str
+) -> layers.Layer:
+    """Returns the last layer; of `one_sigmoid`, one such unit in place of a softmax of two."""
+    if one_sigmoid and classes == 2 and activation == SOFTMAX:
+        classes, activation = 1, "sigmoid"
+    return layers.Dense(classes, activation=activation, name="output", **options)
 
 
-def small_cnn(input_shape: Shape, classes: int) -> keras.Model:
+def small_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns the default study's network: 6,058 parameters at 8x8x1 with 10 classes.
 
     Made for this project. Strides in place of pooling make it a third faster on a CPU.
@@ -42,11 +55,11 @@ def small_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Conv2D(16, 3, 2, padding="same", activation="relu", name="conv_2"),
         layers.Flatten(name="flatten"),
         layers.Dense(64, activation="relu", name="dense_1"),
-        _output(classes),
+        _output(classes, activation),
     )
 
 
-def campbell_cnn(input_shape: Shape, classes: int) -> keras.Model:
+def campbell_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns the network of Campbell's figure 2: 270,006 parameters at 28x28x1 with 10 classes.
 
     Every kernel and bias is drawn from RandomNormal with Keras's defaults. Left open and chosen
@@ -68,11 +81,11 @@ def campbell_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Dropout(0.25, name="dropout_1"),
         layers.Dense(500, activation="relu", name="dense_1", **normal),
         layers.Dropout(0.5, name="dropout_2"),
-        _output(classes, **normal),
+        _output(classes, activation, **normal),
     )
 
 
-def chang_vgg(input_shape: Shape, classes: int) -> keras.Model:
+def chang_vgg(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns Chang and Pathak's network: 353,161 parameters at 128x128x3 with two classes.
 
     Source: D. Chang and A. Pathak, "Effect of Batch Size on Neural Net Training", figure 4. More
@@ -88,12 +101,12 @@ def chang_vgg(input_shape: Shape, classes: int) -> keras.Model:
         layers.Flatten(name="flatten"),
         layers.Dense(256, activation="relu", name="dense_1"),
         layers.Dense(256, activation="relu", name="dense_2"),
-        _output(classes, sigmoid=True),
+        _output(classes, activation, one_sigmoid=True),
     ]
     return _chain("chang_vgg", input_shape, *parts)
 
 
-def lheureux_cnn(input_shape: Shape, classes: int) -> keras.Model:
+def lheureux_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns Lheureux's network: 40,961,153 parameters at 200x200x3 with two classes.
 
     Source: A. Lheureux, listing `get_accuracy_for_batch_size` in the article on how to
@@ -107,11 +120,11 @@ def lheureux_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.MaxPooling2D(2, name="pool_1"),
         layers.Flatten(name="flatten"),
         layers.Dense(128, name="dense_1", **he),
-        _output(classes, sigmoid=True),
+        _output(classes, activation, one_sigmoid=True),
     )
 
 
-def benchmark_cnn(input_shape: Shape, classes: int) -> keras.Model:
+def benchmark_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns the network of a post: 2,131,538 trainable parameters at 256x256x3, 10 classes.
 
     Left open and chosen here: 3x3 same convolutions, the first with 8 filters and no activation
@@ -131,40 +144,42 @@ def benchmark_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Flatten(name="flatten"),
         layers.Dense(128, activation="tanh", name="dense_1"),
         layers.Dense(64, activation="tanh", name="dense_2"),
-        _output(classes),
+        _output(classes, activation),
     ]
     return _chain("benchmark_cnn", input_shape, *parts)
 
 
-def keskar_f1(input_shape: Shape, classes: int) -> keras.Model:
+def keskar_f1(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns network F1: 1,462,794 trainable parameters at 28x28x1 with 10 classes.
 
     Source: N. S. Keskar et al., "On Large-Batch Training for Deep Learning: Generalization
     Gap and Sharp Minima", arXiv 1609.04836.
     """
-    return _f1("keskar_f1", input_shape, classes, normalised=True)
+    return _f1("keskar_f1", input_shape, classes, activation, normalised=True)
 
 
-def keskar_f1_plain(input_shape: Shape, classes: int) -> keras.Model:
+def keskar_f1_plain(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns F1 without batch normalisation: 1,457,674 parameters at 28x28x1 with 10 classes.
 
     The clean case of sharpness: nothing here depends on which statistics normalise. Not in the
     paper.
     """
-    return _f1("keskar_f1_plain", input_shape, classes, normalised=False)
+    return _f1("keskar_f1_plain", input_shape, classes, activation, normalised=False)
 
 
-def _f1(name: str, input_shape: Shape, classes: int, normalised: bool) -> keras.Model:
+def _f1(
+    name: str, input_shape: Shape, classes: int, activation: str, normalised: bool
+) -> keras.Model:
     parts: list[layers.Layer] = [layers.Flatten(name="flatten")]
     for index in range(1, 6):
         parts.append(layers.Dense(512, name=f"dense_{index}"))
         if normalised:
             parts.append(layers.BatchNormalization(name=f"norm_{index}"))
         parts.append(layers.Activation("relu", name=f"relu_{index}"))
-    return _chain(name, input_shape, *parts, _output(classes))
+    return _chain(name, input_shape, *parts, _output(classes, activation))
 
 
-def tutorial_cnn(input_shape: Shape, classes: int) -> keras.Model:
+def tutorial_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns the network of two listings: 54,410 parameters at 28x28x1 with 10 classes.
 
     Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025),
@@ -176,11 +191,11 @@ def tutorial_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Conv2D(32, 3, activation="relu", name="conv_1"),
         layers.MaxPooling2D(2, name="pool_1"),
         layers.Flatten(name="flatten"),
-        _output(classes),
+        _output(classes, activation),
     )
 
 
-def mlp(input_shape: Shape, classes: int) -> keras.Model:
+def mlp(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns the network for rows of numbers: 20,738 parameters at 30 features with two classes.
 
     Y. Gorishniy et al. 2021 ("Revisiting Deep Learning Models for Tabular Data", arXiv 2106.11959)
@@ -193,7 +208,7 @@ def mlp(input_shape: Shape, classes: int) -> keras.Model:
         layers.Flatten(name="flatten"),
         layers.Dense(128, activation="relu", name="dense_1"),
         layers.Dense(128, activation="relu", name="dense_2"),
-        _output(classes),
+        _output(classes, activation),
     )
 
 
@@ -210,7 +225,7 @@ class AddPositions(layers.Layer):
         return inputs + self.positions
 
 
-def tiny_transformer(input_shape: Shape, classes: int) -> keras.Model:
+def tiny_transformer(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """Returns the network for tokens: 244,700 parameters at a length of 32 with 92 tokens.
 
     The decoder of A. Vaswani et al. 2017 ("Attention Is All You Need", arXiv 1706.03762), causal
@@ -232,7 +247,7 @@ def tiny_transformer(input_shape: Shape, classes: int) -> keras.Model:
         y = layers.Dense(width, name=f"contract_{block}")(y)
         x = layers.Add(name=f"dense_sum_{block}")([x, y])
     x = layers.LayerNormalization(name="output_norm")(x)
-    return keras.Model(inputs, _output(classes)(x), name="tiny_transformer")
+    return keras.Model(inputs, _output(classes, activation)(x), name="tiny_transformer")
 
 
 # A new network is one function above and its name here.
@@ -240,4 +255,4 @@ _ALL = (
     *(small_cnn, campbell_cnn, chang_vgg, lheureux_cnn, benchmark_cnn, keskar_f1, keskar_f1_plain),
     *(tutorial_cnn, mlp, tiny_transformer),
 )
-BUILDERS: dict[str, Callable[[Shape, int], keras.Model]] = {each.__name__: each for each in _ALL}
+BUILDERS: dict[str, Callable[..., keras.Model]] = {each.__name__: each for each in _ALL}

@@ -34,6 +34,7 @@ import tensorflow as tf
 
 from batchscope.errors import UserError
 from batchscope.training import losses
+from batchscope.training.scoring import Scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Update, distance
 
 # Between the seeds of two replicas; a prime, far from the steps between the seeds of layers.
@@ -120,7 +121,7 @@ class ReplicaLoop(StepLoop):
         strategy = tf.distribute.get_strategy()
         replicas = strategy.num_replicas_in_sync
         variables = model.trainable_variables
-        arrays = (examples.images, np.asarray(examples.labels, np.int32))
+        arrays = (examples.images, np.asarray(examples.labels, self.scoring.labels.as_numpy_dtype))
         data = [_on_every_replica(strategy, array) for array in arrays]
         scale = examples.scale  # the graph outlives the arrays: it keeps copies
 
@@ -136,22 +137,22 @@ class ReplicaLoop(StepLoop):
             labels = tf.gather(labels, rows)
             old = [tf.convert_to_tensor(variable.value) for variable in variables]
             part = scaled, labels, size, tf.size(batch), number
-            loss, hits, gradients, state = _compute(model, *part)
+            loss, scores, gradients, state = _compute(model, self.scoring, *part)
             optimizer.apply(gradients, variables)  # of their sum over the replicas
             norms = [distance(old, variables)] if self.update_norms else []
-            return loss, hits, state, norms
+            return loss, scores, state, norms
 
         add = functools.partial(strategy.reduce, tf.distribute.ReduceOp.SUM, axis=None)
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            loss, hits, state, norms = strategy.run(replica, (batch, *data))
+            loss, scores, state, norms = strategy.run(replica, (batch, *data))
             for variable, value in zip(model.non_trainable_variables, state, strict=True):
                 if value is not None and tf.as_dtype(variable.dtype).is_floating:
                     variable.value.assign_add(add(value))
                 elif value is not None:
                     variable.value.assign(_first(strategy, value))
             total = add(loss) * tf.cast(tf.size(batch), tf.float64)
-            return total, add(hits), *(_first(strategy, norm) for norm in norms)
+            return total, add(scores), *(_first(strategy, norm) for norm in norms)
 
         return update
 
@@ -177,6 +178,7 @@ def _first(strategy: tf.distribute.Strategy, value: tf.distribute.DistributedVal
 
 def _compute(
     model: keras.Model,
+    scored: Scoring,
     images: tf.Tensor,
     labels: tf.Tensor,
     size: tf.Tensor,
@@ -186,8 +188,8 @@ def _compute(
     """Runs the model forward and back on a replica's shard of `size` examples; sets no variable.
 
     Returns:
-        Its part of the batch's mean loss with penalties, float64; the examples that were
-        classified right, int64; the gradients of that part, None where it does not reach a
+        Its part of the batch's mean loss with penalties, float64; the sums of its
+        scores; the gradients of that part, None where it does not reach a
         variable; and what comes of each other variable, as `_state_move` has it.
     """
     share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
@@ -203,7 +205,7 @@ def _compute(
         with keras.StatelessScope(list(values), True, False) as after:
             outputs = model(images, training=True)
             penalties = model.losses
-        example, hits = losses.example_losses(model)(labels, outputs)
+        example, scores = scored.examples(labels, outputs)
         mean = tf.reduce_sum(example) / tf.cast(batch, example.dtype)
         parts = [tf.math.multiply_no_nan(mean, present)]
         parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
@@ -211,8 +213,9 @@ def _compute(
     gradients = losses.dense(tape.gradient(loss, weights))
     new = [after.get_current_value(variable) for variable in others]
     state = [_state_move(*three, share) for three in zip(old, given, new, strict=True)]
-    hit = tf.math.count_nonzero(hits) * tf.cast(size > 0, tf.int64)
-    return tf.cast(loss, tf.float64), hit, gradients, state
+    sums = scored.total(scores)
+    sums = tf.where(size > 0, sums, tf.zeros_like(sums))
+    return tf.cast(loss, tf.float64), sums, gradients, state
 
 
 def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:

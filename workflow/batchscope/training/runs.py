@@ -5,7 +5,7 @@ TensorFlow is imported where a network is asked for, and not before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,8 @@ class Setup:
     @cached_property
     def data(self) -> datasets.Dataset:
         """Its data set; raises as `datasets.load` does."""
-        return datasets.load(self.results, self.factors["dataset"])
+        loss = self.factors.get("loss_function", "default")  # no step's time depends on it
+        return replace(datasets.load(self.results, self.factors["dataset"]), loss=loss)
 
     def network(self) -> keras.Model:
         """Returns its network as it begins: its precision, and on all devices of its replicas."""

@@ -59,7 +59,7 @@ def _check_same(run: Run, epoch: int, history: list[dict]) -> None:
     """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
     path = run.folder / "history.csv"
     rows = disk.read_rows(path, delete=paths.run_record(run.folder))
-    numbers = [column for column in records.HISTORY_COLUMNS if column != "seconds"]
+    numbers = [column for column in records.history_columns(run.data.task) if column != "seconds"]
     found = [[str(row[column]) for column in numbers] for row in history[:epoch]]
     expected = [[row.get(column) for column in numbers] for row in rows[:epoch]]
     if found != expected:

@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope.datasets import Examples
-from batchscope.training import losses, optimizers
+from batchscope.training import losses, optimizers, scoring
 from batchscope.training.update_methods import Evaluate, Method, accumulated
 
-# From a batch's examples, int32 of shape (b,), to the sum of its losses, float64, its hits, int64,
+# From a batch's examples, int32 of shape (b,), to the sums of its losses, float64, and its scores,
 # and the norm of the update, float32, where that is asked for.
 Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
@@ -36,10 +36,10 @@ class Batches:
 
 
 class Totals(NamedTuple):
-    """Sums over the examples of an epoch so far: of their losses, and of correct predictions."""
+    """Sums over the examples of an epoch so far."""
 
     loss: float = 0.0
-    hits: int = 0
+    scores: Any = 0  # as `Scoring.total` has them; 0 for none yet
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
@@ -80,6 +80,7 @@ class StepLoop:
         self.examples = len(examples.images)
         self.batches = batches
         self.update_norms = update_norms
+        self.scoring = scoring.of(model, examples.learned)
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
         self._run = self._make_run(self._make_update(model, optimizer, examples))
@@ -89,7 +90,7 @@ class StepLoop:
         batches, examples = self.batches, self.examples
 
         def run(
-            order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor
+            order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             start = step
             size = tf.convert_to_tensor(batches.size)  # read once, where it is a variable
@@ -97,13 +98,13 @@ class StepLoop:
             steps = tf.maximum(1, (examples + rest) // size)
 
             def body(
-                step: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor, *norms: tf.TensorArray
+                step: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor, *norms: tf.TensorArray
             ) -> tuple:
                 first = step % steps * size
                 batch = order[first : tf.minimum(first + size, examples)]
-                batch_loss, batch_hits, *norm = update(batch)
+                batch_loss, batch_scores, *norm = update(batch)
                 norms = [array.write(step - start, norm[0]) for array in norms]
-                return step + 1, loss + batch_loss, hits + batch_hits, *norms
+                return step + 1, loss + batch_loss, scores + batch_scores, *norms
 
             def go_on(step: tf.Tensor, loss: tf.Tensor, *_: Any) -> tf.Tensor:
                 return tf.logical_and(step < stop, tf.math.is_finite(loss))
@@ -112,13 +113,14 @@ class StepLoop:
             if self.update_norms:
                 arrays.append(tf.TensorArray(tf.float32, stop - start, element_shape=[]))
             # One step at a time: the next one needs this one's weights.
-            step, loss, hits, *arrays = tf.while_loop(
-                go_on, body, (step, loss, hits, *arrays), parallel_iterations=1
+            step, loss, scores, *arrays = tf.while_loop(
+                go_on, body, (step, loss, scores, *arrays), parallel_iterations=1
             )
-            return step, loss, hits, *(array.stack()[: step - start] for array in arrays)
+            return step, loss, scores, *(array.stack()[: step - start] for array in arrays)
 
-        types = [tf.int32, tf.int32, tf.float64, tf.int64]
-        signature = [tf.TensorSpec([examples], tf.int32), *(tf.TensorSpec([], of) for of in types)]
+        numbers = [tf.TensorSpec([], of) for of in (tf.int32, tf.int32, tf.float64)]
+        scores = tf.TensorSpec(self.scoring.shape, self.scoring.type)
+        signature = [tf.TensorSpec([examples], tf.int32), *numbers, scores]
         # Autograph has nothing to convert here, and looking for it doubles the tracing.
         return tf.function(run, autograph=False, input_signature=signature)
 
@@ -130,8 +132,8 @@ class StepLoop:
         augment, method = self.batches.augment, self.batches.method
         scale = examples.scale  # the graph outlives the arrays: it keeps copies
         all_images = tf.constant(examples.images)
-        all_labels = tf.constant(np.asarray(examples.labels, np.int32))
-        per_example = losses.example_losses(model)
+        all_labels = tf.constant(np.asarray(examples.labels), self.scoring.labels)
+        scored = self.scoring
 
         def evaluation(batch: tf.Tensor, share: tf.Tensor | None = None) -> Evaluate:
             images = losses.scaled(tf.gather(all_images, batch), scale)
@@ -143,28 +145,30 @@ class StepLoop:
                 values = [variable.value for variable in variables]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(values)
-                    example, hits = per_example(labels, model(images, training=True))
+                    example, scores = scored.examples(labels, model(images, training=True))
                     loss = tf.add_n([tf.reduce_mean(example), *losses.penalties(model)])
                     part = loss if share is None else share * loss
                     part = optimizers.scaled_loss(optimizer, part)
-                return loss, hits, losses.dense(tape.gradient(part, values))
+                return loss, scored.total(scores), losses.dense(tape.gradient(part, values))
 
             return evaluate
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
             if self.batches.micro_batch:
-                evaluate = accumulated(evaluation, batch, self.batches.micro_batch, variables)
+                evaluate = accumulated(
+                    evaluation, batch, self.batches.micro_batch, variables, scored
+                )
             else:
                 evaluate = evaluation(batch)
             # Reading costs nothing; the update then copies what is still held here.
             old = (
                 [tf.identity(variable.value) for variable in variables] if self.update_norms else []
             )
-            loss, hits = method.apply(evaluate, optimizer, model)
+            loss, scores = method.apply(evaluate, optimizer, model)
             # The mean's own non-finite value must reach the total, whatever the penalties.
             total = tf.cast(loss, tf.float64) * tf.cast(tf.size(batch), tf.float64)
             norms = [distance(old, variables)] if self.update_norms else []
-            return total, tf.math.count_nonzero(hits), *norms
+            return total, scores, *norms
 
         return update
 
@@ -186,13 +190,13 @@ class StepLoop:
             (steps,), or (0,) where norms are not asked for.
         """
         begun = time.perf_counter()
-        step, loss, hits, *norms = self._run(
+        step, loss, scores, *norms = self._run(
             tf.constant(order),
             tf.constant(start, tf.int32),
             tf.constant(stop, tf.int32),
             tf.constant(totals.loss, tf.float64),
-            tf.constant(totals.hits, tf.int64),
+            tf.constant(np.broadcast_to(totals.scores, self.scoring.shape), self.scoring.type),
         )
-        done, new = int(step), Totals(float(loss), int(hits))  # waits for the device
+        done, new = int(step), Totals(float(loss), scores.numpy().tolist())  # waits for the device
         taken = time.perf_counter() - begun
         return done, new, taken, norms[0].numpy() if norms else np.empty(0, np.float32)

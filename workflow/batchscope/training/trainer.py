@@ -76,17 +76,17 @@ def _refusal(error: BaseException | None) -> str | None:
 
 def write(training: Training, end: End) -> None:
     """Writes weights, history and record of a run that is over; the record last."""
-    folder, progress = training.folder, training.progress
+    folder, progress, task = training.folder, training.progress, training.run.data.task
     weights = _write_weights(training, end.status)
     training.keep_wanted(over=True)
     kept = training.snapshots / f"{kept_epochs.middle(progress.epoch)}.npz"
     if kept_epochs.MIDDLE in training.read and kept.exists():  # its epoch is known now
         middle = training.snapshots / f"{kept_epochs.MIDDLE}.npz"
         (disk.copy if int(kept.stem) in training.read else os.replace)(kept, middle)
-    disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
+    disk.write_rows(folder / "history.csv", records.history_columns(task), progress.history)
     if training.factors["evaluate_every"]:
         path = folder / "trajectory.csv"
-        disk.write_rows(path, records.TRAJECTORY_COLUMNS, progress.trajectory)
+        disk.write_rows(path, records.trajectory_columns(task), progress.trajectory)
     factors, history = training.factors, progress.history
     record = {
         "run": training.run.name,

@@ -1,4 +1,4 @@
-"""The trajectory of a training: losses and accuracies on one grid of examples used."""
+"""The trajectory of a training: losses and metrics on one grid of examples used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from batchscope.datasets import Dataset
-from batchscope.training.losses import Objective, together
+from batchscope.training.losses import Evaluated, Objective, together
 from batchscope.training.step_loop import steps_per_epoch
 
 # Of the training set, whose loss is evaluated: most of what an evaluation costs. The same examples
@@ -36,7 +36,7 @@ def fixed_subset(examples: int) -> np.ndarray:
 
 
 def evaluator(validation: Objective, data: Dataset) -> Callable[[], dict[str, float]]:
-    """Returns a function that gives a row's losses and accuracies at the current weights.
+    """Returns a function that gives a row's losses and metrics at the current weights.
 
     `validation` is the loss of the network that is trained; its graphs serve all splits. No
     evaluation changes weights or generators.
@@ -47,12 +47,12 @@ def evaluator(validation: Objective, data: Dataset) -> Callable[[], dict[str, fl
 
     def row() -> dict[str, float]:
         own, train, test = evaluate()
-        return {
-            "train_loss": train[0],
-            "validation_loss": own[0],
-            "validation_accuracy": own[1],
-            "test_loss": test[0],
-            "test_accuracy": test[1],
-        }
+        return {"train_loss": train[0], **named("validation", own), **named("test", test)}
 
     return row
+
+
+def named(split: str, evaluated: Evaluated) -> dict[str, float]:
+    """Returns loss and metrics under their columns' names."""
+    loss, metrics = evaluated
+    return {f"{split}_loss": loss, **{f"{split}_{name}": one for name, one in metrics.items()}}

@@ -27,7 +27,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-# Computes loss, hits and the gradient at the current weights, always of the same batch.
+from batchscope.training.scoring import Scoring
+
+# Computes loss, sums of scores and the gradient at the current weights, always of the same batch.
 Evaluate = Callable[[], tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]]
 
 
@@ -51,20 +53,20 @@ class Method:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Updates the weights once with a batch, by a built optimizer; inside a graph.
 
-        Returns what `evaluate` returned of loss and hits at the weights before the update.
+        Returns what `evaluate` returned of loss and scores at the weights before the update.
         """
         variables = model.trainable_variables
         if self.name == "plain":
-            loss, hits, gradients = evaluate()
+            loss, scores, gradients = evaluate()
             # While the backward pass still holds a weight, updating it copies it first.
             with tf.control_dependencies(gradients):
                 optimizer.apply(gradients, variables)
-            return loss, hits
+            return loss, scores
         before, again = _copies(variables), _repeated(evaluate, model)
-        loss, hits, gradients = evaluate()
+        loss, scores, gradients = evaluate()
         update = {"proximal": self._proximal, "sam": self._sam}[self.name]
         update(gradients, again, before, optimizer, variables)
-        return loss, hits
+        return loss, scores
 
     def _proximal(
         self,
@@ -146,37 +148,37 @@ def accumulated(
     batch: tf.Tensor,
     micro_batch: int,
     variables: list[keras.Variable],
+    scored: Scoring,
 ) -> Evaluate:
-    """Returns what computes a batch's loss, hits and gradient part by part; inside a graph.
+    """Returns what computes a batch's loss, scores and gradient part by part; inside a graph.
 
     Args:
         evaluation: From examples and their share of the batch to what computes their mean loss,
-            their hits, and the gradient of the loss times the share.
+            their scores, and the gradient of the loss times the share.
         batch: The batch's examples, int32 of shape (b,).
     """
 
     def evaluate() -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         size = tf.size(batch)
 
-        def body(start: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor, *sums: tf.Tensor) -> tuple:
+        def body(start: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor, *sums: tf.Tensor) -> tuple:
             examples = batch[start : tf.minimum(start + micro_batch, size)]
             share = tf.cast(tf.size(examples), tf.float32) / tf.cast(size, tf.float32)
-            part_loss, part_hits, gradients = evaluation(examples, share)()
+            part_loss, part_scores, gradients = evaluation(examples, share)()
             sums = [
                 total + tf.convert_to_tensor(gradient)
                 for total, gradient in zip(sums, gradients, strict=True)
             ]
-            hits += tf.math.count_nonzero(part_hits, dtype=tf.int32)
-            return start + micro_batch, loss + share * part_loss, hits, *sums
+            return start + micro_batch, loss + share * part_loss, scores + part_scores, *sums
 
         zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
         # One at a time: the memory is that of one.
-        _, loss, hits, *sums = tf.while_loop(
+        _, loss, scores, *sums = tf.while_loop(
             lambda start, *_: start < size,
             body,
-            (tf.constant(0), tf.constant(0.0), tf.constant(0), *zeros),
+            (tf.constant(0), tf.constant(0.0), tf.zeros(scored.shape, scored.type), *zeros),
             parallel_iterations=1,
         )
-        return loss, tf.range(size) < hits, sums  # as many ones as hits: who calls counts them
+        return loss, scores, sums
 
     return evaluate

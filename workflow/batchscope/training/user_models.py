@@ -1,29 +1,30 @@
-"""Running a user's model file: its import, its modules, its model made fit, errors at its lines."""
+"""Running a user's model file: its import, its modules, the model of it, errors at its lines."""
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import json
 import os
 import re
 import sys
 import traceback
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from batchscope import private_interfaces, wording
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets.looks import Look
-from batchscope.errors import UserError
+from batchscope.errors import ScaledTwice, UserError
 from batchscope.study import model_files
+from batchscope.training import input_scaling, model_checks
 from batchscope.training.networks import Shape
 
 
@@ -34,32 +35,94 @@ def build(
     look: Look,
     scope: AbstractContextManager,
 ) -> keras.Model:
-    """Returns the model of a user's file, functional in any case; arguments as `models.build`."""
-    builder, shape = _builder(name, digest, model_file), look.input_shape
+    """Returns the model of a user's file, functional in any case; arguments as `models.build`.
+
+    What the user may not expect of it is printed.
+    """
+    shape, where, (policy, seed) = look.input_shape, str(model_file), _settings()
+    builder = _builder(name, digest, model_file)
     dtype = "int32" if look.kind in dataset_definitions.OF_TOKENS else "float32"
     with _as_user_error(model_file, f"cannot be built for examples {shape}"), scope:
-        model = _with_input(builder(shape, look.classes), shape, dtype)
-    _check(model, str(model_file), look)
+        own = builder(shape, look.classes)
+        model_checks.refuse_own_updates(own, where)
+        model = _with_input(own, shape, dtype)
+    policy_set, seed_set = _settings()
+    if policy_set != policy:
+        raise UserError(
+            f"{where}: received the precision {policy_set}, which it sets; the factor `precision: "
+            f"{policy_set}` of the study is expected."
+        )
+    model_checks.check_shapes(model, where, look)
     with _as_user_error(model_file, f"cannot be called on examples {shape}"):
-        wrong = _wrong_outputs(model, tf.fill((2, *shape), tf.constant(look.largest, dtype)))
+        model_checks.check_loss(own, where, look)
+        examples = tf.fill((2, *shape), tf.constant(look.largest, dtype))
+        wrong = model_checks.wrong_outputs(model, examples, look.task)
+        scaling, note = input_scaling.problem(model, look)
     if wrong:
-        raise UserError(f"{model_file}: {wrong}")
+        raise UserError(f"{where}: {wrong}")
+    if scaling:
+        raise ScaledTwice(f"{where}: {scaling}")
+    notes = [note]
+    if own.compiled:
+        notes += ["compile(...) is not used: the study gives optimizer, learning rate and loss."]
+    if model_files.is_saved(where):
+        model_checks.refuse_lost_weights(model, where)
+        notes += ["taken as an architecture: its weights are drawn anew by the run's seed."]
+    if seed_set != seed:
+        notes += ["sets a random seed: initial weights may be the same for every seed of a run."]
+    for line in filter(None, notes):
+        print(f"{where}: {line}", file=sys.stderr, flush=True)
     return model
+
+
+def _settings() -> tuple[str, int | None]:
+    """Returns Keras's precision, and the seed that TensorFlow was given last."""
+    return keras.config.dtype_policy().name, tf.compat.v1.random.get_seed(0)[0]
 
 
 def _builder(name: str, digest: str, model_file: Path | str | None) -> Callable[..., object]:
     """Returns the function of a user's file that builds its model."""
     if model_file is None or not Path(model_file).is_file():
-        raise UserError(f"models.{name}: received {model_file}; expected an existing .py file.")
+        raise UserError(f"models.{name}: received {model_file}; expected an existing model file.")
     if model_files.digest(model_file) != digest:
         raise UserError(
-            f"{model_file}: changed since the runs of {name}-{digest} were planned, or a module "
-            "that it imports did; expected the same files; run snakemake again."
+            f"{model_file}: changed since the runs of {name}-{digest} were planned, or a file that "
+            "it imports or names did; expected the same files; run snakemake again."
         )
+    if model_files.is_saved(model_file):
+        return lambda input_shape, classes: _saved(Path(model_file))
     builder = getattr(_import(Path(model_file)), "build", None)
     if not callable(builder):
         raise UserError(f"{model_file}: expected a function build(input_shape, classes).")
     return builder
+
+
+def _saved(path: Path) -> object:
+    """Returns a model that Keras saved, with weights drawn anew and of the policy that is set.
+
+    Nothing in the file is run. Of what it was compiled with, the loss alone is read.
+    """
+    with zipfile.ZipFile(path) as archive:
+        config = json.loads(archive.read("config.json"), object_hook=_without_policy)
+    compiled = config.get("compile_config") or {}
+    kept = {key: compiled[key] for key in ("loss", "loss_weights") if compiled.get(key)}
+    config["compile_config"] = kept or None
+    try:
+        return keras.saving.deserialize_keras_object(config, safe_mode=True)
+    except Exception as error:
+        text = str(error)
+        own = re.search(r"Could not locate (\w+ '[^']+')", text) or re.search(r"(Lambda\b)", text)
+        if own is None:
+            raise
+        raise UserError(
+            f"{path}: received {own[1]}, whose code a saved model does not hold; a .py file whose "
+            "build makes the model is expected."
+        ) from error
+
+
+def _without_policy(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns a layer's configuration without its policy: a run's precision is its own."""
+    return {key: each for key, each in config.items() if key != "dtype" or isinstance(each, str)}
 
 
 class _Source(importlib.machinery.SourceFileLoader):
@@ -115,6 +178,8 @@ def _as_user_error(model_file: Path | str, what: str) -> Iterator[None]:
     """Turns whatever a user's code raises, or its exit, into an error at its file and line."""
     try:
         yield
+    except UserError:
+        raise
     except (Exception, SystemExit) as error:
         raise UserError(f"{_place(error, model_file)}: {what}: {error_message(error)}") from error
 
@@ -135,7 +200,7 @@ def error_message(error: BaseException) -> str:
     text = text.rpartition("Error encountered:")[2].partition("Arguments received by")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith("Exception encountered")]
-    return ": ".join([type(error).__name__, *messages[:1]])
+    return ": ".join([type(error).__name__, *(each[:200] for each in messages[:1])])
 
 
 def _with_input(model: object, input_shape: Shape, dtype: str) -> object:
@@ -146,59 +211,3 @@ def _with_input(model: object, input_shape: Shape, dtype: str) -> object:
     inputs = keras.Input(input_shape, name="images", dtype=dtype)
     # The same name: it is no part of the names of weights (see models.weights).
     return keras.Model(inputs, model(inputs), name=model.name)
-
-
-def _check(model: object, where: str, look: Look) -> None:
-    """Refuses what is no model, or none of such examples and classes."""
-    if not isinstance(model, keras.Model):
-        raise UserError(
-            f"{where}: received {type(model).__name__}; build must return a keras.Model."
-        )
-    taken, wanted, classes = model.input_shape, (None, *look.input_shape), look.classes
-    one = isinstance(taken, tuple) and taken[0] is None
-    if not (one and tf.TensorShape(taken).is_compatible_with(wanted)):
-        raise UserError(f"{where}: takes input {taken}; expected one input {wanted}.")
-    expected = [(None, classes), *([(None, 1)] if classes == 2 else [])]
-    if look.kind == dataset_definitions.TOKENS:  # one output for each position
-        expected = [(*wanted, classes)]
-    if model.output_shape not in expected:
-        outputs = wording.listed(map(str, expected), "or")
-        raise UserError(f"{where}: gives output {model.output_shape}; expected {outputs}.")
-    if not model.trainable_variables:
-        raise UserError(f"{where}: has no trainable weights; expected at least one layer of them.")
-
-
-def _wrong_outputs(model: keras.Model, images: tf.Tensor) -> str | None:
-    """Returns why outputs cannot be trained on with a cross-entropy, or None.
-
-    Probabilities whose logits Keras has lost would be taken for logits, and the logits behind
-    several sigmoids for those of a softmax.
-    """
-    several = model.output_shape[-1] > 1
-    last = []  # of the graphs of training and inference, which are made and not run
-
-    @tf.function(autograph=False)
-    def trace(images: tf.Tensor) -> None:
-        last.extend(model(images, training=training).op.type for training in (True, False))
-
-    trace.get_concrete_function(images)
-    if several and "Sigmoid" in last:
-        return (
-            f"received {model.output_shape[-1]} sigmoid units; expected one sigmoid unit for two "
-            'classes, else units with activation="softmax" or no activation.'
-        )
-    if not several and "Softmax" in last:
-        return (
-            "received a softmax over one unit, which is always 1; expected "
-            'activation="sigmoid" or no activation.'
-        )
-    outputs = model(images, training=False)
-    sums = np.asarray(tf.cast(outputs, tf.float32)).sum(axis=-1)
-    rounding = 1e-5 if outputs.dtype.size >= 4 else 0.05
-    lost = several and private_interfaces.kept_logits(outputs) is None
-    if lost and np.allclose(sums, 1, atol=rounding):
-        return (
-            "received probabilities without their logits; expected a last layer with "
-            'activation="softmax" or no activation.'
-        )
-    return None

@@ -1,0 +1,258 @@
+"""Folders and lists of images as people have them: every fault of one is told at once."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_photographs import png
+
+from batchscope.catalogue import dataset_definitions
+from prepared_data import SPLIT, prepared, problems, refused
+
+FLAT = {"cat": 6, "dog": 6}
+IN_PARTS = {f"{part}/{name}": 3 for part in ("train", "val", "test") for name in FLAT}
+DEEP = {**FLAT, "cat/deep": ("I;16", 4), "dog/5.png": b""}
+NO_IMAGE = "(cannot identify image file)"
+LOOSE = "(in no class folder)"
+
+
+def written(folder, content):
+    """Writes images, as many as there is a number, or a mode too; or a file with bytes."""
+    for name, given in content.items():
+        path = folder / name
+        mode, count = given if isinstance(given, tuple) else ("RGB", given)
+        if isinstance(given, bytes):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(given)
+            continue
+        at, ending = (path, "png") if mode == "RGB" else (path.parent, "tif")
+        at.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            grey = (10 + number,) * 3 if mode == "RGB" else 40000
+            Image.new(mode, (9, 7), grey).save(at / f"{number}.{ending}")
+    return folder
+
+
+def definition(source, path, **more):
+    found = {"source": source, "path": str(path), "image_size": 8, "split": SPLIT, **more}
+    return dataset_definitions.resolve(found)
+
+
+def check(tmp_path, own, lines):
+    """The same lines before any image is decoded, and when they are."""
+    found = problems(own)
+    assert refused(tmp_path, own).splitlines() == found
+    assert len(found) == len(lines)
+    for line, expected in zip(found, lines, strict=True):
+        assert line.startswith(f"datasets.own{expected.replace('HERE', str(tmp_path))}")
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "lines"),
+    [
+        ({}, {}, [": received HERE/mine with 0 folder(s) and 0 file(s);"]),
+        ({"cat": 6}, {}, [": received HERE/mine with 1 folder(s) and 0 file(s);"]),
+        (
+            {".": 6},
+            {},
+            [
+                ": received HERE/mine with 0 folder(s) and 6 file(s);",
+                f": 0.png {LOOSE}, 1.png {LOOSE}, 2.png {LOOSE} and 3 more: received no image",
+            ],
+        ),
+        (
+            {f"flowers/{name}": 6 for name in FLAT},
+            {},
+            [": received HERE/mine with 1 folder(s)", ": flowers: received folders alone;"],
+        ),
+        (
+            {**FLAT, "a": 0, "b/.DS_Store": b"", "c/d": 0, "x.csv": b"", "cat/6.jpg": b"text"},
+            {},
+            [
+                ": a and b: received no file;",
+                ": c: received folders alone;",
+                f": x.csv {LOOSE} and cat/6.jpg {NO_IMAGE}: received no image",
+            ],
+        ),
+        (
+            {**FLAT, "empty/1.jpg": b"", "text/1.jpg": b"text"},
+            {},
+            [
+                ": empty and text: received 0 readable images;",
+                f": empty/1.jpg {NO_IMAGE} and text/1.jpg {NO_IMAGE}: received no image",
+            ],
+        ),
+        (
+            DEEP,
+            {"per_class": 7},
+            [
+                ": cat/0.tif, cat/1.tif and cat/2.tif: received pixels of uint16 (mode I;16);",
+                ": dog: received 5 readable images;",
+                f": dog/5.png {NO_IMAGE}: received no image",
+            ],
+        ),
+        (
+            DEEP,
+            {"scale": 1e-5},
+            [
+                ": cat/0.png, cat/1.png, cat/2.png and 8 more: received 8 bits per channel ",
+                f": dog/5.png {NO_IMAGE}: received no image",
+            ],
+        ),
+        (FLAT, {"per_class": 7}, [": cat and dog: received 6 readable images;"]),
+        (FLAT, {"split": {"validation": 5, "test": 1}}, [".split: received validation 5, test 1,"]),
+        (FLAT, {"split": None}, [".split.validation: received nothing;"]),
+        (
+            {**IN_PARTS, "val/wolf": 3, "test/fox": 3, "valid.txt": b""},
+            {},
+            [": val/wolf and test/fox: received a class that is none of train;"],
+        ),
+        (
+            {**{name: IN_PARTS[name] for name in ("train/cat", "train/dog", "val/cat")}, "test": 5},
+            {},
+            [
+                ": val/dog, test/cat and test/dog: received no folder (No such file or directory);",
+                f": test/0.png {LOOSE}, test/1.png {LOOSE}, test/2.png {LOOSE} and 2 more: ",
+            ],
+        ),
+        (
+            {**IN_PARTS, "valid/cat": 3},
+            {},
+            [": test, train, val and 1 more: received folders alone;"],
+        ),
+    ],
+)
+def test_every_fault_of_a_folder_is_told_at_once(content, more, lines, tmp_path):
+    (tmp_path / "mine").mkdir()
+    check(tmp_path, definition("image_folder", written(tmp_path / "mine", content), **more), lines)
+
+
+def test_a_folder_of_all_that_reads_well_or_is_skipped(tmp_path):
+    """Modes and sizes that differ are images; a bomb, links and damaged files are no reason to end.
+
+    What a system leaves in folders is not looked at.
+    """
+    folder = written(tmp_path / "mine", FLAT)
+    Image.new("CMYK", (30, 4), (0, 0, 0, 255)).save(folder / "cat" / "cmyk.jpg")
+    Image.new("RGBA", (5, 5), (250, 0, 0, 0)).save(folder / "cat" / "alpha.png")
+    palette = Image.new("P", (5, 5), 1)
+    palette.putpalette([0, 0, 0, 0, 250, 0])
+    palette.save(folder / "cat" / "palette.png", transparency=1)
+    frames = [Image.new("RGB", (6, 6), colour) for colour in ("blue", "red")]
+    frames[0].save(folder / "cat" / "moves.gif", save_all=True, append_images=frames[1:])
+    for name in (".DS_Store", "Thumbs.db", "desktop.ini"):
+        (folder / "dog" / name).write_text("a system's")
+        (folder / name).write_text("a system's")
+    (folder / "__MACOSX" / "cat").mkdir(parents=True)
+    (folder / "dog" / "loop.png").symlink_to("loop.png")
+    (folder / "dog" / "up").symlink_to("..")
+    whole = (folder / "cat" / "cmyk.jpg").read_bytes()
+    (folder / "dog" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+    (folder / "dog" / "bomb.png").write_bytes(png((10**5, 10**5), 8, bytes(99)))
+    own = definition("image_folder", folder)
+    assert problems(own) == []
+    data = prepared(tmp_path, own)
+    assert data.record["class_names"] == ["cat", "dog"]
+    skipped = [each["file"] for each in data.record["skipped"]]
+    assert skipped == ["dog/bomb.png", "dog/cut.jpg", "dog/loop.png"]
+    assert sum(map(sum, data.record["class_counts"].values())) == 10 + 6
+    every = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
+    for colour in ((250, 0, 0), (0, 250, 0), (0, 0, 255)):
+        assert any((image == colour).all() for image in every)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_files_that_nobody_may_read_end_it(tmp_path):
+    folder = written(tmp_path / "mine", FLAT)
+    for name in ("cat/0.png", "dog/3.png"):
+        (folder / name).chmod(0)
+    lines = [": cat/0.png and dog/3.png: cannot be read (Permission"]
+    check(tmp_path, definition("image_folder", folder), lines)
+
+
+@pytest.mark.parametrize("names", [("train", "val", "test"), ("Training", "dev", "testing")])
+def test_folders_of_the_parts_are_the_split(names, tmp_path):
+    folder = tmp_path / "mine"
+    content = {f"{name}/{pet}": 6 - at for at, name in enumerate(names) for pet in FLAT}
+    written(folder, {**content, f"{names[0]}/labels.txt": b"beside the class folders"})
+    own = definition("image_folder", folder, split=None)
+    data = prepared(tmp_path, own)
+    assert data.record["counts"] == {"train": 12, "validation": 10, "test": 8}
+    few = definition("image_folder", folder, split={"test": 0.5}, per_class=5)
+    assert prepared(tmp_path, few).record["counts"]["train"] == 10
+    (folder / names[1]).rename(tmp_path / "away")  # this part is then drawn from train
+    (problem,) = dataset_definitions.read(own).problems(("d",))
+    assert problem.place == ("d", "split")
+    drawn = definition("image_folder", folder, split={"validation": 2})
+    assert list(dataset_definitions.read(drawn).problems(("d",))) == []
+    assert prepared(tmp_path, drawn).record["counts"] == {"train": 8, "validation": 4, "test": 8}
+
+
+def test_classes_that_are_named_as_parts_are_classes(tmp_path):
+    own = definition("image_folder", written(tmp_path / "mine", {"train": 5, "test": 5, "car": 5}))
+    assert prepared(tmp_path, own).record["class_names"] == ["car", "test", "train"]
+
+
+ROWS = [(f"{number}.png", "cat" if number % 2 else "dog") for number in range(12)]
+
+
+def listed(folder, *rows, names="file,label", **more):
+    text = "\n".join([names, *(",".join(map(str, row)) for row in rows)])
+    written(folder, {"photos": 12, "own.csv": text.encode()})
+    return definition("image_list", folder / "own.csv", folder=str(folder / "photos"), **more)
+
+
+def test_a_list_of_images(tmp_path):
+    stems = ((name.removesuffix(".png"), 9 + (label == "cat")) for name, label in ROWS)
+    data = prepared(tmp_path, listed(tmp_path, *stems))
+    assert data.record["class_names"] == ["9", "10"]
+    for part in ("train", "validation", "test"):  # image n has the grey 10 + n
+        assert (data.images(part)[:, 0, 0, 0] % 2 == data.labels(part)).all()
+    parts = [(*row, "val" if number > 9 else "Train") for number, row in enumerate(ROWS)]
+    more = {"file": "image", "label": "class", "split": {"test": 0.2}}
+    data = prepared(tmp_path, listed(tmp_path, *parts, names="image,class,split", **more))
+    assert data.record["counts"] == {"train": 8, "validation": 2, "test": 2}
+    assert sorted(data.images("validation")[:, 0, 0, 0]) == [20, 21]
+
+
+def test_a_list_of_images_and_numbers(tmp_path):
+    numbers = ((name, row / 2) for row, (name, _) in enumerate(ROWS))
+    data = prepared(tmp_path, listed(tmp_path, *numbers))
+    assert data.task == "regression" and data.record["counts"]["train"] == 8
+    labels = data.labels("test") * data.record["target_deviations"] + data.record["target_means"]
+    assert labels[:, 0] == pytest.approx((data.images("test")[:, 0, 0, 0] - 10.0) / 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "lines"),
+    [
+        (
+            [("a.png", "cat"), ("b.png", ""), *ROWS, ROWS[3]],
+            {},
+            [
+                ": a.png and b.png: received no file of this name in HERE/photos;",
+                ": 3.png: received again;",
+                ": line 3: received no label;",
+            ],
+        ),
+        (ROWS, {"label": "class"}, [": HERE/own.csv: received class;"]),
+        ([(name, 1) for name, _ in ROWS], {}, [": HERE/own.csv: label (train): received one"]),
+        (ROWS, {"task": "regression"}, [": HERE/own.csv: label (train): received <U3 labels"]),
+        (ROWS, {"per_class": 7}, [": train dog and train cat: received 6 readable images"]),
+        (
+            [(*row, "holdout") for row in ROWS],
+            {"names": "file,label,split"},
+            [
+                ": line 2, line 3, line 4 and 9 more: received no part;",
+                ": received no image to train on;",
+            ],
+        ),
+        ([(*row, 1) for row in ROWS], {}, [": HERE/own.csv: cannot be read ("]),
+        ([], {"names": ""}, [": HERE/own.csv: cannot be read ("]),
+    ],
+)
+def test_every_fault_of_a_list_is_told_at_once(rows, more, lines, tmp_path):
+    check(tmp_path, listed(tmp_path, *rows, **more), lines)

@@ -1,0 +1,125 @@
+"""Losses and metrics of each task, against NumPy and scikit-learn."""
+
+from __future__ import annotations
+
+from batchscope.host import tensorflow_start
+
+tensorflow_start.start(1, "cpu")
+
+import keras
+import numpy as np
+import pytest
+import sklearn.metrics
+
+from batchscope.catalogue import tasks
+from batchscope.datasets import Examples, Learned
+from batchscope.training import losses, scoring, step_loop
+
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.normal(size=(50, 3)).astype(np.float32)
+NUMBERS = (ROWS @ RANDOM.normal(size=(3, 2)) + RANDOM.normal(size=(50, 2))).astype(np.float32)
+NAMED = (NUMBERS > 0.3).astype(np.int32)
+DEVIATIONS = (10.0, 0.5)
+
+
+def model(units=2, activation="linear"):
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((3,))
+    outputs = keras.layers.Dense(units, activation=activation, name="output")(inputs)
+    return keras.Model(inputs, outputs)
+
+
+def numbers(loss="default"):
+    return Examples(ROWS, NUMBERS, 1.0, Learned(tasks.REGRESSION, loss, DEVIATIONS))
+
+
+def labels():
+    return Examples(ROWS, NAMED, 1.0, Learned(tasks.MULTI_LABEL))
+
+
+def test_errors_are_those_of_scikit_learn_in_the_targets_own_units():
+    network = model()
+    loss, found = losses.Objective(network, numbers(), chunk=16).evaluate()
+    predicted, scale = network(ROWS).numpy(), np.array(DEVIATIONS)
+    given = NUMBERS * scale, predicted * scale
+    assert loss == pytest.approx(((NUMBERS - predicted) ** 2).mean(), rel=1e-6)
+    assert found == {
+        "r2": pytest.approx(sklearn.metrics.r2_score(*given), rel=1e-5),
+        "mse": pytest.approx(sklearn.metrics.mean_squared_error(*given), rel=1e-5),
+        "mae": pytest.approx(sklearn.metrics.mean_absolute_error(*given), rel=1e-5),
+    }
+
+
+@pytest.mark.parametrize(
+    ("loss", "of_error"),
+    [
+        ("mse", keras.losses.MeanSquaredError()),
+        ("mae", keras.losses.MeanAbsoluteError()),
+        ("huber", keras.losses.Huber()),
+    ],
+)
+def test_losses_are_those_of_keras(loss, of_error):
+    network = model()
+    found, _ = losses.Objective(network, numbers(loss)).evaluate()
+    assert found == pytest.approx(float(of_error(NUMBERS, network(ROWS))), rel=1e-5)
+
+
+def test_a_target_without_spread_has_no_share_in_r2():
+    constant = NUMBERS.copy()
+    constant[:, 1] = 2.0
+    examples = Examples(ROWS, constant, 1.0, Learned(tasks.REGRESSION, "default", DEVIATIONS))
+    network = model()
+    _, found = losses.Objective(network, examples).evaluate()
+    expected = sklearn.metrics.r2_score(NUMBERS[:, 0], network(ROWS).numpy()[:, 0])
+    assert found["r2"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "linear"])
+def test_several_labels_have_a_binary_cross_entropy_and_micro_f1(activation):
+    network = model(activation=activation)
+    loss, found = losses.Objective(network, labels(), chunk=16).evaluate()
+    logits = ROWS @ network.get_weights()[0]
+    chances = 1 / (1 + np.exp(-logits))
+    expected = -np.where(NAMED > 0, np.log(chances), np.log(1 - chances)).mean()
+    assert loss == pytest.approx(expected, rel=1e-5)
+    f1 = sklearn.metrics.f1_score(NAMED, logits > 0, average="micro")
+    assert found == {"f1": pytest.approx(f1)}
+
+
+def test_nothing_named_where_nothing_is_true_is_no_division_by_zero():
+    scored = scoring.of(model(), Learned(tasks.MULTI_LABEL))
+    assert scored.metrics([0, 0, 0], NAMED) == {"f1": 0.0}
+
+
+@pytest.mark.parametrize("examples", [numbers(), labels()], ids=["numbers", "labels"])
+def test_an_epoch_adds_up_its_scores_however_it_is_cut(examples):
+    """Micro-batches too; the metrics are those of the weights where the rate is 0."""
+    found = []
+    for micro_batch, stops in ((0, (7,)), (0, (3, 7)), (4, (7,))):
+        network = model()
+        batches = step_loop.Batches(8, micro_batch=micro_batch)
+        loop = step_loop.StepLoop(network, keras.optimizers.SGD(0.0), examples, batches)
+        totals, start = step_loop.Totals(), 0
+        for stop in stops:
+            order = step_loop.epoch_order(0, 0, 50)
+            start, totals, _, _ = loop.run(order, start, stop, totals)
+        found.append(loop.scoring.metrics(totals.scores, examples.labels))
+    _, expected = losses.Objective(model(), examples).evaluate()
+    assert all(each == pytest.approx(expected, rel=1e-6) for each in found)
+    assert found[0] == found[1]
+
+
+def test_a_step_follows_the_gradient_of_the_mean_squared_error():
+    network = model()
+    weights, bias = network.get_weights()
+    batches = step_loop.Batches(50)
+    loop = step_loop.StepLoop(network, keras.optimizers.SGD(0.1), numbers(), batches)
+    loop.run(np.arange(50, dtype=np.int32), 0, 1, step_loop.Totals())
+    error = ROWS @ weights + bias - NUMBERS
+    by_hand = weights - 0.1 * ROWS.T @ (2 * error / error.size)
+    np.testing.assert_allclose(network.get_weights()[0], by_hand, rtol=1e-5)
+
+
+def test_several_graphs_give_what_one_gives():
+    objective = losses.Objective(model(), numbers(), chunk=16, whole=True)
+    assert losses.together([objective, objective])() == [objective.evaluate()] * 2

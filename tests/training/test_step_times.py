@@ -1,0 +1,30 @@
+"""The seconds of a step, on examples that only look like those of the data set."""
+
+from __future__ import annotations
+
+from batchscope.host import tensorflow_start
+
+tensorflow_start.start(1, "cpu")
+
+import pytest
+
+from batchscope.catalogue import run_factors
+from batchscope.datasets.looks import Look
+from batchscope.training import step_times
+
+CORE = {"learning_rate": 0.1, "optimizer": "sgd", "epochs": 1, "seed": 0, "batch_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("model", "look"),
+    [
+        ("small_cnn", Look((8, 8, 1), 10)),
+        ("mlp", Look((10,), 1, "rows", task="regression")),
+        ("mlp", Look((10,), 4, "rows", task="multi_label")),
+        ("tiny_transformer", Look((16,), 12, "tokens")),
+    ],
+)
+def test_every_kind_of_example_is_timed(model, look, monkeypatch):
+    monkeypatch.setattr(step_times, "_SECONDS", 0.001)
+    frozen = {name: factor.default for name, factor in run_factors.FACTORS.items()}
+    assert 0 < step_times.seconds({**frozen, **CORE, "model": model}, look, None) < 60

@@ -1,0 +1,170 @@
+"""From somebody's data to a study: what they are, what short trainings show, and its file."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import csv
+import multiprocessing
+import os
+import re
+import textwrap
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from batchscope import disk, project_files, wording
+from batchscope.catalogue import dataset_definitions, own_columns
+from batchscope.catalogue.dataset_definitions import IMAGES, ROWS, TOKENS
+from batchscope.catalogue.networks import NETWORKS
+from batchscope.cli import step_times, steps
+from batchscope.errors import ScaledTwice, UserError
+from batchscope.host import absence, control_groups
+from batchscope.store import paths
+from batchscope.study import model_files, new_study
+
+if TYPE_CHECKING:
+    from batchscope.datasets import Dataset
+
+_SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
+_NETWORKS = {IMAGES: "small_cnn", ROWS: "mlp", TOKENS: "tiny_transformer"}
+_OPTIMIZER = "adam"
+# Of a core's part of the memory, what a training may take.
+_SHARE = 0.25
+
+
+def write(arguments: Namespace) -> str:
+    """Writes the study of a data set; returns what was found, what it costs, and the command."""
+    from batchscope.report import page
+    from batchscope.store import status
+    from batchscope.study import config
+
+    name = _slug(arguments.data)
+    output = arguments.output or Path("studies", f"{name}.yaml")
+    if output.exists():
+        raise UserError(f"--output: received {output}, which exists; a new file is expected.")
+    schema = project_files.WORKFLOW.parent / "docs" / "study.schema.json"
+    given = {"data": arguments.data, "name": name, "path": output, "runs": None}
+    given["schema"] = os.path.relpath(schema, output.parent)
+    if _is_log(arguments.data):
+        given["runs"] = os.path.relpath(dataset_definitions.expanded(arguments.data), output.parent)
+    else:
+        fork = multiprocessing.get_context("fork")
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
+            given |= copy.submit(_found, name, arguments).result()
+    for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
+        disk.write_text(output, page.render("new_study.txt.j2", **given, seeds=seeds))
+        study = config.study(output)
+        step_times.note(study, arguments.results)
+        seconds = status.overview(study, arguments.results).wall_seconds(absence.cores())
+        if seconds < new_study.LONG_SECONDS:
+            break
+    took = {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
+    elsewhere = study.experiments["batch_size"].own.trainings
+    return page.render("init.txt.j2", **given, **took, elsewhere=elsewhere)
+
+
+def _is_log(data: str) -> bool:
+    """Whether a table is of trainings: it has their batch sizes, and a loss or what they took."""
+    path = dataset_definitions.expanded(data)
+    if path.suffix != ".csv" or not path.is_file():
+        return False
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        names = {cell.strip() for cell in next(csv.reader(file), [])}
+    return "batch_size" in names and not names.isdisjoint(
+        (*own_columns.OUTCOMES, *own_columns.AXES)
+    )
+
+
+def _slug(path: str) -> str:
+    """Returns a name for a study and its data set."""
+    found = re.sub(r"[^a-z0-9]+", "_", Path(path).stem.lower()).strip("_")
+    return found if found[:1].isalpha() else f"data_{found}".rstrip("_")
+
+
+def _found(name: str, arguments: Namespace) -> dict[str, Any]:
+    """Prepares the data and trains a few times; TensorFlow is started."""
+    steps.start({"threads": 1, "device": "cpu"})
+    from batchscope.training import models, probe
+
+    results, own = arguments.results, arguments.data not in dataset_definitions.BUILT_IN
+    definition = _definition(arguments.data, arguments.label)
+    data = _prepared(name, definition, results)
+    model = _model(arguments.model, data.look.kind)
+    try:
+        models.build(model["token"], data.look, 0, model["model_file"])
+    except ScaledTwice as error:
+        if not data.look.scaling or not data.look.scaling.key:
+            raise
+        print(f"{error} It is written.")
+        definition, own = {**definition, "scale": 1}, True
+        data = _prepared(name, definition, results)
+    memory = _SHARE * 1e6 * control_groups.limit_mb() / absence.cores()
+    tried = probe.explored(data, model["token"], model["model_file"], _OPTIMIZER, memory)
+    return {
+        "dataset": name if own else arguments.data,
+        "definition": _yaml({name: definition}) if own else "",
+        "record": data.record,
+        "task": data.task,
+        "kind": data.look.kind,
+        "optimizer": _OPTIMIZER,
+        **model,
+        **tried,
+    }
+
+
+def _prepared(name: str, definition: dict[str, Any], results: Path) -> Dataset:
+    """Returns a data set, which is prepared where it is not; prints warnings."""
+    from batchscope import datasets
+
+    token = dataset_definitions.token(name, definition)
+    if not paths.dataset_record(results, token).exists():
+        for warning in datasets.prepare(token, definition, results):
+            print(f"Warning: {warning}")
+    return datasets.load(results, token)
+
+
+def _definition(data: str, label: str | None) -> dict[str, Any]:
+    """Returns the definition of a data set, by what stands at a path."""
+    if data in dataset_definitions.BUILT_IN:
+        return dataset_definitions.BUILT_IN[data].resolved()
+    path = dataset_definitions.expanded(data)
+    if path.is_dir():
+        return {"source": "image_folder", "path": data, "image_size": 64, "split": _SPLIT}
+    if path.suffix == ".npz":
+        return {"source": "npz", "path": data, "split": _SPLIT}
+    if path.suffix in (".csv", ".tsv", ".parquet"):
+        chosen = {"label": label} if label else {}
+        return {"source": "csv", "path": data, **chosen, "split": _SPLIT}
+    if path.is_file():
+        return {"source": "text", "path": data}
+    built_in = wording.listed(dataset_definitions.BUILT_IN, "or")
+    raise UserError(
+        f"DATA: received {data!r}; a folder of images, a table (.csv, .parquet), arrays (.npz), a "
+        f"text, or {built_in} is expected."
+    )
+
+
+def _model(given: str | None, kind: str) -> dict[str, Any]:
+    """Returns a model's name, its token and its file, by what was given or the kind of data."""
+    if given is None and kind not in _NETWORKS:
+        kinds = dataset_definitions.KINDS[kind]
+        raise UserError(f"MODEL: received nothing for {kinds}; a file of your own is expected.")
+    if given is None or given in NETWORKS:
+        name = given or _NETWORKS[kind]
+        return {"model": name, "token": name, "model_file": None, "models": ""}
+    if not Path(given).is_file():
+        known = wording.listed(NETWORKS, "or")
+        raise UserError(f"MODEL: received {given!r}; an existing file, or {known}, is expected.")
+    name = _slug(given)
+    token = model_files.token(name, given)
+    return {"model": name, "token": token, "model_file": given, "models": _yaml({name: given})}
+
+
+def _yaml(section: dict[str, Any]) -> str:
+    """Returns a section of a study, indented; maps and lists within its values on one line."""
+    nested = any(isinstance(value, dict) for value in section.values())
+    flow = None if nested else False
+    text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, default_flow_style=flow)
+    return textwrap.indent(text, "  ")

@@ -1,0 +1,69 @@
+"""A timed step of each kind of training that no finished one tells of, noted for estimates.
+
+Like the check of models, steps run in a copy of this process, which a user's file may end.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+from batchscope.catalogue import dataset_definitions, run_factors
+from batchscope.cli import steps
+from batchscope.errors import UserError
+from batchscope.host import absence
+from batchscope.store import estimates, records, states
+
+_LARGEST = 1024  # examples of a timed batch: those above take about as long for each example
+
+
+def note(study: Any, results: Path) -> None:
+    """Times what is unknown, at the smallest and the largest batch size; notes it in results.
+
+    What cannot be timed here, as on a GPU that is not there, stays unknown.
+    """
+    statuses = states.statuses(states.Table(study, results))
+    missing = [study.runs[run] for run, status in statuses.items() if status == records.MISSING]
+    history = estimates.History(results, set(map(estimates.subject, missing)))
+    unknown: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for factors in missing:
+        if history.seconds(factors) is None and _here(factors):
+            size = min(factors["batch_size"], _LARGEST)
+            sizes = unknown.setdefault(estimates.setting(factors), {})
+            sizes[size] = {**factors, "batch_size": size}
+    chosen = [of[size] for of in unknown.values() for size in {min(of), max(of)}]
+    for threads in {factors["threads"] for factors in chosen}:
+        alike = [factors for factors in chosen if factors["threads"] == threads]
+        fork = multiprocessing.get_context("fork")
+        process = fork.Process(target=_time, args=(study, results, alike))
+        process.start()
+        process.join()
+
+
+def _here(factors: dict[str, Any]) -> bool:
+    """Whether the training runs on one device that every machine has."""
+    return not absence.of(factors) and (factors["device"], factors["replicas"]) == ("cpu", 1)
+
+
+def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:
+    steps.start(chosen[0])
+    from batchscope import datasets
+    from batchscope.training import step_times
+
+    for factors in chosen:
+        dataset, model = estimates.subject(factors)
+        definition = study.datasets[dataset]
+        known = records.training_images(results, dataset)
+        known = known or dataset_definitions.read(definition).training_size()
+        try:
+            # Of files that are not prepared nothing is known: they are not read for it.
+            look = datasets.look(results, dataset, definition) if known else None
+            if look is not None:
+                taken = step_times.seconds(factors, look, study.models[model])
+                steps_of_epoch = (
+                    known * run_factors.training_copies(factors) / factors["batch_size"]
+                )
+                estimates.note_epoch(results, factors, taken * steps_of_epoch)
+        except UserError:
+            continue  # the check of models and data says why

@@ -1,0 +1,107 @@
+"""The user's own images in a list: a CSV file with their file names, labels and parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from batchscope.catalogue import dataset_definitions, folder_parts, tasks
+from batchscope.catalogue.folder_parts import NOTES, PART_OF
+from batchscope.datasets import kinds, photographs, targets
+from batchscope.datasets.photographs import Listing, Photo
+from batchscope.datasets.raw import Raw, Request, local_file, reading, refused
+from batchscope.store.paths import SPLITS
+
+Named = tuple[str, Callable[[], IO[bytes]]]  # an image file: its name, and what opens it
+
+
+def image_list(request: Request) -> Raw:
+    """Returns the images that a CSV file names; a part that it does not have is drawn."""
+    return photographs.read(request, listing(request))
+
+
+def listing(request: Request) -> Listing:
+    """Returns the images that a CSV file names, in its order."""
+    import pandas
+
+    path = local_file(request)
+    where = f"{request.where}: {path}"
+    file, label = (request.definition[key] for key in ("file", "label"))
+    table = _table(where, path)
+    if missing := [each for each in (file, label) if each not in table.columns]:
+        expected = f"columns of the file ({', '.join(table.columns)[:200]}) as `file` and `label`"
+        raise refused(where, ", ".join(missing), expected)
+    names, labels = table[file], table[label]
+    parts = table["split"] if "split" in table.columns else labels.map(lambda _: "train")
+    parts = parts.str.casefold().map(PART_OF)
+    folder = dataset_definitions.expanded(request.definition["folder"] or str(path.parent))
+    files = pandas.Series(_files(folder, names), names.index, dtype=object)
+    lines = "line " + (table.index + 2).astype(str).to_series(table.index)
+    found = Listing([])
+    for text, wrong, places in (
+        (f"received no file of this name in {folder}; one is expected.", files.isna(), names),
+        ("received again; each file once is expected.", names.duplicated(), names),
+        (f"received no {label}; one is expected.", labels == "", lines),
+        ("received no part; train, validation or test is expected.", parts.isna(), lines),
+    ):
+        found.faults[text] += places[wrong].tolist()
+    if "train" not in parts.values:
+        found.faults["received no image to train on; one at least is expected."] = [""]
+    if any(found.faults.values()):
+        return found
+    numbers = pandas.to_numeric(labels, errors="coerce")
+    values = labels.to_numpy(str) if numbers.isna().any() else numbers.to_numpy()
+    given: kinds.Labels = {}
+    named: dict[str, list[Named]] = {}
+    for part in SPLITS:
+        if (rows := parts == part).any():
+            given[part] = f"{where}: {label} ({part})", values[rows]
+            opens = (functools.partial(open, each, "rb") for each in files[rows])
+            named[part] = [*zip(names[rows], opens, strict=True)]
+    return dataclasses.replace(listed(request, given, named), files=[path])
+
+
+def listed(request: Request, given: kinds.Labels, named: dict[str, list[Named]]) -> Listing:
+    """Returns the images of each part with their labels: classes, or numbers to predict."""
+    rows = {part: np.arange(len(images)) for part, images in named.items()}
+    stated, kind = request.definition["task"], dataset_definitions.IMAGES
+    pairs, names, task = targets.labelled(request.where, kind, stated, rows, given)
+    found = Listing(names, task=task)
+    for part, images in named.items():
+        for (name, opens), value in zip(images, pairs[part][1], strict=True):
+            group = f"{part} {names[value]}" if task == tasks.CLASSIFICATION else part
+            found.photos.append(Photo(part, group, value, name, opens))
+    return found
+
+
+def _table(where: str, path: Path) -> Any:
+    """Returns a data frame of the cells as they are written, without blanks around them."""
+    import pandas
+
+    lost = pandas.errors.ParserWarning  # of cells that are more than the names of the columns
+    with (
+        reading(where, "a CSV file in UTF-8", OSError, ValueError, lost),
+        warnings.catch_warnings(action="error", category=lost),
+        open(path, encoding="utf-8-sig", newline="") as file,
+    ):
+        delimiter = max(",;\t", key=file.readline().count)
+        file.seek(0)
+        read = pandas.read_csv(file, sep=delimiter, dtype=str, na_filter=False, index_col=False)
+    table = read.fillna("").map(str.strip).rename(columns=str.strip)
+    return table[(table != "").any(axis=1)]
+
+
+def _files(folder: Path, names: Iterable[str]) -> list[Path | None]:
+    """Returns the path of each name, which may lack its ending; None where there is no file."""
+    found = [path if (path := folder / name).is_file() else None for name in names]
+    if None in found and folder.is_dir():
+        images = (each for each in folder_parts.shown(folder) if each.suffix not in NOTES)
+        stems = {each.stem: each for each in images if each.is_file()}
+        found = [path or stems.get(name) for path, name in zip(found, names, strict=True)]
+    return found

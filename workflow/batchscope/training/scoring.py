@@ -1,0 +1,154 @@
+"""How a model's outputs are scored, task by task: the loss of each example, and its metrics.
+
+Scores of examples add up to a few sums, exact where they are counts; metrics follow from these.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from batchscope import private_interfaces
+from batchscope.catalogue import tasks
+from batchscope.datasets import Learned
+
+
+def logits(outputs: tf.Tensor) -> tf.Tensor:
+    """Returns the logits behind a classifier's outputs, or the outputs where they are logits.
+
+    A cross-entropy from probabilities cannot exceed 16.1 in float32 (Keras clips them at
+    1e-7) and has no gradient beyond. Keras's softmax and sigmoid leave their input on what
+    they return; TensorFlow's are found as the operation that made the tensor.
+    """
+    kept = private_interfaces.kept_logits(outputs)
+    if kept is not None:
+        outputs = kept
+    elif tf.is_symbolic_tensor(outputs) and outputs.op.type in ("Softmax", "Sigmoid"):
+        outputs = outputs.op.inputs[0]
+    return full_precision(outputs)
+
+
+def full_precision(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns what a mixed precision computed as float32; any other tensor as it is."""
+    return tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor
+
+
+class Scoring(abc.ABC):
+    """The loss of examples and what is counted beside it, as operations of a graph."""
+
+    labels = tf.int32  # type of the labels
+    type = tf.int64  # of the sums
+    shape: tuple[int, ...] = ()  # of the sums
+
+    @abc.abstractmethod
+    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns loss, shape (n,), and scores of each example.
+
+        The outputs must be what the model returned, untouched.
+        """
+
+    @abc.abstractmethod
+    def total(self, scores: tf.Tensor) -> tf.Tensor:
+        """Returns the sums of examples' scores."""
+
+    @abc.abstractmethod
+    def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
+        """Returns the metrics of `tasks.TASKS`, of sums over all examples with these labels."""
+
+
+class _Classes(Scoring):
+    """Cross-entropy, and how many predictions hit the class.
+
+    Where each position of a sequence is predicted, a loss is the mean over the positions, and each
+    of them has a hit.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        self._one_logit = model.output_shape[-1] == 1
+
+    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        numbers = logits(outputs)
+        if self._one_logit:
+            numbers = numbers[:, 0]
+            targets = tf.cast(labels, numbers.dtype)
+            losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
+            return losses, tf.equal(numbers > 0, labels > 0)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=numbers)
+        predicted = tf.argmax(numbers, axis=-1, output_type=labels.dtype)
+        if labels.shape.rank == 2:
+            losses = tf.reduce_mean(losses, axis=-1)
+        return losses, tf.equal(predicted, labels)
+
+    def total(self, scores: tf.Tensor) -> tf.Tensor:
+        return tf.math.count_nonzero(scores)
+
+    def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
+        return {"accuracy": int(sums) / labels.size}
+
+
+class _Numbers(Scoring):
+    """Squared, absolute or Huber error of standardised targets, and errors in the targets' unit.
+
+    Of several targets each error is the mean over them, and R2 the mean of theirs; a target that
+    is constant over the examples has none.
+    """
+
+    labels, type = tf.float32, tf.float64
+
+    def __init__(self, learned: Learned) -> None:
+        self._loss, self._deviations = learned.loss, np.array(learned.deviations)
+        self.shape = (2, len(self._deviations))
+
+    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        error = full_precision(outputs) - labels
+        squared, absolute = tf.square(error), tf.abs(error)
+        kinds = {"default": squared, "mse": squared, "mae": absolute}
+        if self._loss == "huber":
+            # Quadratic up to one deviation of the target, linear beyond, as Keras's.
+            kinds["huber"] = tf.where(absolute <= 1, squared / 2, absolute - 0.5)
+        return tf.reduce_mean(kinds[self._loss], axis=-1), tf.stack([squared, absolute], axis=1)
+
+    def total(self, scores: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.cast(scores, tf.float64), axis=0)
+
+    def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
+        squared, absolute = np.asarray(sums) / len(labels)
+        spread = np.asarray(labels, np.float64).var(axis=0)
+        varied = spread > 0
+        r2 = (1 - squared[varied] / spread[varied]).mean() if varied.any() else np.nan
+        mse, mae = squared * self._deviations**2, absolute * self._deviations
+        return {"r2": float(r2), "mse": float(mse.mean()), "mae": float(mae.mean())}
+
+
+class _Labels(Scoring):
+    """Binary cross-entropy, the mean over the labels, and which of them are named."""
+
+    shape = (3,)
+
+    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        numbers = logits(outputs)
+        targets = tf.cast(labels, numbers.dtype)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
+        named, true = numbers > 0, labels > 0
+        counted = (named & true, named & ~true, ~named & true)
+        scores = [tf.math.count_nonzero(each, axis=-1) for each in counted]
+        return tf.reduce_mean(losses, axis=-1), tf.stack(scores, axis=-1)
+
+    def total(self, scores: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(scores, axis=0)
+
+    def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
+        right, wrong, missed = map(int, sums)
+        total = 2 * right + wrong + missed
+        return {"f1": 2 * right / total if total else 0.0}
+
+
+def of(model: keras.Model, learned: Learned) -> Scoring:
+    """Returns how the outputs of a model are scored for what it learns."""
+    if learned.task == tasks.REGRESSION:
+        return _Numbers(learned)
+    return _Labels() if learned.task == tasks.MULTI_LABEL else _Classes(model)

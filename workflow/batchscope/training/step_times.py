@@ -1,0 +1,61 @@
+"""How long a step of a training takes, by a few of them: for estimates alone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope.catalogue import tasks
+from batchscope.catalogue.dataset_definitions import IMAGES, OF_TOKENS, TOKENS
+from batchscope.datasets import Examples, Learned
+from batchscope.datasets.looks import Look
+from batchscope.training import augmentations, models, optimizers
+from batchscope.training.step_loop import Batches, StepLoop, Totals
+from batchscope.training.update_methods import Method
+
+_SECONDS = 0.2  # that steps are repeated for; the first one is not counted
+
+
+def seconds(factors: dict[str, Any], look: Look, model_file: Path | str | None) -> float:
+    """Returns the seconds of a step, on examples that only have the shape of the data set's."""
+    size = factors["batch_size"]
+    model = models.build(
+        factors["model"], look, factors["seed"], model_file, precision=factors["precision"]
+    )
+    augment = augmentations.layer(factors["augmentation"], factors["seed"])
+    batches = Batches(size, False, augment, Method.of(factors), factors["micro_batch_size"])
+    optimizer = optimizers.make_optimizer(factors)
+    loop = StepLoop(model, optimizer, _examples(look, size), batches)
+    loop.compile()
+    order = np.arange(size, dtype=np.int32)
+    loop.run(order, 0, 1, Totals())
+    steps, taken = 1, 0.0
+    while taken < _SECONDS:
+        steps = max(steps, int(steps * min(10.0, _SECONDS / max(taken, 1e-6))))
+        begun = time.perf_counter()
+        loop.run(order, 0, steps, Totals())
+        taken = time.perf_counter() - begun
+    return taken / steps
+
+
+def _examples(look: Look, count: int) -> Examples:
+    """Returns examples that a step takes as long with as with real ones."""
+    random, shape = np.random.default_rng(0), (count, *look.input_shape)
+    if look.kind in OF_TOKENS:
+        examples = random.integers(0, look.largest + 1, shape, np.int32)
+    elif look.kind == IMAGES:
+        examples = random.integers(0, 256, shape, np.uint8)
+    else:
+        examples = random.normal(size=shape).astype(np.float32)
+    learned = Learned(look.task, deviations=(1.0,) * look.classes)
+    if look.task == tasks.REGRESSION:
+        labels: Any = random.normal(size=(count, look.classes)).astype(np.float32)
+    elif look.task == tasks.MULTI_LABEL:
+        labels = random.integers(0, 2, (count, look.classes), np.int32)
+    else:
+        of_each = shape if look.kind == TOKENS else (count,)
+        labels = random.integers(0, look.classes, of_each, np.int32)
+    return Examples(examples, labels, 1 / 255 if look.kind == IMAGES else 1.0, learned)
