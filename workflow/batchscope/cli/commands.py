@@ -9,6 +9,7 @@ import time
 from argparse import Namespace
 
 from batchscope.cli import options, step_times
+from batchscope.errors import ConfigError
 from batchscope.host import absence
 
 
@@ -20,13 +21,18 @@ def init(arguments: Namespace) -> None:
 
 
 def plan(arguments: Namespace) -> None:
-    """Show what a study would run, what exists, time and disk."""
+    """Show what a study would run, what exists, time and disk, and what its own data hold."""
+    from batchscope.datasets import descriptions
     from batchscope.store import status
 
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
     step_times.note(options.study(arguments), arguments.results)
     print(status.main(arguments.config, arguments.scale, arguments.results))
+    lines, problems = descriptions.described(options.study(arguments), arguments.results)
+    print("\n".join(["", *lines] if lines else []), end="\n" if lines else "", flush=True)
+    if problems:
+        raise ConfigError(problems)
     if arguments.verify:
         from batchscope.datasets import verification
 
