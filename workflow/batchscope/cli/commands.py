@@ -106,7 +106,7 @@ def schema(arguments: Namespace) -> None:
 
 # Command -> its options, in the order of the help.
 OPTIONS = {
-    init: ("data", "model", "--label", "--output", "--results"),
+    init: ("data", "model", "--label", "--task", "--output", "--results"),
     plan: ("--results", "--scale", "config", "--gpus", "--verify"),
     watch: ("--results", "--once", "--seconds"),
     advice: ("--results", "--scale", "config", "--seeds"),
