@@ -67,7 +67,6 @@ class TextFile:
     delimiter: str
     decimal: str = "."  # or a comma
     first: tuple[str, ...] = ()  # cells of the first line that is not empty
-    names_needed = False
 
     @classmethod
     def of(cls, where: str, path: Path) -> TextFile:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,8 @@ _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z]\w*( \w+)*"
 _IGNORE = "`ignore: [it]` leaves it out"
 _EITHER = f"`categorical: [it]` takes words, {_IGNORE}"
 _COUNT = "make numbers of them, such as days, or leave them out: `ignore: [it]`"
-_FILL = "`missing: drop` leaves such rows out, `missing: median` fills the gaps"
+_DROP = "`missing: drop` leaves such rows out"
+_FILL = f"{_DROP}, `missing: median` fills the gaps"
 
 
 class Column(NamedTuple):
@@ -88,9 +90,10 @@ class _Reading:
         names = self.first if self.header else numbers
         self.names = [name or number for name, number in zip(names, numbers, strict=True)]
         # One of two columns of one name would be a feature: the label itself, perhaps.
-        for name in dict.fromkeys(each for each in self.names if self.names.count(each) > 1):
-            received = f"{name!r} as the name of {self.names.count(name)} columns"
-            self._note(f"{self.where}, line 1", received, "a name of its own for each")
+        for name, count in Counter(self.names).items():
+            if count > 1:
+                received = f"{name!r} as the name of {count} columns"
+                self._note(f"{self.where}, line 1", received, "a name of its own for each")
 
     def _note(self, *of: str) -> None:
         self.problems.append(str(refused(*of)))
@@ -100,12 +103,13 @@ class _Reading:
         found = []
         for wanted in self._given(key):
             name = wanted.strip() if isinstance(wanted, str) else wanted
-            number, near = readers.number(wanted), problems.nearest(name, self.first)
+            number = readers.number(wanted)
             if name in self.first:
                 found.append(self.first.index(name))
             elif number in range(1, len(self.first) + 1):
                 found.append(int(number) - 1)
             else:
+                near = problems.nearest(name, self.first)
                 expected = f"a column ({', '.join(self.first)[:200]}), by its name or number,"
                 mend = f"did you mean {near!r}?" if near else ""
                 self._note(f"{self.place}.{key}", repr(wanted), expected, mend)
@@ -192,16 +196,16 @@ class _Reading:
         """Notes the cells that a column lacks, unless they are filled or their rows dropped."""
         remedy = self.definition.get("missing")
         if missing.any() and remedy != "drop" and not (fill and remedy == "median"):
-            self._refuse(at, "nothing", expected, _FILL, missing)
+            self._refuse(at, "nothing", expected, _FILL if fill else _DROP, missing)
         if remedy == "drop" or not fill:
             self.kept &= ~missing
 
     def _feature(self, at: int, cells: Any) -> Column:
         """Returns a column of features; notes why it is none, or which cells are wrong."""
         if cells.dtype.kind in "biuf":
-            words, kind, values = [], NUMBER, cells.to_numpy(float)
-            codes = np.where(np.isnan(values), -1, 0)
             kind = BOOLEAN if cells.dtype.kind == "b" else NUMBER
+            words, values = [], cells.to_numpy(float)
+            codes = np.where(np.isnan(values), -1, 0)
         else:
             codes, words = _words(cells)
             kind, readings = self._read(at, codes, words)
