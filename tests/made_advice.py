@@ -82,7 +82,7 @@ def runs(seeds=6, rates=(0.1, 0.2, 0.4)):
 
 ASKED = Asked(
     {"test_accuracy": 0.02},
-    baselines={"digits": {"test": 0.1}},
+    baselines={"digits": {"test_accuracy": 0.1}},
     price=lambda names: (50.0, 10.0),  # a minute for a seed
 )
 

@@ -15,7 +15,7 @@ import pandas
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.catalogue import parameters, run_names
+from batchscope.catalogue import dataset_definitions, parameters, run_names, tasks
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, paths, records
@@ -44,6 +44,9 @@ class Study:
     folder_name: str = "made_up"
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    datasets: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {DATASET: dataset_definitions.BUILT_IN["digits"].resolved()}
+    )
 
 
 _COUNTS = {"train": 1149, "validation": 288, "test": 360}
@@ -129,11 +132,14 @@ def write(
             if status != records.MISSING:
                 _write_run(results, planned, experiment, run, status, patience)
         for small, large in experiment.trainings.pairs.get("line", ()):
-            _write_line(results, experiment, small, large, failed)
+            _write_line(results, planned, experiment, small, large, failed)
     every = (each.trainings.runs.values() for each in planned.experiments.values())
     for token in {factors["dataset"] for runs in every for factors in runs}:
-        path = paths.dataset_folder(results, token) / "record.json"
-        disk.write_json(path, {**_DATASET, "dataset": token})
+        record, task = {**_DATASET, "dataset": token}, _task(planned, token)
+        if task != tasks.CLASSIFICATION:
+            worst = _of_task({"accuracy": 0.1}, task)
+            record |= {"task": task, "class_counts": {}, "baselines": {"test": worst}}
+        disk.write_json(paths.dataset_folder(results, token) / "record.json", record)
 
 
 def tabulate(
@@ -167,8 +173,9 @@ def _write_run(
     if not finished:
         epochs = 7 if status == records.DIVERGED else 0
     history = _history(size, rate, epochs, generator, diverges=not finished)
-    folder = paths.run_folder(results, run)
-    disk.write_rows(folder / "history.csv", records.history_columns("classification"), history)
+    folder, task = paths.run_folder(results, run), _task(planned, factors["dataset"])
+    rows = [_of_task(row, task) for row in history]
+    disk.write_rows(folder / "history.csv", records.history_columns(task), rows)
     losses = (row["validation_loss"] for row in history if row["validation_loss"] is not None)
     lowest = min(losses, default=None)
     record = {
@@ -206,6 +213,7 @@ def _write_run(
             path = job_files.time_path(place, experiment, factors, measure)
         elif not finished:
             values, details = dict.fromkeys(values), {}
+        values = _of_task(values, task)
         record = records.measure_record(measure, run, settings, status, values, **details)
         disk.write_json(path, record)
     early = {"evaluate": _evaluated_at, "noise_scale": _noise_at}
@@ -214,8 +222,28 @@ def _write_run(
             settings = {**experiment.trainings.measures[measure], "epoch": epoch}
             values = early[measure](epoch, size, np.random.default_rng([size, seed, epoch]))
             values = values if finished and epoch <= epochs else dict.fromkeys(values)
+            values = _of_task(values, task)
             record = records.measure_record(measure, run, settings, status, values)
             disk.write_json(_measure_path(results, run, measure, settings), record)
+
+
+def _task(planned: Study, dataset: str) -> str:
+    """Returns what is learned of a data set."""
+    return dataset_definitions.read(planned.datasets[dataset]).task_of_labels()
+
+
+def _of_task(values: dict[str, Any], task: str) -> dict[str, Any]:
+    """Returns values of a classification as another task has them: its metrics for accuracies."""
+    found = {}
+    for name, value in values.items():
+        if not tasks.is_share(name) or task == tasks.CLASSIFICATION:
+            found[name] = value
+            continue
+        for metric in tasks.TASKS[task]:
+            error = metric in ("mse", "mae")  # in the target's unit
+            known = value if value is None or not error else 100 * (1 - value)
+            found[name.removesuffix("accuracy") + metric] = known
+    return found
 
 
 def _measure_path(results: Path, run: str, measure: str, settings: dict[str, Any]) -> Path:
@@ -386,7 +414,12 @@ def _landscape(settings: dict[str, Any], size: int, generator: Generator) -> dic
 
 
 def _write_line(
-    results: Path, experiment: Experiment, small: str, large: str, failed: dict[str, str]
+    results: Path,
+    planned: Study,
+    experiment: Experiment,
+    small: str,
+    large: str,
+    failed: dict[str, str],
 ) -> None:
     settings = experiment.trainings.measures["line"]
     name = run_names.settings_name("line", settings)
@@ -402,6 +435,7 @@ def _write_line(
         for split, height in (("train", 0.02), ("validation", 0.1), ("test", 0.12)):
             loss = height + 0.8 * (alphas * (alphas - 1)) ** 2 + 0.05 * alphas**2
             details |= {f"{split}_loss": loss, f"{split}_accuracy": np.exp(-loss / 2)}
+    details = _of_task(details, _task(planned, run_names.parse_run(small)["dataset"]))
     record = records.measure_record("line", small, settings, status, {}, other=large, **details)
     disk.write_json(path, record)
 

@@ -6,7 +6,7 @@ import pandas
 import pytest
 
 from batchscope.study import advice_needs, plan
-from made_advice import ASKED, advised, comparisons, one, rows, runs
+from made_advice import ASKED, TAKEN, advised, comparisons, one, rows, runs
 
 
 def range_of(found):
@@ -65,7 +65,7 @@ CRITICAL = pandas.DataFrame(
 )
 NOISY = runs().assign(seconds_per_epoch_q3=1.3)
 UNLIKE = CRITICAL.assign(lack_of_fit=0.01)
-MAJORITY = ASKED._replace(baselines={"digits": {"test": 0.95}})
+MAJORITY = ASKED._replace(baselines={"digits": {"test_accuracy": 0.95}})
 DISTURBED = pandas.DataFrame({"blocks": [10], "disturbed_blocks": [5]})
 ON_EDGE = ("seconds", "on_edge")
 RATES, BLOCKS = "vary.learning_rate", "measure.time_epoch.blocks"
@@ -93,6 +93,34 @@ def test_a_failed_check_lowers_the_grade_and_says_what_to_change(given, name, ke
     row = one(found, "check", name)
     assert row["passed"] == 0
     assert key is None or (row["key"], row["value"]) == (key, value)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "mean", "bound", "passed"),
+    [
+        ("test_r2", 0.4, 0.38, 1),  # its interval is 0.39 to 0.41
+        ("test_r2", 0.4, 0.395, 0),
+        ("test_r2", 0.4, -0.01, 1),
+        ("test_mae", 0.4, 0.42, 1),
+        ("test_mae", 0.4, 0.405, 0),
+        ("test_f1", 0.4, 0.3, 1),
+    ],
+)
+def test_the_baseline_of_other_tasks_is_in_the_record_of_the_data(outcome, mean, bound, passed):
+    frame = pandas.DataFrame(rows("seconds", "bwwwb", TAKEN) + rows(outcome, "wwwww", [mean] * 5))
+    asked = ASKED._replace(margins={outcome: 0.02}, baselines={"digits": {outcome: bound}})
+    found = advised(frame, asked=asked)
+    row = one(found, "check", "baseline")
+    assert (row["passed"], row["bound"], row["estimate"]) == (passed, bound, mean)
+    assert "test_set" not in {*found["name"]}  # the error of a share of so many examples
+
+
+def test_without_seconds_the_best_size_has_the_least_error():
+    means = [44.0, 43.0, 41.0, 42.0, 45.0]
+    for outcome, best in (("test_mae", 64), ("test_r2", 256)):
+        frame = pandas.DataFrame(rows(outcome, "wwwww", means))
+        found = advised(frame, asked=ASKED._replace(margins={outcome: 2.0}))
+        assert one(found, "recommendation")["batch_size"] == best
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,16 @@ def frames(sizes=(8, 16, 32), rates=(0.1, 0.2, 0.4), seeds=range(3), steps=STEPS
     return pandas.DataFrame(runs), pandas.DataFrame(rows)
 
 
+def of_numbers(**more):
+    """Returns the rows of a regression, whose loss is that of `frames`."""
+    runs, rows = frames(**more)
+    for split, scale in (("validation", 1), ("test", 2)):
+        loss = scale * rows[f"{split}_loss"]
+        rows[f"{split}_r2"] = 1 - rows.pop(f"{split}_accuracy").rsub(1)
+        rows = rows.assign(**{f"{split}_mse": 9 * loss, f"{split}_mae": 10 * loss**0.5})
+    return runs, rows
+
+
 def read(tables, stated=(), margins=(), budget=None, **more):
     """Returns budget and outcome -> reading of one series; of one budget outcome -> reading."""
     found = readings.of_experiment(*tables, dict(stated), dict(margins), **more)
@@ -112,6 +122,8 @@ def test_before_its_end_a_training_whose_rate_falls_is_no_shorter_one():
 def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget():
     found = read(frames(), {"epochs": 5}, budget="epochs")
     assert list(found) == ["test_accuracy", "test_loss"]
+    margins = [each.margin for each in found.values()]
+    assert margins == [0.01, 0.05]
     loss = found["test_loss"]
     assert loss.batch_sizes == [8, 16, 32] and loss.ran.all()
     assert (
@@ -228,3 +240,36 @@ def test_at_the_end_columns_of_the_runs_are_read_at_the_rate_that_validation_cho
     blind = runs.drop(columns="best_validation_loss")
     (found,) = read((blind, rows[:0]), margins={"train_loss": 0.1}).values()
     assert found.chosen.rates.tolist() == [0.2, 0.2] and found.margin == 0.1
+
+
+def test_a_regression_is_compared_by_r2_by_its_loss_and_by_errors_with_a_margin():
+    tables = of_numbers(failed={(32, 0.1), (32, 0.2), (32, 0.4)})
+    found = read(tables, {"epochs": 5}, budget="epochs")
+    assert {name: each.margin for name, each in found.items()} == {
+        "test_r2": 0.01,
+        "test_loss": 0.01,
+    }
+    found = read(tables, {"epochs": 5}, {"test_mae": 2.0, "train_mse": 1.0}, "epochs")
+    assert list(found) == ["test_r2", "test_mae", "test_loss"]
+    r2, error, _ = found.values()
+    assert error.margin == 2 and (r2.rises, error.rises) == (True, False)
+    losses = np.array([[loss_of(size, 0.2, seed, 5) for seed in range(3)] for size in (8, 16)])
+    assert r2.values[:2] == pytest.approx(1 - losses / 2)
+    assert error.values[:2] == pytest.approx(10 * (4 * losses) ** 0.5)
+    assert r2.values[2, 0] == -INF and error.values[2, 0] == INF
+
+
+def test_each_series_is_read_by_what_it_learns():
+    parts = [of_numbers(), frames()]
+    for name, part in zip(("diabetes", "digits"), parts, strict=True):
+        for frame in part:
+            frame["dataset"] = name
+            frame["run"] = f"{name}-" + frame["run"]
+    tables = [pandas.concat(both, ignore_index=True) for both in zip(*parts, strict=True)]
+    found = [
+        each for each in readings.of_experiment(*tables, {}, {}) if each.budget.kind == "epochs"
+    ]
+    assert [(each.trainings.factors["dataset"], each.outcome, each.margin) for each in found] == [
+        *(("diabetes", "test_r2", 0.01), ("diabetes", "test_loss", 0.01)),
+        *(("digits", "test_accuracy", 0.01), ("digits", "test_loss", 0.05)),
+    ]

@@ -133,16 +133,19 @@ def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
     assert not found.at_first.any()  # at the rate that is read
 
 
-def test_accuracies_are_read_as_errors_and_what_is_not_evaluated_is_passed_over():
+def test_metrics_are_read_as_errors_and_what_is_not_evaluated_is_passed_over():
     rows = evaluations()
     blank = pandas.concat([rows, rows.assign(updates=rows["updates"] + 2.5)])
     blank.loc[blank["updates"] % 5 > 0, "validation_loss"] = math.nan
     updates = np.stack([exact(), exact()], axis=1)
     assert scaling(blank).taken["updates"].values == pytest.approx(updates)
-    rows["validation_accuracy"] = 1 - rows.pop("validation_loss") / 2
-    found = scaling(rows, 0.9, "validation_accuracy")
-    assert found.taken["updates"].values == pytest.approx(updates)
-    assert found.taken["examples"].values == pytest.approx(updates * np.array(SIZES)[:, None])
+    loss = rows.pop("validation_loss")
+    rows["validation_accuracy"], rows["test_r2"] = 1 - loss / 2, 1 - 10 * loss
+    rows["test_mae"] = 40 * loss
+    for column, value in (("validation_accuracy", 0.9), ("test_r2", -1), ("test_mae", 8)):
+        found = scaling(rows, value, column)
+        assert found.taken["updates"].values == pytest.approx(updates)
+        assert found.taken["examples"].values == pytest.approx(updates * np.array(SIZES)[:, None])
 
 
 def test_the_rate_of_a_seed_is_chosen_by_the_others():

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from batchscope import snakefile
-from batchscope.catalogue import tables
+from batchscope.catalogue import tables, tasks
 from batchscope.study import planner
 from batchscope.study.claims import Test as ClaimTest
 from batchscope.tables import long_tables
@@ -149,14 +149,14 @@ def test_too_few_replicates_ever_to_decide_it_are_reported(tests, seeds, few, of
 
 def test_every_table_that_a_claim_may_be_of_has_its_columns():
     for name, about in tables.CLAIMED.items():
-        own = {*tables.claimed(name, {"evaluate": {}}), *about.keys}
+        own = {*tables.claimed(name, {"evaluate": {}}, tasks.TASKS), *about.keys}
         if name in tables.OF_TIMINGS:
             assert own <= {*tables.TABLES[name].columns}, name
         elif name != "runs":
             assert own <= {*long_tables.FIRST, *about.columns}, name
-    assert "test_accuracy" in tables.claimed("runs", {"evaluate": {}})
-    assert "run" not in tables.claimed("runs", {"evaluate": {}})
-    assert "step_verdict" not in tables.claimed("sweeps", {})  # words
+    assert "test_accuracy" in tables.claimed("runs", {"evaluate": {}}, tasks.TASKS)
+    assert "run" not in tables.claimed("runs", {"evaluate": {}}, tasks.TASKS)
+    assert "step_verdict" not in tables.claimed("sweeps", {}, tasks.TASKS)  # words
 
 
 def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():

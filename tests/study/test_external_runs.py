@@ -9,8 +9,9 @@ import pandas
 import pytest
 
 import own_table
-from batchscope.analysis import run_series
-from batchscope.catalogue import columns
+from batchscope.analysis import readings, run_series
+from batchscope.catalogue import columns, tasks
+from batchscope.catalogue.tasks import CLASSIFICATION
 from batchscope.errors import UserError
 from batchscope.study import external_runs
 from batchscope.tables import csv_tables, external_tables
@@ -153,9 +154,11 @@ def test_all_mistakes_at_once_but_not_without_end(read):
         ([HEADER, '8,0,10,"0.5'], "no CSV text"),
         ([*GOOD[:4]], "batch_size: received 8 and 16; at least 3 different"),
         (["batch_size,seed,updates,seconds", "8,0,5,", "16,0,4,2", "32,0,3,1"], "line 2, seconds"),
-        (["batch_size,seed,updates", "8,0,1", "8,0,2"], "line 1: no loss or accuracy"),
+        (["batch_size,seed,updates", "8,0,1", "8,0,2"], "line 1: no loss or metric"),
         ([f"{line},{word}" for line, word in zip(GOOD, "nabcdef", strict=True)], "6 series"),
         (["batch_size,seed,updates,test_accuracy", "8,0,10,97.3", *GOOD[2:]], "received '97.3'"),
+        (["batch_size,seed,updates,test_r2", "8,0,10,1.5", *GOOD[2:]], "received '1.5'"),
+        (["batch_size,seed,updates,test_mae", "8,0,10,-2", *GOOD[2:]], "received '-2'"),
         # Single rows at a budget are no targets.
         (["batch_size,seed,updates,epoch,test_accuracy", *AT_A_BUDGET], "epoch: received 5"),
         (["batch_size,seed,updates,at,test_accuracy", *AT_A_BUDGET], "examples: received 640"),
@@ -180,10 +183,12 @@ def test_a_row_per_training_and_a_row_per_evaluation(tmp_path):
     runs, trajectories = tables(tmp_path, frame)
     assert len(runs) == 36 and len(trajectories) == len(frame)
     assert runs["run"].is_unique and set(trajectories["run"]) == set(runs["run"])
-    known, own = columns.of_measures({"evaluate": {}}), ["own_variant", "own_mean"]
+    known = columns.of_measures({"evaluate": {}}, [CLASSIFICATION])
+    own = ["own_variant", "own_mean"]
     at = known.index("status")
     assert list(runs) == [*known[:at], *own, *known[at:]]
-    assert list(trajectories) == [*FIRST[:-1], *own, "status", *columns.TRAJECTORIES]
+    of_classes = tasks.kept(columns.TRAJECTORIES, [CLASSIFICATION])
+    assert list(trajectories) == [*FIRST[:-1], *own, "status", *of_classes]
     assert run_series.series_factors(runs) == ["own_variant"]
     assert (runs["machine"] == "elsewhere").all() and (runs["status"] == "finished").all()
     assert runs.loc[0, "run"].endswith("+batch_size=8+seed=0+variant=plain+mean=5")
@@ -233,3 +238,17 @@ def test_what_is_no_file_is_not_read_for_ever(tmp_path):
     for path in (tmp_path / "pipe", "/dev/zero", tmp_path, tmp_path / "none"):
         with pytest.raises(UserError, match="cannot be read|received a pipe"):
             external_runs.read(path)
+
+
+def test_a_regression_made_elsewhere_has_its_columns_and_no_others(tmp_path):
+    frame = own_table.rows(variants=["plain"]).drop(columns="test_accuracy")
+    loss = frame["validation_loss"]
+    frame = frame.assign(validation_r2=1 - 3 * loss, train_r2=0.9, test_r2=-0.1, test_mae=40 * loss)
+    runs, trajectories = tables(tmp_path, frame)
+    assert tasks.of(runs) == tasks.of(trajectories) == (tasks.REGRESSION,)
+    assert (runs["generalisation_gap_r2"] == 1.0).all() and runs["test_mse"].isna().all()
+    last = frame.groupby("batch_size")["test_mae"].min()
+    assert runs.groupby("batch_size")["test_mae"].max().to_numpy() == pytest.approx(last, rel=0.1)
+    found = readings.of_experiment(runs, trajectories, {}, {"test_mae": 1.0})
+    outcomes = {each.outcome: each.rises for each in found if each.budget.kind == "updates"}
+    assert outcomes == {"test_r2": True, "test_mae": False, "validation_loss": False}

@@ -11,7 +11,7 @@ import pytest
 
 import synthetic
 from batchscope import disk, errors
-from batchscope.catalogue import columns, run_factors, run_names, sweep_names, tables
+from batchscope.catalogue import columns, run_factors, run_names, sweep_names, tables, tasks
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import job_files, paths, records
@@ -154,7 +154,8 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
 def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
     frame = written.made("trajectories")
     history = written.made("history")
-    assert list(frame.columns) == [*long_tables.FIRST, *columns.TRAJECTORIES]
+    of_classes = tasks.kept(columns.TRAJECTORIES, [tasks.CLASSIFICATION])
+    assert list(frame.columns) == [*long_tables.FIRST, *of_classes]
     assert frame["examples"].tolist() == (history["epoch"] * 1149).tolist()
     assert frame["updates"].tolist() == history["step"].tolist()
     assert frame["epoch"].tolist() == history["epoch"].tolist()

@@ -17,7 +17,7 @@ import pandas
 
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.advice_series import CRITICAL, RATE, Asked, Row, Series, Tables, excludes
-from batchscope.catalogue import run_factors
+from batchscope.catalogue import run_factors, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.decision_columns import ADVICE
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
@@ -151,7 +151,7 @@ def _trends(series: Series) -> Iterator[Row]:
 
 def _checks(series: Series) -> Iterator[Row]:
     """Yields what else may be wrong: a row for all that passes, or for each size that fails."""
-    yield from _accuracy(series)
+    yield from _beside_baseline(series)
     if series.trained.rates > 1:
         yield from _flagged(series, "rate_on_edge", "on_edge", _beyond)
     yield from _timings(series)
@@ -171,20 +171,26 @@ def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: An
     return {"name": name, "passed": int(passed), **numbers, **line}
 
 
-def _accuracy(series: Series) -> Iterator[Row]:
-    """Yields whether the best size beats the baseline, and whether the test set is large."""
+def _beside_baseline(series: Series) -> Iterator[Row]:
+    """Yields whether the best size beats the baseline in the first metric of its task.
+
+    Of an accuracy also whether the test set is large enough.
+    """
     rows = series.at(CONVERGENCE, END)
-    rows = rows[rows["outcome"].str.endswith("accuracy") & rows["mean"].notna()]
+    metrics = {name: found for name in rows["outcome"].unique() if (found := tasks.metric(name))}
+    rows = rows[rows["outcome"].isin(metrics) & rows["mean"].notna()]
     for row in rows[rows["batch_size"] == series.best].to_dict("records")[:1]:
-        split, mean = row["outcome"].partition("_")[0], float(row["mean"])
+        outcome, mean = row["outcome"], float(row["mean"])
         given = series.asked.baselines.get(str(series.factors.get("dataset")), {})
-        if bound := given.get(split):
+        if (bound := given.get(outcome)) is not None:
             low, high = row["mean_low"], row["mean_high"]
-            passed = (mean if pandas.isna(low) else low) > bound
+            worst = low if metrics[outcome].higher_is_better else high
+            worst = mean if pandas.isna(worst) else worst
+            passed = worst > bound if metrics[outcome].higher_is_better else worst < bound
             numbers = {"estimate": mean, "low": low, "high": high, "bound": bound, "n": row["n"]}
             yield _check("baseline", passed, *_longer(series, series.best), **numbers)
-        examples = series.runs(f"{split}_examples").max().item()
-        if pandas.notna(examples):
+        examples = series.runs(f"{outcome.partition('_')[0]}_examples").max().item()
+        if pandas.notna(examples) and metrics[outcome].error:
             error, margin = math.sqrt(max(mean * (1 - mean), 0) / examples), float(row["margin"])
             line = (f"margins.{row['outcome']}", math.ceil(100 * error) / 100)
             yield _check("test_set", error < margin, *line, estimate=error, bound=margin)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.catalogue import own_columns
+from batchscope.catalogue import own_columns, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TARGET
 from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.study.advice_needs import Trained
@@ -43,7 +43,8 @@ class Asked(NamedTuple):
 
     margins: Mapping[str, float] = {}  # outcome -> largest loss of it, as the study states them
     planned: int | None = None  # seeds, before any was seen
-    # Data set -> split -> accuracy of always naming its most frequent class.
+    # Data set -> outcome -> that of the best that looks at no example: of classes, of always naming
+    # the most frequent one.
     baselines: Mapping[str, Mapping[str, float]] = {}
     # Runs -> seconds that one more seed of them takes in trainings, and in timings.
     price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
@@ -121,7 +122,7 @@ class Series:
             pool = pool[pool["mean"].notna()]
             for name, rows in pool.groupby("outcome", sort=False):
                 means = rows.set_index("batch_size")["mean"].astype(float)
-                return int(means.idxmax() if name.endswith("accuracy") else means.idxmin())
+                return int(means.idxmax() if tasks.higher_is_better(name) else means.idxmin())
         return None
 
     @functools.cached_property
@@ -174,7 +175,7 @@ class Series:
         tested = any(not name.startswith("validation") for name in outcomes)
         elsewhere = self.factors.get("machine") == own_columns.ELSEWHERE
         known = (self.sizes, self.replicates, int(rates), only, bool(timed), tested, elsewhere)
-        return Trained(*known)
+        return Trained(*known, tasks.of(outcomes)[0])
 
     def rate(self, size: int) -> float:
         """Returns the one rate of a size: the best of its seconds, or else of its outcome."""

@@ -19,7 +19,7 @@ import pandas
 
 from batchscope.analysis import contrasts, run_series, targets
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.catalogue import shared, tables
+from batchscope.catalogue import shared, tables, tasks
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import RISES, Reason, Verdict
 from batchscope.host import absence
@@ -44,7 +44,7 @@ def table(
     rows: list[dict[str, Any]] = []
     families: dict[str, dict[int, Statement]] = {}  # document -> row -> what is stated there
     for claim in claims:
-        row, statement = _read(claim, read(claim.test.experiment, claim.test.file), machine)
+        row, statement = _read(claim, read, machine)
         if row["reason"] == Reason.NONE:
             families.setdefault(claim.document, {})[len(rows)] = statement
         rows.append(row)
@@ -59,15 +59,21 @@ def table(
     return run_series.table(rows, CLAIMS)
 
 
-def _read(claim: Claim, frame: pandas.DataFrame, machine: str) -> tuple[dict[str, Any], Statement]:
+def _read(
+    claim: Claim, read: Callable[[str, str], pandas.DataFrame], machine: str
+) -> tuple[dict[str, Any], Statement]:
     """Returns the row of a claim before it is judged, and what it states of a table."""
     test = claim.test
+    frame = read(test.experiment, test.file)
     if "machine" in frame and not any("machine" in cells for cells in test.selections()):
         frame = frame[frame["machine"] == machine]
     rows = _rows(frame, test)
     statement = _statement(rows, test)
     reason, of = _missing(claim, frame, rows, statement)
     about, by = tables.column(test.table, test.column), _replicate(rows, test)
+    unit = about.unit if about else ""
+    if unit.startswith(tasks.NATS):
+        unit = tasks.unit(unit, tasks.of(read(test.experiment, "history")))
     per = "doubling" if _doublings(rows, test) else "unit"
     sides = [{test.over: test.chosen}] if test.chosen else test.sides
     low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)
@@ -76,7 +82,7 @@ def _read(claim: Claim, frame: pandas.DataFrame, machine: str) -> tuple[dict[str
         **{name: getattr(test, name) for name in ("type", "experiment", "table", "column", "over")},
         "scale": RATIO if test.ratio else DIFFERENCE,
         "per": per if test.type in ("trend", "interaction") else "",
-        "unit": about.unit if about else "",
+        "unit": unit,
         "low_bound": low,
         "high_bound": high,
         "cells": _text(_short(test.cells)),
@@ -188,7 +194,7 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
     """Returns one row per machine and run: a column at a budget."""
     found = []
     for _, run in frame.groupby(["machine", "run"], sort=False):
-        at = targets.at_budget(run[budget], run[column], value, column.endswith("loss"))
+        at = targets.at_budget(run[budget], run[column], value, tasks.lower_is_better(column))
         found.append({**run.iloc[0].to_dict(), budget: value, column: at})
     return pandas.DataFrame(found).drop(columns=[*({*tables.BUDGETS} - {budget, column})])
 

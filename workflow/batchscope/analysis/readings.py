@@ -29,24 +29,21 @@ from batchscope.analysis import (
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
+from batchscope.catalogue import tasks
 from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, END, EPOCHS, TARGET
 from batchscope.store.records import FINISHED, UNSUCCESSFUL
 
 LEAST_SIZES = 2
 _TIMED = "seconds_per_epoch"  # of a timing job, which ran whatever became of the training
 CHOSEN_BY = "validation_loss"  # of an evaluation; of a run `CHOSEN_ON`
-# Outcomes of a budget: on test data, or where those are not known on validation data.
-ON_TEST = ("test_accuracy", "test_loss")
-ON_VALIDATION = ("validation_accuracy", "validation_loss")
-# What counts as negligible where the experiment states nothing of it.
-MARGINS = {"accuracy": 0.01, "loss": 0.05, "taken": 0.1}
+MARGIN_OF_TAKEN = 0.1  # what counts as negligible where the experiment states nothing of it
 
 
 class Budget(NamedTuple):
     """What is held equal: a kind of `budget_kinds` and how much of it."""
 
     kind: str
-    value: float = math.nan  # of a target the loss or accuracy; NaN of convergence and the end
+    value: float = math.nan  # of a target the loss or metric; NaN of convergence and the end
     column: str = ""  # what the target is of
     stated: bool = False
 
@@ -91,7 +88,7 @@ class Reading:
     @property
     def rises(self) -> bool:
         """Whether higher is better."""
-        return self.outcome.endswith("accuracy")
+        return tasks.higher_is_better(self.outcome)
 
     @property
     def held_equal(self) -> dict[str, Any]:
@@ -191,28 +188,42 @@ def _at_budget(each: Trainings, budget: Budget, margins: Mapping[str, float]) ->
     lowest mean validation loss at the budget over all seeds; on validation data each seed is read
     at the rate that the others choose.
     """
-    losses = _at(each, budget, CHOSEN_BY)
-    cubes = {name: _at(each, budget, name) for name in ON_TEST if each.whole(name)}
+    losses, compared = _at(each, budget, CHOSEN_BY), _compared(each)
+    on_test = [f"test_{name}" for name in compared]
+    cubes = {name: _at(each, budget, name) for name in on_test if each.whole(name)}
     more = {}
     if budget.kind == CONVERGENCE:
         more["falling"] = _falling(each, losses)
         if not cubes:  # they may be measured at the end
             rows = run_series.finished(each.runs)
-            measured = [name for name in ON_TEST if name in rows and rows[name].notna().all()]
+            measured = [name for name in on_test if name in rows and rows[name].notna().all()]
             cubes = {name: each.column(name) for name in measured}
     else:
         axis = AXES[budget.kind]
         ended = each.by_run(lambda rows: targets.ended_before(rows[axis], budget.value))
         more["ended"] = (each.outcome(ended) == 1).any(axis=(1, 2))
-    for test, validation in zip(ON_TEST, ON_VALIDATION, strict=True):
+    for of, default in compared.items():
+        test, validation = f"test_{of}", f"validation_{of}"
         name = test if test in cubes else validation
         if name == validation:
-            if each.finished[name].isna().all():
+            if name not in each.finished or each.finished[name].isna().all():
                 continue
             cubes[name] = _at(each, budget, name)
-        margin = margins.get(name, margins.get(test, MARGINS[name.rpartition("_")[2]]))
-        found = each.chosen_by(losses, cubes[name], name == validation)
-        yield _reading(each, budget, name, margin, found, **more)
+        margin = margins.get(name, margins.get(test, default))
+        if margin is not None:
+            found = each.chosen_by(losses, cubes[name], name == validation)
+            yield _reading(each, budget, name, margin, found, **more)
+
+
+def _compared(each: Trainings) -> dict[str, float | None]:
+    """Returns the metrics of what a series learns, and the loss: each with its usual margin.
+
+    None where its unit decides: of it the experiment states one, or it is not compared.
+    """
+    learned = tasks.of(each.finished.columns[each.finished.notna().any()])
+    names = [name for task in learned for name in tasks.TASKS[task]]
+    margins = {name: tasks.METRICS[name].margin for name in names}
+    return {**margins, "loss": tasks.loss_margin(learned)}
 
 
 def _at_own_end(each: Trainings, outcome: str, margin: float) -> Reading:
@@ -223,7 +234,7 @@ def _at_own_end(each: Trainings, outcome: str, margin: float) -> Reading:
     losses, cube = each.column(CHOSEN_ON), each.column(outcome)
     others = outcome.startswith("validation")
     if not np.isfinite(losses).any():
-        losses, others = -cube if outcome.endswith("accuracy") else cube, True
+        losses, others = -cube if tasks.higher_is_better(outcome) else cube, True
     return _reading(each, Budget(END), outcome, margin, each.chosen_by(losses, cube, others))
 
 
@@ -265,7 +276,7 @@ def _to_target(
         budget = Budget(TARGET, target.value, target.column, TARGET in stated)
         for axis, taken in found.taken.items():
             if each.whole(axis):
-                margin = margins.get(axis, MARGINS["taken"])
+                margin = margins.get(axis, MARGIN_OF_TAKEN)
                 at_first = found.at_first.any(axis=1)
                 yield _reading(each, budget, axis, margin, taken, at_first=at_first)
 
@@ -287,7 +298,7 @@ def _falling(each: Trainings, losses: np.ndarray) -> np.ndarray:
 
 def _at(each: Trainings, budget: Budget, name: str) -> np.ndarray:
     """Returns what each training has in a column at a budget as a cube; NaN if it ended before."""
-    loss = name.endswith("loss")
+    loss = tasks.lower_is_better(name)
 
     def read(rows: Evaluated) -> float:
         if budget.kind != CONVERGENCE:

@@ -1,4 +1,4 @@
-"""Trajectories read at a budget and at a target: a loss or an accuracy to reach.
+"""Trajectories read at a budget and at a target: a loss or a metric to reach.
 
 Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
 (arXiv 1811.03600), section 3: what wins depends on what is held equal.
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.catalogue.own_columns import ACCURACIES, LOSSES
+from batchscope.catalogue import tasks
 
 _ROUNDING = 1e-9  # relative difference below which two budgets are the same
 
@@ -72,7 +72,7 @@ def first_crossing(used: Any, losses: Any, target: float) -> float:
 
 @dataclass(frozen=True)
 class Target:
-    """A value of a loss or an accuracy to reach."""
+    """A value of a loss or a metric to reach."""
 
     column: str = ""  # empty where every training has one row, which is its target
     value: float = math.nan
@@ -85,7 +85,7 @@ class Target:
         if np.isnan(used).all():
             return math.nan  # there is no such training
         losses = losses_of(evaluated, self.column)
-        target = 1 - self.value if self.column in ACCURACIES else self.value
+        target = falling(self.value, self.column)
         known = ~np.isnan(losses)  # not every evaluation need be of everything
         order = np.argsort(used[known], kind="stable")
         return first_crossing(used[known][order], losses[known][order], target)
@@ -100,5 +100,10 @@ class Target:
 
 
 def losses_of(evaluated: Mapping[str, np.ndarray], column: str) -> np.ndarray:
-    """Returns a loss, or an accuracy as an error, which has a logarithmic scale too."""
-    return evaluated[column] if column in LOSSES else 1 - evaluated[column]
+    """Returns a loss or an error, or what is missing to 1, which has a logarithmic scale too."""
+    return falling(evaluated[column], column)
+
+
+def falling(values: Any, column: str) -> Any:
+    """Returns values of a loss or an error as they are, others less than 1 by so much; and back."""
+    return 1 - values if tasks.higher_is_better(column) else values

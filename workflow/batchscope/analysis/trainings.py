@@ -18,9 +18,9 @@ from pandas.api.types import is_numeric_dtype
 
 from batchscope.analysis import chosen_rates, run_series
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.analysis.targets import Target, losses_of
-from batchscope.catalogue import budget_kinds, own_columns
-from batchscope.catalogue.own_columns import ACCURACIES, LEAST_SIZES, LOSSES
+from batchscope.analysis.targets import Target, falling, losses_of
+from batchscope.catalogue import budget_kinds, own_columns, tasks
+from batchscope.catalogue.own_columns import LEAST_SIZES
 from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
 
 Evaluated = dict[str, np.ndarray]  # column -> numbers of one training's evaluations, in order
@@ -117,7 +117,7 @@ class Trainings:
     def column(self, name: str) -> np.ndarray:
         """Returns a column of runs.csv, as `outcome` does."""
         values = self.runs[name].to_numpy(float, na_value=math.nan) if name in self.runs else np.nan
-        return self.outcome(np.broadcast_to(values, len(self.runs)), name.endswith("accuracy"))
+        return self.outcome(np.broadcast_to(values, len(self.runs)), tasks.higher_is_better(name))
 
     @functools.cached_property
     def failed(self) -> np.ndarray:
@@ -167,9 +167,9 @@ class Trainings:
 
     @property
     def target_column(self) -> str | None:
-        """The loss, without any the accuracy, that default targets are of; None without one."""
+        """The loss, without any the metric, that default targets are of; None without one."""
         rows = self.evaluations
-        known = (name for name in (*LOSSES, *ACCURACIES) if name in rows)
+        known = (name for name in own_columns.OUTCOMES if name in rows)
         return next((name for name in known if np.isfinite(rows[name].astype(float)).any()), None)
 
     def default_targets(self) -> list[Target]:
@@ -194,7 +194,7 @@ class Trainings:
         if not 0 < end < start < math.inf:
             return []
         values = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)] + [end]
-        return [Target(column, each if column in LOSSES else 1 - each) for each in values]
+        return [Target(column, falling(each, column)) for each in values]
 
     def _lowest_of_all(self, column: str) -> float:
         """Returns the lowest loss that every batch size reached with all its seeds; NaN if none.

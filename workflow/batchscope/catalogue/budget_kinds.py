@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue import columns
+from batchscope.catalogue import columns, tasks
 from batchscope.catalogue.parameters import MOST, Parameter, by_name
 from batchscope.catalogue.run_factors import MOST_EPOCHS
 
@@ -15,9 +15,9 @@ SLOWER = 0.1  # share of the fastest size's seconds to a target by which one may
 # What was taken to a target is an outcome of its own.
 TAKEN = ("updates", "examples", "seconds")
 # Columns of trajectories.csv that may be a target.
-TARGETS = tuple(name for name in columns.TRAJECTORIES if name.endswith(("_loss", "_accuracy")))
-# Those that every training has, with evaluations at the epochs' ends alone too.
-ALWAYS_THERE = ("validation_loss", "validation_accuracy")
+TARGETS = tuple(name for name in columns.TRAJECTORIES if name in tasks.OUTCOMES)
+# Those that every training of its task has, with evaluations at the epochs' ends alone too.
+ALWAYS_THERE = tuple(name for name in TARGETS if name.startswith("validation_"))
 # What an experiment may state.
 STATED: dict[str, Parameter] = by_name(
     Parameter(EPOCHS, EPOCHS, "float", None, "Epochs.", "epochs", above=0, maximum=MOST_EPOCHS),
@@ -27,6 +27,9 @@ STATED: dict[str, Parameter] = by_name(
 
 
 def target(column: str) -> Parameter:
-    """Returns what a target of a column may be: an accuracy lies below 1."""
-    most = 1 if column.endswith("_accuracy") else None
+    """Returns what a target of a column may be: R² alone may lie below 0."""
+    found = tasks.metric(column)
+    most = 1 if found and found.most == 1 else None
+    if found and found.least < 0:
+        return Parameter(column, "", "float", None, maximum=most, wanted=found.expected)
     return Parameter(column, column, "float", None, "To reach.", above=0, maximum=most)

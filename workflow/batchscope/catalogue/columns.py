@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import own_columns
-from batchscope.catalogue.entries import Column, Integer, Positive, Share, Text
+from batchscope.catalogue import own_columns, tasks
+from batchscope.catalogue.entries import Column, Integer, Positive, Text
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.run_factors import FACTORS
 from batchscope.catalogue.run_names import ENTRIES
@@ -26,6 +27,14 @@ def _factor_columns() -> dict[str, Column]:
             digest = f"Digest of the {what} (8 hexadecimal digits); empty where there is none."
             found[f"{name}_digest"] = Text(digest)
     return found
+
+
+def _metrics(split: str, doc: str) -> dict[str, Column]:
+    """Returns the columns of all tasks' metrics on a split, of which a table has its task's."""
+    return {
+        f"{split}_{name}": Column(doc.format(each.words), least=each.least, most=each.most)
+        for name, each in tasks.METRICS.items()
+    }
 
 
 _MACHINE = Text("Name of the machine, as in the configuration.")
@@ -60,10 +69,10 @@ HISTORY: dict[str, Column] = {
     "epoch": Integer("Epoch, from 1.", "epochs"),
     "step": Integer("Updates made by its end.", "updates"),
     "epoch_learning_rate": Column("Learning rate of its last update."),
-    "train_loss": Positive("Training loss: the mean over its updates, dropout on.", "nats"),
-    "train_accuracy": Share("Training accuracy: the mean over its updates, dropout on."),
-    "validation_loss": Positive("Validation loss at its end.", "nats"),
-    "validation_accuracy": Share("Validation accuracy at its end."),
+    "train_loss": Positive("Training loss: the mean over its updates, dropout on.", tasks.NATS),
+    **_metrics("train", "Training {} over its updates, dropout on."),
+    "validation_loss": Positive("Validation loss at its end.", tasks.NATS),
+    **_metrics("validation", "Validation {} at its end."),
     "contended_seconds": Positive("What it took while others ran; in no figure.", "s"),
     "epoch_distance": Positive("Distance between the weights at its end and at its start."),
     "weight_distance": Positive("Distance of the weights at its end from the initial ones."),
@@ -87,12 +96,12 @@ TRAJECTORIES: dict[str, Column] = {
     "train_loss": Positive(
         "Training loss, dropout off, on a fixed subset of at most 512 examples; empty of a run "
         "without evaluate_every.",
-        "nats",
+        tasks.NATS,
     ),
-    "validation_loss": Positive("Validation loss.", "nats"),
-    "validation_accuracy": Share("Validation accuracy."),
-    "test_loss": Positive("Test loss; empty of a run without evaluate_every.", "nats"),
-    "test_accuracy": Share("Test accuracy; empty of a run without evaluate_every."),
+    "validation_loss": Positive("Validation loss.", tasks.NATS),
+    **_metrics("validation", "Validation {}."),
+    "test_loss": Positive("Test loss; empty of a run without evaluate_every.", tasks.NATS),
+    **_metrics("test", "Test {}; empty of a run without evaluate_every."),
 }
 # Columns of at_epochs.csv beside run, factors and status.
 AT_EPOCHS: dict[str, Column] = {
@@ -184,12 +193,14 @@ def position(column: str) -> int:
     return len(COLUMNS)
 
 
-def of_measures(measures: dict[str, dict[str, Any]]) -> list[str]:
+def of_measures(measures: dict[str, dict[str, Any]], learned: Collection[str]) -> list[str]:
     """Returns the columns of an experiment, whatever is measured in it so far, in order.
 
     Args:
         measures: Measure -> every setting, by full name.
+        learned: Tasks of its data sets.
     """
     fixed = [name for name in COLUMNS if name not in _PATTERNS]
     own = (ENTRIES[name].columns_for(settings) for name, settings in measures.items())
-    return sorted(dict.fromkeys([*fixed, *chain.from_iterable(own)]), key=position)
+    names = tasks.kept(dict.fromkeys([*fixed, *chain.from_iterable(own)]), learned)
+    return sorted(names, key=position)

@@ -3,18 +3,18 @@
 from batchscope.catalogue.entries import Column, Integer, Positive, Text, interval
 
 _TARGET = {
-    "target": Text("Loss or accuracy to reach, as the command line takes it."),
+    "target": Text("Loss or metric to reach, as the command line takes it."),
     "target_column": Text("Column of trajectories.csv that it is of."),
     "target_value": Column("The number to reach."),
 }
 
 _HELD_EQUAL = {
     "budget": Text(
-        "What is held equal: epochs, updates, seconds, target (a loss or an accuracy to reach), "
+        "What is held equal: epochs, updates, seconds, target (a loss or a metric to reach), "
         "convergence (each training at its lowest validation loss), or end (each training's own)."
     ),
     "budget_value": Column(
-        "How much of it; of a target the loss or accuracy; empty of convergence, of the end, and "
+        "How much of it; of a target the loss or metric; empty of convergence, of the end, and "
         "where the rows of somebody's own file are the target."
     ),
     "budget_column": Text("What the target is of; else empty."),
@@ -47,7 +47,8 @@ COMPARISONS: dict[str, Column] = {
     **_HELD_EQUAL,
     "margin": Column(
         "Largest loss of the outcome that counts as negligible: as the configuration states it, "
-        "else 0.01 of an accuracy, 0.05 nats of a loss, 0.1 (a tenth) of what is taken to a target."
+        "else 0.01 of an accuracy, micro-F1 or R², 0.05 nats of a loss or 0.01 of a regression's, "
+        "0.1 (a tenth) of what is taken to a target."
     ),
     "batch_size": Integer("Examples per update."),
     "learning_rate": Column(
@@ -87,8 +88,8 @@ COMPARISONS: dict[str, Column] = {
     ),
     "high": Column("Upper end."),
     "bound": Column(
-        "What the interval is read against: the margin as a difference (below 0 of an accuracy), "
-        "1 + margin of a ratio."
+        "What the interval is read against: the margin as a difference (below 0 where higher is "
+        "better), 1 + margin of a ratio."
     ),
     **_verdict(
         "within (the whole interval is better than the bound), beyond (the whole interval is "

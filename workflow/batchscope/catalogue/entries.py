@@ -106,7 +106,8 @@ class Panel:
     """A panel of a figure.
 
     Where the column has `{...}` for the values of a measure's setting there is a panel for each of
-    them; title and label may name them too.
+    them; title and label may name them too. What `{metric}`, `{first}` and so on stand for says
+    `catalogue.figures.learned`.
     """
 
     column: str  # of the figure's table

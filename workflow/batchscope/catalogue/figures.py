@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from itertools import chain
 
+from batchscope import wording
+from batchscope.catalogue import tasks
 from batchscope.catalogue.entries import Figure, Need, Panel, Scale
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.tasks import METRICS, Metric
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.timings.utilisation import MEMORY, UTILISATION
 
 PRIMARY = "primary"  # what decides between batch sizes
+_METRIC, _FIRST = "{metric}", "{first}"
 _ADVICE = Figure(
     "advice",
     "Which batch sizes to use",
@@ -34,8 +39,8 @@ _OF_SEVERAL = (
         kind="against_progress",
         table="history",
         panels=(
-            Panel("train_loss", "Training loss", "loss (nats)"),
-            Panel("validation_loss", "Validation loss", "loss (nats)"),
+            Panel("train_loss", "Training loss", "loss{nats}"),
+            Panel("validation_loss", "Validation loss", "loss{nats}"),
         ),
         over=("epoch",),
         also_over=("updates", "examples", "seconds"),
@@ -51,7 +56,7 @@ _OF_SEVERAL = (
         "crossed first, that batch size gets there first.",
         kind="against_progress",
         table="trajectories",
-        panels=(Panel("validation_loss", "", "validation loss (nats)"),),
+        panels=(Panel("validation_loss", "", "validation loss{nats}"),),
         over=("updates", "examples", "seconds"),
         best_rate=True,
         target=True,
@@ -64,8 +69,8 @@ _OF_SEVERAL = (
         "Training",
         "The lowest training and validation loss that each run reached.",
         panels=(
-            Panel("best_train_loss", "Best training loss", "loss (nats)"),
-            Panel("best_validation_loss", "Best validation loss", "loss (nats)"),
+            Panel("best_train_loss", "Best training loss", "loss{nats}"),
+            Panel("best_validation_loss", "Best validation loss", "loss{nats}"),
         ),
         own=("best_train_loss|best_validation_loss",),
     ),
@@ -78,7 +83,7 @@ _OF_SEVERAL = (
         "batch size, a cross above one at which a run diverged.",
         kind="rates",
         panels=(
-            Panel("best_validation_loss", "Loss by learning rate", "best validation loss (nats)"),
+            Panel("best_validation_loss", "Loss by learning rate", "best validation loss{nats}"),
         ),
         over=("effective_learning_rate",),
         varied=("learning_rate",),
@@ -98,12 +103,12 @@ _OF_SEVERAL = (
     ),
     Figure(
         "accuracy_by_epochs",
-        "Accuracy by number of epochs",
+        "{metric} by number of epochs",
         "Quality",
-        "Accuracy on the test data after each number of epochs. The snapshots of one run are "
+        "{metric} on the test data after each number of epochs. The snapshots of one run are "
         "read, and nothing is trained twice.",
         table="at_epochs",
-        panels=(Panel("test_accuracy", "Test accuracy", "test accuracy (%)", Scale.PERCENT),),
+        panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
         measures=("evaluate",),
         needs=(Need.AT_EPOCHS,),
@@ -114,8 +119,8 @@ _OF_SEVERAL = (
         "Quality",
         caption=(
             "What wins depends on what is held equal: a cell is a batch size less the best of the "
-            "others, accuracies in points and losses in nats, or what it takes to a target as a "
-            "ratio."
+            "others, shares in points and all else in its own unit, or what it takes to a target "
+            "as a ratio."
         ),
         kind="verdicts",
         table="comparisons",
@@ -220,4 +225,63 @@ def _in_order() -> list[Figure]:
     return sorted(found, key=lambda figure: _CATEGORIES.index(figure.category))
 
 
-FIGURES: dict[str, Figure] = {figure.name: figure for figure in _in_order()}
+_EVERY: dict[str, Figure] = {figure.name: figure for figure in _in_order()}
+
+
+@functools.cache
+def learned(name: str, of: tuple[str, ...]) -> Figure:
+    """Returns a figure where these tasks are learned.
+
+    A panel of `{metric}` becomes one for each of their metrics, a panel of `{first}` one for each
+    task's first. In texts both are their words; `{percent}`, `{points}` and `{error}` stand for
+    something of shares alone, `{nats}` of cross-entropies.
+    """
+    figure = _EVERY[name]
+    metrics = [METRICS[each] for task in of for each in tasks.TASKS[task]]
+    first = [METRICS[tasks.TASKS[task][0]] for task in of]
+    nats = wording.aside(tasks.unit(tasks.NATS, of))
+    panels = [
+        replace(panel, label=panel.label.replace("{nats}", nats))
+        for panel in figure.panels
+        if not any(key in panel.column for key in (_METRIC, _FIRST))
+    ]
+    panels += [
+        _of_metric(panel, metric)
+        for metric in metrics
+        for panel in figure.panels
+        if _METRIC in panel.column or (_FIRST in panel.column and metric in first)
+    ]
+    title, caption = (_said(text, metrics, first) for text in (figure.title, figure.caption))
+    said = {"title": wording.capital(title), "caption": wording.capital(caption)}
+    return replace(figure, panels=tuple(panels), **said)
+
+
+def _of_metric(panel: Panel, metric: Metric) -> Panel:
+    """Returns a panel of one metric; R² has no logarithm."""
+    scale = Scale.AUTO if metric.least == 0 else Scale.LINEAR
+    return replace(
+        panel,
+        column=panel.column.replace(_METRIC, metric.name).replace(_FIRST, metric.name),
+        title=wording.capital(_said(panel.title, [metric], [metric])),
+        label=_said(panel.label, [metric], [metric]),
+        scale=Scale.PERCENT if metric.share else scale,
+        counted_on=panel.counted_on if metric.error else "",
+    )
+
+
+def _said(text: str, metrics: list[Metric], first: list[Metric]) -> str:
+    shares = all(each.share for each in first)
+    words = {
+        _METRIC: wording.listed(each.words for each in metrics),
+        _FIRST: wording.listed(each.words for each in first),
+        "{percent}": " (%)" if shares else "",
+        "{points}": " (points)" if shares else "",
+        "{error}": "".join(each.error for each in first),
+    }
+    for key, value in words.items():
+        text = text.replace(key, value)
+    return text
+
+
+# As every study has them where nothing says otherwise.
+FIGURES: dict[str, Figure] = {name: learned(name, (tasks.CLASSIFICATION,)) for name in _EVERY}

@@ -7,15 +7,17 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from batchscope.catalogue import tasks
 from batchscope.catalogue.readers import number
 from batchscope.catalogue.run_factors import FACTORS
 
 # What a run has used so far.
 AXES = ("updates", "examples", "seconds")
 # In the order in which targets are stated where none is given.
-LOSSES = ("validation_loss", "test_loss", "train_loss")
-ACCURACIES = ("validation_accuracy", "test_accuracy", "train_accuracy")
-OUTCOMES = (*LOSSES, *ACCURACIES)
+_SPLITS = ("validation", "test", "train")
+LOSSES = tuple(f"{split}_loss" for split in _SPLITS)
+METRICS = {f"{split}_{name}": each for name, each in tasks.METRICS.items() for split in _SPLITS}
+OUTCOMES = (*LOSSES, *METRICS)
 LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"

@@ -7,11 +7,11 @@ a part of the claim for each of its values, all of which must hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from batchscope.catalogue import columns, decision_columns
+from batchscope.catalogue import columns, decision_columns, tasks
 from batchscope.catalogue.entries import Column, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.run_factors import EVERY_FACTOR, SWEEP_FACTORS
@@ -61,19 +61,23 @@ def column(table: str, name: str) -> Column | None:
     return next((each for each in known if each.label), known[0] if known else None)
 
 
-def claimed(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
+def claimed(
+    table: str, measures: Mapping[str, dict[str, Any]], learned: Collection[str]
+) -> list[str]:
     """Returns the columns of a table that a claim on an experiment may be of.
 
     Args:
         measures: What the experiment measures or times -> every setting.
+        learned: Tasks of its data sets.
     """
     found, keys = CLAIMED[table].columns, CLAIMED[table].keys
     if table == "runs":
-        own = columns.of_measures(dict(measures)) if measures else columns.OF_RECORD
+        own = columns.of_measures(dict(measures), learned) if measures else columns.OF_RECORD
         found = {name: column for name in own if (column := columns.describe(name))}
     # Of a budget it may be asked at another one.
     known = EVERY_FACTOR if keys == BUDGETS else {*EVERY_FACTOR, *keys}
-    return [name for name, one in found.items() if one.kind != "str" and name not in known]
+    names = [name for name, one in found.items() if one.kind != "str" and name not in known]
+    return tasks.kept(names, learned)
 
 
 def possible(name: str) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import entries, figure_names, own_columns, run_factors
+from batchscope.catalogue import entries, figure_names, own_columns, run_factors, tasks
 from batchscope.catalogue import figures as figure_entries
 from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.entries import Need
@@ -43,6 +43,10 @@ class Figure:
     """A figure of the catalogue, as it is drawn."""
 
     entry: entries.Figure
+
+    def learned(self, of: tuple[str, ...]) -> Figure:
+        """Returns the figure where these tasks are learned; as it is, of a classification."""
+        return Figure(figure_entries.learned(self.entry.name, of))
 
     def select(self, tables: Tables) -> pandas.DataFrame:
         """Returns the rows and columns that the figure shows; none where there is nothing."""
@@ -88,6 +92,11 @@ class Tables:
             )
         vars(self)[name] = found
         return found
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What is learned of the data sets: every history has the metrics of their tasks."""
+        return tasks.of(self.history)
 
 
 FIGURES: dict[str, Figure] = {name: Figure(entry) for name, entry in figure_entries.FIGURES.items()}
@@ -173,8 +182,9 @@ def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any]
     """Writes a figure's three files; returns its line of the list, None where it shows nothing."""
     from batchscope.figures.drawing import canvas
 
-    figure = FIGURES[name]
-    entry, frame = figure.entry, figure.select(_read_once(tables))
+    read = _read_once(tables)
+    figure = FIGURES[name].learned(read.tasks)
+    entry, frame = figure.entry, figure.select(read)
     if frame.empty:
         return None
     svg, png = canvas.svg_and_png(figure.draw(frame), entry.title)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import run_names, tasks
 from batchscope.catalogue.measures import MEASURES
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
@@ -70,7 +70,9 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
     else:
         module = importlib.import_module(f"{__name__}.{measure}")
         found = module.measure_run(run, *others, parsed)
-    values = {**dict.fromkeys(entry.columns_for(parsed)), **found.values}
+    learned = records.task(run.results, run.factors["dataset"]) or tasks.CLASSIFICATION
+    columns = tasks.kept(entry.columns_for(parsed), [learned])
+    values = {**dict.fromkeys(columns), **found.values}
     details = {**({"other": others[0].name} if entry.pairs else {}), **found.details}
     record = records.measure_record(measure, run.name, parsed, status, values, **details)
     if ".npz" in entry.also_writes:

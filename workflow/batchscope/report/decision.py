@@ -14,7 +14,7 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.advice import Item
-from batchscope.catalogue import factor_words, own_columns
+from batchscope.catalogue import factor_words, own_columns, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TAKEN, TARGET
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import UserError
@@ -95,6 +95,8 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
     runs = _of_series(tables.runs, factors)
     columns = _columns(rows[Item.SIZE], compared, ends, runs, tables.utilisation)
     to_resolve = [each for each in limits if pandas.notna(each["seeds_to_resolve"])]
+    learned, *_ = tasks.of(compared["outcome"])
+    checks = [{**each, "task": learned} for each in (*rows[Item.CHECK], *rows[Item.NEED])]
     return {
         "best": best,
         "scope": [
@@ -105,7 +107,7 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
         "reached": _reached(compared, best["batch_size"]) if best else None,
         "outcomes": [_outcome(name, each, best) for name, each in ends.items()],
         "sizes": _sizes(rows[Item.SIZE], best, columns),
-        "checks": _checks([*rows[Item.CHECK], *rows[Item.NEED]], best),
+        "checks": _checks(checks, best),
         "limits": [each for each in limits if pandas.isna(each["batch_size"])],
         "open": sorted(to_resolve, key=lambda each: each["seeds_to_resolve"]),
     }

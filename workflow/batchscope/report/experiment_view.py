@@ -11,7 +11,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, step_cost
-from batchscope.catalogue import factor_words, own_columns, run_factors, sweep_names
+from batchscope.catalogue import factor_words, own_columns, run_factors, sweep_names, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, SECONDS, TARGET, UPDATES
 from batchscope.catalogue.run_names import ENTRIES
 from batchscope.catalogue.tables import clipped
@@ -141,10 +141,11 @@ def _lines(
         for (_, _, outcome), line in own.groupby(keys, sort=False, dropna=False):
             means = line.set_index("batch_size")["mean"].astype(float).dropna()
             if len(means):
-                rises = outcome.endswith("accuracy")
+                rises = tasks.higher_is_better(outcome)
                 best = int(means.idxmax() if rises else means.idxmin())
                 cells = {row["batch_size"]: row for row in line.to_dict("records")}
-                shown = {"rises": rises, "best": best, "cells": [*map(cells.get, sizes)]}
+                shares = tasks.is_share(outcome)
+                shown = {"shares": shares, "best": best, "cells": [*map(cells.get, sizes)]}
                 yield {**line.iloc[0], **shown}
 
 

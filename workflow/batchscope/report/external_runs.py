@@ -21,9 +21,9 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.targets import Target
 from batchscope.analysis.to_target_tables import Scaling
-from batchscope.catalogue import factor_words, own_columns
+from batchscope.catalogue import factor_words, own_columns, tasks
 from batchscope.catalogue.entries import Panel
-from batchscope.catalogue.own_columns import ACCURACIES, AXES, LOSSES
+from batchscope.catalogue.own_columns import AXES, OUTCOMES
 from batchscope.catalogue.run_factors import FALLING_REASON
 from batchscope.errors import UserError
 from batchscope.report import page
@@ -62,7 +62,7 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     wanted = [_target(text, external) for text in stated]
     for each in series if not wanted else ():
         if not each.default_targets():
-            column = each.target_column or "loss or accuracy"
+            column = each.target_column or "loss or metric"
             label = factor_words.describe(each.factors)
             raise UserError(
                 f"--target: received none{f', and for {label}' if label else ''} there is no "
@@ -81,18 +81,19 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
 
 def _target(text: str, external: external_runs.ExternalRuns) -> Target:
     column, _, number = text.partition("=")
-    known = [name for name in (*LOSSES, *ACCURACIES) if name in external.rows]
+    known = [name for name in OUTCOMES if name in external.rows]
     if column not in known:
         near = problems.nearest(column, known)
         hint = f" Did you mean '{near}'?" if near else ""
-        expected = wording.listed(known, "or") or "a file with a loss or an accuracy"
+        expected = wording.listed(known, "or") or "a file with a loss or a metric"
         raise UserError(
             f"--target: received {problems.show(text)}; one of {expected}, as in "
             f"validation_loss=0.2, is expected.{hint}"
         )
-    value = next(iter(_numbers(number)), math.nan)
-    if not 0 < value < (math.inf if column in LOSSES else 1.0):
-        expected = "a number above 0" if column in LOSSES else "a share between 0 and 1"
+    value, metric = next(iter(_numbers(number)), math.nan), tasks.metric(column)
+    least, most = (metric.least, metric.most) if metric else (0, math.inf)
+    if not least < value < most:
+        expected = metric.expected if metric else "a number above 0"
         raise UserError(
             f"--target {column}: received {problems.show(number)}; {expected} is expected."
         )

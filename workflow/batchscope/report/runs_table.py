@@ -10,7 +10,7 @@ import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.catalogue import columns, outcomes, own_columns, run_factors, run_names
+from batchscope.catalogue import columns, outcomes, own_columns, run_factors, run_names, tasks
 from batchscope.report.text import parsed, plain
 from batchscope.store import records, states
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 Row = dict[str, str]  # column of runs.csv -> text, empty where there is no value
 
 PRINTED_COLUMNS = 11  # what an A4 page holds
-_EVALUATED = ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy")
+_EVALUATED = tuple(
+    f"{split}_{name}" for split in ("test", "validation") for name in ("loss", *tasks.METRICS)
+)
 _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
 
 
@@ -102,7 +104,7 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
         if name not in present:
             continue
         if len(found) > 1 or len(rows) == 1 or name in _KEPT:
-            shown.append(_column(name, found))
+            shown.append(_column(name, found, tasks.of(present)))
         elif factor and (factor.core or {*found} != {plain(factor.default)}):
             (same[name],) = found
     selects = [
@@ -119,13 +121,14 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
     return {"columns": shown, "rows": cells, "same": same, "selects": selects}, _rules(shown)
 
 
-def _column(name: str, found: set[str]) -> dict[str, Any]:
+def _column(name: str, found: set[str], learned: tuple[str, ...]) -> dict[str, Any]:
     """Returns a column: its `kind` is how it is sorted, `usual` whether it is shown at first."""
     documented, doc = columns.describe(name), ""
     numbers = [parsed(text) for text in found if text]
     kind = "number" if numbers and None not in numbers else "text"
     if documented is not None:
-        doc = documented.doc + (f" [{documented.unit}]" if documented.unit else "")
+        unit = tasks.unit(documented.unit, learned)
+        doc = documented.doc + (f" [{unit}]" if unit else "")
         if documented.kind:
             kind = "number" if documented.kind in ("int", "float") else "text"
     usual = name in ("experiment", "machine", "status", "run", *_EVALUATED) or _is_factor(name)

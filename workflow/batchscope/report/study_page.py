@@ -14,7 +14,7 @@ import pandas
 from markupsafe import Markup
 
 from batchscope import wording
-from batchscope.catalogue import columns, own_columns, run_names
+from batchscope.catalogue import columns, own_columns, run_names, tasks
 from batchscope.catalogue.figures import PRIMARY
 from batchscope.host import absence
 from batchscope.report import claim_rows, decision, experiment_view, gaps, page, runs_table
@@ -191,7 +191,7 @@ def _published(study: Study, inputs: Inputs, links: Links) -> Row:
     ]
     rows = [
         {
-            **published(row),
+            **published(row, found.tables.tasks),
             "experiment": found.experiment.title,
             "link": links.get((name, row["figure"])),
         }
@@ -202,16 +202,17 @@ def _published(study: Study, inputs: Inputs, links: Links) -> Row:
     return {"examples": used, "here": there, "absent": absent} if used or rows else {}
 
 
-def published(row: Row) -> Row:
+def published(row: Row, learned: tuple[str, ...] = (tasks.CLASSIFICATION,)) -> Row:
     """Returns a row of published.csv with both numbers as texts, shares in per cent."""
-    column, scale = row["column"], 100 if row["column"].endswith("accuracy") else 1
+    column, scale = row["column"], 100 if tasks.is_share(row["column"]) else 1
     parameter, described = published_numbers.COLUMNS[column], columns.describe(column)
     known = {name: None if pandas.isna(value) else value for name, value in row.items()}
     ours = (known[name] for name in ("here", "here_low", "here_high"))
+    unit = tasks.unit(parameter.unit, learned)
     return {
         **known,
         "label": (described and described.label) or parameter.doc,
-        "unit": "%" if parameter.unit in ("shares", "percent") else parameter.unit,
+        "unit": "%" if parameter.unit in ("shares", "percent") else unit,
         "published": f"{scale * row['value']:.6g}",
         "here": format_interval(*(None if each is None else scale * each for each in ours)),
     }

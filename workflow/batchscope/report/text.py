@@ -12,7 +12,7 @@ import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.catalogue import columns
+from batchscope.catalogue import columns, tasks
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.catalogue.tables import clipped
 from batchscope.wording import PLAIN, POINTS, Estimate, Unit
@@ -41,7 +41,7 @@ def label(column: str) -> str:
 
 
 def unit(column: str, values: Sequence[Any] = ()) -> Unit:
-    """Returns how an outcome is written: an accuracy as a share, short times in milliseconds."""
+    """Returns how an outcome is written: a share as it is, short times in milliseconds."""
     if "seconds" in column:
         known = [float(value) for value in values if pandas.notna(value)]
         return _MILLISECONDS if known and max(known) < 1 else _SECONDS
@@ -52,7 +52,7 @@ def unit(column: str, values: Sequence[Any] = ()) -> Unit:
 
 def of_difference(column: str) -> Unit:
     """Returns how a difference of an outcome is written: that of a share in points."""
-    return POINTS if column.endswith("accuracy") else PLAIN
+    return POINTS if tasks.is_share(column) else PLAIN
 
 
 def difference(row: Mapping[str, Any]) -> tuple[str, str]:

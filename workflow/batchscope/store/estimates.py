@@ -158,7 +158,7 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
         return (train + dataset_splits.MNIST_TEST) * (28 * 28 + 4)
     if source in ("npz", "csv"):  # a number of a table has about as many bytes as its text
         return float(os.path.getsize(dataset_definitions.expanded(definition["path"])))
-    if source in ("breast_cancer", "wine"):
+    if known.fixed_shape and known.fixed_kind == dataset_definitions.ROWS:
         return 4.0 * (known.fixed_shape[0] + 1) * sum(known.class_members())
     if source == "text":  # a character is one token and one label, and a byte or more in its file
         path = definition["path"]

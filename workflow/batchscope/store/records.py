@@ -44,6 +44,12 @@ def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
     return disk.read_json(path) if path.exists() else None
 
 
+def task(results: Path | str, dataset: str) -> str | None:
+    """Returns what is learned of a data set, of `tasks.TASKS`; None where it is not prepared."""
+    record = data_record(results, dataset)
+    return None if record is None else record.get("task", tasks.CLASSIFICATION)
+
+
 def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
     """Yields a sentence for each kind of thing to know about a data set, by its record."""
     where = f"datasets.{run_names.split_token(dataset)[0]}"

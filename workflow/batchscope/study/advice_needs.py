@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from batchscope.catalogue import tasks
 from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.study.plan import Experiment
 
@@ -42,6 +43,7 @@ class Trained(NamedTuple):
         rate: The only one, where all share it.
         timed: Whether it has seconds; `tested` whether it has outcomes on test data.
         elsewhere: Whether the trainings were made elsewhere, and are known by a file's columns.
+        task: What is learned, of `tasks.TASKS`.
     """
 
     sizes: Sequence[int]
@@ -51,6 +53,7 @@ class Trained(NamedTuple):
     timed: bool = True
     tested: bool = True
     elsewhere: bool = False
+    task: str = tasks.CLASSIFICATION
 
 
 def missing(found: Trained, of_seed: float = math.nan, of_rate: float = math.nan) -> Iterator[Need]:
@@ -66,7 +69,8 @@ def missing(found: Trained, of_seed: float = math.nan, of_rate: float = math.nan
     if not found.timed:
         yield Need("time_epoch", key, "seconds" if found.elsewhere else "time_epoch")
     if not found.tested:
-        yield Need("evaluate", key, "test_accuracy" if found.elsewhere else "evaluate")
+        outcome = f"test_{tasks.TASKS[found.task][0]}"
+        yield Need("evaluate", key, outcome if found.elsewhere else "evaluate")
     if found.seeds < LEAST_SEEDS:
         minutes = (LEAST_SEEDS - found.seeds) * of_seed
         yield Need("seeds", "seeds", LEAST_SEEDS, minutes, LEAST_SEEDS)

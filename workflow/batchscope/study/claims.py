@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import run_factors, run_names, tables
+from batchscope.catalogue import figures, run_factors, run_names, tables
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
@@ -237,7 +237,8 @@ def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[
     measures = {**experiment.trainings.measures, **experiment.times.timings}
     filling = {*TABLES[table].measures} & {*measures}
     trained = experiment.trainings.runs and not TABLES[table].measures
-    known = tables.claimed(table, measures) if filling or trained else []
+    learned = experiment.trainings.tasks
+    known = tables.claimed(table, measures, learned) if filling or trained else []
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, known)
@@ -310,7 +311,8 @@ def _figure(
         findings.report(received((*place, "figure"), given, expected, experiment.figures))
     # An experiment that names none draws all that it can.
     shown = experiment.figures or tuple(FIGURES)
-    of_column = [name for name in shown if FIGURES[name].shows(test.column)]
+    learned = experiment.trainings.tasks
+    of_column = [name for name in shown if figures.learned(name, learned).shows(test.column)]
     of_table = [name for name in TABLES[test.table].figures if name in shown]
     return given or next(iter([*of_table, *of_column, *experiment.figures]), "")
 

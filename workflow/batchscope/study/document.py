@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from batchscope.catalogue import budget_kinds, columns, run_factors
+from batchscope.catalogue import budget_kinds, columns, run_factors, tasks
 from batchscope.catalogue.dataset_definitions import Dataset
 from batchscope.catalogue.fields import (
     Count,
@@ -36,7 +36,9 @@ from batchscope.study.published_numbers import PublishedSeries
 
 # Outcomes that may have a margin, all of which `evaluate` measures.
 MARGIN_OUTCOMES = tuple(
-    f"{split}_{what}" for split in ("test", "validation", "train") for what in ("accuracy", "loss")
+    f"{split}_{what}"
+    for split in ("test", "validation", "train")
+    for what in (*tasks.METRICS, "loss")
 )
 MAX_RUNS = 1000
 OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
@@ -53,13 +55,11 @@ FactorLists = Annotated[
     Keyed({**_LISTS, **_NO_SEED}, "factor", "a map from factors to lists of values"),
 ]
 _MARGIN = Parameter(kind="float", above=0)
-_SHARE = Parameter(
-    kind="float", above=0, below=1, wanted="a share below 1 (0.01 is one point of accuracy)"
-)
+_SHARE = Parameter(kind="float", above=0, below=1, wanted="a share below 1 (0.01 is one point)")
 Margins = Annotated[
     dict[str, float],
     Keyed(
-        {name: _SHARE if name.endswith("accuracy") else _MARGIN for name in MARGIN_OUTCOMES},
+        {name: _SHARE if tasks.is_share(name) else _MARGIN for name in MARGIN_OUTCOMES},
         "outcome",
         "a map from outcomes to margins",
         least=1,
@@ -68,7 +68,7 @@ Margins = Annotated[
 _TARGET = Keyed(
     {name: budget_kinds.target(name) for name in budget_kinds.TARGETS},
     "target",
-    "a map of one loss or accuracy to its value, such as {validation_loss: 0.2}",
+    "a map of one loss or metric to its value, such as {validation_loss: 0.2}",
     least=1,
     most=1,
 )
@@ -177,8 +177,8 @@ class ExperimentKeys(Section):
     """The question that the experiment answers, in one sentence."""
     runs: text("the path of a CSV file") = ""
     """A table of external runs, a CSV file beside this one, with a row per evaluation: batch_size,
-    seed, updates or examples, losses and accuracies. Nothing is trained; its columns hold the
-    factors that vary.
+    seed, updates or examples, losses and metrics. Nothing is trained; its columns hold the factors
+    that vary.
     """
     set: Factors = {}
     """Factors of every run of the experiment, over the defaults."""
@@ -200,7 +200,7 @@ class ExperimentKeys(Section):
     """
     budgets: Budgets = {}
     """What the batch sizes are compared at: `epochs`, `updates`, `seconds`, and as `target` one
-    loss or accuracy to reach ({validation_loss: 0.2}). A budget that is left out is the largest
+    loss or metric to reach ({validation_loss: 0.2}). A budget that is left out is the largest
     that every finished run reached; the target, the lowest validation loss that every batch size
     reached with all its seeds. A change of it trains nothing.
     """

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import budget_kinds, columns, kept_epochs, run_names
+from batchscope.catalogue import budget_kinds, columns, kept_epochs, run_names, tasks
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.catalogue.run_names import MAX_NAME_LENGTH
@@ -127,6 +127,27 @@ def margins_without_outcomes(
         yield Problem((*place, "margins"), f"received without its outcomes; {wanted}")
 
 
+def outcomes_of_others(
+    place: Place, keys: ExperimentKeys, learned: Collection[str]
+) -> Iterator[Problem]:
+    """Yields the outcomes that an experiment names and no task of its data sets has."""
+    target = keys.budgets.get(budget_kinds.TARGET, {})
+    named = [(("margins", name), name) for name in keys.margins]
+    named += [(("budgets", budget_kinds.TARGET, name), name) for name in target]
+    named += [(("primary", index), name) for index, name in enumerate(keys.primary)]
+    for figure, body in keys.published.items():
+        for index, series in enumerate(body.numbers):
+            at = ("published", figure, "numbers", index)
+            named += [((*at, name), name) for name in series]
+    what = wording.listed((task.replace("_", "-") for task in learned), "or")
+    for at, name in named:
+        if not tasks.kept([name], learned):
+            split = name.partition("_")[0]
+            had = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
+            text = f"received '{name}' of a {what}; {wording.listed(had, 'or')} is expected."
+            yield Problem((*place, *at), text)
+
+
 def has_seconds(asked: Iterable[str], beside: Iterable[ExperimentKeys]) -> bool:
     """Whether an experiment's runs have seconds: by a timing of theirs, or of one beside."""
     found = {*asked, *(one.name for other in beside for one in other.timing)}
@@ -145,10 +166,12 @@ def budgets_beyond(
     stated: dict[str, Any],
     runs: list[dict[str, Any]],
     training_sizes: Mapping[str, int | None],
+    learned: Collection[str],
 ) -> Iterator[Problem]:
     """Yields the budgets that the runs of an experiment cannot be read at.
 
     Args:
+        learned: Tasks of its data sets.
         training_sizes: Data set -> training examples, None where only the files know.
     """
     home = (*place, "budgets")
@@ -160,8 +183,9 @@ def budgets_beyond(
     for column in stated.get(budget_kinds.TARGET, {}):
         evaluated = all(run["evaluate_every"] for run in runs)
         if column not in budget_kinds.ALWAYS_THERE and not evaluated:
+            always = tasks.kept(budget_kinds.ALWAYS_THERE, learned)
             text = "received without evaluate_every, which alone evaluates it during a training; "
-            text += f"evaluate_every, or {wording.listed(budget_kinds.ALWAYS_THERE, 'or')}, is "
+            text += f"evaluate_every, or {wording.listed(always, 'or')}, is "
             yield Problem((*home, budget_kinds.TARGET, column), f"{text}expected.")
 
 

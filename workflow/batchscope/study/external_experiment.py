@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import budget_kinds, figure_names, own_columns
+from batchscope.catalogue import budget_kinds, figure_names, own_columns, tasks
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Findings, Place, Problem, received
 from batchscope.study import figure_checks, horizons, plan
@@ -23,7 +23,7 @@ _MADE_OF = {
     "best_train_loss": {"train_loss"},
     "best_validation_loss": {"validation_loss"},
     "generalisation_gap": {"train_loss", "test_loss"},
-    "generalisation_gap_accuracy": {"train_accuracy", "test_accuracy"},
+    **{gap: {f"train_{metric.name}", f"test_{metric.name}"} for gap, metric in tasks.GAPS.items()},
 }
 # Key that does not go with `runs` -> why.
 REFUSED = {

@@ -15,8 +15,8 @@ import numpy as np
 import pandas
 
 from batchscope import problems, wording
-from batchscope.catalogue import own_columns
-from batchscope.catalogue.own_columns import ACCURACIES, AXES, LEAST_SIZES, LOSSES, OUTCOMES
+from batchscope.catalogue import own_columns, tasks
+from batchscope.catalogue.own_columns import AXES, LEAST_SIZES, LOSSES, METRICS, OUTCOMES
 from batchscope.catalogue.run_factors import FALLING
 from batchscope.errors import ConfigError, UserError, check_regular
 
@@ -56,6 +56,11 @@ class ExternalRuns:
             if not self.rows[[*others, name]].drop_duplicates().duplicated(others).any():
                 kept.remove(name)
         return kept
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What was learned, by the metrics that there are."""
+        return tasks.of(self.rows)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -110,9 +115,9 @@ def _amount_or_never(text: str) -> float:
     return math.nan if not text or text.lower() == "inf" else _amount(text)
 
 
-def _evaluated(text: str, most: float = math.inf) -> float:
+def _evaluated(text: str, least: float = 0.0, most: float = math.inf) -> float:
     value = float(text or "nan")
-    if value < 0 or value > most:
+    if value < least or value > most:
         raise ValueError
     return value
 
@@ -126,13 +131,15 @@ def _loss(text: str) -> float:
 _AMOUNT = (_amount, "a number from 0 on")
 _NEVER = (_amount_or_never, "a number from 0 on, or nothing where the target was never reached")
 _LOSS = (_loss, "a number from 0 on, nan where it diverged, or nothing where there is none")
-_ACCURACY = (partial(_evaluated, most=1), "a share from 0 to 1, or nothing where there is none")
 _KINDS: dict[str, tuple[Callable[[str], float], str]] = {
     "batch_size": (partial(_whole, least=1), "a whole number from 1 on, below 2^63,"),
     "seed": (_whole, "a whole number from 0 on, below 2^63,"),
     **dict.fromkeys(("epoch", *AXES), _AMOUNT),
     **dict.fromkeys(LOSSES, _LOSS),
-    **dict.fromkeys(ACCURACIES, _ACCURACY),
+    **{
+        name: (partial(_evaluated, least=one.least, most=one.most), f"{one.expected}, or nothing")
+        for name, one in METRICS.items()
+    },
 }
 
 
@@ -140,7 +147,7 @@ def read(path: Path | str) -> ExternalRuns:
     """Reads a table of external runs.
 
     Columns: `batch_size`, `seed`, `updates` or `examples`; `seconds` where they are known; any of
-    the losses and accuracies; `epoch`. `run` and `machine` of trajectories.csv, which is such a
+    the losses and metrics; `epoch`. `run` and `machine` of trajectories.csv, which is such a
     table, are passed over, and `status` says what became of a run. Every other column
     distinguishes series. A run has a row per evaluation, or a single one at its target.
 
@@ -163,9 +170,9 @@ def read(path: Path | str) -> ExternalRuns:
     rows = _numbers(path, cells, single)
     if not single and not {*OUTCOMES} & {*rows}:
         raise UserError(
-            f"{path}, line 1: no loss or accuracy, and several rows of one run; one of "
-            f"{wording.listed(OUTCOMES, 'or')} is expected, or a single row of each run, at its "
-            "target."
+            f"{path}, line 1: no loss or metric, and several rows of one run; one of "
+            f"{', '.join(LOSSES)} or the same of {wording.listed(tasks.METRICS, 'or')} is "
+            "expected, or a single row of each run, at its target."
         )
     factors = dict(own_columns.factor(name, cells[name].replace("", _NOTHING)) for name in named)
     found = rows[_RUN].assign(**factors)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from batchscope.catalogue import budget_kinds
+from batchscope.catalogue import budget_kinds, tasks
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.study.claims import Claim
 from batchscope.study.published_numbers import Series
@@ -35,6 +35,7 @@ class Trainings:
         seeds_planned: Seeds that were planned before any was seen; None where it is not stated.
         beside: Experiments of times whose limits are drawn beside this one's.
         timed: Whether they have seconds: of a timing of theirs or beside, or of their own table.
+        tasks: What may be learned of their data sets: all where files alone know.
     """
 
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class Trainings:
     seeds_planned: int | None = None
     beside: tuple[str, ...] = ()
     timed: bool = False
+    tasks: tuple[str, ...] = (tasks.CLASSIFICATION,)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import incompatible_factors, run_names, sweep_names
+from batchscope.catalogue import incompatible_factors, run_names, sweep_names, tasks
 from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.networks import NETWORKS
@@ -146,6 +146,11 @@ class _Planner:
             else:
                 yield name, (model_files.token(name, path), os.path.normpath(path))
 
+    def _tasks(self, runs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+        """Returns what may be learned of the data sets of runs: anything where files alone know."""
+        found = {self.by_id[factors["dataset"]].task for factors in runs}
+        return tuple(task for task in tasks.TASKS if task in found or None in found)
+
     def _used_datasets(self, every: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         ids = dict.fromkeys(factors["dataset"] for factors in every)
         return {each: self.by_id[each].definition.resolved() for each in ids}
@@ -191,10 +196,12 @@ class _Planner:
         if not runs:
             return None
         factors = [*runs.values()]
+        learned = self._tasks(factors)
+        report(*experiments.outcomes_of_others(place, keys, learned))
         report(*experiments.needs_of_measures((*place, "measure"), keys.measure, factors))
         epochs = {each["epochs"] for each in factors}
         report(*experiments.epochs_not_kept(place, keys.at_epochs, epochs))
-        report(*experiments.budgets_beyond(place, keys.budgets, factors, self.sizes))
+        report(*experiments.budgets_beyond(place, keys.budgets, factors, self.sizes, learned))
         report(*horizons.problems(place, keys, factors))
         report(*experiments.margins_without_outcomes(place, keys, asked, factors))
         paired = {one.name: experiments.pairs(one, runs) for one in keys.measure if one.between}
@@ -208,6 +215,7 @@ class _Planner:
             pairs=paired,
             beside=keys.beside,
             timed=timed,
+            tasks=learned,
             **_statements(keys),
         )
         return _made(name, keys, grid.vary, numbers, trainings=trainings)
@@ -242,7 +250,8 @@ class _Planner:
             return None
         report(*external_experiment.problems(place, keys, table))
         vary, own = external_experiment.vary(table), external_experiment.planned(table)
-        trainings = Trainings(timed="seconds" in own.columns, **_statements(keys))
+        seconds, learned = "seconds" in own.columns, table.tasks
+        trainings = Trainings(timed=seconds, tasks=learned, **_statements(keys))
         return _made(name, keys, vary, numbers, trainings=trainings, own=own)
 
     def _numbers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic_core import InitErrorDetails, ValidationError
@@ -13,6 +13,7 @@ from batchscope.catalogue import run_factors
 from batchscope.catalogue.fields import Keyed, ListOf, Refused
 from batchscope.catalogue.parameters import Parameter, by_name
 from batchscope.catalogue.readers import FieldReader, absent, below, problem
+from batchscope.catalogue.tasks import METRICS, NATS, Metric
 from batchscope.problems import Place, Problem
 
 _WEIGHTS = "units of the weights"
@@ -22,15 +23,24 @@ def _column(name: str, label: str, unit: str, maximum: float | None = None) -> P
     return Parameter(name, name, "float", None, label, unit, minimum=0, maximum=maximum)
 
 
+def _of_metric(metric: Metric, split: str, data: str) -> Parameter:
+    label, unit = f"{wording.capital(metric.words)} on {data} data", "shares" * metric.share
+    found = _column(f"{split}_{metric.name}", label, unit, 1 if metric.most == 1 else None)
+    return found if metric.least == 0 else replace(found, minimum=None, wanted=metric.expected)
+
+
 # What a document may give a number of, in the units of our own tables.
 COLUMNS: dict[str, Parameter] = by_name(
-    _column("test_accuracy", "Accuracy on test data", "shares", 1),
-    _column("train_accuracy", "Accuracy on training data", "shares", 1),
+    *(
+        _of_metric(metric, split, data)
+        for metric in METRICS.values()
+        for split, data in (("test", "test"), ("train", "training"))
+    ),
     _column("utilisation_percent", "Utilisation", "percent", 100),
     _column("memory_mb", "Memory", "MB"),
     _column("examples_per_second", "Throughput", "examples per second"),
-    _column("best_train_loss", "Best training loss", "nats"),
-    _column("best_validation_loss", "Best validation loss", "nats"),
+    _column("best_train_loss", "Best training loss", NATS),
+    _column("best_validation_loss", "Best validation loss", NATS),
     _column("epochs_run", "Epochs until it stopped", "epochs"),
     _column("seconds_per_epoch", "Time per epoch", "s"),
     _column("train_seconds", "Total training time", "s"),
@@ -49,7 +59,7 @@ COLUMNS: dict[str, Parameter] = by_name(
 # The figures that show them. All stand in one table of the report beside ours; `accuracy` and
 # `frameworks` have panels for them too.
 FIGURES: dict[str, tuple[str, ...]] = {
-    "accuracy": ("test_accuracy", "train_accuracy"),
+    "accuracy": tuple(f"{split}_{name}" for name in METRICS for split in ("test", "train")),
     "frameworks": ("utilisation_percent", "memory_mb", "examples_per_second"),
     "best_losses": ("best_train_loss", "best_validation_loss"),
     "time": ("seconds_per_epoch", "epochs_run", "train_seconds"),
@@ -61,7 +71,8 @@ _SIZES = ListOf(run_factors.EVERY_FACTOR["batch_size"], doc="The document's batc
 
 
 def _numbers(column: Parameter) -> ListOf:
-    doc = f"{column.doc} in the document, in {column.unit}."
+    unit = f", in {column.unit}" if column.unit else ""
+    doc = f"{column.doc} in the document{unit}."
     return ListOf(column, distinct=False, doc=doc)
 
 

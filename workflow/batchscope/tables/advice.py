@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscope import disk
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
 from batchscope.catalogue import run_names
 from batchscope.catalogue.timings import TIMINGS
-from batchscope.store import estimates, paths
+from batchscope.store import estimates, records
 
 if TYPE_CHECKING:
     import pandas
@@ -58,13 +57,19 @@ def price_of_a_seed(
 
 
 def baselines(results: Path | str, experiment: Experiment) -> dict[str, dict[str, float]]:
-    """Returns data set -> split -> accuracy of always naming the most frequent class."""
+    """Returns data set -> outcome -> that of the best that no example is looked at for.
+
+    Of classes it is always naming the most frequent one; all else is in the data set's record.
+    """
     found = {}
     for token in {factors["dataset"] for factors in experiment.trainings.runs.values()}:
-        path = paths.dataset_folder(results, token) / "record.json"
-        counts = disk.read_json(path).get("class_counts") or {} if path.exists() else {}
-        shares = {split: max(each) / sum(each) for split, each in counts.items() if any(each)}
-        found[run_names.split_token(token)[0]] = shares
+        record = records.data_record(results, token) or {}
+        counts, metrics = record.get("class_counts") or {}, {**(record.get("baselines") or {})}
+        for split in filter(lambda each: any(counts[each]), counts):
+            metrics[split] = {"accuracy": max(counts[split]) / sum(counts[split])}
+        found[run_names.split_token(token)[0]] = {
+            f"{split}_{name}": value for split, of in metrics.items() for name, value in of.items()
+        }
     return found
 
 

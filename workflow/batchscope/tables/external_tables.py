@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns, own_columns, run_factors
+from batchscope.catalogue import columns, own_columns, run_factors, tasks
 from batchscope.catalogue.entries import Column
 from batchscope.study.external_runs import ExternalRuns
 
@@ -36,15 +36,16 @@ def runs(external: ExternalRuns, study: str, experiment: str) -> pandas.DataFram
         scaled = found.get("learning_rate_scaling", pandas.Series("none", found.index)) != "none"
         found["effective_learning_rate"] = found["learning_rate"].mask(scaled)
     found["generalisation_gap"] = found["test_loss"] - found["train_loss"]
-    found["generalisation_gap_accuracy"] = found["train_accuracy"] - found["test_accuracy"]
-    named = columns.of_measures({"evaluate": {}})
+    for gap, metric in tasks.GAPS.items():
+        found[gap] = found[f"train_{metric.name}"] - found[f"test_{metric.name}"]
+    named = columns.of_measures({"evaluate": {}}, external.tasks)
     return _table(found, named, {name: columns.describe(name) or Column("") for name in named})
 
 
 def trajectories(external: ExternalRuns) -> pandas.DataFrame:
     """Returns one row per evaluation, as `long_tables.trajectories` does of runs here."""
     known = filter(external.rows.__contains__, own_columns.OUTCOMES)
-    named = [*FIRST, *dict.fromkeys([*columns.TRAJECTORIES, *known])]
+    named = [*FIRST, *tasks.kept({**columns.TRAJECTORIES, **dict.fromkeys(known)}, external.tasks)]
     return _table(external.rows, named, columns.TRAJECTORIES)
 
 

@@ -16,7 +16,14 @@ import pandas
 
 from batchscope import disk, errors
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns, run_factors, run_names
+from batchscope.catalogue import (
+    budget_kinds,
+    columns,
+    dataset_definitions,
+    run_factors,
+    run_names,
+    tasks,
+)
 from batchscope.catalogue.entries import Measure, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import OF_SECONDS
@@ -31,7 +38,7 @@ FIRST = ("run", *run_factors.FACTORS, "status")
 Row = dict[str, Any]
 Parts = Iterator[tuple[Row, list[Row]]]  # a run's first columns, and its rows beside them
 # What a trajectory has of the rows of a history.
-_VALIDATED = ("epoch", "validation_loss", "validation_accuracy")
+_VALIDATED = ("epoch", *budget_kinds.ALWAYS_THERE)
 # What the table calls a column of a run's history otherwise: its own names have another meaning.
 _RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
 
@@ -54,6 +61,19 @@ def named(factors: Row) -> Row:
         if name in ("dataset", "model"):
             found[name], found[f"{name}_digest"] = run_names.split_token(str(value))
     return found
+
+
+def learned(results: Path | str, study: Study, experiment: Experiment) -> tuple[str, ...]:
+    """Returns the tasks of an experiment's data sets: those of `tasks.TASKS`, in order."""
+    if experiment.own.path:
+        return tasks.of(experiment.own.columns)
+    found = set()
+    for name in {factors["dataset"] for factors in experiment.factors()}:
+        task = records.task(results, name)
+        if task is None:  # not prepared; where its labels alone know, it may have classes
+            task = dataset_definitions.read(study.datasets[name]).task_of_labels()
+        found.add(task or tasks.CLASSIFICATION)
+    return tuple(filter(found.__contains__, tasks.TASKS))
 
 
 def shown_status(record: Row) -> str:
@@ -84,6 +104,7 @@ def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas
     What a row does not have is NaN, and what is no column of the table is left out.
     """
     chosen, places = study.experiments[experiment], [*job_files.places(study, results)]
+    tasks_of = learned(results, study, chosen)
     parts = {
         "history": (columns.HISTORY, _histories(places[0], study, chosen)),
         "trajectories": (columns.TRAJECTORIES, _trajectories(places, study, chosen)),
@@ -97,7 +118,8 @@ def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas
         found = [*of_runs]
         which = [at for at, (_, rows) in enumerate(found) for _ in rows]
         firsts = pandas.DataFrame([first for first, _ in found], columns=FIRST).iloc[which]
-        rows = run_series.table([row for _, rows in found for row in rows], named_columns)
+        kept = {each: named_columns[each] for each in tasks.kept(named_columns, tasks_of)}
+        rows = run_series.table([row for _, rows in found for row in rows], kept)
         tables[name] = pandas.concat([firsts.reset_index(drop=True), rows], axis=1)
     return tables
 

@@ -47,7 +47,8 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
                 row["status"] = states.unrecorded(factors)
             rows.append(row)
     # A record of another version may have columns that are not documented.
-    found = itertools.chain(columns.of_measures(chosen.trainings.measures), *rows)
+    learned = long_tables.learned(results, study, chosen)
+    found = itertools.chain(columns.of_measures(chosen.trainings.measures, learned), *rows)
     frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(found), key=columns.position))
     kinds = {name: (columns.describe(name) or Column("")).kind for name in frame}
     return frame.astype({name: _DTYPES.get(kind, "float64") for name, kind in kinds.items()})

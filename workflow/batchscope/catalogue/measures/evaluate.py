@@ -1,10 +1,11 @@
-"""Loss and accuracy on every split, dropout off, and the generalisation gap as a difference and as
-a ratio.
+"""Loss and metrics on every split, dropout off, and the generalisation gap as a difference and as a
+ratio.
 """
 
 from __future__ import annotations
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Positive, Scale, Share
+from batchscope.catalogue import tasks
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Positive
 from batchscope.catalogue.shared import WEIGHTS, epoch
 
 _KESKAR = "Keskar et al. 2017, arXiv 1609.04836"
@@ -12,13 +13,21 @@ _TITLES = {"train": "Training", "validation": "Validation", "test": "Test"}
 
 
 def _of_split(split: str, **stated: str) -> dict[str, Column]:
-    """Returns loss and accuracy on a split, with what is stated of the accuracy."""
-    loss, accuracy = f"{_TITLES[split]} loss", f"{_TITLES[split]} accuracy"
-    right = f"Share of the {split} split that is classified rightly, dropout off."
-    return {
-        f"{split}_loss": Positive(f"Mean loss over the {split} split, dropout off.", label=loss),
-        f"{split}_accuracy": Share(right, "share", label=accuracy, **stated),
+    """Returns loss and metrics on a split, with what is stated of each task's first metric."""
+    loss = f"{_TITLES[split]} loss"
+    found = {
+        f"{split}_loss": Positive(f"Mean loss over the {split} split, dropout off.", label=loss)
     }
+    for each in tasks.METRICS.values():
+        found[f"{split}_{each.name}"] = Column(
+            f"{each.doc.format(split=split)}, dropout off.",
+            each.unit,
+            label=f"{_TITLES[split]} {each.words}",
+            least=each.least,
+            most=each.most,
+            **(stated if each in tasks.FIRST else {}),
+        )
+    return found
 
 
 ENTRY = Measure(
@@ -34,7 +43,10 @@ ENTRY = Measure(
             direction="rises",
             source=_KESKAR,
         ),
-        "generalisation_gap_accuracy": Column("train_accuracy - test_accuracy.", unit="share"),
+        **{
+            name: Column(f"train_{each.name} - test_{each.name}.", unit=each.unit)
+            for name, each in tasks.GAPS.items()
+        },
         "generalisation_gap_ratio": Column(
             "test_loss / train_loss; empty where the training loss is no more than rounding."
         ),
@@ -43,39 +55,36 @@ ENTRY = Measure(
     figures=(
         Figure(
             "accuracy",
-            "Accuracy",
+            "{metric}",
             "Quality",
-            "Accuracy on the training, validation and test data. Pale bars: the 95 % binomial "
-            "error of an accuracy counted on so many examples, which no number of seeds undoes.",
+            "{metric} on the training, validation and test data.{error}",
             panels=tuple(
                 Panel(
-                    f"{split}_accuracy",
+                    f"{split}_{{metric}}",
                     title,
-                    "accuracy (%)",
-                    Scale.PERCENT,
+                    "{metric}{percent}",
                     counted_on=f"{split}_examples",
                 )
                 for split, title in _TITLES.items()
             ),
-            own=("train_accuracy|validation_accuracy|test_accuracy",),
+            own=("|".join(f"{split}_{name}" for name in tasks.METRICS for split in _TITLES),),
         ),
         Figure(
             "generalisation_gap",
             "Generalisation gap",
             "Quality",
             "How much worse a model is on test data than on its training data, in loss and in "
-            "accuracy.",
+            "{first}.",
             panels=(
-                Panel("generalisation_gap", "Loss, difference", "test − training loss (nats)"),
+                Panel("generalisation_gap", "Loss, difference", "test − training loss{nats}"),
                 Panel("generalisation_gap_ratio", "Loss, ratio", "test loss / training loss"),
                 Panel(
-                    "generalisation_gap_accuracy",
-                    "Accuracy, difference",
-                    "training − test accuracy (points)",
-                    Scale.PERCENT,
+                    "generalisation_gap_{first}",
+                    "{first}, difference",
+                    "training − test {first}{points}",
                 ),
             ),
-            own=("generalisation_gap|generalisation_gap_accuracy",),
+            own=("|".join(["generalisation_gap", *tasks.GAPS]),),
         ),
     ),
     memory_mb=2000,

@@ -90,7 +90,7 @@ ENTRY = Measure(
             ),
             kind="landscape",
             table="landscapes",
-            panels=(Panel("loss", "Loss surface", "training loss (nats)"),),
+            panels=(Panel("loss", "Loss surface", "training loss{nats}"),),
         ),
         Figure(
             "landscape_lines",
@@ -103,7 +103,7 @@ ENTRY = Measure(
             ),
             kind="landscape",
             table="landscapes",
-            panels=(Panel("rise", "Rise of the loss", "f(a) − f(0) (nats)"),),
+            panels=(Panel("rise", "Rise of the loss", "f(a) − f(0){nats}"),),
             over=("a",),
         ),
     ),

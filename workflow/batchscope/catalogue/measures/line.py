@@ -1,4 +1,4 @@
-"""Losses and accuracies along the straight line between two runs that start from the same weights
+"""Loss and first metric along the straight line between two runs that start from the same weights
 (Keskar et al. 2017, section 2.2.1).
 """
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from batchscope import wording
+from batchscope.catalogue import tasks
 from batchscope.catalogue.entries import (
     Column,
     Figure,
     Measure,
     Panel,
-    Scale,
     Settings,
-    Share,
     Table,
     Text,
 )
@@ -37,16 +37,20 @@ _LINES = {
     "alpha": Column("Position on the line between them."),
     "split": Text("train, validation or test."),
     "loss": Column("Loss there.", "nats"),
-    "accuracy": Share("Accuracy there."),
+    **{
+        each.name: Column(f"{wording.capital(each.words)} there.", least=each.least, most=each.most)
+        for each in tasks.FIRST
+    },
 }
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the losses and accuracies of every split along the line."""
-    for split in ("train", "validation", "test") if record.get("alphas") else ():
-        found = (record[name] for name in ("alphas", f"{split}_loss", f"{split}_accuracy"))
-        for alpha, loss, accuracy in zip(*found, strict=True):
-            yield {"split": split, "alpha": alpha, "loss": loss, "accuracy": accuracy}
+    """Yields loss and metric of every split along the line."""
+    for split in tasks.SPLITS if record.get("alphas") else ():
+        names = ["loss", *(each.name for each in tasks.FIRST if f"{split}_{each.name}" in record)]
+        found = (record["alphas"], *(record[f"{split}_{name}"] for name in names))
+        for values in zip(*found, strict=True):
+            yield {"split": split, **dict(zip(("alpha", *names), values, strict=True))}
 
 
 ENTRY = Measure(
@@ -75,15 +79,15 @@ ENTRY = Measure(
             "Line between two minimisers",
             "Landscape",
             caption=(
-                "Loss and accuracy along the straight line between two trained models that "
+                "Loss and {first} along the straight line between two trained models that "
                 "started from the same weights (Keskar et al. 2017, section 2.2.1): means over "
                 "seeds, and every seed thin."
             ),
             kind="landscape",
             table="lines",
             panels=(
-                Panel("loss", "Loss", "loss (nats)"),
-                Panel("accuracy", "Accuracy", "accuracy (%)", Scale.PERCENT),
+                Panel("loss", "Loss", "loss{nats}"),
+                Panel("{first}", "{first}", "{first}{percent}"),
             ),
             columns=("factor", "small", "large"),
             lines="split",

@@ -26,7 +26,7 @@ ENTRY = Measure(
             "Sharpness",
             "Rise of the training loss after one step of length ρ along its gradient (Foret et "
             "al. 2021).",
-            panels=(Panel("sam_sharpness_{rhos}", "ρ = {rhos}", "f(w + ρ g/‖g‖) − f(w) (nats)"),),
+            panels=(Panel("sam_sharpness_{rhos}", "ρ = {rhos}", "f(w + ρ g/‖g‖) − f(w){nats}"),),
         ),
     ),
     order=7,

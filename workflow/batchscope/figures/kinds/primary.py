@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries, factor_words
+from batchscope.catalogue import entries, factor_words, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TAKEN, TARGET
 from batchscope.catalogue.tables import possible
 from batchscope.figures import Tables
@@ -96,11 +96,11 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame) -> str:
     means = rows.drop_duplicates("batch_size")
     sizes = means["batch_size"].astype(int).tolist()
     outcome, column, value = rows[["outcome", *_TARGET]].iloc[0]
-    title = ylabel = outcome.replace("_", " ")
+    title = ylabel = tasks.words(outcome)
     if outcome in TAKEN:
         axes.set_yscale("log")
         known = pandas.notna(column) and column
-        to = f"{column.replace('_', ' ')} {wording.number(value)}" if known else "the target"
+        to = f"{tasks.words(column)} {wording.number(value)}" if known else "the target"
         title, ylabel = "To the target", f"{outcome} to {to}"
     at, (mean, *ends) = np.log2(sizes), means[_MEAN].to_numpy(float).T
     ends = np.clip(ends, *possible(outcome))

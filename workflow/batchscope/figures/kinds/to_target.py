@@ -22,7 +22,7 @@ from batchscope.analysis import (
     run_series,
     to_target_tables,
 )
-from batchscope.catalogue import entries
+from batchscope.catalogue import entries, tasks
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 
@@ -122,7 +122,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         column, value = each.rows[["target_column", "target_value"]].iloc[0]
         what = "target"
         if pandas.notna(column) and column:
-            what = f"{column.replace('_', ' ')} {wording.number(float(value))}"
+            what = f"{tasks.words(column)} {wording.number(float(value))}"
         for axes, panel in zip(row, spec.panels, strict=True):
             found |= _draw_panel(axes, each, panel.column)
             axes.set_ylabel(panel.label)

@@ -19,7 +19,7 @@ from matplotlib.patches import Patch, Rectangle
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series, step_cost
 from batchscope.analysis.advice import MEMORY, Item
-from batchscope.catalogue import entries
+from batchscope.catalogue import entries, tasks
 from batchscope.catalogue.budget_kinds import END, SECONDS, TAKEN
 from batchscope.catalogue.decision_columns import COMPARISONS
 from batchscope.catalogue.outcomes import Reason, Verdict
@@ -192,7 +192,7 @@ def _matrix_rows(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame | 
                 value = float(cells["budget_value"].iloc[0])
                 known = "" if math.isnan(value) else f" {wording.number(value)}"
                 unit = " s" if budget == SECONDS else ""
-                found.append((f"{budget}{known}{unit}: {outcome.replace('_', ' ')}", cells))
+                found.append((f"{budget}{known}{unit}: {tasks.words(outcome)}", cells))
     return found[:_MOST_CELLS]
 
 
@@ -203,8 +203,8 @@ def _number(cell: dict[str, Any]) -> str:
         return ""
     if cell["outcome"] in TAKEN:
         return f"\N{MULTIPLICATION SIGN}{wording.number(value)}"
-    accuracy = cell["outcome"].endswith("accuracy")
-    text = wording.fixed(100 * value, 1) if accuracy else wording.number(value, 2)
+    share = tasks.is_share(cell["outcome"])
+    text = wording.fixed(100 * value, 1) if share else wording.number(value, 2)
     return f"{'+' * (value > 0)}{text}"
 
 
@@ -246,7 +246,7 @@ def _limit_rows(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
     one = frame.loc[own, "limit"].nunique() == 1
     for group in run_series.series(frame[own].assign(seed=0)):
         for limit, rows in group.frame.groupby("limit", sort=False):
-            name = _LABELS.get(limit, limit.replace("_", " "))
+            name = _LABELS.get(limit, tasks.words(limit))
             parts = [group.label, "" if one and group.label else name]
             found.append((wording.capital(": ".join(filter(None, parts))), rows))
     return found[:_MOST_ROWS]
