@@ -83,6 +83,9 @@ class _Reading:
         other = {*self._positions("ignore"), *labels}
         features = [at for at in range(len(self.first)) if at not in other]
         self.used = table_files.Used(features, [at for at in words if at in features], labels)
+        for at in sorted({*words} & other):
+            received = f"{self.first[at]!r}, which is the label or ignored"
+            self._note(f"{self.place}.categorical", received, "a feature")
         if not features:
             raise refused(self.where, "no column of features", "at least one")
         self.header = self._has_names()
@@ -262,7 +265,9 @@ class _Reading:
         self._lacks(at, codes < 0, "a label", fill=False)
         return codes, words
 
-    def _learned(self, matrix: np.ndarray, columns: list[Any]) -> tuple[np.ndarray, list[str], str]:
+    def _learned(
+        self, matrix: np.ndarray, columns: list[Any]
+    ) -> tuple[np.ndarray, list[str], str] | None:
         """Returns the labels of the rows that are kept, their names, and the task."""
         stated, names = self.definition.get("task"), [self.names[at] for at in self.used.labels]
         place = f"{self.where}, column {wording.listed(names)}"
@@ -272,6 +277,8 @@ class _Reading:
             raise refused(f"{self.place}.task", f"{stated} of {len(columns)} columns", "one column")
         if len(columns) > 1 or stated in (tasks.REGRESSION, tasks.MULTI_LABEL):
             labels = np.stack([*map(self._numbers, self.used.labels, columns)], axis=1)
+            if np.isnan(labels).any():
+                return None  # and noted
             if stated is None:
                 several = np.isin(labels, (0, 1)).all()
                 stated = tasks.MULTI_LABEL if several else tasks.REGRESSION
@@ -290,10 +297,12 @@ class _Reading:
         """Returns the numbers of a column of labels, of the rows that are kept."""
         codes, words = column
         readings = [_TRUTH.get(word.lower(), self._number(word)) for word in words]
-        values = np.append(np.array(readings, float), np.nan)[codes]
+        values, expected = np.append(np.array(readings, float), np.nan)[codes], "a number"
+        if self.definition.get("task") == tasks.MULTI_LABEL:
+            values, expected = np.where(np.isin(values, (0, 1)), values, np.nan), "0 or 1"
         if (wrong := np.isnan(values) & (codes >= 0)).any():
-            self._refuse(at, repr(words[codes[wrong.argmax()]]), "a number", wrong=wrong)
-        return np.nan_to_num(values[self.kept])
+            self._refuse(at, repr(words[codes[wrong.argmax()]]), expected, wrong=wrong)
+        return values[self.kept]
 
     def _classes(self, words: list[str], stated: str | None) -> np.ndarray:
         """Returns labels as numbers where all are, else as words: class 9 comes before 10."""
