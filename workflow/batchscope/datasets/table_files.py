@@ -67,7 +67,6 @@ class TextFile:
     delimiter: str
     decimal: str = "."  # or a comma
     first: tuple[str, ...] = ()  # cells of the first line that is not empty
-    names_needed = False
 
     @classmethod
     def of(cls, where: str, path: Path) -> TextFile:
@@ -90,6 +89,10 @@ class TextFile:
             raise refused(
                 f"{where}, line 1", received, "a line without quotes around the whole of it"
             )
+        usual, count = Counter(map(len, sample)).most_common(1)[0]
+        if usual != len(sample[0]) and 2 * count > len(sample):
+            received = f"{len(sample[0])} columns above lines of {usual}"
+            raise refused(f"{where}, line 1", received, "one number of columns")
         marks = Counter(
             found[1] for cells in sample for found in map(_DECIMAL.fullmatch, cells) if found
         )

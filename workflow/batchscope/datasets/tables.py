@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,8 @@ _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z]\w*( \w+)*"
 _IGNORE = "`ignore: [it]` leaves it out"
 _EITHER = f"`categorical: [it]` takes words, {_IGNORE}"
 _COUNT = "make numbers of them, such as days, or leave them out: `ignore: [it]`"
-_FILL = "`missing: drop` leaves such rows out, `missing: median` fills the gaps"
+_DROP = "`missing: drop` leaves such rows out"
+_FILL = f"{_DROP}, `missing: median` fills the gaps"
 
 
 class Column(NamedTuple):
@@ -81,6 +83,9 @@ class _Reading:
         other = {*self._positions("ignore"), *labels}
         features = [at for at in range(len(self.first)) if at not in other]
         self.used = table_files.Used(features, [at for at in words if at in features], labels)
+        for at in sorted({*words} & other):
+            received = f"{self.first[at]!r}, which is the label or ignored"
+            self._note(f"{self.place}.categorical", received, "a feature")
         if not features:
             raise refused(self.where, "no column of features", "at least one")
         self.header = self._has_names()
@@ -88,9 +93,10 @@ class _Reading:
         names = self.first if self.header else numbers
         self.names = [name or number for name, number in zip(names, numbers, strict=True)]
         # One of two columns of one name would be a feature: the label itself, perhaps.
-        for name in dict.fromkeys(each for each in self.names if self.names.count(each) > 1):
-            received = f"{name!r} as the name of {self.names.count(name)} columns"
-            self._note(f"{self.where}, line 1", received, "a name of its own for each")
+        for name, count in Counter(self.names).items():
+            if count > 1:
+                received = f"{name!r} as the name of {count} columns"
+                self._note(f"{self.where}, line 1", received, "a name of its own for each")
 
     def _note(self, *of: str) -> None:
         self.problems.append(str(refused(*of)))
@@ -100,12 +106,13 @@ class _Reading:
         found = []
         for wanted in self._given(key):
             name = wanted.strip() if isinstance(wanted, str) else wanted
-            number, near = readers.number(wanted), problems.nearest(name, self.first)
+            number = readers.number(wanted)
             if name in self.first:
                 found.append(self.first.index(name))
             elif number in range(1, len(self.first) + 1):
                 found.append(int(number) - 1)
             else:
+                near = problems.nearest(name, self.first)
                 expected = f"a column ({', '.join(self.first)[:200]}), by its name or number,"
                 mend = f"did you mean {near!r}?" if near else ""
                 self._note(f"{self.place}.{key}", repr(wanted), expected, mend)
@@ -192,16 +199,16 @@ class _Reading:
         """Notes the cells that a column lacks, unless they are filled or their rows dropped."""
         remedy = self.definition.get("missing")
         if missing.any() and remedy != "drop" and not (fill and remedy == "median"):
-            self._refuse(at, "nothing", expected, _FILL, missing)
+            self._refuse(at, "nothing", expected, _FILL if fill else _DROP, missing)
         if remedy == "drop" or not fill:
             self.kept &= ~missing
 
     def _feature(self, at: int, cells: Any) -> Column:
         """Returns a column of features; notes why it is none, or which cells are wrong."""
         if cells.dtype.kind in "biuf":
-            words, kind, values = [], NUMBER, cells.to_numpy(float)
-            codes = np.where(np.isnan(values), -1, 0)
             kind = BOOLEAN if cells.dtype.kind == "b" else NUMBER
+            words, values = [], cells.to_numpy(float)
+            codes = np.where(np.isnan(values), -1, 0)
         else:
             codes, words = _words(cells)
             kind, readings = self._read(at, codes, words)
@@ -258,7 +265,9 @@ class _Reading:
         self._lacks(at, codes < 0, "a label", fill=False)
         return codes, words
 
-    def _learned(self, matrix: np.ndarray, columns: list[Any]) -> tuple[np.ndarray, list[str], str]:
+    def _learned(
+        self, matrix: np.ndarray, columns: list[Any]
+    ) -> tuple[np.ndarray, list[str], str] | None:
         """Returns the labels of the rows that are kept, their names, and the task."""
         stated, names = self.definition.get("task"), [self.names[at] for at in self.used.labels]
         place = f"{self.where}, column {wording.listed(names)}"
@@ -268,6 +277,8 @@ class _Reading:
             raise refused(f"{self.place}.task", f"{stated} of {len(columns)} columns", "one column")
         if len(columns) > 1 or stated in (tasks.REGRESSION, tasks.MULTI_LABEL):
             labels = np.stack([*map(self._numbers, self.used.labels, columns)], axis=1)
+            if np.isnan(labels).any():
+                return None  # and noted
             if stated is None:
                 several = np.isin(labels, (0, 1)).all()
                 stated = tasks.MULTI_LABEL if several else tasks.REGRESSION
@@ -286,10 +297,12 @@ class _Reading:
         """Returns the numbers of a column of labels, of the rows that are kept."""
         codes, words = column
         readings = [_TRUTH.get(word.lower(), self._number(word)) for word in words]
-        values = np.append(np.array(readings, float), np.nan)[codes]
+        values, expected = np.append(np.array(readings, float), np.nan)[codes], "a number"
+        if self.definition.get("task") == tasks.MULTI_LABEL:
+            values, expected = np.where(np.isin(values, (0, 1)), values, np.nan), "0 or 1"
         if (wrong := np.isnan(values) & (codes >= 0)).any():
-            self._refuse(at, repr(words[codes[wrong.argmax()]]), "a number", wrong=wrong)
-        return np.nan_to_num(values[self.kept])
+            self._refuse(at, repr(words[codes[wrong.argmax()]]), expected, wrong=wrong)
+        return values[self.kept]
 
     def _classes(self, words: list[str], stated: str | None) -> np.ndarray:
         """Returns labels as numbers where all are, else as words: class 9 comes before 10."""

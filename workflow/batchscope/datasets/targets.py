@@ -58,7 +58,7 @@ def _numbers(
             raise refused(where, received, expected)
     where, train = given["train"][0], found["train"]
     if (train == train[0]).all():
-        raise refused(where, "the same of every example", "labels that differ")
+        raise refused(where, "the same of every example", "more than one value")
     kept = np.int32 if task == tasks.MULTI_LABEL else np.float64
     pairs = {part: (examples[part], labels.astype(kept)) for part, labels in found.items()}
     return pairs, [str(output) for output in range(train.shape[1])]
