@@ -41,7 +41,7 @@ def write(arguments: Namespace) -> str:
     from batchscope.store import status
     from batchscope.study import config
 
-    name = _slug(arguments.data)
+    name = _slug(arguments.output or arguments.data)
     output = arguments.output or Path("studies", f"{name}.yaml")
     if output.exists():
         raise UserError(f"--output: received {output}, which exists; a new file is expected.")
@@ -78,7 +78,7 @@ def _is_log(data: str) -> bool:
     )
 
 
-def _slug(path: str) -> str:
+def _slug(path: Path | str) -> str:
     """Returns a name for a study and its data set."""
     found = re.sub(r"[^a-z0-9]+", "_", Path(path).stem.lower()).strip("_")
     return found if found[:1].isalpha() else f"data_{found}".rstrip("_")
