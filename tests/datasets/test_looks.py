@@ -9,6 +9,7 @@ from PIL import Image
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import looks
+from batchscope.errors import UserError
 from prepared_data import SPLIT, little_mnist
 
 GREY, COLOUR = np.zeros((30, 6, 5), np.uint8), np.zeros((30, 6, 5, 3), np.float32)
@@ -74,6 +75,16 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
         assert found._replace(scaling=None) == looks.Look(*expected)
         assert (found.scaling is not None) == (found.kind == dataset_definitions.IMAGES)
         datasets.prepare(token, definition, tmp_path)
+
+
+def test_what_cannot_be_prepared_is_said_at_its_place(tmp_path):
+    path = text("1,2,x\n3,,y\n")(tmp_path / "mine")
+    definition = dataset_definitions.resolve({"source": "csv", "path": str(path), "split": SPLIT})
+    with pytest.raises(UserError, match="datasets.own: .*mine, column 2, line 2: received nothing"):
+        datasets.look(tmp_path, "own-00000000", definition)
+    path.unlink()
+    with pytest.raises(UserError, match="datasets.own: .*mine"):
+        datasets.look(tmp_path, "own-00000000", definition)
 
 
 def test_what_would_be_downloaded_is_not():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import logging
 import os
@@ -96,18 +95,14 @@ class Jobs:
         """How every job of the study stands."""
         return states.Table(self.study, RESULTS)
 
-    def check_models(self) -> None:
-        """Builds the user's own models before any job; ends the process on a fault in one.
+    def check(self) -> None:
+        """Reads own data and builds own models before any job; ends the process on a fault.
 
-        Their data need not be prepared. Nothing is built where all that is of them is made.
+        Models need no data that are prepared. Nothing is read or built of which all is made.
         """
-        if self.partial or not self.table.own_models():
+        if self.partial or not (self.table.own_data() or self.table.own_models()):
             return
-        if importlib.util.find_spec("tensorflow") is None:
-            text = "not checked before their first job: TensorFlow is in the jobs' environment only"
-            print(f"models: {text}.", file=sys.stderr)
-            return
-        step = [str(project_files.CLI), "check_models", "--config", self.config_path]
+        step = [str(project_files.CLI), "check", "--config", self.config_path]
         if subprocess.run([sys.executable, *step, "--scale", self.scale]).returncode:
             sys.exit(1)
 

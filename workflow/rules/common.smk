@@ -60,7 +60,7 @@ onstart:
         workflow.scheduler.job_rate_limiter = None
     if workflow.local_exec and STUDY.study.runs:
         warm_process.launch(project_files.WORKFLOW)
-    STUDY.check_models()
+    STUDY.check()
 
 
 onsuccess:

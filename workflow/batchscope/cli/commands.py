@@ -10,7 +10,7 @@ from argparse import Namespace
 
 from batchscope import wording
 from batchscope.cli import options, step_times
-from batchscope.errors import UserError
+from batchscope.errors import ConfigError, UserError
 from batchscope.host import absence
 from batchscope.problems import received
 
@@ -23,13 +23,18 @@ def init(arguments: Namespace) -> None:
 
 
 def plan(arguments: Namespace) -> None:
-    """Show what a study would run, what exists, time and disk."""
+    """Show what a study would run, what exists, time and disk, and what its own data hold."""
+    from batchscope.datasets import descriptions
     from batchscope.store import status
 
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
     step_times.note(options.study(arguments), arguments.results)
     print(status.main(arguments.config, arguments.scale, arguments.results))
+    lines, problems = descriptions.described(options.study(arguments), arguments.results)
+    print("\n".join(["", *lines] if lines else []), end="\n" if lines else "", flush=True)
+    if problems:
+        raise ConfigError(problems)
     if arguments.verify:
         from batchscope.datasets import verification
 
@@ -126,7 +131,7 @@ def schema(arguments: Namespace) -> None:
 
 # Command -> its options, in the order of the help.
 OPTIONS = {
-    init: ("data", "model", "--label", "--output", "--results"),
+    init: ("data", "model", "--label", "--task", "--output", "--results"),
     plan: ("--results", "--scale", "config", "--gpus", "--verify"),
     watch: ("--results", "--once", "--seconds"),
     advice: ("--results", "--scale", "config", "--seeds"),

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import logs, project_files
-from batchscope.catalogue import framework_names, kept_epochs, parameters, run_names, sweep_names
+from batchscope.catalogue import (
+    framework_names,
+    kept_epochs,
+    parameters,
+    run_names,
+    sweep_names,
+    tasks,
+)
 from batchscope.errors import UserError
 from batchscope.problems import received
 
@@ -58,6 +65,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "data": {"help": "a folder of images, a table, a text, arrays, or such as digits"},
     "model": {"nargs": "?", "help": "your model's file; one that is built in if left out"},
     "--label": {"metavar": "COLUMN", "help": "of a table; the last column if left out"},
+    "--task": {
+        "choices": tuple(tasks.TASKS),
+        "help": "what is learned, where labels leave it open",
+    },
     "name": {"nargs": "?", "help": "such as batch_size; all if left out"},
     "file": {"type": Path, "metavar": "FILE.csv", "help": "a row per evaluation"},
     "files": {"nargs": "+", "metavar": "FILES", "help": "logs, folders, and patterns with {name}"},

@@ -57,8 +57,9 @@ def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:
         known = records.training_images(results, dataset)
         known = known or dataset_definitions.read(definition).training_size()
         try:
-            look = datasets.look(results, dataset, definition)
-            if look is not None and known is not None:
+            # Of files that are not prepared nothing is known: they are not read for it.
+            look = datasets.look(results, dataset, definition) if known else None
+            if look is not None:
                 taken = step_times.seconds(factors, look, study.models[model])
                 steps_of_epoch = (
                     known * run_factors.training_copies(factors) / factors["batch_size"]
