@@ -17,6 +17,8 @@ from batchscope.errors import ConfigError, UserError
 from batchscope.logs import CLOCKS, FORMATS, Log, Source, files, names, reading
 
 _OF_LOG = ("batch_size", "seed", names.RATE)  # may stand among a log's parameters
+# Columns that number trainings where none is called seed.
+NUMBERS = ("run", "trial", "replicate", "repeat", "rep", "fold")
 _SHORT = {"batch_size": "bs", "seed": "seed"}
 _COUNTERS = ("updates", "examples", "epoch")  # by the first of which rows are of one evaluation
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -176,7 +178,9 @@ def question(log: Log, name: str) -> str:
     places = [f"the run's name {problems.show(log.name)}" if log.name else "the path"]
     places += [f"the columns {listed(log.rows)}"]
     places += [f"the parameters {listed(log.parameters)}"] if log.parameters else []
-    near = problems.nearest(name, [*log.rows, *log.parameters]) or "..."
+    known = [*log.rows, *log.parameters]
+    numbered = (each for each in NUMBERS if name == "seed" and each in known)
+    near = next(numbered, problems.nearest(name, known) or "...")
     part = f"{_SHORT[name]}{{{name}}}"
     within = f"pattern: {part}" if log.name else f"files: .../{part}/..."
     return (
@@ -250,7 +254,12 @@ def _whole(cells: Cells) -> Cells:
 
 def _check_characters(cells: Cells) -> None:
     """Raises where a cell has characters that no text has: neither page nor terminal shows them."""
-    wrong = []
+    wrong = [
+        f"{cells.logs[0].path}: received the column {problems.show(name)}; a name without control "
+        "characters is expected."
+        for name in cells.table
+        if _CONTROL.search(name)
+    ]
     for name in cells.table:
         texts = cells.table[name]
         bad = [text for text in texts.unique() if _CONTROL.search(text)]

@@ -28,7 +28,7 @@ _FATES = {
 }
 _MOST_SHOWN = 20  # problems of all files
 # The loss of the largest batch size over that of the smallest, from which on both have trained.
-_APART = 1.25
+_APART = 1.1
 
 
 def _whole(text: str, least: int = 0) -> int:
@@ -87,6 +87,7 @@ def read(found: Cells) -> pandas.DataFrame:
     table = found.table
     rows, wrong = pandas.DataFrame(index=table.index), []
     stated = table["status"].str.lower() if "status" in table else pandas.Series("", table.index)
+    stated = stated.replace({word: _FATES[word] for word in ("oom", "out of memory")})
     for name in filter(_KINDS.__contains__, table):
         (convert, expected), needed = _KINDS[name], name in ("batch_size", "seed")
         values: dict[str, float] = {}
@@ -207,9 +208,9 @@ def of_run(
 
 
 def diverged(rows: pandas.DataFrame) -> bool:
-    """Whether the losses of the last row of a run that has any are not finite."""
+    """Whether a loss of the last row of a run that has any is not finite."""
     losses = rows.reindex(columns=LOSSES).dropna(how="all")
-    return len(losses) > 0 and not np.isfinite(losses.iloc[-1]).any()
+    return len(losses) > 0 and bool(np.isinf(losses.iloc[-1]).any())
 
 
 def end(found: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 
 from batchscope import problems, wording
-from batchscope.catalogue.own_columns import AXES, OUTCOMES
+from batchscope.catalogue.own_columns import AXES, LOSSES, OUTCOMES
 from batchscope.logs import cells, numbers
 from batchscope.logs.cells import Cells
 
@@ -19,8 +19,6 @@ _TAKEN = (
     *("updates_min", "examples_min", "_loss"),
 )
 _LEAST_FULL, _MOST_FULL = 0.5, 1.02  # share of full batches that the examples may be
-# Columns that number trainings where none is called seed.
-_NUMBERS = ("run", "trial", "replicate", "repeat", "rep", "fold")
 
 
 def of_names(found: Cells) -> Iterator[str]:
@@ -41,7 +39,7 @@ def no_seed(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
     log = found.places["run"]
     several = log.groupby(rows["order"]).transform("nunique") > 1
     several |= rows.duplicated(["order", "updates"])
-    for name in filter(found.table.__contains__, _NUMBERS):
+    for name in filter(found.table.__contains__, cells.NUMBERS):
         several |= found.table[name].groupby(rows["batch_size"]).transform("nunique") > 1
     for row in several.index[several][:1]:
         log = found.logs[found.places.at[row, "log"]]
@@ -113,29 +111,38 @@ def disagreeing(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
 
 
 def without_end(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yields the runs whose rows are empty to the end, where others go on: diverged, or not noted?
+    """Yields the runs whose loss is empty to the end, where others go on: diverged, or not noted?
 
-    A training that diverged writes NaN, and pandas nothing.
+    pandas writes NaN as nothing. A loss that is evaluated now and then has gaps as long before.
     """
-    outcomes = [name for name in OUTCOMES if name in rows]
-    if not outcomes:
-        return
-    empty = rows[outcomes].isna().all(axis=1)
-    ends = empty.groupby(rows["run"], sort=False).last()
-    some = (~empty).groupby(rows["run"]).any()
-    asked = [run for run in ends.index[ends] if some[run]]
-    for run in asked if not ends.all() else ():
-        own = rows[(rows["run"] == run) & (rows[numbers.STATED] == "")]
-        if len(own):
-            last = own.index[~empty[own.index]][-1]
-            at = own.index[[*own.index].index(last) + 1]
-            size, seed, updates = own.loc[last, [*_RUN, "updates"]]
-            yield (
-                f"{found.place(at)}: received no {wording.listed(outcomes, 'or')} of batch size "
-                f"{size:.0f}, seed {seed:.0f} after {wording.shortest(updates)} updates, where "
-                "others go on: diverged, or not recorded? nan is expected where it diverged "
-                "(pandas writes it with na_rep='nan'), no row where nothing was recorded."
-            )
+    table = found.places.loc[rows.index, "log"].map(lambda log: found.logs[log].format) == "csv"
+    for loss in filter(rows.__contains__, LOSSES):
+        empty = rows[loss].isna() & table & (rows[numbers.STATED] == "")
+        by_run = empty.groupby(rows["run"], sort=False)
+        tails = {run: _gaps(each.to_numpy()) for run, each in by_run}
+        for run, (before, tail) in tails.items() if not by_run.last().all() else ():
+            if tail > before >= 0:
+                own = rows[rows["run"] == run]
+                size, seed, updates = own.iloc[-tail - 1][[*_RUN, "updates"]]
+                row = own.index[-tail]
+                yield (
+                    f"{found.place(row)}, {found.name(row, loss)}: received nothing of batch size "
+                    f"{size}, seed {seed} after {wording.shortest(updates)} updates, where others "
+                    "go on: diverged, or not recorded? nan is expected where it diverged (pandas "
+                    "writes it with na_rep='nan'), no row where nothing was recorded."
+                )
+
+
+def _gaps(empty: np.ndarray) -> tuple[int, int]:
+    """Returns the longest stretch of rows without a value before the last one, and the last.
+
+    The first is -1 where there is no value at all.
+    """
+    known = np.flatnonzero(~empty)
+    if not len(known):
+        return -1, len(empty)
+    gaps = np.diff(known, prepend=-1) - 1
+    return int(gaps.max()), len(empty) - 1 - int(known[-1])
 
 
 def identical(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:

@@ -45,7 +45,7 @@ def read(
         if key in keys.model_fields_set:
             findings.report(Problem((*place, key), f"received beside `runs`, {why}"))
     at = (*place, "runs")
-    if keys.runs is None:
+    if keys.runs is None or findings.broken(at):
         return None
     from batchscope.study import external_runs  # pandas, which no other study needs
 

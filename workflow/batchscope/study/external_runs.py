@@ -206,9 +206,9 @@ def _run_names(found: Cells, identity: pandas.DataFrame) -> list[str]:
 def _statuses(rows: pandas.DataFrame) -> pandas.Series:
     """Returns what became of each row's run: as its last row states, else as its losses say."""
     losses = rows.reindex(columns=LOSSES).astype(float)
-    known, finite = losses.notna().any(axis=1), np.isfinite(losses).any(axis=1)
-    last = finite[known].groupby(rows["run"]).last().reindex(rows["run"]).to_numpy()
-    found = pandas.Series(np.where(last == False, DIVERGED, FINISHED), rows.index)  # noqa: E712
+    known, infinite = losses.notna().any(axis=1), np.isinf(losses).any(axis=1)
+    last = infinite[known].groupby(rows["run"]).last().reindex(rows["run"]).to_numpy()
+    found = pandas.Series(np.where(last == True, DIVERGED, FINISHED), rows.index)  # noqa: E712
     by_run = rows.groupby("run", sort=False)
     never = by_run["updates"].transform(lambda updates: updates.iloc[-1:].isna().all())
     stated = rows[numbers.STATED]
