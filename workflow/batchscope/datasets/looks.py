@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.catalogue import dataset_definitions, tasks
+from batchscope.catalogue.dataset_splits import Split
 from batchscope.datasets import image_lists, photographs, saved
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
@@ -78,6 +80,23 @@ def known(name: str, definition: dict[str, Any]) -> Look | None:
     if raw.kind != dataset_definitions.SEQUENCES:
         return look
     return look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
+
+
+def training_examples(name: str, definition: dict[str, Any]) -> int | None:
+    """Returns the training examples of a data set that is not prepared; None if a download tells.
+
+    Of images it is roughly so, as if each could be read. Raises as `known` does.
+    """
+    stated = dataset_definitions.read(definition)
+    request = Request(f"datasets.{name}", definition, Path(), Path())
+    if size := stated.training_size():
+        return size
+    if (listing := _listing(request)) is not None:
+        members = Counter(photo.group for photo in listing.photos if photo.part == "train")
+        divided_here = isinstance(stated.split, Split)
+        counts = tuple(members.values())
+        return stated.split.training_size(counts) if divided_here else sum(counts)
+    return divided(request).record["counts"]["train"] if definition.get("path") else None
 
 
 def _listing(request: Request) -> photographs.Listing | None:
