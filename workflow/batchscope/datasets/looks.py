@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.catalogue import dataset_definitions, tasks
-from batchscope.catalogue.dataset_splits import Split
 from batchscope.datasets import image_lists, photographs, saved
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
 from batchscope.errors import ConfigError
+from batchscope.store import paths
 
 # Sources of image files -> what lists them, None where the examples are others.
 _LISTED = {
@@ -93,9 +93,9 @@ def training_examples(name: str, definition: dict[str, Any]) -> int | None:
         return size
     if (listing := _listing(request)) is not None:
         members = Counter(photo.group for photo in listing.photos if photo.part == "train")
-        divided_here = isinstance(stated.split, Split)
         counts = tuple(members.values())
-        return stated.split.training_size(counts) if divided_here else sum(counts)
+        whole = all(request.split.get(part) for part in paths.SPLITS)
+        return stated.split.training_size(counts) if whole else sum(counts)
     return divided(request).record["counts"]["train"] if definition.get("path") else None
 
 
