@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from batchscope.datasets import image_lists, photographs, saved
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
 from batchscope.errors import ConfigError
+from batchscope.store import paths
 
 # Sources of image files -> what lists them, None where the examples are others.
 _LISTED = {
@@ -78,6 +80,23 @@ def known(name: str, definition: dict[str, Any]) -> Look | None:
     if raw.kind != dataset_definitions.SEQUENCES:
         return look
     return look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
+
+
+def training_examples(name: str, definition: dict[str, Any]) -> int | None:
+    """Returns the training examples of a data set that is not prepared; None if a download tells.
+
+    Of images it is roughly so, as if each could be read. Raises as `known` does.
+    """
+    stated = dataset_definitions.read(definition)
+    request = Request(f"datasets.{name}", definition, Path(), Path())
+    if size := stated.training_size():
+        return size
+    if (listing := _listing(request)) is not None:
+        members = Counter(photo.group for photo in listing.photos if photo.part == "train")
+        counts = tuple(members.values())
+        whole = all(request.split.get(part) for part in paths.SPLITS)
+        return stated.split.training_size(counts) if whole else sum(counts)
+    return divided(request).record["counts"]["train"] if definition.get("path") else None
 
 
 def _listing(request: Request) -> photographs.Listing | None:
