@@ -24,7 +24,9 @@ from batchscope.study import external_checks, external_factors
 
 DIVERGED, FINISHED, OFF_TARGET = "diverged", "finished", "off_target"
 _RUN = ["batch_size", "seed"]
-_SAME_BUDGET = 1.05  # of what single rows used: an epoch's last batch may be padded or smaller
+# Of the examples of single rows at one budget, the most over the fewest: updates are whole, and an
+# epoch's last batch may be padded or smaller.
+_ROUNDED, _SAME_BUDGET = 1.01, 1.05
 
 
 @dataclass(frozen=True)
@@ -222,25 +224,23 @@ def _budget(rows: pandas.DataFrame, place: Callable[[int], str]) -> str:
         UserError: If all used the same, and nothing else of them is known.
     """
     known = rows[rows["updates"].notna()]
-    outcome = next((name for name in OUTCOMES if name in rows and known[name].notna().all()), None)
     if known["batch_size"].nunique() < 2:
         return ""
-    low, high = known["examples"].min(), known["examples"].max()
     epochs = "epoch" in known and known["epoch"].nunique(dropna=False) == 1
-    rounding = high - low <= known["batch_size"].max() and high <= 1.01 * low
-    values = known[outcome] if outcome else pandas.Series(dtype=float)
-    apart = (
-        outcome
-        and high <= _SAME_BUDGET * low
-        and values.max() > external_factors.SAME_LOSS * values.min()
-    )
-    if not (epochs or rounding or apart):
+    low, high = known["examples"].min(), known["examples"].max()
+    outcome = next((name for name in OUTCOMES if name in rows and known[name].notna().all()), None)
+    if outcome is None:
+        equal = epochs or low == high
+    else:
+        losses = known[outcome]
+        rounded = high - low <= known["batch_size"].max() and high <= _ROUNDED * low
+        apart = losses.max() > external_factors.SAME_LOSS * losses.min()
+        equal = epochs or rounded or (apart and high <= _SAME_BUDGET * low)
+    if not equal:
         return ""
-    used = (
-        f"{wording.shortest(known['epoch'].iloc[0])} epochs"
-        if epochs
-        else f"{wording.grouped(low)} examples"
-    )
+    used = f"{wording.grouped(low)} examples"
+    if epochs:
+        used = f"{wording.shortest(known['epoch'].iloc[0])} epochs"
     if outcome is None and not ("seconds" in known and known["seconds"].notna().all()):
         raise UserError(
             f"{place(known.index[0])}: received {used} in the single row of every run, which is "
