@@ -132,7 +132,7 @@ class Jobs:
 
     def remedy(self) -> str:
         """Returns what mends files dated in the future: Snakemake stops the jobs that read them."""
-        own = [each.own.path for each in self.study.experiments.values()]
+        own = chain.from_iterable(one.own.files for one in self.study.experiments.values())
         given = {self.config_path, *filter(None, (*self.study.models.values(), *own))}
         roots = [RESULTS, os.path.relpath(project_files.WORKFLOW), *sorted(given)]
         return disk.remedy_for_future_dates(roots)
@@ -188,8 +188,7 @@ class Jobs:
     def _records(self, experiment: str) -> Iterator[str]:
         """Yields the files that an experiment's tables are made of."""
         found = self.study.experiments[experiment]
-        if found.own.path:
-            yield rule_parts.literal(found.own.path)
+        yield from map(rule_parts.literal, found.own.files)
         for other in found.trainings.beside:
             yield from self._records(other)
         # What other machines measured is read, and never made.

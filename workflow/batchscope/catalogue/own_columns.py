@@ -21,6 +21,7 @@ OUTCOMES = (*LOSSES, *METRICS)
 LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"
+AT_TARGET, AT_BUDGET = "target", "budget"  # why a run stopped whose only row is its end
 ELSEWHERE = "elsewhere"  # the machine of external runs
 
 

@@ -32,6 +32,7 @@ from batchscope.catalogue.run_factors import FACTORS, MOST_EPOCHS
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.study.asked import Asked, AskedOf
 from batchscope.study.claim_models import ClaimKeys
+from batchscope.study.log_keys import Runs
 from batchscope.study.published_numbers import PublishedSeries
 
 # Outcomes that may have a margin, all of which `evaluate` measures.
@@ -175,10 +176,10 @@ class ExperimentKeys(Section):
     """Heading of the experiment in the report. Its name if left out."""
     question: Text = ""
     """The question that the experiment answers, in one sentence."""
-    runs: text("the path of a CSV file") = ""
-    """A table of external runs, a CSV file beside this one, with a row per evaluation: batch_size,
-    seed, updates or examples, losses and metrics. Nothing is trained; its columns hold the factors
-    that vary.
+    runs: Runs = None
+    """External runs: the path of a CSV file, or a map with `files`, a pattern of logs. Each has a
+    row per evaluation: updates or examples, losses and metrics. Nothing is trained; paths, columns
+    and parameters of the logs hold batch size, seed and what else varies.
     """
     set: Factors = {}
     """Factors of every run of the experiment, over the defaults."""

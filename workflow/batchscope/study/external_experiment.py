@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,23 +45,21 @@ def read(
         if key in keys.model_fields_set:
             findings.report(Problem((*place, key), f"received beside `runs`, {why}"))
     at = (*place, "runs")
-    if not keys.runs:
+    if keys.runs is None or findings.broken(at):
         return None
     from batchscope.study import external_runs  # pandas, which no other study needs
 
     try:
-        return external_runs.read(located(folder, keys.runs))
+        found = external_runs.read(keys.runs.source, folder)
     except ConfigError as error:
         findings.report(Problem(at, "\n  ".join(error.problems)))
+        return None
     except UserError as error:
         findings.report(Problem(at, str(error)))
-    return None
-
-
-def located(folder: Path, path: str) -> str:
-    """Returns where a table lies that a configuration in a folder names, from here if below it."""
-    found, here = os.path.normpath(folder / os.path.expanduser(path)), os.getcwd()
-    return os.path.relpath(found, here) if Path(found).is_relative_to(here) else found
+        return None
+    for note in found.notes:
+        findings.warn(Problem(at, f"{note}."))
+    return found
 
 
 def problems(
@@ -81,7 +78,8 @@ def problems(
     for key, value in keys.budgets.items():
         names = [*value] if key == budget_kinds.TARGET else [budget_kinds.AXES[key]]
         if runs.single:
-            text = f"received for {runs.path}, where the single row of each training is its target"
+            where = "at its target" if runs.at_targets else "at its end"
+            text = f"received for {runs.path}, where each training has a single row, {where}"
             yield Problem((*place, "budgets", key), f"{text}; a row per evaluation is expected.")
         for column in names if not runs.single else ():
             if not runs.filled(column):
@@ -104,7 +102,9 @@ def planned(runs: ExternalRuns) -> plan.OwnRuns:
     by_size = [rows.groupby("batch_size")["seed"].agg(set) for rows in runs.series]
     return plan.OwnRuns(
         path=runs.path,
+        files=runs.cells.files,
         sha256=runs.sha256,
+        read_as=runs.cells.read_as,
         rows=len(runs.rows),
         trainings=runs.rows["run"].nunique(),
         seeds=min(len(set.intersection(*seeds)) for seeds in by_size),
@@ -112,6 +112,7 @@ def planned(runs: ExternalRuns) -> plan.OwnRuns:
         columns=columns(runs),
         evaluated=not runs.single,
         falling=bool(runs.schedule),
+        table=runs,
     )
 
 
