@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 
@@ -14,19 +15,20 @@ from project import ROOT
 class Launcher:
     """A process that starts the warm process, as Snakemake does, and that can be killed."""
 
-    def __init__(self) -> None:
+    def __init__(self, workflow: Path = ROOT / "workflow", **pipes: int) -> None:
         code = (
             "import sys; from pathlib import Path; from batchscope.host import warm_process;"
-            f"warm_process.launch(Path({str(ROOT / 'workflow')!r}));"
+            f"warm_process.launch(Path({str(workflow)!r}));"
             "print(flush=True); sys.stdin.read()"
         )
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+        environment = {**os.environ, "PYTHONPATH": str(workflow)}
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
+            **pipes,
         )
         self.process.stdout.readline()
         self.environment = {"BATCHSCOPE_WARM": str(self.process.pid)}  # of its jobs

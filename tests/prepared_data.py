@@ -13,6 +13,7 @@ import pytest
 
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
+from batchscope.datasets import looks
 from batchscope.errors import UserError
 from batchscope.store import paths
 
@@ -30,14 +31,28 @@ def prepared(tmp_path, definition, name="own"):
     return datasets.load(tmp_path / "results", token)
 
 
-def fault(tmp_path, definition, name="own"):
+def faults(tmp_path, definition, name="own"):
     with pytest.raises(UserError) as caught:
         prepared(tmp_path, definition, name)
     token = dataset_definitions.token(name, definition)
     assert not (paths.dataset_folder(tmp_path / "results", token) / "record.json").exists()
     assert list((tmp_path / "results" / "data").glob(".*")) == []  # no scratch folder
-    assert all(line.startswith(f"datasets.{name}") for line in str(caught.value).splitlines())
-    return str(caught.value)
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(f"datasets.{name}") for line in lines)
+    return lines
+
+
+def fault(tmp_path, definition, name="own"):
+    return "\n".join(faults(tmp_path, definition, name))
+
+
+def problems(definition, name="own"):
+    """What is wrong with a data set, as far as it is known before it is prepared."""
+    try:
+        looks.known(name, definition)
+    except UserError as error:
+        return str(error).splitlines()
+    return []
 
 
 def read(tmp_path, definition):

@@ -10,7 +10,7 @@ import pytest
 import made_trainings
 from batchscope.analysis import run_series, to_target_tables, trainings
 from batchscope.analysis.targets import Target
-from batchscope.catalogue import decision_columns
+from batchscope.catalogue import decision_columns, own_columns
 from made_trainings import EXACT, SIZES
 
 TO = [Target("validation_loss", 0.2)]
@@ -167,7 +167,8 @@ def test_the_single_row_of_an_external_run_is_its_target():
     updates = 100 * (1 + 40 / np.array(SIZES))
     rows = evaluations(seeds=[0]).drop_duplicates("run").assign(updates=updates)
     rows = rows.assign(examples=updates * np.array(SIZES), machine="elsewhere", seconds=math.nan)
-    assert trainings.at_own_targets(rows) and not trainings.at_own_targets(rows.assign(machine="a"))
+    assert to_target_tables.of_study(rows, rows) == []  # a training that is evaluated once
+    rows["stop_reason"] = own_columns.AT_TARGET
     (found,) = to_target_tables.of_study(rows, rows)
     assert not found.target.column and found.fit.critical_batch_size == pytest.approx(40)
     rows.loc[0, ["updates", "examples"]] = math.nan

@@ -130,7 +130,7 @@ def test_every_model_is_built_apart_whatever_it_does():
     Path("c.yaml").write_text(yaml.safe_dump(study))
     program = (
         "import os, sys; from batchscope.cli import entry; os.chdir(sys.argv[1]);"
-        "entry.main(['check_models', '--config', 'c.yaml'])"
+        "entry.main(['check', '--config', 'c.yaml'])"
     )
     done = forked(program, os.getcwd())
     assert done.returncode == 1

@@ -160,7 +160,6 @@ NOT_FINITE = altered(ROWS, (17, 2), np.nan)
         *(
             ({"inputs": ROWS, "labels": labels}, f"labels: received {message}")
             for labels, message in (
-                (LABELS / 4, "0.25 in row 1;"),
                 (np.where(LABELS, np.nan, 0), "nan in row 1;"),
                 (np.ones((40, 3)), "[1.0, 1.0, 1.0] in row 0;"),
                 (np.eye(2)[LABELS] * [2, 1], "[2.0, 0.0] in row 0;"),

@@ -10,8 +10,7 @@ from PIL import Image
 from test_photographs import png
 
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import looks
-from prepared_data import SPLIT, prepared, refused
+from prepared_data import SPLIT, prepared, problems, refused
 
 FLAT = {"cat": 6, "dog": 6}
 IN_PARTS = {f"{part}/{name}": 3 for part in ("train", "val", "test") for name in FLAT}
@@ -44,7 +43,7 @@ def definition(source, path, **more):
 
 def check(tmp_path, own, lines):
     """The same lines before any image is decoded, and when they are."""
-    found = looks.problems("datasets.own", own)
+    found = problems(own)
     assert refused(tmp_path, own).splitlines() == found
     assert len(found) == len(lines)
     for line, expected in zip(found, lines, strict=True):
@@ -154,7 +153,7 @@ def test_a_folder_of_all_that_reads_well_or_is_skipped(tmp_path):
     (folder / "dog" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     (folder / "dog" / "bomb.png").write_bytes(png((10**5, 10**5), 8, bytes(99)))
     own = definition("image_folder", folder)
-    assert looks.problems("datasets.own", own) == []
+    assert problems(own) == []
     data = prepared(tmp_path, own)
     assert data.record["class_names"] == ["cat", "dog"]
     skipped = [each["file"] for each in data.record["skipped"]]

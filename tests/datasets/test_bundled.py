@@ -8,7 +8,7 @@ import sklearn.datasets
 
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import bundled, looks, preparation
+from batchscope.datasets import bundled, features, looks, preparation
 from batchscope.store import estimates, paths
 from prepared_data import prepared
 
@@ -26,7 +26,7 @@ def test_tables_are_those_of_scikit_learn(source, tmp_path):
     if source != "digits":
         keys = ("feature_means", "feature_deviations")
         mean, deviation = (np.array(data.record[key]) for key in keys)
-        examples = preparation.standardised(theirs.data, mean, deviation)
+        examples = features.standardised(theirs.data, mean, deviation)
     found = [
         (image.tobytes(), label)
         for split in paths.SPLITS

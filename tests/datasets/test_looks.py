@@ -9,6 +9,8 @@ from PIL import Image
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import looks
+from batchscope.errors import UserError
+from batchscope.store import records
 from prepared_data import SPLIT, little_mnist
 
 GREY, COLOUR = np.zeros((30, 6, 5), np.uint8), np.zeros((30, 6, 5, 3), np.float32)
@@ -69,11 +71,23 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
         definition = {**definition, "path": str(make(tmp_path / "mine"))}
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("own", definition)
+    examples = looks.training_examples("own", definition)
     for _ in range(2):
         found = datasets.look(tmp_path, token, definition)
         assert found._replace(scaling=None) == looks.Look(*expected)
         assert (found.scaling is not None) == (found.kind == dataset_definitions.IMAGES)
         datasets.prepare(token, definition, tmp_path)
+    assert examples == records.training_images(tmp_path, token)
+
+
+def test_what_cannot_be_prepared_is_said_at_its_place(tmp_path):
+    path = text("1,2,x\n3,,y\n")(tmp_path / "mine")
+    definition = dataset_definitions.resolve({"source": "csv", "path": str(path), "split": SPLIT})
+    with pytest.raises(UserError, match="datasets.own: .*mine, column 2, line 2: received nothing"):
+        datasets.look(tmp_path, "own-00000000", definition)
+    path.unlink()
+    with pytest.raises(UserError, match="datasets.own: .*mine"):
+        datasets.look(tmp_path, "own-00000000", definition)
 
 
 def test_what_would_be_downloaded_is_not():

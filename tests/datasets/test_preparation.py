@@ -12,7 +12,7 @@ from test_arrays import npz
 from test_verification import TOKEN, alter
 
 from batchscope import datasets, disk, project_files
-from batchscope.datasets import preparation
+from batchscope.datasets import features
 from batchscope.errors import UserError
 from batchscope.store import paths
 from costs import first
@@ -44,7 +44,7 @@ def test_a_folder_holds_its_arrays_and_their_record(tmp_path):
 def test_standardised_by_hand():
     table = np.array([[1.0, 7.0, 0.1], [3.0, 7.0, 0.1], [5.0, 7.0, 0.1], [5.0, 7.1, 0.1]])
     deviation = np.array([1.0, 7e-13, 0.0])  # that of a constant, by rounding
-    found = preparation.standardised(table, np.array([2.0, 7.0, 0.1]), deviation)
+    found = features.standardised(table, np.array([2.0, 7.0, 0.1]), deviation)
     assert found.dtype == np.float32
     assert found.tolist() == [[-1.0, 0, 0], [1.0, 0, 0], [3.0, 0, 0], [3.0, 0, 0]]
 

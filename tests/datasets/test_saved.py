@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import looks
-from prepared_data import SPLIT, prepared, refused
+from prepared_data import SPLIT, prepared, problems, refused
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 4, 3, 1), np.uint8)
 LABELS = np.arange(40) % 4
@@ -95,7 +95,7 @@ def test_images_of_hugging_face(hugging_face, tmp_path):
     hugging_face.DatasetDict(train=data, test=data).save_to_disk(tmp_path / "own")
     source = definition("hugging_face", tmp_path / "own", image_size=8, split={"validation": 0.2})
     assert looks.known("mine", source)[:3] == ((8, 8, 3), 2, "images")
-    assert looks.problems("datasets.own", source) == []
+    assert problems(source) == []
     found = prepared(tmp_path, source)
     assert found.record["counts"] == {"train": 16, "validation": 4, "test": 20}
     assert found.record["class_names"] == names
@@ -138,4 +138,4 @@ def test_what_hugging_face_did_not_save(tmp_path, monkeypatch):
     source = definition("hugging_face", tmp_path, split=SPLIT)
     message = "datasets.own.source: received hugging_face without the package `datasets`;"
     assert refused(tmp_path, source).startswith(message)
-    assert looks.problems("datasets.own", source)[0].startswith(message)
+    assert problems(source)[0].startswith(message)

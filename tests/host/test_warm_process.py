@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -184,6 +185,17 @@ def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(
         assert made.warm.wait(LIMIT) is None
     finally:
         end(made.warm, process)
+
+
+def test_it_ends_in_the_middle_of_its_import_where_its_project_is_gone(tmp_path):
+    made = Launcher(shutil.copytree(ROOT / "workflow", tmp_path / "code"), stderr=subprocess.PIPE)
+    wait_for(lambda: any("tensorflow" in each.path for each in made.warm.memory_maps()))
+    made.warm.suspend()
+    made.kill()
+    shutil.rmtree(tmp_path / "code")
+    made.warm.resume()
+    made.warm.wait(LIMIT)
+    assert made.process.stderr.read() == ""
 
 
 def test_a_timing_and_tables_run_in_copies_and_tables_do_not_wait_for_the_import(results, tmp_path):

@@ -17,7 +17,6 @@ import made_trainings
 import run
 from batchscope.catalogue import decision_columns
 from batchscope.report import external_runs
-from project import ROOT
 
 SIZES = (8, 16, 32, 64, 128, 256)
 
@@ -127,22 +126,23 @@ def test_rates_that_were_tried_are_chosen(tmp_path):
 
 
 @pytest.mark.parametrize("source", ["tensorboard", "weights_and_biases"])
-def test_the_example_of_the_page_converts_exports(tmp_path, monkeypatch, source):
-    page = (ROOT / "docs" / "own_runs.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
-    assert len(example.strip().splitlines()) <= 11
-    (tmp_path / "exports").mkdir()
-    for (size, seed), rows in table(models=("small",)).groupby(["batch_size", "seed"]):
-        name, step, loss = f"bs{size}_seed{seed}", rows["updates"], rows["validation_loss"]
-        if source == "tensorboard":
-            export = {"Wall time": 1.7e9 + rows["seconds"], "Step": step, "Value": loss}
-        else:
-            column = f"{name} - validation_loss"
-            export = {"Step": step, column: loss}
-            export |= {f"{column}__MIN": loss, f"{column}__MAX": loss}
-        pandas.DataFrame(export).to_csv(tmp_path / "exports" / f"{name}.csv", index=False)
-    monkeypatch.chdir(tmp_path)
-    exec(example, {})
-    output = door("own_runs.csv", "--target", "validation_loss=0.2")
+def test_exports_are_imported(tmp_path, source):
+    runs = table(models=("small",)).groupby(["batch_size", "seed"])
+    given = ["--columns", "validation_loss=Value"] if source == "tensorboard" else []
+    chart = pandas.DataFrame({"Step": range(0, 1201, 10)})
+    for (size, seed), rows in runs:
+        name, loss = f"bs{size}_seed{seed}", rows["validation_loss"].to_numpy()
+        export = {"Wall time": 1.7e9 + rows["seconds"], "Step": rows["updates"], "Value": loss}
+        pandas.DataFrame(export).to_csv(tmp_path / f"{name}.csv", index=False)
+        column = f"{name} - validation_loss"
+        chart = chart.assign(**{column: loss, f"{column}__MIN": loss, f"{column}__MAX": loss})
+    files = sorted(tmp_path.glob("bs*.csv"))
+    if source == "weights_and_biases":
+        files = [tmp_path / "chart.csv"]
+        chart.to_csv(files[0], index=False)
+    words = ["import", *map(str, files), "-o", str(tmp_path / "own_runs.csv"), *given]
+    with contextlib.redirect_stdout(io.StringIO()):
+        run.main([*words, "--pattern", "bs{batch_size}_seed{seed}" + ".csv" * (len(files) > 1)])
+    output = door(tmp_path / "own_runs.csv", "--target", "validation_loss=0.2")
     value = float(re.search(r"B_crit ([\d.]+) ", output)[1])
     assert value == pytest.approx(40, rel=0.05)

@@ -140,7 +140,7 @@ def test_a_mixed_study_and_what_plan_says_of_it(tmp_path, monkeypatch):
     assert len(study.runs) == 4 and len(study.datasets) == 1
     text = status.main("mixed.yaml", "full", tmp_path / "results")
     assert "4 runs in 1 experiment." in text
-    assert "mine: 36 trainings made elsewhere, in 504 rows of own_runs.csv." in text
+    assert "mine: 36 trainings made elsewhere, in 504 rows of own_runs.csv (CSV)." in text
     (tmp_path / "alone.yaml").write_text(yaml.safe_dump(own_table.study()), encoding="utf-8")
     text = status.main("alone.yaml", "full", tmp_path / "results")
     assert "nothing to train or to time." in text and "Only tables, figures and report" in text

@@ -78,3 +78,31 @@ def test_snakemakes_own_log_is_one_flag_away(clone, failed):
         output = project.run(clone, *flags, "--forcerun", "report")
         assert "\nShell command: python workflow/run.py report" in output
         assert "\nresults/report.html: " in output
+
+
+def test_faults_of_data_are_said_alone_before_any_job(tmp_path):
+    folder = project.copy(tmp_path / "project")
+    rows = [f"{x % 7},{('clerk', 'nurse')[x % 2]},{'ab'[x % 2]}" for x in range(40)]
+    (folder / "mine.csv").write_text("\n".join(["age,job,label", *rows, ",clerk,a"]))
+    split = {"train": 0.5, "validation": 0.25, "test": 0.25}
+    table = {"source": "csv", "path": "mine.csv", "split": split}
+    config = copy.deepcopy(project.TINY) | {"datasets": {"mine": table}}
+    config["defaults"] |= {"dataset": "mine", "model": "mlp"}
+    config["experiments"]["batch_size"] |= {
+        "vary": {"batch_size": [4, 8]},
+        "measure": ["evaluate"],
+        "seeds": 1,
+    }
+    project.write_config(folder, config)
+    assert project.planned(folder)["prepare_data"] == 1
+    done = project.snakemake(folder, "--cores", "2")
+    assert done.returncode == 1
+    (*_, first, second) = filter(None, done.stdout.splitlines())
+    assert first.startswith("datasets.mine: mine.csv, column age, line 42: received nothing;")
+    assert second.startswith("datasets.mine: mine.csv, column job: received ")
+    assert "Traceback" not in done.stdout and "Exception" not in done.stdout
+    assert not (folder / "logs").exists() and not (folder / "results" / "data").exists()
+    table |= {"categorical": "auto", "missing": "drop"}
+    project.write_config(folder, config)
+    project.run(folder, "runs")
+    assert len(list(folder.glob("results/runs/mine-*/record.json"))) == 2

@@ -27,10 +27,10 @@ NO_TENSORFLOW = "from pathlib import Path\nPath({marker!r}).touch()\nraise Impor
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The example of docs/own_runs.md and a second table, run where TensorFlow records a start."""
+    """The example of a docs page and a second table, run where TensorFlow records a start."""
     folder = project.copy(tmp_path_factory.mktemp("project"))
-    page = (project.ROOT / "docs" / "own_runs.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    page = (project.ROOT / "docs" / "own_training.md").read_text(encoding="utf-8")
+    example, *_ = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
     assert len(example.splitlines()) <= 10
     study = yaml.safe_load(example)
     study["experiments"]["second"] = {"runs": "second.csv"}

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import subprocess
 from pathlib import Path
@@ -49,21 +48,20 @@ def test_tables_follow_every_file_that_they_read():
 
 
 @pytest.mark.parametrize(
-    ("models", "partial", "installed", "started"),
-    [(OWN, False, True, 1), (OWN, True, True, 0), (OWN, False, False, 0), ({}, False, True, 0)],
+    ("models", "own_data", "partial", "started"),
+    [(OWN, False, False, 1), (OWN, False, True, 0), ({}, True, False, 1), ({}, False, False, 0)],
 )
-def test_own_models_are_built_where_they_can_be(
-    models, partial, installed, started, tmp_path, monkeypatch, capfd
-):
+def test_own_models_and_data_are_checked(models, own_data, partial, started, tmp_path, monkeypatch):
     study = made(models, vary={"model": [*models, "small_cnn"]}, set={"batch_size": 8}).study
+    if own_data:
+        (token,) = study.datasets
+        study.datasets[token]["path"] = "mine.csv"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
     calls = []
     done = subprocess.CompletedProcess([], returncode=0)
     monkeypatch.setattr(subprocess, "run", lambda command: calls.append(command) or done)
-    snakefile.Jobs(study, "config.yaml", "full", partial).check_models()
+    snakefile.Jobs(study, "config.yaml", "full", partial).check()
     assert len(calls) == started
-    assert ("models: not checked before" in capfd.readouterr().err) == (not installed)
 
 
 def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ PACKAGES = {
     "private_interfaces": ("tensorflow",),
     "catalogue": ("numpy",),
     "host": ("numpy", "tensorflow", "keras"),
+    "logs": ("numpy", "pandas", "tensorflow"),
     "study": ("numpy", "pandas"),
     "store": ("numpy",),
     "datasets": ("numpy", "pandas", "sklearn", "tensorflow"),

@@ -23,6 +23,10 @@ class ConfigError(UserError):
         self.problems = list(problems)
         super().__init__("\n".join(self.problems))
 
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[list[str]]]:
+        """Returns what another process makes the same error of."""
+        return ConfigError, (self.problems,)
+
 
 class ScaledTwice(UserError):
     """A model scales its input, which arrives scaled already."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import logging
 import os
@@ -97,18 +96,14 @@ class Jobs:
         """How every job of the study stands."""
         return states.Table(self.study, RESULTS)
 
-    def check_models(self) -> None:
-        """Builds the user's own models before any job; ends the process on a fault in one.
+    def check(self) -> None:
+        """Reads own data and builds own models before any job; ends the process on a fault.
 
-        Their data need not be prepared. Nothing is built where all that is of them is made.
+        Models need no data that are prepared. Nothing is read or built of which all is made.
         """
-        if self.partial or not self.table.own_models():
+        if self.partial or not (self.table.own_data() or self.table.own_models()):
             return
-        if importlib.util.find_spec("tensorflow") is None:
-            text = "not checked before their first job: TensorFlow is in the jobs' environment only"
-            print(f"models: {text}.", file=sys.stderr)
-            return
-        step = [str(project_files.CLI), "check_models", "--config", self.config_path]
+        step = [str(project_files.CLI), "check", "--config", self.config_path]
         if subprocess.run([sys.executable, *step, "--scale", self.scale]).returncode:
             sys.exit(1)
 
@@ -138,7 +133,7 @@ class Jobs:
 
     def remedy(self) -> str:
         """Returns what mends files dated in the future: Snakemake stops the jobs that read them."""
-        own = [each.own.path for each in self.study.experiments.values()]
+        own = chain.from_iterable(one.own.files for one in self.study.experiments.values())
         given = {self.config_path, *filter(None, (*self.study.models.values(), *own))}
         roots = [RESULTS, os.path.relpath(project_files.WORKFLOW), *sorted(given)]
         return disk.remedy_for_future_dates(roots)
@@ -195,8 +190,7 @@ class Jobs:
     def _records(self, experiment: str) -> Iterator[str]:
         """Yields the files that an experiment's tables are made of."""
         found = self.study.experiments[experiment]
-        if found.own.path:
-            yield rule_parts.literal(found.own.path)
+        yield from map(rule_parts.literal, found.own.files)
         for other in found.trainings.beside:
             yield from self._records(other)
         # What other machines measured is read, and never made.

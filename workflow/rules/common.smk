@@ -63,7 +63,7 @@ onstart:
         warm_process.announce()
     if workflow.local_exec and STUDY.study.runs:
         warm_process.launch(project_files.WORKFLOW)
-    STUDY.check_models()
+    STUDY.check()
 
 
 onsuccess:

@@ -18,7 +18,7 @@ import pandas
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.advice_series import CRITICAL, RATE, Asked, Row, Series, Tables, excludes
 from batchscope.catalogue import run_factors, tasks
-from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, TARGET, UPDATES
+from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.decision_columns import ADVICE
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
 from batchscope.catalogue.run_factors import TIMING_FACTORS
@@ -155,7 +155,8 @@ def _checks(series: Series) -> Iterator[Row]:
     if series.trained.rates > 1:
         yield from _flagged(series, "rate_on_edge", "on_edge", _beyond)
     yield from _timings(series)
-    yield from _flagged(series, "still_falling", "still_falling", _longer)
+    if len(series.at(CONVERGENCE)):
+        yield from _flagged(series, "still_falling", "still_falling", _longer)
     lack = pandas.to_numeric(series.critical.get("lack_of_fit"), errors="coerce")
     if pandas.notna(lack):
         yield _check("lack_of_fit", lack >= LEVEL, estimate=float(lack), bound=LEVEL)
@@ -176,7 +177,7 @@ def _beside_baseline(series: Series) -> Iterator[Row]:
 
     Of an accuracy also whether the test set is large enough.
     """
-    rows = series.at(CONVERGENCE, END)
+    rows = series.at(*ENDS)
     metrics = {name: found for name in rows["outcome"].unique() if (found := tasks.metric(name))}
     rows = rows[rows["outcome"].isin(metrics) & rows["mean"].notna()]
     for row in rows[rows["batch_size"] == series.best].to_dict("records")[:1]:

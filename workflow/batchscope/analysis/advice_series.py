@@ -18,7 +18,7 @@ import numpy as np
 import pandas
 
 from batchscope.catalogue import tasks
-from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TARGET
+from batchscope.catalogue.budget_kinds import ENDS, TAKEN, TARGET
 from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.study.advice_needs import HERE, Trained
 
@@ -72,7 +72,8 @@ class Series:
         The seconds to the target where any are known, and every outcome with a stated margin, or
         else the first; without any of these the examples to the target.
         """
-        taken, ends = self.at(TARGET), self.at(CONVERGENCE, END)
+        taken, ends = self.at(TARGET, EXAMPLES), self.at(*ENDS)
+        ends = ends[~ends["outcome"].isin(TAKEN)]
         seconds, examples = (taken[taken["outcome"] == name] for name in (SECONDS, EXAMPLES))
         found = [seconds] if (seconds["reason"] != Reason.NO_VALUE).any() else []
         budgets = ends[ends["mean"].notna()].groupby("outcome", sort=False)["budget"].first()

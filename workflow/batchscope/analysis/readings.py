@@ -29,8 +29,17 @@ from batchscope.analysis import (
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
-from batchscope.catalogue import tasks
-from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, END, EPOCHS, TARGET
+from batchscope.catalogue import own_columns, tasks
+from batchscope.catalogue.budget_kinds import (
+    AXES,
+    CONVERGENCE,
+    END,
+    EPOCHS,
+    EXAMPLES,
+    SECONDS,
+    TAKEN,
+    TARGET,
+)
 from batchscope.store.records import FINISHED, UNSUCCESSFUL
 
 LEAST_SIZES = 2
@@ -82,8 +91,8 @@ class Reading:
 
     @property
     def taken(self) -> bool:
-        """Whether it is what was taken to a target, which is compared as a ratio."""
-        return self.budget.kind == TARGET
+        """Whether it is what was taken, which is compared as a ratio."""
+        return self.outcome in TAKEN
 
     @property
     def rises(self) -> bool:
@@ -131,9 +140,10 @@ def of_experiment(
     for each in trainings.of_experiment(runs, evaluations):
         if len(each.axes[0]) < LEAST_SIZES:
             continue
-        own_target = trainings.at_own_targets(each.evaluations)
-        if own_target:  # what it used by then is no budget of others
+        if trainings.at_own_targets(each.runs):  # what it used by then is no budget of others
             yield from _to_target(each, stated, margins)
+        elif trainings.at_equal_budget(each.runs):
+            yield from _at_equal_budget(each, margins)
         elif each.finished[CHOSEN_BY].notna().any():
             for budget in shared:
                 if budget.kind == CONVERGENCE:
@@ -215,6 +225,31 @@ def _at_budget(each: Trainings, budget: Budget, margins: Mapping[str, float]) ->
             yield _reading(each, budget, name, margin, found, **more)
 
 
+def _at_equal_budget(each: Trainings, margins: Mapping[str, float]) -> Iterator[Reading]:
+    """Yields every outcome and the seconds of a series, known after as many examples alone.
+
+    The rate is chosen by the first loss or metric that there is, for each seed by the others.
+    """
+
+    def only(name: str) -> np.ndarray:
+        read = each.by_run(lambda rows: float(rows[name][0]))
+        return each.outcome(read, tasks.higher_is_better(name))
+
+    budget = Budget(EXAMPLES, float(each.finished["examples"].min()))
+    known = [name for name in own_columns.OUTCOMES if each.whole(name)]
+    losses = only(known[0] if known else SECONDS)
+    losses = -losses if known and tasks.higher_is_better(known[0]) else losses
+    for of, default in _compared(each).items():
+        names = (f"{split}_{of}" for split in ("test", "validation", "train"))
+        name = next(filter(known.__contains__, names), None)
+        margin = margins.get(name, default)
+        if name and margin is not None:
+            yield _reading(each, budget, name, margin, each.chosen_by(losses, only(name), True))
+    if each.whole(SECONDS):
+        margin, seconds = margins.get(SECONDS, MARGIN_OF_TAKEN), only(SECONDS)
+        yield _reading(each, budget, SECONDS, margin, each.chosen_by(losses, seconds, True))
+
+
 def _compared(each: Trainings) -> dict[str, float | None]:
     """Returns the metrics of what a series learns, and the loss: each with its usual margin.
 
@@ -265,7 +300,7 @@ def _to_target(
     As stated, or the lowest validation loss that every batch size reached with all its seeds. There
     is none where updates are not known.
     """
-    own_target = trainings.at_own_targets(each.evaluations)
+    own_target = trainings.at_own_targets(each.runs)
     if not own_target and (not each.whole("updates") or run_series.falling(each.evaluations)):
         return
     wanted = [Target(*known) for known in stated.get(TARGET, {}).items()]

@@ -92,8 +92,7 @@ def of_study(
     """Returns the scaling of every target and series with three batch sizes or more."""
     series = of_experiment(runs, trajectories) if len(trajectories) else []
     found = of_series([each for each in series if len(each.axes[0]) >= LEAST_SIZES], targets)
-    own = at_own_targets(trajectories)
-    return [each for each in found if own or each.target.column]
+    return [each for each in found if each.target.column or at_own_targets(each.trainings.runs)]
 
 
 def of_series(

@@ -179,8 +179,10 @@ class Trainings:
         with all its seeds, which is the last. Where every training has a single row, that is its
         target, without a column.
         """
-        if not self.evaluations["run"].duplicated().any():
+        if at_own_targets(self.runs):
             return [Target()]
+        if not self.evaluations["run"].duplicated().any():
+            return []
         if (column := self.target_column) is None:
             return []
 
@@ -218,13 +220,18 @@ class Trainings:
         return float(ends.max()) if len(ends) >= min(len(best), LEAST_SIZES) else math.nan
 
 
-def at_own_targets(evaluations: pandas.DataFrame) -> bool:
-    """Returns whether external runs have one row each, which then is their target.
+def at_own_targets(runs: pandas.DataFrame) -> bool:
+    """Returns whether external runs have one row each, which then is their target."""
+    return _stopped(runs, own_columns.AT_TARGET)
 
-    A training here that is evaluated once was not stopped at a target.
-    """
-    elsewhere = len(evaluations) > 0 and (evaluations["machine"] == own_columns.ELSEWHERE).all()
-    return bool(elsewhere and not evaluations["run"].duplicated().any())
+
+def at_equal_budget(runs: pandas.DataFrame) -> bool:
+    """Returns whether external runs have one row each, all of them after as many examples."""
+    return _stopped(runs, own_columns.AT_BUDGET)
+
+
+def _stopped(runs: pandas.DataFrame, why: str) -> bool:
+    return "stop_reason" in runs and bool((runs["stop_reason"] == why).any())
 
 
 def of_experiment(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> list[Trainings]:

@@ -9,6 +9,8 @@ from batchscope.catalogue.run_factors import MOST_EPOCHS
 EPOCHS, UPDATES, SECONDS = "epochs", "updates", "seconds"
 TARGET, CONVERGENCE = "target", "convergence"
 END = "end"  # each training's own, which nothing holds equal
+EXAMPLES = "examples"  # where each training of a series is known at an equal budget alone
+ENDS = (CONVERGENCE, END, EXAMPLES)  # where outcomes are compared by what was learned in the end
 # Kind -> the column of trajectories.csv that is equal.
 AXES = {EPOCHS: "epoch", UPDATES: "updates", SECONDS: "seconds"}
 SLOWER = 0.1  # share of the fastest size's seconds to a target by which one may take longer

@@ -53,7 +53,10 @@ OF_RECORD = {
         **_RISES,
     ),
     "steps_run": Integer("Updates until the training stopped.", "updates"),
-    "stop_reason": Text("epochs, patience, train_loss, diverged or out_of_memory."),
+    "stop_reason": Text(
+        "epochs, patience, train_loss, diverged or out_of_memory; of an external run with a single "
+        "row target, or budget where that is equal for its series."
+    ),
     "reached_target": Integer(
         "1 where the training loss reached target_train_loss, over the last epoch and with the "
         "weights at its end, 0 where not; empty without one."

@@ -16,7 +16,7 @@ from batchscope.catalogue import folder_parts, npz_header, run_names, tasks
 from batchscope.catalogue.dataset_splits import MnistSplit, NpzSplit, Split, TextSplit, exact
 from batchscope.catalogue.fields import FilePath, Positive, Section, Sha256, one_of, text, whole
 from batchscope.catalogue.parameters import MOST, Parameter
-from batchscope.catalogue.readers import number
+from batchscope.catalogue.readers import number, read_items
 from batchscope.problems import Place, Problem, missing, received, unmet
 
 # What the examples of a data set are; each built-in network takes some of them.
@@ -49,10 +49,27 @@ class _ColumnName(Parameter):
         return {"type": ["string", "integer"], "minLength": 1, "minimum": 1}
 
 
-Column = Annotated[
-    str | int,
-    _ColumnName(kind="int", minimum=1, wanted="the name of a column, or its number from 1"),
-]
+class _ColumnNames(_ColumnName):
+    """A column, or a list of columns."""
+
+    def read(self, raw: Any) -> Any:
+        """Returns the name or number, or a list of them."""
+        return (
+            list(read_items(super().read, raw))
+            if raw and isinstance(raw, list)
+            else super().read(raw)
+        )
+
+    def json_schema(self) -> dict[str, Any]:
+        """Returns the schema of a column or a list of columns."""
+        one = super().json_schema()
+        return {"if": {"type": "array"}, "then": {"minItems": 1, "items": one}, "else": one}
+
+
+_COLUMN = {"kind": "int", "minimum": 1, "wanted": "the name of a column, or its number from 1"}
+Column = Annotated[str | int, _ColumnName(**_COLUMN)]
+Columns = Annotated[str | int | list[str | int], _ColumnNames(**_COLUMN)]
+AUTO = "auto"  # as `categorical`: every column of words
 # What is learned; left out of a definition where its labels say so.
 Task = one_of(*tasks.TASKS)
 Channels = Annotated[int, Parameter(kind="int", wanted="1 or 3", choices=(1, 3))]
@@ -151,7 +168,8 @@ class Source(Section):
             yield received((*place, "per_class"), per_class, wanted)
         if self.split is not None:
             known = self.class_members() or ((per_class,) if per_class and not members else ())
-            yield from self.split.problems((*place, "split"), known)
+            classes = self.task_of_labels() in (None, tasks.CLASSIFICATION)
+            yield from self.split.problems((*place, "split"), known, classes)
 
     def _value(self, key: str) -> Any:
         """Returns the value of a key that not every source has; None without one."""
@@ -277,7 +295,8 @@ class Npz(Source):
 
     Arrays: `images` (or `inputs`) and `labels`, or `x_train`, `y_train` and, each with its labels,
     `x_validation` and `x_test`. Labels are whole numbers, words or one-hot rows; of tokens one for
-    each sequence or position, or none, where the next token is predicted.
+    each sequence or position, or none, where the next token is predicted. Of a regression they are
+    numbers, (n,) or (n, targets); with `task: multi_label` 0 and 1, (n, labels).
     """
 
     fixed_kind = None
@@ -305,23 +324,37 @@ class Npz(Source):
 
 
 class Csv(Source):
-    """Your own table of numbers: a CSV file with one example per line, its class in one column.
+    """Your own table: a CSV or Parquet file with one example per row, its label in one column.
 
-    Features are standardised by the training part.
+    Separators (comma, semicolon, tab) and decimal commas are recognised. Features are standardised
+    by the training part; true and false are 1 and 0.
     """
 
     fixed_kind, fixed_task = ROWS, None
     source: Literal["csv"]
     path: FilePath
-    """The CSV file."""
+    """The CSV file; a Parquet file where its name ends in .parquet (needs the package pyarrow)."""
     sha256: FileSha256 = None
-    label: Column = None
-    """Column of the classes: its name, or number from 1; the last if left out."""
+    label: Columns = None
+    """Column of the label: its name, or number from 1; the last if left out. A list of columns for
+    several numbers to predict, or several labels of 0 and 1.
+    """
     ignore: list[Column] = Field(None, min_length=1)
     """Columns that are no features."""
+    categorical: Columns = Field(None, exclude_if=lambda value: value is None)
+    """Columns, or `auto` for every column of words, that become a feature of 0 and 1 for each value
+    that the training part has; of a value that it lacks, and of a missing one, all are 0.
+    """
+    missing: one_of("error", "median", "drop") = Field(
+        "error", exclude_if=lambda value: value == "error"
+    )
+    """What to do about missing cells: refuse them, take the median of the training part, or drop
+    their rows.
+    """
     task: Task = Field(None, exclude_if=lambda value: value is None)
     """What is learned of the label; if left out, numbers of which some are not whole are to be
-    predicted (regression), all others are classes.
+    predicted (regression), and so are several columns, unless all hold 0 and 1 (multi_label); all
+    others are classes.
     """
     split: Split
 

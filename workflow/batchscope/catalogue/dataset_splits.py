@@ -2,7 +2,8 @@
 
 The members of each class are shuffled, then dealt to train, validation and test in this order.
 Counts are per class; fractions are of each class, rounded down for validation and test (and for
-train where the three sum to less than 1).
+train where the three sum to less than 1). Where there are no classes, as in a regression, all
+examples are dealt at once, and counts are examples in all.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def exact(value: float) -> int | float:
 
 Share = Annotated[
     float,
-    Parameter(kind="float", above=0, wanted="a fraction below 1 or a count per class"),
+    Parameter(kind="float", above=0, wanted="a fraction below 1 or a count (per class)"),
     AfterValidator(exact),
 ]
 Fraction = Annotated[float, Parameter(kind="float", above=0, below=1)]
@@ -56,19 +57,28 @@ class _Shares(Section):
         """Returns the number of training examples of classes with so many members."""
         return sum(split_counts(dict(self), count)[0] for count in members)
 
-    def problems(self, place: Place, members: tuple[int, ...]) -> Iterator[Problem]:
-        """Yields at most one problem, given the members of known classes: first of the whole."""
+    def problems(
+        self, place: Place, members: tuple[int, ...], classes: bool = True
+    ) -> Iterator[Problem]:
+        """Yields at most one problem, given the members of known classes: first of the whole.
+
+        Args:
+            classes: Whether they are of classes; else `members` are all examples.
+        """
+        per_class, of = (
+            (" per class", ", the members of the smallest class") if classes else ("", "")
+        )
         shares = {part: share for part, share in self if part in _PARTS and share is not None}
         total, fractions = sum(shares.values()), all(share < 1 for share in shares.values())
         if not fractions and not all(isinstance(share, int) for share in shares.values()):
             text = f"received {', '.join(map(str, shares.values()))}; fractions below 1 or whole "
-            yield Problem(place, f"{text}counts per class, for all three, are expected.")
+            yield Problem(place, f"{text}counts{per_class}, for all three, are expected.")
         elif fractions and total > 1 + 1e-9:
             text = f"received fractions that sum to {total:g}; at most 1 is expected."
             yield Problem(place, text)
         elif not fractions and members and total > min(members):
-            text = f"received {total} examples per class; at most {min(members)} are expected, the "
-            yield Problem(place, f"{text}members of the smallest class.")
+            text = f"received {total} examples{per_class}; at most {min(members)} are expected{of}."
+            yield Problem(place, text)
         elif members:
             # A part without a share is the rest of train, or is not drawn.
             every = dict.fromkeys(_PARTS, 0) | shares
@@ -81,6 +91,8 @@ class _Shares(Section):
 
 class Split(_Shares):
     """Three fractions (0.6, 0.2, 0.2) or three counts per class (600, 200, 200).
+
+    Where there are no classes, as in a regression, counts are examples in all.
 
     What stops a training or picks weights is never what is reported: all three are needed.
     """
@@ -130,7 +142,9 @@ class MnistSplit(Section):
         """Returns the number of training images that are left of classes with so many."""
         return sum(members) - (self.validation if self.validation_from == "train" else 0)
 
-    def problems(self, place: Place, members: tuple[int, ...]) -> Iterator[Problem]:
+    def problems(
+        self, place: Place, members: tuple[int, ...], classes: bool = True
+    ) -> Iterator[Problem]:
         """Yields what is wrong where the classes have so many training images, if known."""
         source = self.validation_from
         images = sum(members) if source == "train" else MNIST_TEST

@@ -11,7 +11,8 @@ _TARGET = {
 _HELD_EQUAL = {
     "budget": Text(
         "What is held equal: epochs, updates, seconds, target (a loss or a metric to reach), "
-        "convergence (each training at its lowest validation loss), or end (each training's own)."
+        "convergence (each training at its lowest validation loss), end (each training's own), or "
+        "examples (of external runs with a single row each)."
     ),
     "budget_value": Column(
         "How much of it; of a target the loss or metric; empty of convergence, of the end, and "

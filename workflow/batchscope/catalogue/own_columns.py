@@ -29,6 +29,7 @@ LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"
 NOTHING = "none"  # what an empty cell of such a column says
+AT_TARGET, AT_BUDGET = "target", "budget"  # why a run stopped whose only row is its end
 ELSEWHERE = "elsewhere"  # the machine of external runs
 
 

@@ -8,8 +8,11 @@ import sys
 import time
 from argparse import Namespace
 
+from batchscope import wording
 from batchscope.cli import options, step_times
+from batchscope.errors import ConfigError, UserError
 from batchscope.host import absence
+from batchscope.problems import received
 
 
 def init(arguments: Namespace) -> None:
@@ -20,13 +23,18 @@ def init(arguments: Namespace) -> None:
 
 
 def plan(arguments: Namespace) -> None:
-    """Show what a study would run, what exists, time and disk."""
+    """Show what a study would run, what exists, time and disk, and what its own data hold."""
+    from batchscope.datasets import descriptions
     from batchscope.store import status
 
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
     step_times.note(options.study(arguments), arguments.results)
     print(status.main(arguments.config, arguments.scale, arguments.results))
+    lines, problems = descriptions.described(options.study(arguments), arguments.results)
+    print("\n".join(["", *lines] if lines else []), end="\n" if lines else "", flush=True)
+    if problems:
+        raise ConfigError(problems)
     if arguments.verify:
         from batchscope.datasets import verification
 
@@ -62,8 +70,31 @@ def explain(arguments: Namespace) -> None:
     print(text, end="")
 
 
+def import_(arguments: Namespace) -> None:
+    """Write logs of any kind as the CSV file that `runs:` takes; see docs/own_training.md."""
+    from batchscope import logs
+    from batchscope.logs.files import escaped
+    from batchscope.study import external_runs
+    from batchscope.tables import csv_tables, external_tables
+
+    columns = [tuple(each.split("=", 1)) for each in arguments.columns]
+    if wrong := [each for each in columns if len(each) != 2 or not all(each)]:
+        raise UserError(received(("--columns",), wrong[0][0], "such as batch_size=bs").line)
+    given = [escaped(each) if os.path.exists(each) else each for each in arguments.files]
+    more = (tuple(columns), arguments.examples_per_epoch, arguments.pattern)
+    found = external_runs.read(logs.Source(tuple(given), arguments.format, *more))
+    csv_tables.write(external_tables.as_logged(found), arguments.output)
+    runs, sizes = found.rows["run"].nunique(), found.rows["batch_size"].nunique()
+    print(
+        f"{arguments.output}: {wording.count(runs, 'training')} at {sizes} batch sizes, in "
+        f"{wording.count(len(found.rows), 'row')} ({found.cells.read_as})."
+    )
+    for note in found.notes:
+        print(f"Note: {note}.")
+
+
 def critical_batch_size(arguments: Namespace) -> None:
-    """Fit the critical batch size to a table of external runs; see docs/own_runs.md."""
+    """Fit the critical batch size to a table of external runs; see docs/own_training.md."""
     from batchscope.report import external_runs
 
     found = external_runs.read(arguments.file, arguments.target, arguments.step_seconds)
@@ -100,11 +131,12 @@ def schema(arguments: Namespace) -> None:
 
 # Command -> its options, in the order of the help.
 OPTIONS = {
-    init: ("data", "model", "--label", "--output", "--results"),
+    init: ("data", "model", "--label", "--task", "--output", "--results"),
     plan: ("--results", "--scale", "config", "--gpus", "--verify"),
     watch: ("--results", "--once", "--seconds"),
     advice: ("--results", "--scale", "config", "--seeds"),
     explain: ("name",),
+    import_: ("files", "--output", "--columns", "--examples-per-epoch", "--pattern", "--format"),
     critical_batch_size: ("file", "--target", "--step-seconds", "--base", "--output"),
     results: ("--results", "--figures", "--output"),
     ledger: ("--results", "--output"),

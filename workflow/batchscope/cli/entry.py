@@ -25,7 +25,8 @@ def parser() -> argparse.ArgumentParser:
     added = made.add_subparsers(dest="step", metavar="COMMAND", title="commands")
     for call, names in {**commands.OPTIONS, **steps.OPTIONS}.items():
         listed = {"help": call.__doc__} if call in commands.OPTIONS else {}
-        command = added.add_parser(call.__name__, description=call.__doc__, **listed)
+        name = call.__name__.removesuffix("_")  # of a command that Python has a word for
+        command = added.add_parser(name, description=call.__doc__, **listed)
         command.set_defaults(call=call)
         options.add(command, *names, output_required=call not in commands.OPTIONAL_OUTPUT)
     for name, entry in run_names.ENTRIES.items():

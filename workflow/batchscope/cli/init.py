@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from batchscope import disk, project_files, wording
-from batchscope.catalogue import dataset_definitions, own_columns
+from batchscope.catalogue import dataset_definitions, folder_parts, own_columns
 from batchscope.catalogue.dataset_definitions import IMAGES, ROWS, TOKENS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.cli import step_times, steps
+from batchscope.datasets.raw import Request
 from batchscope.errors import ScaledTwice, UserError
 from batchscope.host import absence, control_groups
 from batchscope.store import paths
@@ -40,7 +41,7 @@ def write(arguments: Namespace) -> str:
     from batchscope.store import status
     from batchscope.study import config
 
-    name = _slug(arguments.data)
+    name = _slug(arguments.output or arguments.data)
     output = arguments.output or Path("studies", f"{name}.yaml")
     if output.exists():
         raise UserError(f"--output: received {output}, which exists; a new file is expected.")
@@ -77,7 +78,7 @@ def _is_log(data: str) -> bool:
     )
 
 
-def _slug(path: str) -> str:
+def _slug(path: Path | str) -> str:
     """Returns a name for a study and its data set."""
     found = re.sub(r"[^a-z0-9]+", "_", Path(path).stem.lower()).strip("_")
     return found if found[:1].isalpha() else f"data_{found}".rstrip("_")
@@ -89,7 +90,7 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
     from batchscope.training import models, probe
 
     results, own = arguments.results, arguments.data not in dataset_definitions.BUILT_IN
-    definition = _definition(arguments.data, arguments.label)
+    definition = _definition(arguments.data, arguments.label, arguments.task)
     data = _prepared(name, definition, results)
     model = _model(arguments.model, data.look.kind)
     try:
@@ -125,18 +126,21 @@ def _prepared(name: str, definition: dict[str, Any], results: Path) -> Dataset:
     return datasets.load(results, token)
 
 
-def _definition(data: str, label: str | None) -> dict[str, Any]:
+def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any]:
     """Returns the definition of a data set, by what stands at a path."""
+    asked = {key: value for key, value in (("label", label), ("task", task)) if value}
     if data in dataset_definitions.BUILT_IN:
         return dataset_definitions.BUILT_IN[data].resolved()
     path = dataset_definitions.expanded(data)
     if path.is_dir():
-        return {"source": "image_folder", "path": data, "image_size": 64, "split": _SPLIT}
+        folder = {"source": "image_folder", "path": data, "image_size": 64}
+        known = folder_parts.parts_of_classes(path)
+        split = {part: share for part, share in _SPLIT.items() if part not in known}
+        return {**folder, "split": split} if split else folder
     if path.suffix == ".npz":
-        return {"source": "npz", "path": data, "split": _SPLIT}
+        return {"source": "npz", "path": data, **asked, "split": _SPLIT}
     if path.suffix in (".csv", ".tsv", ".parquet"):
-        chosen = {"label": label} if label else {}
-        return {"source": "csv", "path": data, **chosen, "split": _SPLIT}
+        return _of_table({"source": "csv", "path": data, **asked, "split": _SPLIT})
     if path.is_file():
         return {"source": "text", "path": data}
     built_in = wording.listed(dataset_definitions.BUILT_IN, "or")
@@ -144,6 +148,27 @@ def _definition(data: str, label: str | None) -> dict[str, Any]:
         f"DATA: received {data!r}; a folder of images, a table (.csv, .parquet), arrays (.npz), a "
         f"text, or {built_in} is expected."
     )
+
+
+def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
+    """Returns the definition of a table with what its columns need; prints what is left out."""
+    from batchscope.datasets import tables
+
+    def read(**more: Any) -> tables.Table:
+        resolved = dataset_definitions.resolve({**definition, **more})
+        return tables.read(Request("DATA", resolved, Path(), Path()))
+
+    needed: dict[str, Any] = {}
+    found = read(categorical=dataset_definitions.AUTO, missing="median")
+    refused = [column.name for column in found.columns if column.kind == tables.REFUSED]
+    if refused and len(refused) == len(found.problems):
+        print("\n".join(found.problems), "They are left out.", sep="\n")
+        needed["ignore"] = refused
+    if any(column.kind == tables.CATEGORICAL for column in found.columns):
+        needed["categorical"] = dataset_definitions.AUTO
+    if any(column.missing for column in found.columns):
+        needed["missing"] = "median"
+    return {**definition, **needed}
 
 
 def _model(given: str | None, kind: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchscope import project_files
+from batchscope import logs, project_files
 from batchscope.catalogue import (
     command_names,
     framework_names,
@@ -17,6 +17,7 @@ from batchscope.catalogue import (
     parameters,
     run_names,
     sweep_names,
+    tasks,
 )
 from batchscope.errors import UserError
 from batchscope.problems import received
@@ -65,8 +66,26 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "data": {"help": "a folder of images, a table, a text, arrays, or such as digits"},
     "model": {"nargs": "?", "help": "your model's file; one that is built in if left out"},
     "--label": {"metavar": "COLUMN", "help": "of a table; the last column if left out"},
+    "--task": {
+        "choices": tuple(tasks.TASKS),
+        "help": "what is learned, where labels leave it open",
+    },
     "name": {"nargs": "?", "help": "such as batch_size; all if left out"},
     "file": {"type": Path, "metavar": "FILE.csv", "help": "a row per evaluation"},
+    "files": {"nargs": "+", "metavar": "FILES", "help": "logs, folders, and patterns with {name}"},
+    "--columns": {
+        **{"nargs": "+", "default": [], "metavar": "OURS=THEIRS"},
+        "help": "such as validation_loss=val/loss batch_size=bs",
+    },
+    "--examples-per-epoch": {
+        **{"type": float, "metavar": "N"},
+        "help": "training examples of an epoch, where logs count epochs",
+    },
+    "--pattern": {"default": "", "help": "such as bs{batch_size}_seed{seed}, of paths or runs"},
+    "--format": {
+        **{"choices": (logs.AUTO, *logs.FORMATS), "default": logs.AUTO},
+        "help": "of the logs; recognised by their content if left out",
+    },
     "--config": {"required": True, "help": "the study's file"},
     "--scale": {"choices": ("full", "reduced"), "default": "full"},
     "--results": {"type": Path, "default": Path("results"), "help": "the results"},
@@ -112,7 +131,8 @@ def add(parser: ArgumentParser, *names: str, output_required: bool = True) -> No
     """Adds options by their names."""
     for name in names:
         changed = {} if output_required or name != "--output" else {"required": False}
-        parser.add_argument(name, **{**_OPTIONS[name], **changed})
+        short = ("-o",) if name == "--output" else ()
+        parser.add_argument(*short, name, **{**_OPTIONS[name], **changed})
 
 
 def add_settings(parser: ArgumentParser, step: str) -> None:

@@ -9,7 +9,7 @@ import multiprocessing
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import dataset_definitions, run_factors
+from batchscope.catalogue import run_factors, run_names
 from batchscope.cli import steps
 from batchscope.errors import UserError
 from batchscope.host import absence
@@ -49,16 +49,18 @@ def _here(factors: dict[str, Any]) -> bool:
 def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:
     steps.start(chosen[0])
     from batchscope import datasets
+    from batchscope.datasets import looks
     from batchscope.training import step_times
 
     for factors in chosen:
         dataset, model = estimates.subject(factors)
         definition = study.datasets[dataset]
-        known = records.training_images(results, dataset)
-        known = known or dataset_definitions.read(definition).training_size()
+        name, _ = run_names.split_token(dataset)
         try:
-            look = datasets.look(results, dataset, definition)
-            if look is not None and known is not None:
+            known = records.training_images(results, dataset)
+            known = known or looks.training_examples(name, definition)
+            look = datasets.look(results, dataset, definition) if known else None
+            if look is not None:
                 taken = step_times.seconds(factors, look, study.models[model])
                 steps_of_epoch = (
                     known * run_factors.training_copies(factors) / factors["batch_size"]

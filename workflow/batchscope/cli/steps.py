@@ -23,11 +23,11 @@ def prepare_data(arguments: Namespace) -> None:
         print(f"Warning: {warning}")
 
 
-def check_models(arguments: Namespace) -> None:
-    """Build a study's own models, before their data."""
-    from batchscope.cli import model_check
+def check(arguments: Namespace) -> None:
+    """Read a study's own data and build its own models, before any job."""
+    from batchscope.cli import study_check
 
-    model_check.check(options.study(arguments), arguments.results)
+    study_check.check(options.study(arguments), arguments.results)
 
 
 def install_framework(arguments: Namespace) -> None:
@@ -152,7 +152,7 @@ _STUDY = ("--results", "--scale", "--config")
 # Step -> its options; measures and timings have those of their settings besides.
 OPTIONS = {
     prepare_data: ("--results", "--dataset", "--definition"),
-    check_models: _STUDY,
+    check: _STUDY,
     install_framework: ("--framework", "--output"),
     train: ("--results", "--run", "--model-file", "--checkpoint-seconds", "--killed-at-mb")
     + ("--chunk-seconds", "--chunk-steps"),

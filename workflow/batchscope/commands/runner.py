@@ -21,9 +21,9 @@ import pandas
 from batchscope import disk, wording
 from batchscope.catalogue.own_columns import AXES
 from batchscope.catalogue.run_names import VERSIONS
-from batchscope.commands import log_rows
 from batchscope.errors import UserError
 from batchscope.host import absence, control_groups, description, guard, job, locks
+from batchscope.logs import AUTO, numbers
 from batchscope.store import memory_kills, paths, progress, records
 from batchscope.study import commands
 from batchscope.timing import fates
@@ -182,9 +182,13 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
     path = log["file"].replace("{run_dir}", str(files)) if "file" in log else None
     if ended.stopped:
         raise UserError(f"{folder.name}: received a signal to stop; its end is expected.")
+    path = Path(path or paths.command_output(folder))
+    columns, epoch = log.get("columns", {}), log.get("examples_per_epoch")
+    stated = ""
     try:
-        path = Path(path or paths.command_output(folder))
-        rows = log_rows.read(path, log, run.factors["batch_size"])
+        kind = log.get("format", AUTO)
+        rows, stated, _ = numbers.of_run(path, run.factors["batch_size"], kind, columns, epoch)
+        rows = rows.drop_duplicates("updates", keep="last")  # of a run that went on
     except UserError:
         if ended.status == 0:
             raise
@@ -192,7 +196,7 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
         return records.OUT_OF_MEMORY, refusal, rows
     if ended.status in _KILLED and ended.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_kills.record_or_retry(folder, ended.limit_mb), rows
-    if log_rows.diverged(rows):
+    if stated == records.DIVERGED:
         return records.DIVERGED, "A loss of the log is no longer finite.", rows
     if ended.status:
         print(*ended.lines, sep="\n")
@@ -216,8 +220,7 @@ def _write(
     command = run.command
     seconds = ended.seconds if ended else None
     alone = seconds if command.alone else None
-    rows = log_rows.timed(rows.reindex(columns=dict.fromkeys([*AXES[:2], *rows])), alone)
-    text = rows.to_csv(index=False, lineterminator="\n")
+    text = _timed(rows, alone).to_csv(index=False, lineterminator="\n")
     disk.write_text(folder / paths.TRAJECTORY, text)
     record = {
         "run": folder.name,
@@ -238,3 +241,16 @@ def _write(
     }
     disk.write_json(paths.run_record(folder), record)
     (folder / memory_kills.NOTE).unlink(missing_ok=True)
+
+
+def _timed(rows: pandas.DataFrame, seconds: float | None) -> pandas.DataFrame:
+    """Returns the evaluations of a run with the seconds until each, where it took some in all.
+
+    Those of its log, where it has them; else each example is taken to have lasted as long.
+    """
+    rows = rows.reindex(columns=dict.fromkeys([*AXES[:2], *rows]))
+    if seconds is None or rows.empty:
+        return rows.drop(columns="seconds", errors="ignore")
+    if "seconds" in rows:
+        return rows
+    return rows.assign(seconds=seconds * rows["examples"] / rows["examples"].iloc[-1])

@@ -7,8 +7,7 @@ No model is built here and nothing trained.
 `batchscope.catalogue.dataset_definitions`: what planning has checked is not checked again.
 """
 
-from batchscope.datasets.looks import problems
 from batchscope.datasets.preparation import prepare
 from batchscope.datasets.prepared import Dataset, Examples, Learned, load, look
 
-__all__ = ["Dataset", "Examples", "Learned", "load", "look", "prepare", "problems"]
+__all__ = ["Dataset", "Examples", "Learned", "load", "look", "prepare"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.catalogue.folder_parts import PART_OF
-from batchscope.datasets import kinds, splits
+from batchscope.datasets import kinds, splits, targets
 from batchscope.datasets.raw import (
     Raw,
     Request,
@@ -146,15 +146,15 @@ def from_arrays(
     for part, (key, label_key) in keys.items():
         examples[part] = kinds.stored(kind, f"{where}: {key}", found[key])
         given[part] = f"{where}: {label_key}", found.get(label_key)
-    labelled = kinds.predicted if kind == dataset_definitions.TOKENS else kinds.classified
-    pairs, names = labelled(examples, given)
+    stated = request.definition.get("task")
+    pairs, names, task = targets.labelled(request.where, kind, stated, examples, given)
     train = pairs["train"][0]
     for part, (other, _) in pairs.items():
         if (other.shape[1:], other.dtype) != (train.shape[1:], train.dtype):
             received = f"{other.dtype} of shape {other.shape}"
             expected = f"the shape and type of {keys['train'][0]}, {train.dtype} {train.shape},"
             raise refused(f"{where}: {keys[part][0]}", received, expected)
-    return Raw(*pairs.pop("train"), names, [], given=pairs, kind=kind)
+    return Raw(*pairs.pop("train"), names, [], given=pairs, kind=kind, task=task)
 
 
 def _keys(where: str, found: dict[str, np.ndarray]) -> dict[str, tuple[str, str]]:

@@ -13,9 +13,9 @@ import numpy as np
 
 from batchscope.catalogue import dataset_definitions, folder_parts, tasks
 from batchscope.catalogue.folder_parts import NOTES, PART_OF
-from batchscope.datasets import kinds, photographs
+from batchscope.datasets import kinds, photographs, targets
 from batchscope.datasets.photographs import Listing, Photo
-from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading, refused
+from batchscope.datasets.raw import Raw, Request, local_file, reading, refused
 from batchscope.store.paths import SPLITS
 
 Named = tuple[str, Callable[[], IO[bytes]]]  # an image file: its name, and what opens it
@@ -70,29 +70,14 @@ def listing(request: Request) -> Listing:
 def listed(request: Request, given: kinds.Labels, named: dict[str, list[Named]]) -> Listing:
     """Returns the images of each part with their labels: classes, or numbers to predict."""
     rows = {part: np.arange(len(images)) for part, images in named.items()}
-    pairs, names, task = _labelled(request.definition["task"], rows, given)
+    stated, kind = request.definition["task"], dataset_definitions.IMAGES
+    pairs, names, task = targets.labelled(request.where, kind, stated, rows, given)
     found = Listing(names, task=task)
     for part, images in named.items():
         for (name, opens), value in zip(images, pairs[part][1], strict=True):
             group = f"{part} {names[value]}" if task == tasks.CLASSIFICATION else part
             found.photos.append(Photo(part, group, value, name, opens))
     return found
-
-
-def _labelled(
-    stated: str | None, rows: dict[str, np.ndarray], given: kinds.Labels
-) -> tuple[dict[str, Pair], list[str], str]:
-    """Returns rows and their labels, the names of these, and the task: the stated one if any."""
-    train, pairs = given["train"][1], {}
-    quantities = train.dtype.kind == "f" and (train != np.floor(train)).any()
-    if stated == tasks.CLASSIFICATION or not (stated or quantities):
-        return (*kinds.classified(rows, given), tasks.CLASSIFICATION)
-    for part, (where, labels) in given.items():
-        if labels.dtype.kind not in "uif" or not np.isfinite(labels).all():
-            raise refused(where, f"{labels.dtype} labels", "a finite number of each image")
-        pairs[part] = rows[part], labels.astype(np.float64).reshape(len(labels), -1)
-    names = [str(output) for output in range(pairs["train"][1].shape[1])]
-    return pairs, names, stated or tasks.REGRESSION
 
 
 def _table(where: str, path: Path) -> Any:

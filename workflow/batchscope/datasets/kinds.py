@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from batchscope import wording
+from batchscope.catalogue import tasks
 from batchscope.catalogue.dataset_definitions import IMAGES, ROWS, TOKENS
-from batchscope.datasets.raw import Pair, refused
+from batchscope.datasets.raw import Pair, refused, refused_for
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.
 LARGEST_TOKEN = 2**24 - 1
@@ -13,6 +15,9 @@ LARGEST_TOKEN = 2**24 - 1
 # number beyond it, and int64, in which classes are sorted, has none.
 _LIMITS = {"f": 2**53, "i": 2**63, "u": 2**63}
 _LABEL = "a whole number, a word or a one-hot row"
+# Different whole numbers, beyond which they may be classes or quantities; fewer where most are.
+_MANY, _FEW = 100, 10
+LARGEST = float(np.finfo(np.float32).max)  # of a number that is trained on
 
 # Part -> its place in the file, for errors, and its labels, where there are any.
 Labels = dict[str, tuple[str, np.ndarray | None]]
@@ -53,11 +58,11 @@ def _images(where: str, images: np.ndarray) -> np.ndarray:
 def _rows(where: str, rows: np.ndarray) -> np.ndarray:
     if rows.dtype.kind not in "uifb":
         raise refused(where, str(rows.dtype), "an array of numbers")
-    wrong = np.argwhere(~np.isfinite(rows))
+    wrong = np.argwhere(~(np.abs(rows) <= LARGEST))
     if len(wrong):
         row, feature = wrong[0]
         received = f"{rows[row, feature]} in row {row}, column {feature}"
-        raise refused(where, received, "a finite number")
+        raise refused(where, received, f"a finite number up to {LARGEST:.2g}")
     return rows.astype(np.float64)
 
 
@@ -97,6 +102,25 @@ def predicted(examples: dict[str, np.ndarray], given: Labels) -> tuple[dict[str,
     return pairs, [str(token) for token in range(largest + 1)]
 
 
+def task_of(where: str, labels: np.ndarray | None, stated: str | None, quantities: bool) -> str:
+    """Returns what is learned of labels: as stated, or regression where some are not whole.
+
+    Args:
+        quantities: Whether whole numbers may be quantities too; many of them are asked about.
+    """
+    if stated or labels is None or labels.dtype.kind not in "uif" or not labels.size:
+        return stated or tasks.CLASSIFICATION
+    if not np.isfinite(labels).all():  # refused as a class
+        return tasks.CLASSIFICATION
+    if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
+        return tasks.REGRESSION
+    found, count = len(np.unique(labels)), len(labels)
+    if quantities and (found > _MANY or found > max(_FEW, count / 2)):
+        received = f"{found} different whole numbers in {count} rows, and no task"
+        raise refused(where, received, "`task: regression` or `task: classification`")
+    return tasks.CLASSIFICATION
+
+
 def classified(examples: dict[str, np.ndarray], given: Labels) -> tuple[dict[str, Pair], list[str]]:
     """Returns examples and the class 0, 1, 2, ... of each, int32, and the classes' names.
 
@@ -106,9 +130,11 @@ def classified(examples: dict[str, np.ndarray], given: Labels) -> tuple[dict[str
     plain = {
         part: _plain(where, labels, len(examples[part])) for part, (where, labels) in given.items()
     }
-    where, values = given["train"][0], np.unique(plain["train"])
+    where, (values, counts) = given["train"][0], np.unique(plain["train"], return_counts=True)
     if len(values) < 2:
         raise refused(where, "one class", "more than one")
+    if values.dtype.kind == "U":
+        _check_spellings(where, dict(zip(values.tolist(), counts.tolist(), strict=True)))
     pairs = {}
     for part, found in plain.items():
         place = given[part][0]
@@ -121,11 +147,25 @@ def classified(examples: dict[str, np.ndarray], given: Labels) -> tuple[dict[str
     return pairs, [str(value) for value in values.tolist()]
 
 
+def _check_spellings(where: str, counts: dict[str, int]) -> None:
+    """Refuses words that differ by blanks, a final dot or case alone; letters may by case."""
+    alike: dict[str, list[str]] = {}
+    for word in counts:
+        plain = " ".join(word.split()).removesuffix(".").rstrip()
+        alike.setdefault(plain.casefold() if len(plain) > 1 else plain, []).append(word)
+    listed = (
+        wording.listed(f"{word!r} ({wording.count(counts[word], 'row')})" for word in words)
+        for words in alike.values()
+        if len(words) > 1
+    )
+    problems = [str(refused(where, words, "one spelling of each class")) for words in listed]
+    if problems:
+        raise refused_for(where, problems)
+
+
 def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
     """Returns labels of shape (n,): integers or words."""
-    if labels is None or labels.shape[:1] != (count,):
-        received = "nothing" if labels is None else f"labels of shape {labels.shape}"
-        raise refused(where, received, f"a label of each of {count} examples")
+    labels = one_each(where, labels, count)
     if labels.ndim > 2 or labels.dtype.kind not in "uifbUS":
         raise refused(where, f"{labels.dtype} labels of shape {labels.shape}", _LABEL)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -147,6 +187,14 @@ def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
         expected = f"a whole number below 2^{limit.bit_length() - 1}, or a word,"
         _check(where, labels, small, expected)
     return labels.astype(np.int64)
+
+
+def one_each(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
+    """Returns labels, if there is one of each example."""
+    if labels is None or labels.shape[:1] != (count,):
+        received = "nothing" if labels is None else f"labels of shape {labels.shape}"
+        raise refused(where, received, f"a label of each of {count} examples")
+    return labels
 
 
 def _check(where: str, labels: np.ndarray, right: np.ndarray, expected: str) -> None:

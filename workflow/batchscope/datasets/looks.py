@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.catalogue import dataset_definitions, tasks
 from batchscope.datasets import image_lists, photographs, saved
-from batchscope.datasets.preparation import SOURCES
+from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
-from batchscope.errors import UserError
+from batchscope.errors import ConfigError
+from batchscope.store import paths
 
 # Sources of image files -> what lists them, None where the examples are others.
 _LISTED = {
@@ -50,14 +52,15 @@ class Look(NamedTuple):
 def known(name: str, definition: dict[str, Any]) -> Look | None:
     """Returns what is known without a download and without decoding photographs.
 
-    None where only its preparation finds it, or finds an error.
+    Raises:
+        UserError: Of all that keeps it from being prepared, where its files are the user's.
     """
-    source = definition["source"]
+    source, request = definition["source"], Request(f"datasets.{name}", definition, Path(), Path())
     of_bytes = Scaling.of(name, definition, 1 / 255)
     try:
-        if (listing := _listing(Request("", definition, Path(), Path()))) is not None:
-            if any(listing.faults.values()):
-                return None
+        if (listing := _listing(request)) is not None:
+            if problems := photographs.problems(request, listing):
+                raise ConfigError(problems)
             size = definition["image_size"]
             shape = size, size, definition["channels"]
             return Look(shape, len(listing.names), task=listing.task, scaling=of_bytes)
@@ -67,32 +70,33 @@ def known(name: str, definition: dict[str, Any]) -> Look | None:
             scaling = of_bytes if kind == dataset_definitions.IMAGES else None
             task = stated.task_of_labels()
             return Look(*stated.examples(), kind, task=task, scaling=scaling)
-        raw = SOURCES[source](Request("", definition, Path(), Path()))
-    except (OSError, UserError):
-        return None
-    look = Look(raw.images.shape[1:], len(raw.class_names), raw.kind, task=raw.task)
+        found = divided(request)
+    except OSError as error:
+        raise of_system(request.where, error) from None
+    raw, record = found.raw, found.record
+    look = Look(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
     if raw.kind == dataset_definitions.IMAGES:
         return look._replace(scaling=Scaling.of(name, definition, raw.usual_scale))
     if raw.kind != dataset_definitions.SEQUENCES:
         return look
-    parts = (raw.images, *(examples for examples, _ in raw.given.values()))
-    return look._replace(largest=max(int(part.max()) for part in parts))
+    return look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
 
 
-def problems(where: str, definition: dict[str, Any]) -> list[str]:
-    """Returns a line for each thing that would end the preparation of images, by headers alone.
+def training_examples(name: str, definition: dict[str, Any]) -> int | None:
+    """Returns the training examples of a data set that is not prepared; None if a download tells.
 
-    Args:
-        where: Place of the definition in the study: `datasets.mine`.
+    Of images it is roughly so, as if each could be read. Raises as `known` does.
     """
-    request = Request(where, definition, Path(), Path())
-    try:
-        listing = _listing(request)
-    except OSError as error:
-        return [f"{where}: {error.filename} cannot be read ({error.strerror})."]
-    except UserError as error:
-        return str(error).splitlines()
-    return [] if listing is None else photographs.problems(request, listing)
+    stated = dataset_definitions.read(definition)
+    request = Request(f"datasets.{name}", definition, Path(), Path())
+    if size := stated.training_size():
+        return size
+    if (listing := _listing(request)) is not None:
+        members = Counter(photo.group for photo in listing.photos if photo.part == "train")
+        counts = tuple(members.values())
+        whole = all(request.split.get(part) for part in paths.SPLITS)
+        return stated.split.training_size(counts) if whole else sum(counts)
+    return divided(request).record["counts"]["train"] if definition.get("path") else None
 
 
 def _listing(request: Request) -> photographs.Listing | None:

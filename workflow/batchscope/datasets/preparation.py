@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,10 +17,12 @@ from batchscope.datasets import (
     photographs,
     saved,
     splits,
+    tables,
     targets,
     text_files,
     verification,
 )
+from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Raw, Request, refused
 from batchscope.errors import UserError
 from batchscope.store import paths, records
@@ -35,7 +36,7 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "image_folder": photographs.image_folder,
     "image_list": image_lists.image_list,
     "npz": arrays.npz,
-    "csv": text_files.csv_file,
+    "csv": tables.csv_file,
     "hugging_face": saved.hugging_face,
     "tf_data": saved.tf_data,
     "breast_cancer": bundled.breast_cancer,
@@ -60,16 +61,14 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
     try:
         with disk.atomic_folder(folder) as made:
             request = Request(where, definition, made, Path(results) / "downloads")
-            raw = SOURCES[definition["source"]](request)
-            record = {"dataset": token, "definition": definition, **_write(request, raw)}
+            record = {"dataset": token, "definition": definition, **_write(request)}
             sha256 = record["sha256"] = {file: disk.file_sha256(made / file) for file in ARRAYS}
             before = [file for file in ARRAYS if (folder / file).exists()]
             others = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
             verification.note(made, sha256)
             disk.write_json(made / RECORD, record)
     except OSError as error:
-        place = f" {error.filename}" if error.filename else ""
-        raise UserError(f"{where}: {error.strerror or error}{place}.") from error
+        raise of_system(where, error) from error
     found = [*records.data_warnings(token, records.data_record(results, token) or {})]
     runs = list((Path(results) / "runs").glob(f"{token}+*"))
     if others and runs:
@@ -80,49 +79,74 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
     return found
 
 
-def _write(request: Request, raw: Raw) -> dict[str, Any]:
-    """Writes the arrays of each part; returns what their record says."""
-    tokens = raw.kind == dataset_definitions.TOKENS
+def of_system(where: str, error: OSError) -> UserError:
+    """Returns what the system refused, as an error of a data set."""
+    place = f" {error.filename}" if error.filename else ""
+    return UserError(f"{where}: {error.strerror or error}{place}.")
+
+
+class Divided(NamedTuple):
+    """A data set that is read and divided, with nothing written."""
+
+    raw: Raw
+    parts: dict[str, tuple[np.ndarray, np.ndarray]]  # examples of which some are it, and which
+    labels: dict[str, np.ndarray]  # of these, as `Raw` has them
+    features: Features | None  # of rows
+    record: dict[str, Any]  # what its record says of it
+
+
+def divided(request: Request, raw: Raw | None = None) -> Divided:
+    """Divides a data set, read before or now; raises for all that keeps it from being prepared."""
+    if raw is None:
+        raw = SOURCES[request.definition["source"]](request)
     groups = [np.arange(len(raw.labels))]
-    classified = raw.task == tasks.CLASSIFICATION and not tokens  # tokens have a class per position
+    # Tokens have a class per position.
+    classified = raw.task == tasks.CLASSIFICATION and raw.kind != dataset_definitions.TOKENS
     if raw.stratified and classified:
         groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
     drawn = [part for part in paths.SPLITS[1:] if part not in raw.given]
     assigned = splits.assign(request.where, groups, request.split, drawn)
-    chosen = {part: (raw.images, raw.labels, rows) for part, rows in assigned.items()}
-    for part, (images, labels) in raw.given.items():
-        chosen[part] = images, labels, np.arange(len(labels))
-    standard, stored = {}, np.asarray
-    if raw.kind == dataset_definitions.ROWS:
-        # Of the training part alone: nothing of the others is known when a model is trained.
-        train = raw.images[assigned["train"]]
-        mean, deviation = train.mean(axis=0), train.std(axis=0)
-        standard = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
-        stored = functools.partial(standardised, mean=mean, deviation=deviation)
-    learned = {part: labels[rows] for part, (_, labels, rows) in chosen.items()}
-    task = targets.record(raw, learned)
-    counts, class_counts, total = {}, {}, 0
-    for part in paths.SPLITS:
-        images, labels, rows = chosen[part]
-        counts[part] = len(rows)
-        if classified:
-            found = np.bincount(labels[rows], minlength=len(raw.class_names))
-            class_counts[part] = found.tolist()
-        np.save(request.scratch / f"{part}_labels.npy", targets.stored(learned[part], task))
-        total += _write_images(request.scratch / f"{part}_images.npy", images, rows, stored)
+    parts = {part: (raw.images, rows) for part, rows in assigned.items()}
+    labels = {part: raw.labels[rows] for part, rows in assigned.items()}
+    for part, (images, own) in raw.given.items():
+        parts[part], labels[part] = (images, np.arange(len(own))), own
+    class_counts = {}
+    if classified:
+        count = len(raw.class_names)
+        class_counts = {
+            part: np.bincount(labels[part], minlength=count).tolist() for part in paths.SPLITS
+        }
     if 0 in class_counts.get("train", []):
         name = raw.class_names[class_counts["train"].index(0)]
         raise refused(request.where, f"no example of {name} to train on", "at least one")
-    return {
-        "scale": float(request.definition.get("scale") or raw.usual_scale),
+    features = None
+    if raw.kind == dataset_definitions.ROWS:
+        # Of the training part alone: nothing of the others is known when a model is trained.
+        features = Features(raw.images[assigned["train"]], raw.columns)
+    others = (parts[part] for part in paths.SPLITS[1:])
+    record = {
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
-        "input_shape": list(raw.images.shape[1:]),
+        "input_shape": [features.count] if features else list(raw.images.shape[1:]),
         **({} if raw.kind == dataset_definitions.IMAGES else {"kind": raw.kind}),
-        **standard,
-        **task,
-        "counts": counts,
+        **(features.record([images[rows] for images, rows in others]) if features else {}),
+        **targets.record(raw, labels),
+        "counts": {part: len(labels[part]) for part in paths.SPLITS},
         "class_counts": class_counts,
+    }
+    return Divided(raw, parts, labels, features, record)
+
+
+def _write(request: Request) -> dict[str, Any]:
+    """Writes the arrays of each part; returns what their record says."""
+    raw, parts, labels, features, record = divided(request)
+    total, stored = 0, features.of if features else np.asarray
+    for part in paths.SPLITS:
+        np.save(request.scratch / f"{part}_labels.npy", targets.stored(labels[part], record))
+        total += _write_images(request.scratch / f"{part}_images.npy", *parts[part], stored)
+    return {
+        "scale": float(request.definition.get("scale") or raw.usual_scale),
+        **record,
         "source": request.definition.get("path") or raw.origin,
         "source_sha256": {path.name: disk.file_sha256(path) for path in raw.files},
         "split_seed": request.split.get("seed", 0),
@@ -130,16 +154,6 @@ def _write(request: Request, raw: Raw) -> dict[str, Any]:
         "skipped_count": len(raw.skipped),
         "bytes": total,
     }
-
-
-def standardised(rows: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Returns rows less the mean over the standard deviation, float32; a constant feature is 0."""
-    # A constant's deviation may be a rounding; what differs from it elsewhere says nothing.
-    constant = deviation <= 1e-12 * np.abs(mean)
-    with np.errstate(over="ignore"):
-        found = (rows - mean) / np.where(constant, 1.0, deviation)
-    found[:, constant] = 0.0
-    return found.astype(np.float32)
 
 
 def _write_images(

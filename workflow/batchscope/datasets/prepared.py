@@ -117,7 +117,8 @@ def load(results: Path | str, token: str) -> Dataset:
 def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | None:
     """Returns what the examples of a data set look like; raises as `load` does.
 
-    Where it is not prepared yet, what its definition and its files state, or None.
+    Where it is not prepared yet, what its definition and its files state, or None; raises where
+    these have a fault.
     """
     if records.data_record(results, token) is None:
         return known(run_names.split_token(token)[0], definition)

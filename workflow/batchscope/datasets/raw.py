@@ -14,14 +14,15 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope import disk
+from batchscope import disk, wording
 from batchscope.catalogue import dataset_definitions, tasks
-from batchscope.errors import UserError
+from batchscope.errors import ConfigError, UserError
 
+_MOST_LISTED = 20  # problems of one file; all are counted
 _TIMEOUT = 60.0  # seconds without a byte
 
 Pair = tuple[np.ndarray, np.ndarray]  # examples and their labels
@@ -47,6 +48,14 @@ class Request:
         return dataset_definitions.expanded(text) if text else None
 
 
+class Columns(NamedTuple):
+    """The columns of a table, whose features are made after the split by the training part."""
+
+    names: list[str]
+    categories: dict[int, list[str]]  # position of a categorical column -> what its codes mean
+    dropped: int  # rows that lack a cell
+
+
 @dataclass(frozen=True)
 class Raw:
     """A data set as its source gives it, not yet split.
@@ -69,6 +78,9 @@ class Raw:
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
     kind: str = dataset_definitions.IMAGES  # one of `dataset_definitions.KINDS`
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
+    columns: Columns | None = (
+        None  # of a table: its rows have NaN and codes; else they are features
+    )
 
     @property
     def usual_scale(self) -> float:
@@ -76,9 +88,17 @@ class Raw:
         return self.scale or (1 / 255 if self.images.dtype == np.uint8 else 1.0)
 
 
-def refused(where: str, received: str, expected: str) -> UserError:
+def refused(where: str, received: str, expected: str, mend: str = "") -> UserError:
     """Returns the error of something that was received at a place, in place of another thing."""
-    return UserError(f"{where}: received {received}; {expected} is expected.")
+    text = f"{where}: received {received}; {expected} is expected{wording.aside(mend)}."
+    return UserError(text)
+
+
+def refused_for(where: str, problems: list[str]) -> ConfigError:
+    """Returns the error of a file with these problems: the first of them, and how many more."""
+    more = wording.count(len(problems) - _MOST_LISTED, "more problem")
+    rest = [f"{where}: {more}."] if len(problems) > _MOST_LISTED else []
+    return ConfigError([*problems[:_MOST_LISTED], *rest])
 
 
 @contextlib.contextmanager

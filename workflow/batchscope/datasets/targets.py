@@ -7,7 +7,61 @@ from typing import Any
 import numpy as np
 
 from batchscope.catalogue import tasks
-from batchscope.datasets.raw import Raw
+from batchscope.catalogue.dataset_definitions import ROWS, TOKENS
+from batchscope.datasets import kinds
+from batchscope.datasets.kinds import LARGEST, Labels, one_each
+from batchscope.datasets.raw import Pair, Raw, refused
+
+
+def labelled(
+    where: str, kind: str, stated: str | None, examples: dict[str, np.ndarray], given: Labels
+) -> tuple[dict[str, Pair], list[str], str]:
+    """Returns examples and their labels, the names of these, and the task: the stated one if any.
+
+    Args:
+        where: Place of the data set, for errors.
+        kind: Of the examples, one of `dataset_definitions.KINDS`.
+    """
+    if kind == TOKENS:
+        if stated not in (None, tasks.CLASSIFICATION):
+            raise refused(f"{where}.task", f"{stated} for {kind}", "classification")
+        return (*kinds.predicted(examples, given), tasks.CLASSIFICATION)
+    task = kinds.task_of(*given["train"], stated, kind == ROWS)
+    if task == tasks.CLASSIFICATION:
+        return (*kinds.classified(examples, given), task)
+    return (*_numbers(task, examples, given), task)
+
+
+def _numbers(
+    task: str, examples: dict[str, np.ndarray], given: Labels
+) -> tuple[dict[str, Pair], list[str]]:
+    """Returns examples and the numbers to predict, or the labels, of each; and their names.
+
+    Both have the shape (n, outputs): numbers are float64, labels int32.
+    """
+    found: dict[str, np.ndarray] = {}
+    for part, (where, labels) in given.items():
+        labels = one_each(where, labels, len(examples[part]))
+        if labels.dtype.kind not in "uifb" or labels.ndim > 2:
+            received = f"{labels.dtype} labels of shape {labels.shape}"
+            raise refused(where, received, "numbers of shape (n,) or (n, outputs)")
+        found[part] = labels.reshape(len(labels), -1)
+        if found[part].shape[1:] != (shape := found["train"].shape[1:]):
+            received = f"labels of shape {labels.shape}"
+            raise refused(where, received, f"(n, {shape[0]}), as in the training part,")
+        right, expected = np.abs(found[part]) <= LARGEST, f"a finite number up to {LARGEST:.2g}"
+        if task == tasks.MULTI_LABEL:
+            right, expected = (found[part] == 0) | (found[part] == 1), "0 or 1"
+        if not right.all():
+            row, output = np.argwhere(~right)[0]
+            received = f"{found[part][row, output]} in row {row}"
+            raise refused(where, received, expected)
+    where, train = given["train"][0], found["train"]
+    if (train == train[0]).all():
+        raise refused(where, "the same of every example", "more than one value")
+    kept = np.int32 if task == tasks.MULTI_LABEL else np.float64
+    pairs = {part: (examples[part], labels.astype(kept)) for part, labels in found.items()}
+    return pairs, [str(output) for output in range(train.shape[1])]
 
 
 def standard(task: str, train: np.ndarray) -> dict[str, list[float]]:

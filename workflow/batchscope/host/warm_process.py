@@ -5,12 +5,14 @@ process that only imports: nothing of TensorFlow runs in it, so that it has no t
 forked. Each job (`batchscope.host.job`) gets a copy, which ends with its step. Tables, figures and
 the report have an address of their own, which answers once TensorFlow is imported.
 
-When a job ends, so does its copy; when Snakemake ends, all do.
+When a job ends, so does its copy; when Snakemake ends, all do, whatever they are importing: its
+project may be gone with it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -83,6 +85,11 @@ def serve(
     """
     from batchscope.host import tensorflow_start
 
+    # The system's signal that a pipe was closed ends this process, in the middle of an import too.
+    fcntl.fcntl(sys.stdin, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(sys.stdin, fcntl.F_SETFL, os.O_ASYNC)
+    if select.select([sys.stdin], [], [], 0)[0]:  # closed before
+        return
     snakemake, descriptor = map(int, sys.argv[1:])
     listeners = [socket.socket(fileno=descriptor)]
     tensorflow_start.load()

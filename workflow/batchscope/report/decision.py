@@ -15,7 +15,7 @@ from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.advice import Item
 from batchscope.catalogue import factor_words, own_columns, tasks
-from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TAKEN, TARGET
+from batchscope.catalogue.budget_kinds import ENDS, EXAMPLES, TAKEN, TARGET
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import UserError
 from batchscope.figures import Tables
@@ -91,7 +91,7 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
     best = next(iter(rows[Item.RECOMMENDATION]), None)
     compared, limits = _of_series(tables.comparisons, factors), rows[Item.LIMIT]
     names = dict.fromkeys(each["name"] for each in limits if pandas.notna(each["batch_size"]))
-    ends = {name: _at(compared, name, CONVERGENCE, END) for name in names if name not in TAKEN}
+    ends = {name: _at(compared, name, *ENDS) for name in names if name not in TAKEN}
     runs = _of_series(tables.runs, factors)
     columns = _columns(rows[Item.SIZE], compared, ends, runs, tables.utilisation)
     to_resolve = [each for each in limits if pandas.notna(each["seeds_to_resolve"])]
@@ -151,7 +151,7 @@ def _at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataF
 def _reached(compared: pandas.DataFrame, best: int) -> Row | None:
     """Returns what the best size takes to the target, and how the next ones compare with it."""
     for taken in ("seconds", "examples", "updates"):
-        rows = _at(compared, taken, TARGET)
+        rows = _at(compared, taken, TARGET, EXAMPLES)
         if best not in rows.index or pandas.isna(rows.loc[best, "mean"]):
             continue
         at, own = rows.index.get_loc(best), rows.loc[best]
@@ -199,6 +199,7 @@ def _columns(
     yield "Best rate", {row["batch_size"]: (row["rate"], row[RATE]) for row in sizes}
     for taken, title in (("seconds", "Time to target"), ("examples", "Examples to target")):
         yield _column(title, taken, _at(compared, taken, TARGET))
+    yield _column("Time", "seconds", _at(compared, "seconds", EXAMPLES))
     for name, rows in ends.items():
         yield _column(label(name), name, rows)
     times = {}

@@ -12,7 +12,16 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, step_cost
 from batchscope.catalogue import factor_words, own_columns, run_factors, sweep_names, tasks
-from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, SECONDS, TARGET, UPDATES
+from batchscope.catalogue.budget_kinds import (
+    CONVERGENCE,
+    END,
+    EPOCHS,
+    EXAMPLES,
+    SECONDS,
+    TAKEN,
+    TARGET,
+    UPDATES,
+)
 from batchscope.catalogue.run_names import ENTRIES
 from batchscope.catalogue.tables import clipped
 from batchscope.host import absence
@@ -36,7 +45,7 @@ _MOST_AT_FIRST = 4  # rows of an answer whose experiment states no primary colum
 _PAID = {
     EPOCHS: {EPOCHS: None},
     UPDATES: {TARGET: UPDATES, UPDATES: None},
-    "examples": {TARGET: "examples"},
+    EXAMPLES: {TARGET: EXAMPLES, EXAMPLES: None},
     SECONDS: {TARGET: SECONDS, SECONDS: None},
     CONVERGENCE: {CONVERGENCE: None, END: None},
 }
@@ -79,7 +88,7 @@ def trends(table: pandas.DataFrame) -> list[Row]:
 
 def _texts(row: Row) -> Row:
     """Returns a trend's means, its change per doubling and their units."""
-    column, ratio = row["outcome"], row["budget"] == TARGET
+    column, ratio = row["outcome"], row["outcome"] in TAKEN
     ends = ("smallest", "largest")
     means = [[row[f"{end}_mean{part}"] for part in intervals.ENDS] for end in ends]
     how = unit(column, [each[0] for each in means])

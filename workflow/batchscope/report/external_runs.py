@@ -26,6 +26,7 @@ from batchscope.catalogue.entries import Panel
 from batchscope.catalogue.own_columns import AXES, OUTCOMES
 from batchscope.catalogue.run_factors import FALLING_REASON
 from batchscope.errors import UserError
+from batchscope.logs import Source, files
 from batchscope.report import page
 from batchscope.study import external_runs
 from batchscope.tables import csv_tables, external_tables
@@ -50,7 +51,12 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     Raises:
         UserError: If the file or what is stated is at fault, or a series has no target.
     """
-    external = external_runs.read(path)
+    external = external_runs.read(Source((files.escaped(str(path)),)))
+    if external.single and not external.at_targets:
+        raise UserError(
+            f"{path}: received a single row of each run, at equal budgets, which are no target; a "
+            "row per evaluation is expected, or a study with `runs`, which compares at budgets."
+        )
     if external.schedule:
         raise UserError(
             f"{path}, column schedule: received {problems.show(external.schedule)}, "

@@ -110,6 +110,11 @@ class Table:
                 found |= {(each["dataset"], each["model"]) for each in experiment.factors()}
         return {(dataset, model) for dataset, model in found if self.study.models[model]}
 
+    def own_data(self) -> list[str]:
+        """Returns the data sets of the user's own files that are to be prepared here."""
+        lacking = (dataset for dataset, whole in self.data().items() if not whole)
+        return [dataset for dataset in lacking if self.study.datasets[dataset].get("path")]
+
     def data(self) -> dict[str, bool]:
         """Returns the data sets of what can be made here -> whether they are whole, in order."""
         needed = {

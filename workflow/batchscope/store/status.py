@@ -206,7 +206,7 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
         lines += [*_table([*found.experiments, *([found.total] if count > 1 else [])]), ""]
     made = [
         f"{each.name}: {wording.count(each.own.trainings, 'training')} made elsewhere, in "
-        f"{wording.count(each.own.rows, 'row')} of {each.own.path}."
+        f"{wording.count(each.own.rows, 'row')} of {each.own.path} ({each.own.read_as})."
         for each in study.experiments.values()
         if each.own.path
     ]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from batchscope.catalogue import command_names
-from batchscope.catalogue.fields import Count, Keyed, ListOf, Refused, Section, Text, text, whole
+from batchscope.catalogue.fields import Count, Keyed, ListOf, Refused, Section, whole
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected, read_items
 from batchscope.catalogue.run_factors import FACTORS, Factor
+from batchscope.study.log_keys import Log
 
 _RESERVED = {
     "seed": Refused("a seed given by the experiment's own key 'seeds'"),
@@ -94,21 +95,6 @@ _VARIABLES = Keyed(
     "a map from variables to texts",
     others=lambda key: _WORD if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", key) else _NO_VARIABLE,
 )
-_COLUMNS = Keyed({}, "column", "a map from our columns to the log's", others=lambda _: _WORD)
-
-
-class Log(Section):
-    """Where a run's evaluations are, and how they are read."""
-
-    wanted: ClassVar[str] = "a map with file, format, columns or examples_per_epoch"
-    file: text("a path that begins with {run_dir}/", r"\{run_dir\}/.+") = ""
-    """What the command writes, below {run_dir}; what it prints where left out."""
-    format: Text = "auto"
-    """Format of the file; auto recognises it by its content."""
-    columns: Annotated[dict[str, str], _COLUMNS] = {}
-    """Column of ours -> the log's own name for it."""
-    examples_per_epoch: Annotated[int, Parameter(kind="int", minimum=1)] = None
-    """Training examples of an epoch, where the log counts epochs."""
 
 
 class Resources(Section):

@@ -34,6 +34,7 @@ from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.study.asked import Asked, AskedOf
 from batchscope.study.claim_models import ClaimKeys
 from batchscope.study.command_keys import Commanded, FreeFactors, FreeLists, Words
+from batchscope.study.log_keys import Runs
 from batchscope.study.published_numbers import PublishedSeries
 
 # Outcomes that may have a margin, all of which `evaluate` measures.
@@ -183,10 +184,10 @@ class ExperimentKeys(Section):
     """Heading of the experiment in the report. Its name if left out."""
     question: Text = ""
     """The question that the experiment answers, in one sentence."""
-    runs: text("the path of a CSV file") = ""
-    """A table of external runs, a CSV file beside this one, with a row per evaluation: batch_size,
-    seed, updates or examples, losses and metrics. Nothing is trained; its columns hold the factors
-    that vary.
+    runs: Runs = None
+    """External runs: the path of a CSV file, or a map with `files`, a pattern of logs. Each has a
+    row per evaluation: updates or examples, losses and metrics. Nothing is trained; paths, columns
+    and parameters of the logs hold batch size, seed and what else varies.
     """
     set: Factors = {}
     """Factors of every run of the experiment, over the defaults."""
@@ -269,7 +270,7 @@ class CommandKeys(EveryKey):
     """Factor -> its values; every combination is run."""
     cases: Annotated[list[FreeFactors], Field(min_length=1)] = [{}]
     """Factors that move together; every case is run with every combination."""
-    runs: _BESIDE_A_COMMAND = ""
+    runs: _BESIDE_A_COMMAND = None
     at_epochs: _BESIDE_A_COMMAND = ()
     measure: _BESIDE_A_COMMAND = ()
     timing: _BESIDE_A_COMMAND = ()

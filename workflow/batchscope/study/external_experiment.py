@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,23 +38,21 @@ def read(
         if key in keys.model_fields_set:
             findings.report(Problem((*place, key), f"received beside `runs`, {why}"))
     at = (*place, "runs")
-    if not keys.runs:
+    if keys.runs is None or findings.broken(at):
         return None
     from batchscope.study import external_runs  # pandas, which no other study needs
 
     try:
-        return external_runs.read(located(folder, keys.runs))
+        found = external_runs.read(keys.runs.source, folder)
     except ConfigError as error:
         findings.report(Problem(at, "\n  ".join(error.problems)))
+        return None
     except UserError as error:
         findings.report(Problem(at, str(error)))
-    return None
-
-
-def located(folder: Path, path: str) -> str:
-    """Returns where a table lies that a configuration in a folder names, from here if below it."""
-    found, here = os.path.normpath(folder / os.path.expanduser(path)), os.getcwd()
-    return os.path.relpath(found, here) if Path(found).is_relative_to(here) else found
+        return None
+    for note in found.notes:
+        findings.warn(Problem(at, f"{note}."))
+    return found
 
 
 def problems(
@@ -72,7 +69,7 @@ def problems(
     for key, value in keys.budgets.items():
         names = [*value] if key == budget_kinds.TARGET else [budget_kinds.AXES[key]]
         if not own.evaluated:
-            text = f"received for {source}, where the single row of each training is its target"
+            text = f"received for {source}, where each training has a single row"
             yield Problem((*place, "budgets", key), f"{text}; a row per evaluation is expected.")
         for column in names if own.evaluated else ():
             if column not in own.columns:
@@ -97,7 +94,9 @@ def planned(runs: ExternalRuns) -> plan.OwnRuns:
     by_size = [rows.groupby("batch_size")["seed"].agg(set) for rows in runs.series]
     return plan.OwnRuns(
         path=runs.path,
+        files=runs.cells.files,
         sha256=runs.sha256,
+        read_as=runs.cells.read_as,
         rows=len(runs.rows),
         trainings=runs.rows["run"].nunique(),
         seeds=min(len(set.intersection(*seeds)) for seeds in by_size),
@@ -105,6 +104,7 @@ def planned(runs: ExternalRuns) -> plan.OwnRuns:
         columns=columns(runs),
         evaluated=not runs.single,
         schedule=runs.schedule,
+        table=runs,
     )
 
 

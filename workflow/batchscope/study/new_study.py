@@ -11,7 +11,7 @@ LARGEST = 1024  # examples of a batch, beyond which a first study does not go
 SIZES = 4
 SEEDS, FIRST_SEEDS = 6, 3  # what a verdict needs; where they take long, the first of them
 LONG_SECONDS = 1800.0  # of a study, from which on it begins with fewer seeds
-_NEARLY = 0.02  # of a fall
+_NEARLY = 0.005  # of a fall
 _UPDATES = 20  # evaluations on the way to the target
 # Learning rates that are tried and listed: half decades, 0.00001 to 10.
 RATES = tuple(float(f"{10 ** (half / 2):.0e}") for half in range(-10, 3))

@@ -70,15 +70,20 @@ class OwnRuns:
     """The runs of an experiment that were made elsewhere, or by a command; empty in any other.
 
     Attributes:
-        path: The table of their evaluations; empty where their logs are.
-        sha256: Of that file.
+        path: The table of their evaluations, or the pattern of their logs; empty of a command.
+        files: All files that were read.
+        sha256: Of these.
+        read_as: What the logs were recognised as, and what of them is called otherwise.
         columns: Columns of our tables that it fills, beside factors.
         evaluated: Whether a training has several evaluations, and not one row at its target.
         schedule: One that falls towards the horizon, so that these serve no shorter training.
+        table: What was read of them, an `external_runs.ExternalRuns`.
     """
 
     path: str = ""
+    files: tuple[str, ...] = ()
     sha256: str = ""
+    read_as: str = ""
     rows: int = 0
     trainings: int = 0
     seeds: int = 0
@@ -86,6 +91,7 @@ class OwnRuns:
     columns: tuple[str, ...] = ()
     evaluated: bool = False
     schedule: str = ""
+    table: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 
-def read(results: Path | str, study: Study, experiment: str) -> ExternalRuns:
+class CommandRuns(ExternalRuns):
+    """Runs that a command made."""
+
+    single = False  # what their last row is does not depend on how many there are
+
+
+def read(results: Path | str, study: Study, experiment: str) -> CommandRuns:
     """Returns the runs of an experiment; one without a record has a row without any numbers.
 
     Of another machine only the runs that its results hold have rows.
@@ -42,7 +48,7 @@ def read(results: Path | str, study: Study, experiment: str) -> ExternalRuns:
             of_record = {each: (record or {}).get(each) for each in _OF_RECORD}
             found.append(rows.assign(**first | of_record))
     table = pandas.concat(found, ignore_index=True)
-    return ExternalRuns("", "", table, tuple(factors), single=False)
+    return CommandRuns("", None, table.assign(at_target=False), tuple(factors), ())
 
 
 def _factors(runs: Mapping[str, Run]) -> Iterator[tuple[str, list[Any]]]:

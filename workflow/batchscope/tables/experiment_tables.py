@@ -22,7 +22,6 @@ from batchscope.catalogue import outcomes
 from batchscope.catalogue.budget_kinds import END, SECONDS
 from batchscope.catalogue.outcomes import Outcome
 from batchscope.catalogue.tables import TABLES
-from batchscope.study import external_runs
 from batchscope.tables import (
     advice,
     command_runs,
@@ -45,8 +44,7 @@ def make(results: Path | str, study: Study, experiment: str) -> Tables:
     chosen, at = study.experiments[experiment], (results, study, experiment)
     long = long_tables.made(*at)
     if chosen.own.columns:  # known by their evaluations alone
-        made_here = bool(chosen.commands)
-        external = command_runs.read(*at) if made_here else external_runs.read(chosen.own.path)
+        external = command_runs.read(*at) if chosen.commands else chosen.own.table
         runs = external_tables.runs(external, study.name, experiment)
         long["trajectories"] = external_tables.trajectories(external)
     else:
@@ -97,7 +95,7 @@ def to_target(asked: Trainings, runs: pandas.DataFrame, trajectories: pandas.Dat
     there would have had lower rates before.
     """
     wanted = [Target(*each) for each in asked.budgets.get("target", {}).items()]
-    if run_series.falling(trajectories) and not trainings.at_own_targets(trajectories):
+    if run_series.falling(trajectories) and not trainings.at_own_targets(runs):
         trajectories = trajectories.iloc[:0]
     scalings = to_target_tables.of_study(trajectories, runs, wanted)
     constant = run_series.constants(runs)

@@ -28,10 +28,12 @@ def runs(external: ExternalRuns, study: str, experiment: str) -> pandas.DataFram
         finite = rows[f"{split}_loss"].where(np.isfinite(rows[f"{split}_loss"].astype(float)))
         found[f"best_{split}_loss"] = finite.groupby(rows["run"], sort=False).min().to_numpy()
     used = found.pop("updates")  # in runs.csv it is a measure's
+    target = found.pop("at_target").astype(bool)
     if external.single:
-        found["reached_target"] = used.notna().astype(int)
-    else:
-        found["steps_run"] = used.round()
+        at = own_columns.AT_TARGET, own_columns.AT_BUDGET
+        found["stop_reason"] = np.where(target, *at)
+        found["reached_target"] = used.notna().astype(int).where(target)
+    found["steps_run"] = used.round().mask(target)
     if external.rates:
         scaled = found.get("learning_rate_scaling", pandas.Series("none", found.index)) != "none"
         found["effective_learning_rate"] = found["learning_rate"].mask(scaled)
@@ -48,6 +50,13 @@ def trajectories(external: ExternalRuns) -> pandas.DataFrame:
     named = [*FIRST, *tasks.kept({**columns.TRAJECTORIES, **dict.fromkeys(known)}, external.tasks)]
     rows = external.rows if external.single else external.rows.dropna(subset="updates")
     return _table(rows, named, columns.TRAJECTORIES)
+
+
+def as_logged(external: ExternalRuns) -> pandas.DataFrame:
+    """Returns the rows as the CSV file that a study takes, which is read as the logs were."""
+    known = ("batch_size", "seed", *external.factors, *own_columns.AXES, "epoch")
+    names = [name for name in (*known, *own_columns.OUTCOMES, "status") if name in external.rows]
+    return external.rows[names].rename(columns=lambda name: name.removeprefix(own_columns.OWN))
 
 
 def _table(

@@ -42,7 +42,8 @@ def refuse_own_updates(model: Any, where: str) -> None:
         if getattr(getattr(model, name), "__func__", None) is not getattr(keras.Model, name):
             raise UserError(
                 f"{where}: received {type(model).__name__}.{name}, which is never called here; a "
-                "model that the usual loss trains is expected, or external runs (docs/own_runs.md)."
+                "model that the usual loss trains is expected, or external runs "
+                "(docs/own_training.md)."
             )
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import entries, factor_words, tasks
-from batchscope.catalogue.budget_kinds import CONVERGENCE, END, TAKEN, TARGET
+from batchscope.catalogue.budget_kinds import ENDS, EXAMPLES, TAKEN, TARGET
 from batchscope.catalogue.tables import possible
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
@@ -46,7 +46,7 @@ def _of_series(tables: Tables) -> Iterator[pandas.DataFrame]:
         limits = advice.loc[advice["item"].eq("limit") & advice["batch_size"].notna(), "name"]
         if limits.empty:
             continue
-        budgets = (TARGET,) if (outcome := limits.iloc[0]) in TAKEN else (CONVERGENCE, END)
+        budgets = (TARGET, EXAMPLES) if (outcome := limits.iloc[0]) in TAKEN else ENDS
         compared = comparisons[comparisons["outcome"].eq(outcome) & comparisons["mean"].notna()]
         compared = compared[compared["budget"].isin(budgets)].drop_duplicates("batch_size")
         if len(compared) > 1:

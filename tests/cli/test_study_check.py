@@ -1,0 +1,132 @@
+"""A study's own data, before any job: their problems at once, and what `plan` shows of them."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import small_study
+from batchscope import datasets
+from batchscope.cli import entry, step_times, study_check
+from batchscope.study import config
+from prepared_data import SPLIT
+
+GOOD = [
+    "age,job,old,y,id",
+    *(
+        f"{20 + x % 9},{'ab'[x % 2]},{x % 3 == 0},{('no', 'yes')[x % 4 // 3]},i{x}"
+        for x in range(40)
+    ),
+]
+TABLE = {"source": "csv", "label": "y", "ignore": ["id"], "categorical": "auto", "split": SPLIT}
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes a study `c.yaml` of three own data sets, and the first of these."""
+    monkeypatch.chdir(tmp_path)
+    # No copies of a process that may have TensorFlow's threads, and no timed steps.
+    monkeypatch.setattr(step_times, "note", lambda *_: None)
+    pool = lambda *_, **__: concurrent.futures.ThreadPoolExecutor(1)  # noqa: E731
+    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", pool)
+
+    def written(table: list[str], **models: str) -> Path:
+        Path("a.csv").write_text("\n".join(table))
+        Path("b.csv").write_text("a,y\n1,x\n2,\n")
+        rows, labels = np.random.rand(40, 300), np.arange(40) % 2
+        np.savez("c.npz", inputs=rows, labels=labels + 0.5)
+        study = small_study.config(
+            datasets={
+                "a": {**TABLE, "path": "a.csv"},
+                "b": {"source": "csv", "path": "b.csv", "split": SPLIT},
+                "c": {"source": "npz", "path": "c.npz", "split": SPLIT},
+            },
+            models=models,
+            defaults={"model": next(iter(models), "mlp")},
+            experiment={"vary": {"batch_size": [4], "dataset": ["a", "b"]}},
+        )
+        study["experiments"]["c"] = {
+            "vary": {"batch_size": [4]},
+            "set": {"dataset": "c"},
+            "seeds": 1,
+        }
+        Path("c.yaml").write_text(yaml.safe_dump(study))
+        return tmp_path
+
+    return written
+
+
+BROKEN = [*GOOD[:3], "x,c,maybe,no,7", *GOOD[4:], "1,a,true,,8"]
+PLACES = ["a.csv, column age, line 4", "a.csv, column old, line 4", "a.csv, column y, line 42"]
+
+
+def places(text: str) -> list[str]:
+    return [line.partition(": ")[2].partition(":")[0] for line in text.splitlines()]
+
+
+def test_all_problems_of_all_data_at_once_without_a_model(write, monkeypatch, capfd):
+    write(BROKEN)
+    with pytest.raises(SystemExit) as ended:
+        entry.main(["check", "--config", "c.yaml"])
+    assert places(ended.value.code) == [*PLACES, "b.csv, column y, line 3", "b.csv, column y"]
+    assert all(line.startswith("datasets.") for line in ended.value.code.splitlines())
+    # Of models, those of sound data alone are built.
+    write(BROKEN, mine=str(small_study.MODEL_FILE))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as ended:
+        entry.main(["check", "--config", "c.yaml"])
+    assert places(ended.value.code)[:3] == PLACES
+    assert "models: not checked before" in capfd.readouterr().err
+
+
+def test_what_is_prepared_is_not_read_again(write, monkeypatch):
+    results = write(GOOD) / "results"
+    study = config.study("c.yaml", "full", lambda _: None)
+    first, second, third = study.datasets
+    for dataset in (first, third):
+        datasets.prepare(dataset, study.datasets[dataset], results)
+    Path("a.csv").unlink()
+    with pytest.raises(Exception, match="b.csv, column y, line 3") as raised:
+        study_check.check(study, results)
+    assert "datasets.a" not in str(raised.value)
+
+
+def test_plan_shows_columns_labels_and_parts(write, capsys):
+    write(GOOD)
+    with pytest.raises(SystemExit) as ended:
+        entry.main(["plan", "c.yaml"])
+    assert places(ended.value.code) == ["b.csv, column y, line 3", "b.csv, column y"]
+    lines = capsys.readouterr().out.splitlines()
+    shown = lines[lines.index("datasets.a: 40 rows") :]
+    assert shown[1:6] == [
+        "  label: y",
+        "  numbers: age",
+        "  true or false: old",
+        "  categories: job (2 values)",
+        "  ignored: id",
+    ]
+    assert "24 train, 8 validation, 8 test" in shown[6] and shown[7].endswith("no 30, yes 10")
+    assert "(300 each)" in shown[-2] and "(mean 0.9" in shown[-1]
+    study = config.study("c.yaml", "full", lambda _: None)
+    (dataset, *_) = study.datasets
+    datasets.prepare(dataset, study.datasets[dataset], "results")
+    with pytest.raises(SystemExit):
+        entry.main(["plan", "c.yaml"])
+    again = capsys.readouterr().out.splitlines()
+    first = next(row for row, line in enumerate(again) if line.startswith("datasets.a"))
+    assert "prepared" in again[first] and again[first + 1] == shown[7]
+
+
+def test_a_wide_table_is_summarised(write, capsys):
+    head = [*(f"x{column}" for column in range(200)), "y"]
+    rows = [",".join([*map(str, range(row, 200 + row)), "ab"[row % 2]]) for row in range(9)]
+    write([",".join(head), *(row for row in rows * 3)])
+    with pytest.raises(SystemExit):
+        entry.main(["plan", "c.yaml"])
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "numbers: x0" in line)
+    assert "194 more" in line and len(line) < 100

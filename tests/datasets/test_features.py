@@ -1,0 +1,121 @@
+"""What becomes of a table's rows, by hand: categories, medians and the record that repeats them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pytest
+from test_csv_file import csv
+
+from batchscope import datasets
+from batchscope.catalogue import dataset_definitions
+from batchscope.datasets.features import Features
+from batchscope.datasets.raw import Columns
+from prepared_data import faults, prepared
+
+NAN = np.nan
+# A number, a categorical column of `a`, `b`, `c`, and another number.
+TRAIN = np.array([[1, 0, 5], [NAN, 2, 5], [4, NAN, 5], [7, 0, 5]])
+OTHERS = np.array([[NAN, 1, 6], [10, 2, 5], [1, 1, 5]])
+
+
+def test_features_by_hand():
+    found = Features(TRAIN, Columns(["x", "k", "z"], {1: ["a", "b", "c"]}, 3))
+    deviation = np.std([1, 4, 4, 7])  # the median is 4, and so is the mean
+    expected = [[0, 0, 0, 0], [6 / deviation, 0, 1, 0], [-3 / deviation, 0, 0, 0]]
+    assert found.of(OTHERS) == pytest.approx(np.array(expected))
+    assert found.of(TRAIN)[:, 1:3].tolist() == [[1, 0], [0, 1], [0, 0], [1, 0]]
+    assert found.record([OTHERS[:1], OTHERS[1:]]) == {
+        "feature_means": [4, 0, 0, 5],
+        "feature_deviations": [deviation, 1, 1, 0],
+        "feature_names": ["x", "k=a", "k=c", "z"],
+        "feature_medians": {"x": 4, "z": 5},
+        "categories": {"k": ["a", "c"]},
+        "unseen": {"k": {"b": 2}},
+        "dropped": 3,
+    }
+
+
+def lines(rows=40):
+    """A number with gaps, words of which one is rare, a truth, and a label that they tell."""
+    yield "x,job,member,note,label"
+    for row in range(rows):
+        x, job = row * row, "rare" if row == 7 else ("nurse", " chef ")[row % 2]
+        told = "no" if row % 4 else "yes"
+        yield f"{'' if row % 8 == 5 else x},{job},{row % 3 == 0},n{row},{told}"
+
+
+def test_a_table_of_words_and_gaps_is_repeated_by_its_record(tmp_path):
+    text = "\n".join(lines())
+    more = {"ignore": ["note"], "categorical": "auto", "missing": "median"}
+    data = prepared(tmp_path, csv(tmp_path, text, **more))
+    record, seen = data.record, data.record["categories"]["job"]
+    assert record["feature_names"] == ["x", *(f"job={word}" for word in seen), "member"]
+    assert {*seen, *record["unseen"].get("job", {})} == {"chef", "nurse", "rare"}
+    frame = pandas.read_csv(tmp_path / "own.csv")
+    values = {"x": frame["x"].fillna(record["feature_medians"]["x"]), "member": frame["member"]}
+    values |= {f"job={word}": frame["job"].str.strip() == word for word in seen}
+    repeated = np.stack([values[name].to_numpy(float) for name in record["feature_names"]], axis=1)
+    repeated = (repeated - record["feature_means"]) / record["feature_deviations"]
+    stored = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
+    order = [np.lexsort(each.T.round(4)) for each in (repeated, stored)]
+    assert repeated[order[0]] == pytest.approx(stored[order[1]], abs=1e-5)
+    assert data.images("train")[:, -1].astype(float).mean() == pytest.approx(0, abs=1e-6)
+    # What is known before it is prepared.
+    definition = dataset_definitions.resolve(csv(tmp_path, text, **more))
+    assert datasets.look(tmp_path, "own-00000000", definition) == data.look
+
+
+def test_values_that_the_training_part_lacks_are_counted_and_said(tmp_path):
+    text = "\n".join(f"{row % 7},w{max(row, 29)},{row % 2}" for row in range(40))
+    definition = csv(tmp_path, text, categorical=[2])
+    record = prepared(tmp_path, definition).record
+    seen, unseen = record["categories"]["2"], record["unseen"]["2"]
+    assert sorted([*seen, *unseen]) == [f"w{row}" for row in range(29, 40)] and "w29" in seen
+    assert {*unseen.values()} == {1} and len(seen) + 1 == record["input_shape"][0]
+    (warning,) = datasets.prepare("own-00000000", definition, tmp_path / "results")
+    assert f"column 2: {len(unseen)} " in warning and f"{min(unseen)} (1)" in warning
+
+
+def test_words_of_digits_stay_as_they_are_written(tmp_path):
+    text = "\n".join(f"{row % 7},{('01', '1', '1.0')[row % 3]},{row % 2}" for row in range(60))
+    record = prepared(tmp_path, csv(tmp_path, text, categorical=[2])).record
+    assert record["categories"] == {"2": ["01", "1", "1.0"]}
+
+
+def test_rows_with_gaps_are_dropped_and_counted(tmp_path):
+    text = "\n".join([*lines(), "4,nurse,true,n,", "5,,true,n,no"])
+    more = {"ignore": ["note"], "categorical": ["job"], "missing": "drop"}
+    record = prepared(tmp_path, csv(tmp_path, text, **more)).record
+    assert record["dropped"] == 7 and sum(record["counts"].values()) == 35
+    text = "x,y\n" + "1,\n,a\n" * 9
+    (line,) = faults(tmp_path, csv(tmp_path, text, missing="drop"))
+    assert "column y: received no row" in line
+
+
+@pytest.mark.parametrize("missing", ["median", "drop"])
+def test_parquet_is_what_its_text_is(missing, tmp_path, monkeypatch):
+    definition = csv(tmp_path, "\n".join(lines()), missing=missing)
+    definition |= {"ignore": ["note"], "categorical": "auto"}
+    frame = pandas.read_csv(tmp_path / "own.csv").astype({"job": "category"})
+    frame["member"] = frame["member"].astype("boolean")
+    (tmp_path / "own.parquet").touch()
+    other = {**definition, "path": str(tmp_path / "own.parquet")}
+    monkeypatch.setattr(pandas, "read_parquet", lambda path, engine: frame)
+    one, two = (prepared(tmp_path, each) for each in (definition, other))
+    assert one.record["sha256"] == two.record["sha256"]
+    frame["day"] = pandas.Timestamp("2024-01-01")
+    frame.loc[3, "member"] = None
+    first, second = faults(tmp_path, {**other, "label": "label", "missing": "error"})[1:]
+    assert "column member, row 4: received nothing;" in first
+    assert "column day: received dates, such as '2024-01-01" in second
+
+
+def test_parquet_needs_a_package(tmp_path, monkeypatch):
+    def absent(*_, **__):
+        raise ImportError
+
+    (tmp_path / "own.parquet").touch()
+    monkeypatch.setattr(pandas, "read_parquet", absent)
+    (line,) = faults(tmp_path, {**csv(tmp_path, ""), "path": str(tmp_path / "own.parquet")})
+    assert "own.parquet: received Parquet without the package pyarrow;" in line

@@ -1,0 +1,103 @@
+"""Labels that are no single class: which they are, and what is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_arrays import LABELS, ROWS, npz
+from test_csv_file import csv
+
+from prepared_data import faults, prepared
+
+MANY = np.arange(400) % 120
+PAIRS = np.stack([LABELS, np.arange(40) // 20], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "found", "names"),
+    [
+        (LABELS + 0.5, None, "regression", ["0"]),
+        (ROWS[:, :2], None, "regression", ["0", "1"]),
+        (LABELS, "regression", "regression", ["0"]),
+        (LABELS + 0.0, None, "classification", ["0", "1"]),
+        (PAIRS, "multi_label", "multi_label", ["0", "1"]),
+        (np.eye(2)[LABELS], None, "classification", ["0", "1"]),
+        (np.arange(40), "classification", "classification", [str(row) for row in range(40)]),
+    ],
+)
+def test_the_task_of_arrays(labels, task, found, names, tmp_path):
+    more = {"task": task} if task else {}
+    arrays = {"x_train": ROWS, "y_train": labels, "x_test": ROWS[:9], "y_test": labels[:9]}
+    split = {"validation": 8} if found != "classification" else {"validation": 0.1}
+    if len(names) == 40:
+        arrays = {
+            f"{key}_{part}": value
+            for part in ("train", "test", "validation")
+            for key, value in (("x", ROWS), ("y", labels))
+        }
+    data = prepared(tmp_path, npz(tmp_path, arrays, split=split, **more))
+    assert (data.task, data.record["class_names"]) == (found, names)
+    if found == "classification":
+        return
+    assert data.record["counts"] == {"train": 32, "validation": 8, "test": 9}  # not by class
+    kept = data.labels("test").astype(float)
+    if found == "regression":
+        kept = kept * data.record["target_deviations"] + data.record["target_means"]
+    assert kept == pytest.approx(np.reshape(labels, (40, -1))[:9], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "more", "message"),
+    [
+        (np.where(LABELS, np.nan, 0.5), {"task": "regression"}, "labels: received nan in row 1;"),
+        (LABELS * 1e300, {"task": "regression"}, "labels: received 1e+300 in row 1;"),
+        (LABELS * 0, {"task": "regression"}, "labels: received the same of every example;"),
+        (PAIRS + 1, {"task": "multi_label"}, "labels: received 2 in row 1;"),
+        (PAIRS, {}, "labels: received [0, 0] in row 0;"),
+        (np.arange(40), {}, "labels: received 40 different whole numbers in 40 rows"),
+        (np.array(["A", "b"])[LABELS], {"task": "regression"}, "labels: received <U1 labels"),
+        (np.array(["no", "No"])[LABELS], {}, "labels: received 'No' (20 rows) and 'no' (20 rows);"),
+    ],
+)
+def test_faults_of_labels(labels, more, message, tmp_path):
+    (line,) = faults(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": labels}, **more))
+    assert message in line
+
+
+def test_many_classes_of_images_are_classes(tmp_path):
+    images = np.zeros((400, 2, 2), np.uint8)
+    split = {"train": 1, "validation": 1, "test": 1}
+    data = prepared(tmp_path, npz(tmp_path, {"images": images, "labels": MANY}, split=split))
+    assert data.classes == 120
+    rows = {"inputs": np.random.rand(400, 2), "labels": MANY}
+    assert "received 120 different" in faults(tmp_path, npz(tmp_path, rows))[0]
+    letters = {"images": images, "labels": np.array(["a", "A"])[MANY % 2]}
+    assert prepared(tmp_path, npz(tmp_path, letters)).classes == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "task", "names", "first"),
+    [
+        ({}, "regression", ["z"], [2.5]),
+        ({"label": ["y", "z"]}, "regression", ["y", "z"], [1, 2.5]),
+        ({"label": ["y", "w"]}, "multi_label", ["y", "w"], [1, 0]),
+        ({"label": "y", "task": "regression"}, "regression", ["y"], [1]),
+        ({"label": "y"}, "classification", ["0", "1"], None),
+        ({"task": "classification"}, "classification", ["2.5", "7"], None),
+    ],
+)
+def test_the_task_of_a_table(more, task, names, first, tmp_path):
+    lines = ["x,y,w,z", *(f"{x * x},{1 - x % 2},{x % 3 == 1},{(2.5, 7)[x % 2]}" for x in range(40))]
+    data = prepared(tmp_path, csv(tmp_path, "\n".join(lines), **more))
+    assert (data.task, data.record["class_names"]) == (task, names)
+    assert ("target_means" in data.record) == (task == "regression")
+    if first:
+        # The row of x = 0 is the smallest, wherever it lies.
+        parts = ("train", "validation", "test")
+        rows, labels = (
+            np.concatenate([get(part) for part in parts]) for get in (data.images, data.labels)
+        )
+        kept = labels[rows[:, 0].argmin()].astype(float)
+        if task == "regression":
+            kept = kept * data.record["target_deviations"] + data.record["target_means"]
+        assert kept == pytest.approx(first, abs=1e-5)

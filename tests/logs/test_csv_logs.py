@@ -1,0 +1,174 @@
+"""CSV logs: each program's own layout, and what each of them hides."""
+
+import pytest
+
+from batchscope.errors import UserError
+from batchscope.logs import Source, cells, numbers, reading
+
+LIGHTNING = """epoch,step,train_loss_epoch,train_loss_step,val_loss
+0,49,,0.9,
+0,99,,0.7,
+0,99,,,0.8
+0,99,0.85,,
+1,149,,0.6,
+1,199,,,0.5
+1,199,0.55,,
+"""
+CHART = """"Step","bs8_seed0 - val/loss","bs8_seed0 - val/loss__MIN","bs8_seed0 - val/loss__MAX",\
+"a - b_bs16_seed0 - val/loss","a - b_bs16_seed0 - val/loss__MIN","a - b_bs16_seed0 - val/loss__MAX"
+"10","0.5","0.5","0.5","","",""
+"20","","","","NaN","NaN","NaN"
+"30","0.4","0.4","0.4","0.6","0.6","0.6"
+"""
+ULTRALYTICS = (
+    "                  epoch,         train/box_loss,           val/box_loss,"
+    "           val/cls_loss,                 lr/pg0\n"
+    "                      0,                 1.1,                    1.2,                    2.2,"
+    "                    0.07\n"
+    "                      1,                 1.0,                    1.1,                    2.1,"
+    "                    0.04\n"
+)
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Returns a function that reads a text as the logs of a file."""
+
+    def read(text, name="bs8_seed0.csv", kind="auto"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return reading.read(str(path), kind)
+
+    return read
+
+
+def evaluated(path, size=8, **more):
+    """Returns the numbers of one run's log, as those of a command are read."""
+    return numbers.of_run(path, size, more.pop("kind", "auto"), more.pop("columns", {}), **more)
+
+
+def test_keras_counts_epochs_from_zero_and_writes_na(log, tmp_path):
+    text = "epoch,accuracy,loss,val_accuracy,val_loss\n0,0.5,1.0,NA,NA\n1,0.6,0.8,0.55,0.9\n"
+    (found,) = log(text)
+    assert found.format == "keras" and found.rows["epoch"].tolist() == ["1", "2"]
+    run = evaluated(tmp_path / "bs8_seed0.csv", examples_per_epoch=100)
+    assert run.rows["examples"].tolist() == [100, 200] and run.status == ""
+    assert run.rows["train_loss"].tolist() == [1.0, 0.8]
+    assert run.rows["validation_loss"].isna().tolist() == [True, False]
+    with pytest.raises(UserError, match="line 2: received no updates or examples, but epoch"):
+        evaluated(tmp_path / "bs8_seed0.csv")
+
+
+def test_an_appended_keras_log_is_asked_about(log):
+    with pytest.raises(UserError, match="line 4, epoch: received 0 after 1"):
+        log("epoch,loss,val_loss\n0,1.0,1.1\n1,0.8,0.9\n0,1.0,1.1\n")
+
+
+def test_epochs_that_count_from_one_stay(log):
+    (found,) = log("epoch,loss,val_loss\n1,1.0,1.1\n2,0.8,0.9\n")
+    assert found.rows["epoch"].tolist() == ["1", "2"] and not found.notes
+
+
+def test_lightning_has_sparse_rows_steps_from_zero_and_parameters_beside(log, tmp_path):
+    (tmp_path / "hparams.yaml").write_text("batch_size: 16\noptim:\n  lr: 0.01\n")
+    (found,) = log(LIGHTNING, "metrics.csv")
+    assert found.format == "lightning" and found.counted == "line"
+    assert found.parameters == {"batch_size": "16", "optim.lr": "0.01"}
+    assert found.files[1].endswith("hparams.yaml")
+    table = cells.gather(Source((str(tmp_path / "metrics.csv"),)), tmp_path).table
+    assert table["batch_size"].unique().tolist() == ["16"]
+    assert table["learning_rate"].unique().tolist() == ["0.01"]
+    run = evaluated(tmp_path / "metrics.csv", 16)
+    # The loss of an epoch, not that of its last batch.
+    rows = run.rows.dropna(subset=["train_loss"])
+    assert rows["updates"].tolist() == [100, 200] and rows["train_loss"].tolist() == [0.85, 0.55]
+    assert rows["validation_loss"].tolist() == [0.8, 0.5]
+
+
+def test_a_resumed_lightning_log_keeps_its_steps_and_may_hold_any_object_beside(log, tmp_path):
+    (tmp_path / "hparams.yaml").write_text("a: !!python/object:pathlib.Path {}\n")
+    (found,) = log("epoch,step,val_loss\n5,599,0.4\n6,699,0.3\n", "metrics.csv")
+    assert found.rows["step"].tolist() == ["600", "700"] and not found.parameters
+    assert any("hparams.yaml" in note for note in found.notes)
+
+
+def test_a_chart_has_many_runs_whose_names_hold_the_factors(log, tmp_path):
+    first, second = log(CHART, "chart.csv")
+    assert (first.format, first.name, second.name) == ("wandb", "bs8_seed0", "a - b_bs16_seed0")
+    assert first.rows["Step"].tolist() == ["10", "30"] and [*first.rows] == ["Step", "val/loss"]
+    source = Source((str(tmp_path / "chart.csv"),), pattern="bs{batch_size}_seed{seed}")
+    with pytest.raises(UserError, match="pattern: received 'bs{batch_size}.*'a - b_bs16_seed0'"):
+        cells.gather(source, tmp_path)
+    source = Source((str(tmp_path / "chart.csv"),), pattern="*bs{batch_size}_seed{seed}")
+    table = cells.gather(source, tmp_path).table
+    assert table["batch_size"].tolist() == ["8", "8", "16", "16"]
+    with pytest.raises(UserError, match="not in the run's name 'bs8_seed0'"):
+        cells.gather(Source((str(tmp_path / "chart.csv"),)), tmp_path)
+
+
+def test_a_chart_over_time_says_no_updates(log, tmp_path):
+    log('"Relative Time (Process)","bs8 - loss"\n"1.5","0.5"\n"2.5","0.4"\n', "chart.csv")
+    source = Source((str(tmp_path / "chart.csv"),), pattern="bs{batch_size}")
+    with pytest.raises(UserError, match="no updates.*columns Relative Time .Process., loss"):
+        cells.gather(source, tmp_path)
+
+
+def test_a_download_of_tensorboard_has_its_tag_in_its_name(log, tmp_path):
+    text = "Wall time,Step,Value\n1700000000.5,100,0.9\n1700000010.5,200,NaN\n"
+    (found,) = log(text, "run-bs8_seed0_validation-tag-epoch_loss.csv")
+    assert found.format == "tensorboard_csv" and "validation/loss" in found.rows
+    run = evaluated(tmp_path / "run-bs8_seed0_validation-tag-epoch_loss.csv", examples_per_epoch=9)
+    assert run.rows["epoch"].tolist() == [100, 200] and run.status == "diverged"
+    (plain,) = log(text, "bs8_seed0.csv")
+    assert [*plain.rows] == ["Wall time", "Step", "Value"]
+    run = evaluated(tmp_path / "bs8_seed0.csv", columns={"validation_loss": "Value"})
+    assert run.rows["updates"].tolist() == [100, 200] and run.status == "diverged"
+
+
+def test_ultralytics_has_padded_names_epochs_from_zero_and_no_total_loss(log, tmp_path):
+    (found,) = log(ULTRALYTICS, "results.csv")
+    assert found.format == "ultralytics" and found.rows["epoch"].tolist() == ["1", "2"]
+    path = tmp_path / "results.csv"
+    with pytest.raises(UserError, match="received val/box_loss and val/cls_loss, .*validation_los"):
+        evaluated(path, examples_per_epoch=64)
+    named = {"validation_loss": "val/cls_loss"}
+    run = evaluated(path, columns=named, examples_per_epoch=64)
+    assert run.rows["validation_loss"].tolist() == [2.2, 2.1]
+
+
+def test_cells_are_padded_or_absent_and_words_say_what_became_of_a_run(log, tmp_path):
+    log("step , val_loss\n 10 , 0.5 \n20, N/A\n30,FAILED\n", "a.csv")
+    run = evaluated(tmp_path / "a.csv")
+    assert run.rows["validation_loss"].fillna(-1).tolist() == [0.5, -1, -1]
+    assert run.status == "failed"
+    log("step,val_loss\n10,0.5\n20,OOM\n", "b.csv")
+    assert evaluated(tmp_path / "b.csv").status == "out_of_memory"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10,0.5\n20,0.4\n", "line 1: received 10, 0.5; a header"),
+        ("step;val_loss;\n1;2;3\n", "line 1: received column 3 without a name"),
+        ("step,val_loss\n1\n", "line 2: received 1 cell"),
+        ('step,val_loss\n1,"2\n', "no CSV text"),
+    ],
+)
+def test_what_is_no_table(log, text, expected):
+    with pytest.raises(UserError) as error:
+        log(text)
+    assert expected in str(error.value)
+
+
+def test_the_index_of_pandas_and_other_separators_are_read(log):
+    for separator in (",", ";", "\t"):
+        (found,) = log(",step,val_loss\n0,10,0.5\n1,20,0.4\n".replace(",", separator))
+        assert [*found.rows] == ["step", "val_loss"]
+
+
+def test_a_stated_format_is_not_guessed(log):
+    (found,) = log("epoch,loss\n0,1.0\n1,0.9\n", kind="csv")
+    assert found.format == "csv" and found.rows["epoch"].tolist() == ["0", "1"]
+    with pytest.raises(UserError, match="format: received 'keros'"):
+        log("epoch,loss\n0,1.0\n", kind="keros")

@@ -1,0 +1,94 @@
+"""The check of a study before its jobs: its own data that are not prepared, and its own models.
+
+A user's model file may end the process or change its folder. So the models are built in a copy of
+this process, which reports on each; a report that is missing tells of a file that ended it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import importlib.util
+import multiprocessing
+import os
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from batchscope.cli import steps
+from batchscope.errors import ConfigError, UserError
+from batchscope.store import states
+
+# Of a data set: what its examples look like, None where only its preparation finds it.
+Looks = dict[str, Any]
+
+
+def check(study: Any, results: Path) -> None:
+    """Reads own data and builds own models; raises `ConfigError`, a line for each fault."""
+    table = states.Table(study, results)
+    models = sorted(table.own_models())
+    wanted = {*table.own_data(), *(dataset for dataset, _ in models)}
+    # In a copy too: some data are read by TensorFlow, which no later copy may have started.
+    fork = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
+        looks, problems = copy.submit(_looks, study, results, wanted).result()
+    waiting = [(dataset, model) for dataset, model in models if looks.get(dataset)]
+    if waiting and importlib.util.find_spec("tensorflow") is None:
+        text = "not checked before their first job: TensorFlow is in the jobs' environment only"
+        print(f"models: {text}.", file=sys.stderr)
+        waiting = []
+    problems += _model_problems(study, looks, waiting)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+
+
+def _looks(study: Any, results: Path, wanted: set[str]) -> tuple[Looks, list[str]]:
+    """Returns what data sets look like, and the problems of those that cannot be prepared."""
+    from batchscope import datasets
+
+    looks: Looks = {}
+    problems: list[str] = []
+    for dataset in filter(wanted.__contains__, study.datasets):
+        try:
+            looks[dataset] = datasets.look(results, dataset, study.datasets[dataset])
+        except UserError as error:
+            problems += str(error).splitlines()
+    return looks, problems
+
+
+def _model_problems(study: Any, looks: Looks, waiting: list[tuple[str, str]]) -> list[str]:
+    fork = multiprocessing.get_context("fork")
+    problems: list[str] = []
+    while waiting:
+        reader, writer = fork.Pipe(duplex=False)
+        process = fork.Process(target=_build, args=(study, looks, waiting, writer))
+        process.start()
+        writer.close()
+        with contextlib.suppress(EOFError):
+            while True:
+                problems.append(reader.recv())
+                waiting = waiting[1:]
+        process.join()
+        if waiting:
+            file = study.models[waiting.pop(0)[1]]
+            problems.append(f"{file}: ended the process; a file that returns a model is expected.")
+    return [*filter(None, problems)]
+
+
+def _build(study: Any, looks: Looks, models: list[tuple[str, str]], reports: Connection) -> None:
+    """Sends a text for each model, empty of one that is well, until a file ends the process."""
+    steps.start({"threads": 1, "device": "cpu"})
+    from batchscope.training import models as training_models
+
+    folder = os.getcwd()
+    for dataset, model in models:
+        problem, file = "", study.models[model]
+        try:
+            training_models.build(model, looks[dataset], 0, file)
+        except UserError as error:
+            problem = str(error)
+        if os.getcwd() != folder:
+            os.chdir(folder)
+            problem = f"{file}: changes the working directory; a file that keeps it is expected."
+        reports.send(problem)

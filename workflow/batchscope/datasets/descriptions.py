@@ -1,0 +1,98 @@
+"""What a study's own tables and arrays hold, in a few lines each, for `plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from batchscope import wording
+from batchscope.catalogue import dataset_definitions, run_names, tasks
+from batchscope.datasets import tables
+from batchscope.datasets.preparation import divided, of_system
+from batchscope.datasets.raw import Request
+from batchscope.errors import UserError
+from batchscope.store import records
+from batchscope.study import plan
+
+_NAMED = 6  # columns or classes of a line
+_TITLES = {
+    tables.LABEL: "label",
+    tables.NUMBER: "numbers",
+    tables.BOOLEAN: "true or false",
+    tables.CATEGORICAL: "categories",
+    tables.IGNORED: "ignored",
+    tables.REFUSED: "refused",
+}
+
+
+def described(study: plan.Study, results: Path | str) -> tuple[list[str], list[str]]:
+    """Returns lines about a study's own tables and arrays, and what is wrong with these."""
+    lines: list[str] = []
+    problems: list[str] = []
+    for dataset, definition in study.datasets.items():
+        where = f"datasets.{run_names.split_token(dataset)[0]}"
+        request = Request(where, definition, Path(), Path())
+        if definition["source"] not in ("csv", "npz"):
+            continue
+        try:
+            if (record := records.data_record(results, dataset)) is not None:
+                lines += [f"{where}, prepared: {_summary(record)}", *_learned(record)]
+            elif definition["source"] == "csv":
+                table = tables.read(request)
+                problems += table.problems
+                lines += [f"{where}: {table.rows:,} rows", *_columns(table.columns)]
+                if table.raw is not None:
+                    record = divided(request, table.raw).record
+                    lines += [f"  after the split: {_summary(record)}", *_learned(record)]
+            else:
+                record = divided(request).record
+                lines += [f"{where}: {_summary(record)}", *_learned(record)]
+        except OSError as error:
+            problems.append(str(of_system(where, error)))
+        except UserError as error:
+            problems += str(error).splitlines()
+    return lines, problems
+
+
+def _columns(columns: list[tables.Column]) -> Iterator[str]:
+    """Yields a line for each kind of column: its columns, their values and missing cells."""
+    for kind, title in _TITLES.items():
+        found = []
+        for each in (column for column in columns if column.kind == kind):
+            values = wording.count(len(each.categories), "value") if each.categories else ""
+            missing = f"{each.missing:,} missing" if each.missing else ""
+            notes = ", ".join(filter(None, (values, missing)))
+            found.append(each.name[:40] + wording.aside(notes))
+        if found:
+            yield f"  {title}: {_some(found)}"
+
+
+def _summary(record: dict[str, Any]) -> str:
+    """Returns what the examples are, and how many each part has."""
+    shape = record["input_shape"]
+    kind = dataset_definitions.KINDS[record.get("kind", dataset_definitions.IMAGES)]
+    size = "x".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} each"
+    parts = ", ".join(f"{count:,} {part}" for part, count in record["counts"].items())
+    return f"{kind} ({size}), {parts}"
+
+
+def _learned(record: dict[str, Any]) -> Iterator[str]:
+    """Yields the classes with their counts, or the mean of each number to predict."""
+    names, counts = record["class_names"], [*record["class_counts"].values()]
+    if record.get("task") == tasks.REGRESSION:
+        means = zip(names, record["target_means"], record["target_deviations"], strict=True)
+        found = (f"{name} (mean {mean:.4g}, deviation {sd:.4g})" for name, mean, sd in means)
+        yield f"  to predict: {_some(found)}"
+    elif counts:
+        totals = zip(names, map(sum, zip(*counts, strict=True)), strict=True)
+        yield f"  {len(names)} classes: {_some(f'{name} {count:,}' for name, count in totals)}"
+    else:
+        yield f"  labels: {_some(names)}"
+
+
+def _some(items: Iterable[str]) -> str:
+    """Returns the first of some items, and how many there are besides."""
+    items = [*items]
+    more = [f"{len(items) - _NAMED:,} more"] if len(items) > _NAMED else []
+    return ", ".join([*items[:_NAMED], *more])

@@ -1,0 +1,104 @@
+"""What becomes of the rows of a table: fitted on the training part, applied to all.
+
+A missing number becomes the median, a categorical column one feature of 0 and 1 for each of its
+values, and every number is standardised. Nothing of the other parts is known when a model is
+trained, so that a value which the training part lacks has no feature: all of its column are 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from batchscope.datasets.raw import Columns
+
+
+class Features:
+    """The features of rows, by the training part of them.
+
+    Args:
+        train: Rows of shape (n, columns), float64; of a table with NaN and codes.
+        columns: What these are; None where each is a feature, and none is missing.
+    """
+
+    def __init__(self, train: np.ndarray, columns: Columns | None) -> None:
+        self.columns, width = columns, train.shape[1]
+        coded = columns.categories if columns else {}
+        self._numbers = [at for at in range(width) if at not in coded]
+        self._medians = np.nanmedian(train[:, self._numbers], axis=0) if columns else None
+        numbers = self._filled(train)
+        self._mean, self._deviation = numbers.mean(axis=0), numbers.std(axis=0)
+        # Column -> its codes that the training part has.
+        self._seen = {
+            at: np.unique(train[:, at][~np.isnan(train[:, at])]).astype(int) for at in coded
+        }
+        widths = [len(self._seen.get(at, (at,))) for at in range(width)]
+        self._starts = np.cumsum([0, *widths])  # of each column, its first feature
+
+    @property
+    def count(self) -> int:
+        """How many features there are."""
+        return int(self._starts[-1])
+
+    def _filled(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the numbers of rows, without gaps."""
+        if self.columns is None:
+            return rows
+        # A copy in another order has other sums: where all are numbers they are taken as they are.
+        numbers = rows[:, self._numbers] if self.columns.categories else rows
+        return np.where(np.isnan(numbers), self._medians, numbers)
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the features of rows, float32."""
+        found = np.zeros((len(rows), self.count), np.float32)
+        numbers = standardised(self._filled(rows), self._mean, self._deviation)
+        found[:, self._starts[self._numbers]] = numbers
+        for at, seen in self._seen.items():
+            found[:, self._starts[at] : self._starts[at + 1]] = rows[:, [at]] == seen
+        return found
+
+    def record(self, others: list[np.ndarray]) -> dict[str, Any]:
+        """Returns what repeats them, and which values of the other parts have no feature.
+
+        Each feature is its column less the mean over the deviation; of a value of a category these
+        are 0 and 1.
+        """
+        mean, deviation = np.zeros(self.count), np.ones(self.count)
+        places = self._starts[self._numbers]
+        mean[places], deviation[places] = self._mean, self._deviation
+        found = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
+        if self.columns is None:
+            return found
+        names, categories, unseen = self.columns.names, {}, {}
+        for at, seen in self._seen.items():
+            words = self.columns.categories[at]
+            categories[names[at]] = [words[code] for code in seen]
+            codes = np.concatenate([rows[:, at] for rows in others])
+            codes = codes[~np.isnan(codes) & ~np.isin(codes, seen)].astype(int)
+            if len(codes):
+                counts = zip(*np.unique(codes, return_counts=True), strict=True)
+                unseen[names[at]] = {words[code]: int(count) for code, count in counts}
+        features = [
+            [f"{name}={word}" for word in categories[name]] if name in categories else [name]
+            for name in names
+        ]
+        medians = zip((names[at] for at in self._numbers), self._medians.tolist(), strict=True)
+        return {
+            **found,
+            "feature_names": sum(features, []),
+            "feature_medians": dict(medians),
+            "categories": categories,
+            "unseen": unseen,
+            "dropped": self.columns.dropped,
+        }
+
+
+def standardised(rows: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """Returns rows less the mean over the standard deviation, float32; a constant feature is 0."""
+    # A constant's deviation may be a rounding; what differs from it elsewhere says nothing.
+    constant = deviation <= 1e-12 * np.abs(mean)
+    with np.errstate(over="ignore"):
+        found = (rows - mean) / np.where(constant, 1.0, deviation)
+    found[:, constant] = 0.0
+    return found.astype(np.float32)

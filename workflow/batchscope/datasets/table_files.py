@@ -1,0 +1,210 @@
+"""The file of a table: its separators, its lines and its cells, and nothing of what they mean."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchscope.datasets.raw import reading, refused, refused_for
+from batchscope.errors import UserError
+
+# What stands for no value in a column of features.
+MISSING = (
+    "",
+    "NA",
+    "N/A",
+    "n/a",
+    "#N/A",
+    "<NA>",
+    "NaN",
+    "nan",
+    "-nan",
+    "NULL",
+    "null",
+    "None",
+    "?",
+)
+_SEPARATORS = ",;\t"
+_DECIMAL = re.compile(r"\s*[-+]?\d*([.,])\d+([eE][-+]?\d+)?\s*")
+_SAMPLE = 100  # lines by which a decimal comma is recognised
+_BEGINNING = 1 << 16  # bytes by which a file that is no text is recognised
+
+
+class Used(NamedTuple):
+    """The columns that are read, by their positions."""
+
+    features: list[int]
+    words: list[int]  # those of the features that stay as they are written
+    labels: list[int]
+
+
+@dataclass
+class Cells:
+    """What is in the columns that are read."""
+
+    # pandas' data frame, by position: numbers where all are; of labels and words each as written.
+    frame: Any
+    lines: np.ndarray  # where each row stands in the file
+    line: str = "line"  # what that counts
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A table as text, of which the beginning was read."""
+
+    where: str
+    path: Path
+    delimiter: str
+    decimal: str = "."  # or a comma
+    first: tuple[str, ...] = ()  # cells of the first line that is not empty
+
+    @classmethod
+    def of(cls, where: str, path: Path) -> TextFile:
+        """Returns a file with its separators recognised; raises where it is no text of a table."""
+        with reading(where, "a CSV file", OSError), open(path, "rb") as file:
+            beginning = file.read(_BEGINNING)
+        if not beginning.strip() or b"\0" in beginning:
+            received = "a binary file" if beginning.strip() else "an empty file"
+            raise refused(where, received, "a CSV file in UTF-8, as spreadsheets export it,")
+        line = beginning.decode("utf-8-sig", "replace").lstrip().splitlines()[0]
+        line = re.sub(r'"[^"]*"', "", line)
+        if ";" in line or "\t" in line:
+            line = re.sub(r"\d,\d", "", line)  # a decimal comma
+        delimiter = max(_SEPARATORS, key=line.count)
+        sample = [
+            cells for _, cells in itertools.islice(cls(where, path, delimiter).records(), _SAMPLE)
+        ]
+        if len(sample[0]) == 1 and any(each in sample[0][0] for each in _SEPARATORS):
+            received = f"one quoted cell, {sample[0][0][:60]!r}"
+            raise refused(
+                f"{where}, line 1", received, "a line without quotes around the whole of it"
+            )
+        usual, count = Counter(map(len, sample)).most_common(1)[0]
+        if usual != len(sample[0]) and 2 * count > len(sample):
+            received = f"{len(sample[0])} columns above lines of {usual}"
+            raise refused(f"{where}, line 1", received, "one number of columns")
+        marks = Counter(
+            found[1] for cells in sample for found in map(_DECIMAL.fullmatch, cells) if found
+        )
+        decimal = "," if delimiter != "," and marks[","] > marks["."] else "."
+        return cls(where, path, delimiter, decimal, tuple(sample[0]))
+
+    def records(self) -> Iterator[tuple[int, list[str]]]:
+        """Yields the last line and the cells of each row that is not empty.
+
+        A quoted cell may hold line breaks.
+        """
+        try:
+            with open(self.path, encoding="utf-8-sig", newline="") as file:
+                lines = csv.reader(file, delimiter=self.delimiter, strict=True)
+                for cells in lines:
+                    if len(cells) > 1 or (cells and cells[0].strip()):
+                        yield lines.line_num, cells
+        except csv.Error as error:
+            place = f"{self.where}, line {lines.line_num}"
+            raise refused(place, f"a cell that cannot be read ({error})", "a CSV file") from None
+        except UnicodeDecodeError:
+            raise self._other_encoding() from None
+
+    def _other_encoding(self) -> UserError:
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                place = f"{self.where}, line {number}"
+                if (found := line.decode("utf-8", "replace").find("\ufffd")) >= 0:
+                    break
+        received = f"{line.decode('latin-1')[max(0, found - 20) : found + 20].strip()!r} in Latin-1"
+        return refused(place, received, "UTF-8", "`iconv -f latin1 -t utf-8 old.csv > new.csv`")
+
+    def read(self, header: bool, used: Used) -> Cells:
+        """Returns the cells of the rows; each line of another width is a problem.
+
+        Args:
+            header: Whether the first line has names.
+        """
+        import pandas
+
+        width, lines, others = len(self.first), array("q"), array("q")
+        problems: list[str] = []
+        for line, cells in itertools.islice(self.records(), int(header), None):
+            if len(cells) == width:
+                lines.append(line)
+                continue
+            others.append(line)
+            expected = f"the number of the first line, {width},"
+            problems.append(
+                str(refused(f"{self.where}, line {line}", f"{len(cells)} columns", expected))
+            )
+        if not lines:
+            none = refused(self.where, f"{int(header)} lines of {width} columns", "one per example")
+            raise refused_for(self.where, [*problems, str(none)])
+        frame = pandas.read_csv(
+            self.path,
+            sep=self.delimiter,
+            decimal=self.decimal,
+            header=0 if header else None,
+            names=range(width),
+            index_col=False,
+            usecols=sorted({*used.features, *used.labels}),
+            dtype=dict.fromkeys((*used.words, *used.labels), str),
+            keep_default_na=False,
+            na_values=dict.fromkeys(used.features, MISSING),
+            skiprows=[line - 1 for line in others],
+            nrows=len(lines),
+            low_memory=False,
+            encoding="utf-8-sig",
+        )
+        if len(frame) != len(lines):  # cells with line breaks, or lines of blanks, beside others
+            raise refused_for(
+                self.where, [*problems, str(refused(self.where, "such lines", "a plain table"))]
+            )
+        return Cells(frame, np.asarray(lines), problems=problems)
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A table whose columns have names and types."""
+
+    where: str
+    frame: Any
+    decimal = "."
+
+    @classmethod
+    def of(cls, where: str, path: Path) -> ParquetFile:
+        """Returns a file with its cells; raises where it is none, or nothing can read it."""
+        import pandas
+
+        try:
+            with reading(where, "a Parquet file", OSError, ValueError):
+                return cls(where, pandas.read_parquet(path, engine="pyarrow"))
+        except ImportError:
+            received, mend = "Parquet without the package pyarrow", "`pip install pyarrow` reads it"
+            raise refused(where, received, "a CSV file", mend) from None
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(map(str, self.frame.columns))
+
+    def read(self, header: bool, used: Used) -> Cells:
+        """Returns the cells as those of a text."""
+        columns = sorted({*used.features, *used.labels})
+        frame = self.frame.iloc[:, columns].set_axis(columns, axis=1)
+        for at, kind in frame.dtypes.items():
+            if at in (*used.words, *used.labels) or kind.kind not in "biuf":
+                frame[at] = frame[at].astype(object).map(str, na_action="ignore")
+        return Cells(frame, np.arange(1, len(frame) + 1), "row")
+
+
+def opened(where: str, path: Path) -> TextFile | ParquetFile:
+    """Returns the file of a table, by the end of its name."""
+    return (ParquetFile if path.suffix == ".parquet" else TextFile).of(where, path)

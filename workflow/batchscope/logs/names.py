@@ -1,0 +1,116 @@
+"""Our names for what logs call otherwise: `val/loss` is validation_loss, `iter` is updates.
+
+A name is split into words. One of them may say on which data a loss or a metric is; without one,
+as Keras, Lightning and Hugging Face write them, it is on the training data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from batchscope import wording
+from batchscope.catalogue import tasks
+
+RATE = "learning_rate"
+# Words of a name -> ours.
+_PLAIN = {
+    **dict.fromkeys(
+        ("updates", "step", "global step", "trainer global step", "train global step", "iter")
+        + ("iteration",),
+        "updates",
+    ),
+    **dict.fromkeys(("examples", "samples", "examples seen", "samples seen"), "examples"),
+    **dict.fromkeys(("epoch", "train epoch"), "epoch"),
+    "seconds": "seconds",
+    **dict.fromkeys(("batch size", "batchsize", "bs", "global batch size"), "batch_size"),
+    **dict.fromkeys(("seed", "random seed", "rng seed", "manual seed"), "seed"),
+    **dict.fromkeys(("learning rate", "lr"), RATE),
+    **{name: name for name in ("run", "machine", "status")},
+}
+_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
+    "test": "test",
+}
+_EVALUATED = ("eval", "evaluation")  # on validation data, where no other word says it
+_METRICS = {
+    "loss": "loss",
+    **{name: name for name in tasks.METRICS},
+    **dict.fromkeys(("acc", "top1", "accuracy top1", "sparse categorical accuracy"), "accuracy"),
+    **dict.fromkeys(("categorical accuracy", "binary accuracy"), "accuracy"),
+    **dict.fromkeys(("f1 score", "micro f1"), "f1"),
+    "r2 score": "r2",
+    "mean squared error": "mse",
+    "mean absolute error": "mae",
+}
+_OF_NO_CONCERN = ("epoch", "mean", "avg", "metrics")  # beside the words of a metric
+_OF_ONE_BATCH = ("step", "batch")  # a metric that the same of an epoch is better than
+_VAGUE = 9  # how far a name is that is not taken unasked
+
+
+def ours(name: str) -> tuple[str, int] | None:
+    """Returns our name of a column, and how far it is from it; None of a column of no name."""
+    plain = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()
+    words = re.sub(r"[^a-z0-9]+", " ", plain).split()
+    joined = " ".join(words)
+    if joined in _PLAIN:
+        return _PLAIN[joined], int(name != _PLAIN[joined])
+    splits = [_SPLITS[word] for word in words if word in _SPLITS]
+    evaluated = any(word in _EVALUATED for word in words)
+    if len(splits) > 1:
+        return None
+    split = splits[0] if splits else "validation" if evaluated else "train"
+    words = [word for word in words if word not in _SPLITS and word not in _EVALUATED]
+    if " ".join(words) in ("learning rate", "lr"):
+        return RATE, 1
+    rest = [word for word in words if word not in (*_OF_NO_CONCERN, *_OF_ONE_BATCH)]
+    if metric := _METRICS.get(" ".join(words)) or _METRICS.get(" ".join(rest)):
+        found = f"{split}_{metric}"
+        return found, 0 if name == found else 1 + any(word in _OF_ONE_BATCH for word in words)
+    if split == "validation" and rest and rest[-1] == "loss":  # of one of several parts or sets
+        return "validation_loss", _VAGUE
+    return None
+
+
+def is_split(word: str) -> bool:
+    """Whether a word says on which data something is."""
+    return word.lower() in _SPLITS or word.lower() in _EVALUATED
+
+
+def mapping(
+    columns: Iterable[str], stated: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Returns the log's name -> ours of the columns that have one, and names that several may be.
+
+    Args:
+        stated: Ours -> the log's, which goes before all else.
+    """
+    columns = [*columns]
+    found = {theirs: mine for mine, theirs in stated.items() if theirs in columns}
+    nearest: dict[str, dict[int, list[str]]] = {}
+    for name in columns:
+        if name not in found and (known := ours(name)) and known[0] not in stated:
+            nearest.setdefault(known[0], {}).setdefault(known[1], []).append(name)
+    several = {}
+    for mine, by_distance in nearest.items():
+        candidates = by_distance[min(by_distance)]
+        if len(candidates) > 1 or min(by_distance) == _VAGUE:
+            several[mine] = candidates
+        else:
+            found[candidates[0]] = mine
+    return found, several
+
+
+def parameter(name: str) -> str:
+    """Returns what a parameter is called by: the last of the parts between dots."""
+    return name.rpartition(".")[2]
+
+
+def question(mine: str, candidates: Iterable[str]) -> str:
+    """Returns the question which of several columns is ours."""
+    candidates = [*candidates]
+    return (
+        f"received {wording.listed(candidates)}, each of which may be {mine}; one is expected, "
+        f"named by `columns: {{{mine}: {candidates[0]}}}`."
+    )

@@ -1,0 +1,53 @@
+"""Recognises what a log is by its content, and hands it to its reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from batchscope import problems
+from batchscope.errors import UserError
+from batchscope.logs import AUTO, FORMATS, Log, files, folders, json_logs, printed, tables
+
+_FOLDERS = {"tensorboard": folders.tensorboard, "mlflow": folders.mlflow}
+_TEXTS = {
+    "huggingface": json_logs.state,
+    "json_lines": json_logs.lines,
+    "nanogpt": printed.nanogpt,
+    "llm_c": printed.llm_c,
+}
+
+
+def read(path: str, kind: str = AUTO) -> list[Log]:
+    """Returns the logs of trainings in a file or a folder.
+
+    Args:
+        kind: Its format, of `FORMATS`; recognised by its content where it is `auto`.
+
+    Raises:
+        UserError: If it is missing, damaged, too large, or no log of the format.
+    """
+    if kind not in (AUTO, *FORMATS):
+        known = ", ".join((AUTO, *FORMATS))
+        raise UserError(f"format: received {problems.show(kind)}; one of {known} is expected.")
+    place = Path(path)
+    if kind in _FOLDERS or place.is_dir():
+        found = folders.recognised(place) if kind == AUTO else kind
+        logs = _FOLDERS[found](path) if found in _FOLDERS else []
+        if not logs:
+            raise UserError(
+                f"{path}: received a folder without event files of TensorBoard and runs of "
+                "MLflow; files are expected, as in logs/*.csv."
+            )
+        return logs
+    if kind == AUTO and place.is_file() and folders.is_event_file(place):
+        return folders.tensorboard(path)
+    text = files.text(path)
+    kind = _recognised(text) if kind == AUTO else kind
+    return _TEXTS[kind](path, text) if kind in _TEXTS else tables.read(path, text, kind)
+
+
+def _recognised(text: str) -> str:
+    """Returns the format of a text that is no table; empty of a table."""
+    if text.lstrip()[:1] == "{":
+        return "huggingface" if f'"{json_logs.HISTORY}"' in text else "json_lines"
+    return printed.recognised(text)

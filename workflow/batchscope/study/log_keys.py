@@ -1,0 +1,93 @@
+"""The keys by which an experiment names the logs of external runs, and how they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from batchscope.catalogue.fields import Section, one_of, text, words
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.readers import FieldReader, expected
+from batchscope.logs import AUTO, FORMATS, Source
+from batchscope.logs.files import escaped
+
+
+@dataclass(frozen=True)
+class _Columns(FieldReader):
+    """A map from our names of columns to those of the logs."""
+
+    expected = "a map from our columns to the logs' own, such as {validation_loss: val/loss},"
+
+    def read(self, raw: Any) -> dict[str, str]:
+        """Returns the names as texts."""
+        named = isinstance(raw, dict) and all(
+            isinstance(key, str) and isinstance(value, str | int | float) and str(value)
+            for key, value in raw.items()
+        )
+        if not named:
+            raise expected(self.expected)
+        return {key: str(value) for key, value in raw.items()}
+
+    def json_schema(self) -> dict[str, Any]:
+        """Returns the schema of a map with any keys."""
+        return {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+class ReadAs(Section):
+    """How logs are read."""
+
+    format: one_of(AUTO, *FORMATS) = AUTO
+    """Format of the logs; auto recognises it by their content."""
+    columns: Annotated[dict[str, str], _Columns()] = {}
+    """Our name of a column -> the logs' own, or that of a parameter that they state."""
+    examples_per_epoch: Annotated[float, Parameter(kind="float", above=0)] = None
+    """Training examples of an epoch, where the logs count epochs."""
+
+
+class Log(ReadAs):
+    """The log of a run that a command makes."""
+
+    wanted: ClassVar[str] = "a map with file, format, columns or examples_per_epoch"
+    file: text("a path that begins with {run_dir}", r"\{run_dir\}(/.+)?") = ""
+    """What the command writes, in {run_dir}; what it prints if left out."""
+
+
+class Logs(ReadAs):
+    """Logs of external runs."""
+
+    wanted: ClassVar[str] = "the path of a CSV file, or a map with files"
+    files: words("a path or a pattern")
+    """Paths and patterns, seen from the folder of this file: `{name}` stands for a factor, as in
+    logs/bs{batch_size}_seed{seed}.csv, `*`, `**` and `?` for anything; `{{` is a brace.
+    """
+    pattern: text("a pattern") = ""
+    """Factors in the names of runs that one file holds, or in any whole parts of the paths:
+    bs{batch_size}_seed{seed}.
+    """
+
+    @property
+    def source(self) -> Source:
+        """What is read."""
+        return Source(
+            self.files,
+            self.format,
+            tuple(self.columns.items()),
+            self.examples_per_epoch,
+            self.pattern,
+        )
+
+
+def _as_map(raw: Any) -> Any:
+    """Returns the map that a path alone stands for."""
+    if not isinstance(raw, str):
+        return raw
+    return {"files": escaped(raw)}
+
+
+def _or_a_path(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [{"type": "string", "minLength": 1}, {"$ref": schema.pop("$ref")}]
+
+
+Runs = Annotated[Logs, BeforeValidator(_as_map), Field(json_schema_extra=_or_a_path)]
