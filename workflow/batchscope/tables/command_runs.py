@@ -10,7 +10,8 @@ import pandas
 
 from batchscope import disk, errors
 from batchscope.catalogue import columns, command_names, own_columns
-from batchscope.store import job_files, paths, states
+from batchscope.errors import UserError
+from batchscope.store import job_files, paths, records, states
 from batchscope.study.external_runs import ExternalRuns
 from batchscope.tables import long_tables
 
@@ -48,7 +49,23 @@ def read(results: Path | str, study: Study, experiment: str) -> CommandRuns:
             of_record = {each: (record or {}).get(each) for each in _OF_RECORD}
             found.append(rows.assign(**first | of_record))
     table = pandas.concat(found, ignore_index=True)
+    _check_replicates(table, ["machine", "batch_size", *factors])
     return CommandRuns("", None, table.assign(at_target=False), tuple(factors), ())
+
+
+def _check_replicates(table: pandas.DataFrame, keys: list[str]) -> None:
+    """Raises where a finished run equals another one of its series to the last bit."""
+    known = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
+    names = [name for name in ("updates", *own_columns.OUTCOMES) if name in known]
+    bits = pandas.util.hash_pandas_object(known[names], index=False).groupby(known["run"])
+    runs = known.groupby("run", sort=False)[keys].first().assign(bits=bits.agg(tuple))
+    runs = runs[runs["bits"].map(len) > 1]
+    for run in runs.index[runs.duplicated()][:1]:
+        same = runs.index[(runs == runs.loc[run]).all(axis=1)][0]
+        raise UserError(
+            f"{run}: received the very numbers of {same}; another training for each seed is "
+            "expected. Does the command use its seed?"
+        )
 
 
 def _factors(runs: Mapping[str, Run]) -> Iterator[tuple[str, list[Any]]]:
