@@ -5,6 +5,7 @@ min_version("9.0")
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/train.smk"
+include: "workflow/rules/command.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/timing.smk"
 include: "workflow/rules/study.smk"

@@ -21,6 +21,7 @@ PACKAGES = {
     "frameworks": ("numpy", "torch", "mxnet", "jax"),
     "measures": ("numpy", "scipy", "tensorflow", "keras"),
     "timing": ("numpy", "tensorflow", "keras"),
+    "commands": ("numpy", "pandas"),
     "analysis": ("numpy", "scipy", "pandas"),
     "tables": ("numpy", "pandas"),
     "figures": ("numpy", "pandas", "matplotlib"),

@@ -68,6 +68,11 @@ def trained() -> dict[str, str]:
     return {Path(file).stem: run_file(file=file) for file in files}
 
 
+def commanded() -> dict[str, str]:
+    """Files that every run of a command leaves beside its own: output's name -> path."""
+    return {Path(file).stem: run_file(paths.COMMANDED, file) for file in paths.COMMAND_FILES}
+
+
 def snapshot(run: str = "{run}", epoch: int | str = "{epoch}") -> str:
     """File of a run's weights after an epoch before its last."""
     return paths.snapshot_path(RESULTS, run, epoch).as_posix()
@@ -177,6 +182,14 @@ def turn(timing: str) -> Callable[[Any], int]:
         return 1 + REPEATS.maximum - parsed[REPEATS.name]
 
     return priority
+
+
+def enough(memory_mb: int, attempt: int) -> int:
+    """Returns the memory of an attempt at a run, MB.
+
+    The last has no more than the one before: it records that this was not enough.
+    """
+    return memory_mb * 2 ** min(attempt - 1, 2)
 
 
 def growing(memory_mb: int) -> Callable[[Any, int], int]:

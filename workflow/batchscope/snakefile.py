@@ -20,7 +20,7 @@ from batchscope.errors import UserError, check_folder
 from batchscope.host import absence
 from batchscope.rule_parts import RESULTS
 from batchscope.store import job_files, owners, paths, records, states, status
-from batchscope.study import command_line, plan
+from batchscope.study import command_line, commands, plan
 from batchscope.study import config as configuration
 
 LEDGER = f"{RESULTS}/ledger.html"
@@ -82,7 +82,8 @@ class Jobs:
             made = cls(study, path, options["scale"], options["partial"])
             owners.check(made.folder, study.name, path)
             # A job of a cluster, which reads this too, looks at no file of the others.
-            every = chain.from_iterable(one.factors() for one in study.experiments.values())
+            every = [run.command.needs for run in study.commands.values()]
+            every += chain.from_iterable(one.factors() for one in study.experiments.values())
             absent = made.table.absent() if any(map(absence.of, every)) else {}
         except UserError as error:
             sys.exit(str(error))  # an exception would add a traceback of the Snakefile
@@ -144,7 +145,8 @@ class Jobs:
     def run_records(self) -> list[str]:
         """Records of the study's runs, but of those that need what is not here."""
         runs = self.study.runs.items()
-        return [rule_parts.run_file(run) for run, factors in runs if not absence.of(factors)]
+        needs = [*runs, *((name, run.command.needs) for name, run in self.study.commands.items())]
+        return [rule_parts.run_file(run) for run, needed in needs if not absence.of(needed)]
 
     def table_inputs(self, experiment: str) -> list[str]:
         """Records behind an experiment's tables; in a partial report those that exist.
@@ -315,6 +317,25 @@ class Jobs:
     def note_epochs(self) -> None:
         """Notes for the trainings which weights before their last the study reads."""
         job_files.note_epochs(self.study, self.table.here(), RESULTS)
+
+    def note_commands(self) -> None:
+        """Notes which commands make the runs that are missing: no part of a job's own command.
+
+        Where the study's file lies, or what a run needs, changes no result.
+        """
+        for state in self.table.every.values():
+            run = self.study.commands.get(state.job.subject)
+            if run and not state.made:
+                disk.write_json(paths.command_note(state.job.path.parent), run.note())
+
+    def command(self, wildcards: Any) -> commands.Command:
+        """The command that makes a run; of one of another study what any command has."""
+        run = self.study.commands.get(wildcards.command)
+        return run.command if run else commands.Command(())
+
+    def of_command(self, value_of: Callable[[commands.Command], Any]) -> Callable[[Any], Any]:
+        """Returns, as a function of the wildcards, what the command of a run says of itself."""
+        return lambda wildcards: value_of(self.command(wildcards))
 
     def definition(self, dataset: str) -> str:
         """Definition of a data set, as JSON."""

@@ -7,6 +7,7 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import project_files, rule_parts as parts, snakefile as jobs
 from batchscope.host import framework_environments as environments, warm_process
+from batchscope.catalogue.command_names import PATTERN as COMMAND
 from batchscope.catalogue.framework_names import FRAMEWORKS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
@@ -51,6 +52,7 @@ def everything(wildcards):
 onstart:
     # No part of a training's command: another study's would train every run again.
     STUDY.note_epochs()
+    STUDY.note_commands()
     # Local jobs fork from one process that has TensorFlow imported; a cluster's import it. What is
     # trained here needs it, and nothing else.
     if workflow.local_exec:
@@ -58,6 +60,7 @@ onstart:
         # to start a second after each time that it looked: for ever, and once more per second for
         # each job that ended.
         workflow.scheduler.job_rate_limiter = None
+        warm_process.announce()
     if workflow.local_exec and STUDY.study.runs:
         warm_process.launch(project_files.WORKFLOW)
     STUDY.check()
@@ -76,7 +79,10 @@ onerror:
 
 
 wildcard_constraints:
-    **dict.fromkeys(("run", "other", "timing", "sweep", "settings"), r"[a-z0-9_.=+-]+"),
+    **dict.fromkeys(("timing", "sweep", "settings"), r"[a-z0-9_.=+-]+"),
+    # What a command makes is neither trained nor measured.
+    **dict.fromkeys(("run", "other"), rf"(?!{COMMAND})[a-z0-9_.=+-]+"),
+    command=COMMAND,
     dataset=r"[a-z0-9_-]+",
     epoch=r"[0-9]+|middle",
     # Of other machines nothing is made here.

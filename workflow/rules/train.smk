@@ -36,8 +36,7 @@ rule train:
         ENVIRONMENT
     threads: THREADS
     resources:
-        # The last attempt has no more than the one before: it records that this was not enough.
-        mem_mb=lambda wildcards, attempt: 2000 * 2 ** min(attempt - 1, 2),
+        mem_mb=lambda wildcards, attempt: parts.enough(2000, attempt),
         runtime=240,
         gpu=GPUS,
     params:

@@ -255,7 +255,8 @@ def _needs(series: Series) -> Iterator[Need]:
     taken, unresolved = series.at(TARGET), series.unresolved
     falls = series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT
     first = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
-    if first or (taken.empty and not falls and not found.elsewhere):
+    here = found.given_by == advice_needs.HERE  # where evaluations are asked for by a factor
+    if here and (first or (taken.empty and not falls)):
         # Half the examples between two evaluations, or a quarter of an epoch.
         every, used = series.runs("evaluate_every", "train_examples").max().fillna(0)
         yield Need("target", "evaluate_every", int(every // 2 or used // 4) or "", minutes)

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.catalogue import own_columns, tasks
+from batchscope.catalogue import tasks
 from batchscope.catalogue.budget_kinds import ENDS, TAKEN, TARGET
 from batchscope.catalogue.outcomes import Reason, Verdict
-from batchscope.study.advice_needs import Trained
+from batchscope.study.advice_needs import HERE, Trained
 
 SECONDS, EXAMPLES = "seconds", "examples"
 CRITICAL, RATE = "critical_batch_size", "learning_rate"
@@ -48,6 +48,7 @@ class Asked(NamedTuple):
     baselines: Mapping[str, Mapping[str, float]] = {}
     # Runs -> seconds that one more seed of them takes in trainings, and in timings.
     price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
+    given_by: Mapping[str, tuple[str, str]] = HERE  # as `Trained` has it
 
 
 @dataclass(frozen=True)
@@ -174,9 +175,8 @@ class Series:
         timed = (self.limits["outcome"] == SECONDS).any() or runs["train_seconds"].notna().any()
         outcomes = {*self.outcomes} - {EXAMPLES}
         tested = any(not name.startswith("validation") for name in outcomes)
-        elsewhere = self.factors.get("machine") == own_columns.ELSEWHERE
-        known = (self.sizes, self.replicates, int(rates), only, bool(timed), tested, elsewhere)
-        return Trained(*known, tasks.of(outcomes)[0])
+        known = (self.sizes, self.replicates, int(rates), only, bool(timed), tested)
+        return Trained(*known, self.asked.given_by, tasks.of(outcomes)[0])
 
     def rate(self, size: int) -> float:
         """Returns the one rate of a size: the best of its seconds, or else of its outcome."""

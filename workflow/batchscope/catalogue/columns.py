@@ -10,7 +10,7 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import own_columns, tasks
-from batchscope.catalogue.entries import Column, Integer, Positive, Text
+from batchscope.catalogue.entries import Column, Integer, Percent, Positive, Text
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.run_factors import FACTORS
 from batchscope.catalogue.run_names import ENTRIES
@@ -66,6 +66,14 @@ OF_RECORD = {
     "contended_seconds": Positive(
         "What the training measured of itself while others ran; in no figure.", "s"
     ),
+}
+# Keys of the record of a run that a command makes, measured from outside, that are columns too.
+OF_COMMANDS = {
+    "memory_peak_mb": Positive("Peak resident memory of all processes of the run's command.", "MB"),
+    "process_cores": Positive("Cores that the command kept busy: mean over its time."),
+    "gpu_percent": Percent("GPU utilisation meanwhile, % of the time in which a kernel ran: mean."),
+    "gpu_memory_peak_mb": Positive("Peak memory in use on the GPU, by all processes.", "MB"),
+    "gpu_energy_joules": Positive("Energy of the GPU over the run.", "J"),
 }
 # Columns of history.csv beside run, factors and status.
 HISTORY: dict[str, Column] = {
@@ -133,6 +141,7 @@ COLUMNS: dict[str, Column] = {
     ),
     **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
     **OF_RECORD,
+    **OF_COMMANDS,
     "other_versions": Text(
         "Versions of the steps that made some of these numbers, where they are not today's."
     ),
@@ -141,7 +150,7 @@ COLUMNS: dict[str, Column] = {
         label="Best training loss",
     ),
     "train_seconds": Positive(
-        "epochs_run * seconds_per_epoch: validation apart.",
+        "epochs_run * seconds_per_epoch: validation apart; of a command the time of the whole run.",
         "s",
         label="Total training time",
         **_RISES,

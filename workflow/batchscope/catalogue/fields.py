@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -19,6 +19,11 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     noun: ClassVar[str] = "key"  # what a key is called in a message
     wanted: ClassVar[str] = "a map"  # what is expected of the whole
+
+    @classmethod
+    def kind_of(cls, raw: Any) -> type[Section]:
+        """Returns the model of what the file has: some maps have several kinds."""
+        return cls
 
     @property
     def given(self) -> dict[str, Any]:
@@ -50,6 +55,8 @@ class Keyed(FieldReader):
     expected: str  # of the whole
     least: int = 0  # keys
     most: int | None = None
+    # What reads the value of another key, which may have such a name; None where it may not.
+    others: Callable[[str], FieldReader | None] | None = None
 
     def read(self, raw: Any) -> dict[str, Any]:
         """Returns the values of the keys that are given."""
@@ -60,9 +67,7 @@ class Keyed(FieldReader):
         wrong = []
         for key, value in raw.items():
             try:
-                if key not in self.fields:
-                    raise self._unknown()
-                found[key] = self.fields[key].read(value)
+                found[key] = self._reader(key).read(value)
             except PydanticCustomError as error:
                 wrong.append(InitErrorDetails(type=error, loc=(key,), input=value))
             except ValidationError as error:
@@ -71,17 +76,20 @@ class Keyed(FieldReader):
             raise ValidationError.from_exception_data(self.noun, wrong)
         return found
 
-    def _unknown(self) -> PydanticCustomError:
+    def _reader(self, key: str) -> FieldReader:
+        """Returns what reads the value of a key; raises where there is no such key."""
+        if found := self.fields.get(key) or (self.others and self.others(str(key))):
+            return found
         known = [key for key, one in self.fields.items() if one.json_schema() != {"not": {}}]
         aliases = {getattr(one, "alias", key): key for key, one in self.fields.items()}
-        return unknown_key(self.noun, known, aliases)
+        raise unknown_key(self.noun, known, aliases)
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a map."""
         limits = {"minProperties": self.least or None, "maxProperties": self.most}
         return {
             "type": "object",
-            "additionalProperties": False,
+            "additionalProperties": self.others is not None,
             "properties": {key: one.json_schema() for key, one in self.fields.items()},
             **{key: limit for key, limit in limits.items() if limit is not None},
         }

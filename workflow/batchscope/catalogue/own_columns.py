@@ -18,9 +18,17 @@ _SPLITS = ("validation", "test", "train")
 LOSSES = tuple(f"{split}_loss" for split in _SPLITS)
 METRICS = {f"{split}_{name}": each for name, each in tasks.METRICS.items() for split in _SPLITS}
 OUTCOMES = (*LOSSES, *METRICS)
+# Column of our tables -> the columns of a log that it is made of.
+MADE_OF = {
+    "best_train_loss": {"train_loss"},
+    "best_validation_loss": {"validation_loss"},
+    "generalisation_gap": {"train_loss", "test_loss"},
+    **{gap: {f"train_{metric.name}", f"test_{metric.name}"} for gap, metric in tasks.GAPS.items()},
+}
 LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"
+NOTHING = "none"  # what an empty cell of such a column says
 AT_TARGET, AT_BUDGET = "target", "budget"  # why a run stopped whose only row is its end
 ELSEWHERE = "elsewhere"  # the machine of external runs
 
@@ -28,6 +36,11 @@ ELSEWHERE = "elsewhere"  # the machine of external runs
 def is_own(column: Any) -> bool:
     """Whether a column of our tables is a further one of an external table."""
     return isinstance(column, str) and column.startswith(OWN)
+
+
+def named(column: str) -> str:
+    """Returns the name in our tables of a factor of a command: one of ours keeps its own."""
+    return column if column in FACTORS else f"{OWN}{column}"
 
 
 def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:

@@ -31,6 +31,7 @@ ENTRIES: dict[str, Entry] = {**MEASURES, **TIMINGS}
 VERSIONS = {
     "prepare_data": "prepare_data-v2",
     "train": "train-v3",
+    "run_command": "run_command-v1",
     **{name: entry.version for name, entry in ENTRIES.items()},
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from batchscope import logs, project_files
 from batchscope.catalogue import (
+    command_names,
     framework_names,
     kept_epochs,
     parameters,
@@ -107,6 +108,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--definition": _word("--definition", _map, "its definition as JSON"),
     "--framework": {"required": True, "choices": tuple(framework_names.FRAMEWORKS)},
     "--run": _name("--run", run_names.parse_run, "a run"),
+    "--command": _name("--command", command_names.checked, "a command's run"),
     "--other": _name("--other", run_names.parse_run, "a run"),
     "--sweep": _name("--sweep", sweep_names.parse, "a sweep"),
     "--timing": _name("--timing", run_names.configuration, "a timing configuration"),

@@ -24,7 +24,7 @@ def note(study: Any, results: Path) -> None:
     What cannot be timed here, as on a GPU that is not there, stays unknown.
     """
     statuses = states.statuses(states.Table(study, results))
-    missing = [study.runs[run] for run, status in statuses.items() if status == records.MISSING]
+    missing = [each for run, each in study.runs.items() if statuses[run] == records.MISSING]
     history = estimates.History(results, set(map(estimates.subject, missing)))
     unknown: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
     for factors in missing:

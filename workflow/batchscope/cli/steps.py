@@ -56,6 +56,13 @@ def train(arguments: Namespace) -> None:
     print(f"{run.name}: {status}")
 
 
+def run_command(arguments: Namespace) -> None:
+    """Make one run by the user's own command."""
+    from batchscope.commands import runner
+
+    print(f"{arguments.command}: {runner.make(arguments.results, arguments.command)}")
+
+
 def snapshot(arguments: Namespace) -> None:
     """Make one run's weights after an epoch before its last."""
     from batchscope.training import runs, snapshots
@@ -149,6 +156,7 @@ OPTIONS = {
     install_framework: ("--framework", "--output"),
     train: ("--results", "--run", "--model-file", "--checkpoint-seconds", "--killed-at-mb")
     + ("--chunk-seconds", "--chunk-steps"),
+    run_command: ("--results", "--command"),
     snapshot: ("--results", "--run", "--epoch", "--model-file"),
     try_batch: ("--results", "--sweep", "--batch-size", "--memory-mb", "--model-file"),
     tabulate: (*_STUDY, "--experiment", "--output"),

@@ -111,13 +111,15 @@ def drawn(experiment: Experiment) -> list[str]:
     trainings, own = experiment.trainings, experiment.own
     runs = trainings.runs.values()
     batch_sizes = (
-        {*experiment.vary["batch_size"]} if own.path else {run["batch_size"] for run in runs}
+        {*experiment.vary["batch_size"]} if own.columns else {run["batch_size"] for run in runs}
     )
     met = {
         Need.AT_EPOCHS: experiment.at_epochs,
         Need.MARGINS: trainings.margins,
-        Need.PREFIXES: not (own.falling or any(map(run_factors.falling, runs))),
-        Need.EVALUATIONS: own.evaluated if own.path else all(run["evaluate_every"] for run in runs),
+        Need.PREFIXES: not (own.schedule or any(map(run_factors.falling, runs))),
+        Need.EVALUATIONS: own.evaluated
+        if own.columns
+        else all(run["evaluate_every"] for run in runs),
         Need.SECONDS: trainings.timed,
         Need.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
     }
@@ -125,7 +127,7 @@ def drawn(experiment: Experiment) -> list[str]:
         measures={**trainings.measures, **experiment.times.timings},
         varied=[factor for factor, values in experiment.vary.items() if len(values) > 1],
         needs=[need for need, found in met.items() if found],
-        own=own.columns if own.path else None,
+        own=own.columns or None,
     )
     # One batch size makes as many updates in every epoch.
     axes = ("updates", *(["seconds"] if trainings.timed else [])) if len(batch_sizes) > 1 else ()

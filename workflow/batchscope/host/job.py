@@ -38,7 +38,7 @@ def run(words: list[str], main: Main) -> object:
         status = ask(words)
     if status is None and words[:1] == ["train"]:
         here, control = socket.socketpair()
-        with _signals_sent(here):
+        with signals_sent(here):
             status = run_copied(main, words, control)
     if status is None:
         return main(words)
@@ -72,7 +72,7 @@ def ask(words: list[str]) -> int | None:
                 return None
         except OSError:
             return None
-        with _signals_sent(connection):
+        with signals_sent(connection):
             answer = _received(connection, END.size)
     return END.unpack(answer)[0] if len(answer) == END.size else -signal.SIGKILL
 
@@ -156,7 +156,7 @@ def _end_after(wait: Callable[..., object], *arguments: object) -> None:
 
 
 @contextlib.contextmanager
-def _signals_sent(connection: socket.socket) -> Iterator[None]:
+def signals_sent(connection: socket.socket) -> Iterator[None]:
     """Sends the signals that ask this process to stop through a connection, a byte each."""
 
     def send(signum: int, _: object) -> None:

@@ -31,13 +31,18 @@ from batchscope.host import job
 _kept: list[subprocess.Popen] = []
 
 
+def announce() -> None:
+    """Lets jobs know through the environment which Snakemake they belong to, and end with."""
+    os.environ[job.VARIABLE] = str(os.getpid())
+
+
 def launch(code: Path) -> None:
-    """Starts the process; jobs learn of it through the environment.
+    """Starts the process, which jobs ask by the Snakemake that they belong to.
 
     Args:
         code: The folder of batchscope.
     """
-    os.environ[job.VARIABLE] = str(os.getpid())
+    announce()
     # Listening before it starts: the first jobs wait for the import in place of repeating it.
     try:
         listener = _listener(os.getpid(), job.TRAINING)

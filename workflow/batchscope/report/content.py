@@ -180,8 +180,9 @@ def _models(
 
 
 def _runs(study: Study, place: job_files.Place) -> dict[str, Record]:
-    """Returns run -> record of its training on a machine, where there is one."""
-    found = {run: paths.run_record(paths.run_folder(place.results, run)) for run in study.runs}
+    """Returns run -> its record on a machine, where there is one."""
+    every = (*study.runs, *study.commands)
+    found = {run: paths.run_record(paths.run_folder(place.results, run)) for run in every}
     return {run: _record(path, place.machine) for run, path in found.items() if path.exists()}
 
 

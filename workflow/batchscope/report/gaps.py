@@ -17,6 +17,7 @@ from batchscope.host import absence
 from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct
 from batchscope.store import paths, records
+from batchscope.store.job_files import TRAINING
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -73,7 +74,7 @@ def _of_runs(study: Study, inputs: Inputs, command: str) -> Iterator[Gap]:
         if row["status"] == records.FINISHED or listed_below:
             continue
         message, made = row.get("message", ""), row.get("machine") == own_columns.ELSEWHERE
-        if run in study.runs and run not in inputs.runs:
+        if run in (*study.runs, *study.commands) and run not in inputs.runs:
             message = _said_of_run(study, inputs.states.results, run) or message
         if row["status"] == records.DIVERGED and row.get("epochs_run"):
             message = f"{message} (epochs_run {row['epochs_run']})".strip()
@@ -86,9 +87,11 @@ def _of_runs(study: Study, inputs: Inputs, command: str) -> Iterator[Gap]:
 
 def _said_of_run(study: Study, results: Path, run: str) -> str:
     """Returns what the log of a run without a record says, or that of its data."""
-    data = paths.dataset_folder(results, study.runs[run]["dataset"]) / "record.json"
-    record = paths.run_folder(results, run) / "record.json"
-    return _last_words(results, record, *([] if data.exists() else [data]))
+    wanted = [paths.run_record(paths.run_folder(results, run))]
+    if run in study.runs:
+        data = paths.dataset_record(results, study.runs[run]["dataset"])
+        wanted += [] if data.exists() else [data]
+    return _last_words(results, *wanted)
 
 
 def _missing(inputs: Inputs) -> dict[str, dict[str, str]]:
@@ -103,7 +106,7 @@ def _missing(inputs: Inputs) -> dict[str, dict[str, str]]:
         finished = {row["run"] for row in own if row["status"] == records.FINISHED}
         for state in inputs.states.experiments[name]:
             job = state.job
-            if job.measure != "train" and state.missing and finished.issuperset(job.runs):
+            if job.noun != TRAINING and state.missing and finished.issuperset(job.runs):
                 said = _last_words(inputs.states.results, job.path)
                 missing.setdefault(job.measure, {})[job.subject] = said
     return missing
@@ -137,6 +140,6 @@ def commands(study: Study, config_name: str) -> dict[str, str]:
         "study": snakemake(study, config_name),
         "slurm": snakemake(study, config_name, how="--profile slurm"),
     }
-    for run in [*study.runs][:1]:
+    for run in [*study.runs, *study.commands][:1]:
         found["run"] = snakemake(study, config_name, f"results/runs/{run}/record.json")
     return found

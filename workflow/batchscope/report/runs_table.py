@@ -54,9 +54,9 @@ def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
         for row in rows
     ]
     own = {row["run"]: row for row in tidy if row.get("machine") in here}
-    others = (row for row in tidy if experiment.own.path or row.get("machine") not in here)
-    planned = experiment.trainings.runs
-    return [*(own.get(run) or _unrecorded(study, name, run) for run in planned), *others]
+    planned = {**experiment.trainings.runs, **experiment.commands}
+    rest = (row for row in tidy if row["run"] not in planned or row.get("machine") not in here)
+    return [*(own.get(run) or _unrecorded(study, name, run) for run in planned), *rest]
 
 
 def _is_factor(column: str) -> bool:
@@ -72,6 +72,9 @@ def _as_in_paths(text: str) -> str:
 
 def _unrecorded(study: Study, experiment: str, run: str) -> Row:
     row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
+    if made_by := study.commands.get(run):
+        row |= {own_columns.named(key): plain(each) for key, each in made_by.factors.items()}
+        return {**row, "status": states.unrecorded(made_by.command.needs)}
     row |= {key: plain(value) for key, value in study.runs[run].items()}
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
         row[key], digest = run_names.split_token(row[key])

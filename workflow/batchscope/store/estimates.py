@@ -6,6 +6,7 @@ import contextlib
 import os
 import statistics
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,33 @@ class History:
         """Returns the bytes of files of weights, as of a finished run of its kind, or None."""
         one = self._bytes.get(subject(factors))
         return None if one is None else files * one
+
+
+def of_commands(results: Path, runs: Iterable[str]) -> dict[str, float | None]:
+    """Returns the seconds of runs that commands make, as finished ones of each command took."""
+    known: dict[str, dict[int, float]] = {}
+    found: dict[str, float | None] = {}
+    for run in runs:
+        token, size = _command(run)
+        if token not in known:
+            known[token] = _taken_by(results, token)
+        found[run] = epoch_seconds(known[token], size) if known[token] else None
+    return found
+
+
+def _command(run: str) -> tuple[str, int]:
+    token, size, *_ = run.split("+")
+    return token, int(size.partition("=")[2])
+
+
+def _taken_by(results: Path, token: str) -> dict[int, float]:
+    """Returns batch size -> mean seconds of a command's finished runs."""
+    times: dict[int, list[float]] = {}
+    for path in sorted(results.glob(f"runs/{token}+*/{paths.RECORD}"))[:_SAMPLES]:
+        record = disk.read_json(path, "status")
+        if record["status"] == records.FINISHED:
+            times.setdefault(_command(path.parent.name)[1], []).append(record["contended_seconds"])
+    return {size: statistics.fmean(values) for size, values in times.items()}
 
 
 def _key(factors: dict[str, Any]) -> str:

@@ -15,9 +15,10 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates, paths, records
-from batchscope.study import plan
+from batchscope.study import commands, plan
 
 TRAINING, MEASURE, TIMING = "training", "measure", "timing"  # kinds of jobs, for people
+MAKES = ("train", "run_command")  # steps that make a run
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,16 @@ class Job:
     """What one job makes of a study: a training, a measure or a timing."""
 
     path: Path  # its record
-    measure: str  # or `train`
+    measure: str  # or one of `MAKES`
     runs: tuple[str, ...] = ()  # of a time, one of those that share it; of a sweep none
     sweep: sweep_names.Sweep | None = None  # what a timing is of
     repeat: int = 1  # which of a timing's jobs of the same configuration it is
+    alone: bool = False  # whether it has the machine to itself
 
     @property
     def noun(self) -> str:
         """What kind of job it is, for people."""
-        if self.measure == "train":
+        if self.measure in MAKES:
             return TRAINING
         return TIMING if self.measure in TIMINGS else MEASURE
 
@@ -69,6 +71,12 @@ def training_job(results: Path | str, run: str) -> Job:
     return Job(paths.run_record(paths.run_folder(results, run)), "train", (run,))
 
 
+def command_job(results: Path | str, name: str, run: commands.Run) -> Job:
+    """Returns the job of a run that a command makes."""
+    path = paths.run_record(paths.run_folder(results, name))
+    return Job(path, "run_command", (name,), alone=run.command.alone)
+
+
 def measure_jobs(experiment: plan.Experiment, results: Path | str, machine: str) -> Iterator[Job]:
     """Yields every measure and timing of an experiment on a machine, whatever it lacks.
 
@@ -79,7 +87,8 @@ def measure_jobs(experiment: plan.Experiment, results: Path | str, machine: str)
         settings = run_names.settings_name(measure, values)
         if measure in TIMINGS:
             for run, factors in trainings.runs.items():
-                yield Job(time_path(place, experiment, factors, measure), measure, (run,))
+                path = time_path(place, experiment, factors, measure)
+                yield Job(path, measure, (run,), alone=True)
         elif measure in trainings.pairs:
             for pair in trainings.pairs[measure]:
                 yield Job(paths.pair_path(results, *pair, measure, settings), measure, pair)
@@ -103,7 +112,7 @@ def timing_jobs(experiment: plan.Experiment, results: Path | str, machine: str) 
             settings = run_names.job_settings(measure, values, repeat)
             for name, sweep in sweeps.items():
                 path = paths.timing_path(results, machine, name, settings, measure)
-                yield Job(path, measure, sweep=sweep, repeat=repeat)
+                yield Job(path, measure, sweep=sweep, repeat=repeat, alone=True)
 
 
 def time_path(

@@ -9,11 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from batchscope.catalogue import command_names
+
 RECORD = "record.json"  # of a data set and of a run: written last, so that what has one is whole
 SPLITS = ("train", "validation", "test")
 ARRAYS = tuple(f"{split}_{what}.npy" for split in SPLITS for what in ("images", "labels"))
 RUN_FILES = ("history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
-TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs
+TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs, or by a command
+COMMAND_FILES = (RECORD, TRAJECTORY)
+COMMANDED = "{command}"  # stands for the name of a run that a command makes
 
 
 def dataset_folder(results: Path | str, dataset: str) -> Path:
@@ -39,6 +43,21 @@ def run_record(folder: Path | str) -> Path:
 def run_files(factors: dict[str, Any]) -> tuple[str, ...]:
     """Returns the names of all files that a run's folder has once it is trained."""
     return (RECORD, *RUN_FILES, *([TRAJECTORY] if factors["evaluate_every"] else []))
+
+
+def command_note(folder: Path | str) -> Path:
+    """Returns the file in a run's folder that says which command makes it."""
+    return Path(folder) / "command.json"
+
+
+def command_output(folder: Path | str) -> Path:
+    """Returns the file of what a command printed."""
+    return Path(folder) / "output.txt"
+
+
+def command_folder(folder: Path | str) -> Path:
+    """Returns the folder of a command's own files, in that of its run."""
+    return Path(folder) / "files"
 
 
 def snapshot_path(results: Path | str, run: str, epoch: int | str) -> Path:
@@ -102,8 +121,10 @@ def log_path(results: Path | str, output: Path | str) -> Path:
     """Returns the log of the job that writes a record, of data, a run, a measure or a timing."""
     kind, *folders, file = Path(output).relative_to(results).parts
     if file == RECORD:
-        step = {"data": "prepare_data", "runs": "train"}[kind]
         *folders, file = folders
+        commanded = file == COMMANDED or command_names.is_command(file)
+        made = "run_command" if commanded else "train"
+        step = {"data": "prepare_data", "runs": made}[kind]
     else:
         step = folders.pop(1 if kind == "runs" else 2).removesuffix("_to")
         file = file.removesuffix(".json")

@@ -25,23 +25,35 @@ _SHARE = 1 / 20  # of a training's time, at least, between two lines: its log st
 _SILENT = 60.0  # seconds without an update after which its age is shown
 
 
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[None]:
+    """Keeps the file of a run while the block makes it."""
+    say(folder, "starts")
+    try:
+        yield
+    finally:
+        (folder / FILE).unlink(missing_ok=True)
+
+
+def say(folder: Path, text: str) -> None:
+    """Says how far a run is."""
+    own = {"host": platform.node(), "process": os.getpid(), "at": time.time(), "said": text}
+    with contextlib.suppress(OSError):  # a full disk: `watch` alone reads it
+        disk.write_json(folder / FILE, own)
+
+
 class Reporter:
     """Reports how far one training is."""
 
     def __init__(self, folder: Path, epochs: int, steps: int) -> None:
-        self._path = folder / FILE
+        self._folder = folder
         self._epochs, self._steps = epochs, steps
         self._started = self._reported = self._logged = time.monotonic()
         self._begun: tuple[float, int] | None = None  # when, and after how many updates
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Keeps the training's file while the block runs."""
-        self._write("starts")
-        try:
-            yield
-        finally:
-            self._path.unlink(missing_ok=True)
+    def running(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps the training's file while a block runs."""
+        return running(self._folder)
 
     def report(self, epoch: int, step: int, history: Sequence[dict[str, Any]]) -> None:
         """Says where the training is, where the last word is some seconds old."""
@@ -70,9 +82,7 @@ class Reporter:
             print(f"{wording.capital(text)}.", flush=True)
 
     def _write(self, text: str) -> None:
-        own = {"host": platform.node(), "process": os.getpid(), "at": time.time(), "said": text}
-        with contextlib.suppress(OSError):  # a full disk: `watch` alone reads it
-            disk.write_json(self._path, own)
+        say(self._folder, text)
 
 
 def overview(results: Path | str) -> str:

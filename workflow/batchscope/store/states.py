@@ -20,7 +20,7 @@ from batchscope.host import absence
 from batchscope.host.absence import Absence
 from batchscope.store import job_files, paths, records
 from batchscope.store.job_files import Job
-from batchscope.study import plan
+from batchscope.study import commands, plan
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class State:
     @property
     def waits(self) -> bool:
         """Whether what is not here alone keeps it from being made; a measure follows its run."""
-        first = self.recorded or self.job.measure == "train"
+        first = self.recorded or self.job.noun == job_files.TRAINING
         return bool(self.lacking) and not self.made and first
 
     @property
@@ -55,10 +55,12 @@ class Table:
     def __init__(self, study: plan.Study, results: Path | str) -> None:
         self.study, self.results = study, Path(results)
         trained = {run: self._training(run) for run in study.runs}
+        made = {name: self._commanded(name, run) for name, run in study.commands.items()}
         # Experiment -> its jobs, trainings first; what experiments share is in each.
         self.experiments = {
             name: [
                 *(trained[run] for run in experiment.trainings.runs),
+                *(made[run] for run in experiment.commands),
                 *(
                     _other(job, [trained[run] for run in job.runs])
                     for job in job_files.measure_jobs(experiment, self.results, study.machine)
@@ -80,10 +82,16 @@ class Table:
         )
         return State(job, made, recorded, absence.of(factors))
 
+    def _commanded(self, name: str, run: commands.Run) -> State:
+        job = job_files.command_job(self.results, name, run)
+        there = _names(job.path.parent)
+        made = there.issuperset(paths.COMMAND_FILES)
+        return State(job, made, paths.RECORD in there, absence.of(run.command.needs))
+
     def here(self) -> Iterator[Job]:
         """Yields the measures and timings that can be made here, made or not, each once."""
         for state in self.every.values():
-            if not state.lacking and state.job.measure != "train":
+            if not state.lacking and state.job.noun != job_files.TRAINING:
                 yield state.job
 
     def absent(self) -> dict[Absence, list[Job]]:
@@ -141,8 +149,10 @@ def unrecorded(factors: dict[str, Any]) -> str:
 def statuses(table: Table) -> dict[str, str]:
     """Returns run -> status; raises `UserError` where a record is damaged."""
     found = {}
-    for run, factors in table.study.runs.items():
-        path = job_files.training_job(table.results, run).path
+    study = table.study
+    needs = study.runs | {name: run.command.needs for name, run in study.commands.items()}
+    for run, factors in needs.items():
+        path = paths.run_record(paths.run_folder(table.results, run))
         recorded = path.exists() and not table.every[path].missing
         found[run] = disk.read_json(path, "status")["status"] if recorded else unrecorded(factors)
     return found

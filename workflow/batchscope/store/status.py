@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from batchscope.study import advice_needs, plan
 START_SECONDS, FORK_SECONDS = 4.0, 0.9
 _STARTS = {
     "train": FORK_SECONDS,
+    "run_command": FORK_SECONDS,
     **{name: FORK_SECONDS if entry.data else 0.0 for name, entry in MEASURES.items()},
     **{name: FORK_SECONDS if entry.forked else START_SECONDS for name, entry in TIMINGS.items()},
 }
@@ -58,6 +61,7 @@ class Overview:
     absent: dict[Absence, list[Job]]  # and what waits for it
     # Step and version that made records -> how many, where it is not today's.
     outdated: Counter[tuple[str, str]]
+    commands: dict[str, Job]  # experiment whose runs a command makes -> the job of one of them
 
     def seconds(self, noun: str) -> float:
         """Returns the seconds of all trainings, measures or timings, as far as they are known."""
@@ -74,9 +78,10 @@ class Overview:
         return sum(_STARTS[job.measure] for job in [*trainings, *self.untimed(MEASURE, TIMING)])
 
     def wall_seconds(self, cores: int) -> float:
-        """Returns what is known to be left: timings one after the other, all else side by side."""
-        shared = self.seconds(TRAINING) + self.seconds(MEASURE) + self.start_seconds
-        return shared / cores + self.seconds(TIMING)
+        """Returns what is known to be left: what runs alone in turns, all else side by side."""
+        alone = sum(seconds or 0 for job, seconds in self.jobs if job.alone)
+        shared = sum(seconds or 0 for job, seconds in self.jobs if not job.alone)
+        return (shared + self.start_seconds) / cores + alone
 
     @property
     def disk_bytes(self) -> float:
@@ -94,12 +99,15 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     """Returns where a study stands; raises `UserError` if a record is damaged."""
     results, table = Path(results), states.Table(study, results)
     statuses = states.statuses(table)
-    missing = [run for run, status in statuses.items() if status == records.MISSING]
+    missing = [run for run in study.runs if statuses[run] == records.MISSING]
     every = [state for state in table.every.values() if not state.lacking]
     others = [state for state in every if state.job.noun != TRAINING]
     versions = table.other_versions()
     old = {state.job.path: state.job for state in every if state.job.path in versions}
-    again = [job.runs[0] for job in old.values() if job.noun == TRAINING]
+    made_again = [job.runs[0] for job in old.values() if job.noun == TRAINING]
+    again = [run for run in made_again if run in study.runs]
+    commanded = [run for run in study.commands if statuses[run] == records.MISSING]
+    commanded += [run for run in made_again if run in study.commands]
     unmade = [state.job for state in others if state.missing]
     # Made again by its version, or with its run: a time reads no run.
     repeated = [
@@ -124,24 +132,40 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         sizes.append((f"{model} on {dataset}", history.weight_bytes(study.runs[run], count)))
     return Overview(
         experiments=tuple(
-            _standing(name, experiment.trainings.runs, statuses, table.experiments[name])
+            _standing(name, statuses, table.experiments[name])
             for name, experiment in study.experiments.items()
             if not experiment.own.path
         ),
-        total=_standing("all", study.runs, statuses, table.every.values()),
+        total=_standing("all", statuses, table.every.values()),
         missing_data=data,
         jobs=[
             *(
                 (job_files.training_job(results, run), history.seconds(own))
                 for run, own in trainings
             ),
+            *_of_commands(study, results, commanded),
             *((job, noted.get(job.kind)) for job in (*unmade, *repeated)),
         ],
         to_epoch=len(to_epoch),
         sizes=sizes,
         absent=table.absent(),
         outdated=Counter(versions[path] for path in old),
+        commands={
+            name: table.experiments[name][0].job
+            for name, experiment in study.experiments.items()
+            if experiment.commands
+        },
     )
+
+
+def _of_commands(
+    study: plan.Study, results: Path, runs: Iterable[str]
+) -> Iterator[tuple[Job, float | None]]:
+    """Yields the jobs of runs that commands make, and their seconds of one core, or of all."""
+    for name, seconds in estimates.of_commands(results, runs).items():
+        job = job_files.command_job(results, name, study.commands[name])
+        cores = 1 if job.alone else study.commands[name].command.threads
+        yield job, None if seconds is None else seconds * cores
 
 
 def _weight_files(
@@ -158,14 +182,15 @@ def _weight_files(
         initial.add(shared)
 
 
-def _standing(
-    name: str, runs: Iterable[str], statuses: dict[str, str], found: Iterable[states.State]
-) -> Standing:
+def _standing(name: str, statuses: dict[str, str], found: Iterable[states.State]) -> Standing:
+    runs: Counter[str] = Counter()
     unmade: Counter[str] = Counter()
     for state in found:
-        if state.job.noun != TRAINING and not state.lacking:
+        if state.job.noun == TRAINING:
+            runs[statuses[state.job.subject]] += 1
+        elif not state.lacking:
             unmade[state.job.measure] += state.missing
-    return Standing(name, Counter(statuses[run] for run in runs), unmade)
+    return Standing(name, runs, unmade)
 
 
 def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -> str:
@@ -185,10 +210,25 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
         for each in study.experiments.values()
         if each.own.path
     ]
+    made += [_command_line(study, name, job) for name, job in found.commands.items()]
     lines += [*made, ""] if made else []
     lines += [_complete_line(found)] if found.complete else _rest_lines(found, cores)
     lines += [*absence_lines(found.absent), *_advice_lines(study)]
     return "\n".join(lines)
+
+
+def _command_line(study: plan.Study, experiment: str, job: Job) -> str:
+    """Returns one resolved command of an experiment, where it runs, and with what."""
+    run = study.commands[job.subject]
+    words, _ = run.resolved(os.path.abspath(paths.command_folder(job.path.parent)))
+    command = run.command
+    gpus = wording.count(command.gpus, "GPU") if command.gpus else "no GPU"
+    beside = "beside others, so that its seconds stay unknown (alone: true)"
+    return (
+        f"{experiment}, the first of its runs: {shlex.join(words)}\n"
+        f"  in {command.folder}, with {wording.count(command.threads, 'thread')} and {gpus}, "
+        f"{'alone on the machine' if command.alone else beside}."
+    )
 
 
 def _complete_line(found: Overview) -> str:
@@ -218,7 +258,7 @@ def _rest_lines(found: Overview, cores: int) -> list[str]:
     lines.append(_time_line(found, cores))
     lines.append(f"Disk needed: about {wording.size(found.disk_bytes, 2)}{unknown}.")
     for (step, version), count in found.outdated.items():
-        of, noun = ("", "run") if step == "train" else (f" of {step}", "record")
+        of, noun = ("", "run") if step in job_files.MAKES else (f" of {step}", "record")
         what = wording.count(count, f"{noun}{of} was", f"{noun}s{of} were")
         lines.append(f"{what} made by another version ({version}; now {VERSIONS[step]}).")
     if found.outdated:
@@ -263,8 +303,8 @@ def _time_line(found: Overview, cores: int) -> str:
         parts.append(f"about {wording.duration(timings)} of timings, alone on the machine")
     if untimed_runs:
         parts.append(
-            f"unknown for {wording.count(len(untimed_runs), 'run')} (no run of that model on that "
-            "data set has finished)"
+            f"unknown for {wording.count(len(untimed_runs), 'run')} (no run of that kind has "
+            "finished)"
         )
     if untimed_jobs:
         parts.append(f"unknown for {waiting(untimed_jobs)} (none of that kind has finished)")

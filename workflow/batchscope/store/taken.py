@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import run_factors
-from batchscope.store import estimates, job_files, paths
+from batchscope.store import estimates, paths
 from batchscope.store.job_files import MEASURE, TIMING, Job
 from batchscope.store.states import Table
 
@@ -45,12 +45,12 @@ def find(
     study, results, unknown = table.study, table.results, []
     training = gpu = 0.0
     for run, record in trained.items():
-        seconds, factors = record.get("contended_seconds"), study.runs[run]
+        seconds, factors = record.get("contended_seconds"), study.runs.get(run, record)
         if isinstance(seconds, int | float):
             training += seconds * factors["threads"]
             gpu += seconds * run_factors.gpus(factors)
         else:
-            unknown.append(job_files.training_job(results, run))
+            unknown.append(table.every[paths.run_record(paths.run_folder(results, run))].job)
     noted, others = estimates.noted(results), Counter[str]()
     for job in table.here():
         seconds = noted.get(job.kind)
@@ -72,7 +72,7 @@ def find(
         timings=float(others[TIMING]),
         cores=max((count for count in cores if isinstance(count, int)), default=0),
         gpu=gpu,
-        run_bytes=_bytes(paths.run_folder(results, run) for run in study.runs),
+        run_bytes=_bytes(paths.run_folder(results, run) for run in (*study.runs, *study.commands)),
         unknown=tuple(unknown),
     )
 

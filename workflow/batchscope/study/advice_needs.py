@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batchscope.catalogue import tasks
@@ -12,6 +12,12 @@ from batchscope.study.plan import Experiment
 
 LEAST_SIZES = 3
 _BLANKS = ("measure", "columns")  # keys of lists, to which a value is added
+
+
+# What gives runs their seconds and outcomes on test data -> the key of a study, and its value.
+HERE = {"time_epoch": ("measure", "time_epoch"), "evaluate": ("measure", "evaluate")}
+_IN_A_FILE = {"time_epoch": ("columns", "seconds"), "evaluate": ("columns", "{}")}
+_IN_A_LOG = {"time_epoch": ("alone", "true"), "evaluate": ("log.columns.{}", "NAME")}
 
 
 class Need(NamedTuple):
@@ -42,7 +48,7 @@ class Trained(NamedTuple):
         rates: How many learning rates, at the size with the most; 0 where they are not known.
         rate: The only one, where all share it.
         timed: Whether it has seconds; `tested` whether it has outcomes on test data.
-        elsewhere: Whether the trainings were made elsewhere, and are known by a file's columns.
+        given_by: What gives such runs their seconds and their outcomes on test data, as `HERE`.
         task: What is learned, of `tasks.TASKS`.
     """
 
@@ -52,7 +58,7 @@ class Trained(NamedTuple):
     rate: float | None = None
     timed: bool = True
     tested: bool = True
-    elsewhere: bool = False
+    given_by: Mapping[str, tuple[str, str]] = HERE
     task: str = tasks.CLASSIFICATION
 
 
@@ -62,15 +68,14 @@ def missing(found: Trained, of_seed: float = math.nan, of_rate: float = math.nan
     Args:
         of_seed: Minutes of one more seed; `of_rate` of one more learning rate.
     """
-    key = "columns" if found.elsewhere else "measure"
     if len(found.sizes) < LEAST_SIZES:
         larger = [2 * found.sizes[-1], 4 * found.sizes[-1]]
         yield Need("sizes", "vary.batch_size", [*found.sizes, *larger][:LEAST_SIZES])
     if not found.timed:
-        yield Need("time_epoch", key, "seconds" if found.elsewhere else "time_epoch")
+        yield Need("time_epoch", *found.given_by["time_epoch"])
     if not found.tested:
         outcome = f"test_{tasks.TASKS[found.task][0]}"
-        yield Need("evaluate", key, outcome if found.elsewhere else "evaluate")
+        yield Need("evaluate", *(each.format(outcome) for each in found.given_by["evaluate"]))
     if found.seeds < LEAST_SEEDS:
         minutes = (LEAST_SEEDS - found.seeds) * of_seed
         yield Need("seeds", "seeds", LEAST_SEEDS, minutes, LEAST_SEEDS)
@@ -79,13 +84,21 @@ def missing(found: Trained, of_seed: float = math.nan, of_rate: float = math.nan
         yield Need("rates", "vary.learning_rate", rates or "", 2 * of_rate)
 
 
+def given_by(experiment: Experiment) -> Mapping[str, tuple[str, str]]:
+    """Returns what gives the runs of an experiment their seconds and outcomes, as `HERE`."""
+    if experiment.commands:
+        return _IN_A_LOG
+    return _IN_A_FILE if experiment.own.path else HERE
+
+
 def planned(experiment: Experiment) -> list[Need]:
     """Returns what will be missing of an experiment that trains at two batch sizes or more."""
     trainings, runs = experiment.trainings, [*experiment.trainings.runs.values()]
+    runs += [run.factors for run in experiment.commands.values()]
     rates: dict[int, set[float]] = {}
     for run in runs:
-        rates.setdefault(run["batch_size"], set()).add(run["learning_rate"])
-    if len(rates) < 2 or experiment.own.path:
+        rates.setdefault(run["batch_size"], set()).add(run.get("learning_rate"))
+    if len(rates) < 2:
         return []
     every = set().union(*rates.values())
     found = Trained(
@@ -94,7 +107,9 @@ def planned(experiment: Experiment) -> list[Need]:
         max(map(len, rates.values())),
         every.pop() if len(every) == 1 else None,
         trainings.timed,
-        "evaluate" in trainings.measures or all(run["evaluate_every"] for run in runs),
+        # What a log will hold is not known yet.
+        "evaluate" in trainings.measures or all(run.get("evaluate_every", True) for run in runs),
+        given_by(experiment),
     )
     return [*missing(found)]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import figures, run_factors, run_names, tables
+from batchscope.catalogue import command_names, figures, own_columns, run_factors, run_names, tables
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
@@ -31,7 +31,7 @@ _POSITIONS = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exce
 
 Cells = dict[str, tuple[Any, ...]]
 Grid = list[dict[str, Any]]  # the factors of every cell of an experiment
-Known = Mapping[str, bool]  # what cells may name -> whether it is a key that is a number
+Known = Mapping[str, Callable[[Any], Any]]  # what cells may name -> what reads a value of it
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,9 @@ def read(
     for claim in claims:
         test, of = claim.test, f"experiments.{claim.test.experiment}"
         grid, experiment = grids[test.experiment], experiments[test.experiment]
-        why = "" if claim.requires else _lacks(test, grid) or _beyond(test, grid, training_sizes)
+        why = "" if claim.requires else _lacks(test, grid)
+        if not (why or claim.requires or experiment.commands):
+            why = _beyond(test, grid, training_sizes)
         lacking[claim.id] = why and f"{of} has {why}; it is expected by"
         seeds, least = _too_few(test, experiment), f"at least {LEAST_SEEDS} are expected"
         few[claim.id] = seeds and f"received {seeds} in {of}; {least} for a verdict on"
@@ -199,15 +201,14 @@ def _test(
     low, high = _bounds(keys)
     test = Test(**given, low=low, high=high)
     experiment = experiments[name]
-    # A seed pairs the cells of a claim, and distinguishes none.
-    factors = run_factors.SWEEP_FACTORS if experiment.times.timings else run_factors.FACTORS
-    known = dict.fromkeys((*(one for one in factors if one != "seed"), "machine"), False)
-    about = TABLES[test.table]
-    known |= {key: about.columns[key].kind != "str" for key in about.keys}
+    known, about = _factors(experiment), TABLES[test.table]
+    for key in about.keys:
+        known[key] = plain if about.columns[key].kind == "str" else _number
+    columns = {key: own_columns.named(key) for key in experiment.own_factors}
 
     def cells(at: Place, given: dict[str, Any]) -> Cells:
         found = {key: _values(findings, (*at, key), key, raw, known) for key, raw in given.items()}
-        return {key: values for key, values in found.items() if values}
+        return {columns.get(key, key): values for key, values in found.items() if values}
 
     if test.over not in known:
         findings.report(unknown((*place, "over", test.over), "factor", known))
@@ -220,6 +221,7 @@ def _test(
         cells=cells((*place, "cells"), keys.cells),
         chosen=_values(findings, (*place, "is"), test.over, chosen, known) if chosen else (),
         sides=tuple(cells(*each) for each in sides),
+        over=columns.get(test.over, test.over),
     )
     findings.report(*_wrong_column(place, test, experiment), *_apart(place, test))
     if low >= high:
@@ -231,18 +233,30 @@ def _test(
     return None if len(findings.problems) > before else test
 
 
+def _factors(experiment: Experiment) -> dict[str, Callable[[Any], Any]]:
+    """Returns factor -> what reads its value; a seed pairs cells, and distinguishes none."""
+    found = run_factors.SWEEP_FACTORS if experiment.times.timings else run_factors.FACTORS
+    if experiment.own_factors:
+        found = command_names.factors(experiment.own_factors)
+    known = {name: one.read_item for name, one in found.items() if name != "seed"}
+    return {**known, **dict.fromkeys(("dataset", "model", "machine"), plain)}
+
+
 def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[Problem]:
     """Yields that an experiment has no such column, or that it cannot be read at a budget."""
     table, column = test.table, test.column
     measures = {**experiment.trainings.measures, **experiment.times.timings}
     filling = {*TABLES[table].measures} & {*measures}
-    trained = experiment.trainings.runs and not TABLES[table].measures
+    if experiment.commands:
+        measures = {"evaluate": {}}
+    trained = (experiment.trainings.runs or experiment.commands) and not TABLES[table].measures
     learned = experiment.trainings.tasks
     known = tables.claimed(table, measures, learned) if filling or trained else []
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, known)
-    schedule = horizons.falling_schedule(experiment.trainings.runs.values())
+    falling = horizons.falling_schedule(experiment.trainings.runs.values())
+    schedule = experiment.own.schedule or falling
     if schedule and table == "trajectories":
         text = f"received trajectories with schedule {schedule}, {FALLING_REASON}; schedule "
         yield Problem((*place, "table"), f"{text}{CONSTANT} is expected, or another table.")
@@ -281,14 +295,9 @@ def _values(findings: Findings, place: Place, key: str, raw: Any, known: Known) 
     if key not in known:
         findings.report(unknown(place, "factor", known))
         return ()
-    if key in EVERY_FACTOR and key not in ("dataset", "model"):  # by their names in the study
-        read_one = EVERY_FACTOR[key].read_item
-    else:
-        read_one = _number if known[key] else plain
     several = isinstance(raw, list)
-    values, problems = messages.read(
-        partial(read_items, read_one) if several else read_one, raw, place
-    )
+    read = partial(read_items, known[key]) if several else known[key]
+    values, problems = messages.read(read, raw, place)
     findings.report(*problems)
     if problems:
         return ()
@@ -326,6 +335,9 @@ def _grid(experiment: Experiment, machines: tuple[str, ...]) -> Grid:
         names = {key: run_names.split_token(factors[key])[0] for key in ("dataset", "model")}
         plain = {key: value for key, value in factors.items() if key != "seed"} | names
         found.setdefault(repr(sorted(plain.items())), plain)
+    for run in experiment.commands.values():
+        own = {own_columns.named(key): each for key, each in run.factors.items() if key != "seed"}
+        found.setdefault(repr(sorted(own.items())), own)
     return [
         {**cell, "at_epoch": epoch, "machine": machine}
         for epoch in experiment.at_epochs or (None,)

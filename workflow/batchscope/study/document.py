@@ -6,10 +6,11 @@ stand in the catalogue, where each is a `Parameter`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WrapValidator
 
 from batchscope.catalogue import budget_kinds, columns, run_factors, tasks
 from batchscope.catalogue.dataset_definitions import Dataset
@@ -32,6 +33,7 @@ from batchscope.catalogue.run_factors import FACTORS, MOST_EPOCHS
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.study.asked import Asked, AskedOf
 from batchscope.study.claim_models import ClaimKeys
+from batchscope.study.command_keys import Commanded, FreeFactors, FreeLists, Words
 from batchscope.study.log_keys import Runs
 from batchscope.study.published_numbers import PublishedSeries
 
@@ -172,6 +174,12 @@ class PublishedExamples(Section):
 class ExperimentKeys(Section):
     """An experiment: of runs, of times, or of external runs."""
 
+    @classmethod
+    def kind_of(cls, raw: Any) -> type[Section]:
+        """Returns the keys of its kind that an experiment has."""
+        commanded = isinstance(raw, dict) and "command" in raw
+        return CommandKeys if commanded and cls is ExperimentKeys else cls
+
     title: Text = ""
     """Heading of the experiment in the report. Its name if left out."""
     question: Text = ""
@@ -239,6 +247,41 @@ class ExperimentKeys(Section):
     """
 
 
+class EveryKey(Commanded, ExperimentKeys):
+    """The keys of every kind of experiment, whose factors are checked where the kind is known."""
+
+    set: dict[str, Any] = {}
+    vary: dict[str, Any] = {}
+    cases: list[dict[str, Any]] = [{}]
+
+
+_BESIDE_A_COMMAND = Annotated[
+    Any, Refused("no such key beside `command`, whose runs are known by their logs,")
+]
+
+
+class CommandKeys(EveryKey):
+    """An experiment whose runs a command of the user's makes."""
+
+    command: Words
+    set: FreeFactors = {}
+    """Factors of every run of the experiment, over the defaults."""
+    vary: FreeLists = {}
+    """Factor -> its values; every combination is run."""
+    cases: Annotated[list[FreeFactors], Field(min_length=1)] = [{}]
+    """Factors that move together; every case is run with every combination."""
+    runs: _BESIDE_A_COMMAND = None
+    at_epochs: _BESIDE_A_COMMAND = ()
+    measure: _BESIDE_A_COMMAND = ()
+    timing: _BESIDE_A_COMMAND = ()
+    beside: _BESIDE_A_COMMAND = ()
+
+
+def _of_its_kind(raw: Any, read: Callable[[Any], ExperimentKeys]) -> ExperimentKeys:
+    kind = ExperimentKeys.kind_of(raw)
+    return read(raw) if kind is ExperimentKeys else kind.model_validate(raw)
+
+
 def _kept_keys(raw: Any) -> Any:
     """Returns the keys of an experiment that have a value: without one it takes a key away."""
     return {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw
@@ -250,7 +293,7 @@ class Reduced(Section):
     defaults: Factors = {}
     datasets: dict[str, dict[str, Any]] = {}
     """Data set -> the keys of its definition to replace."""
-    experiments: dict[str, Annotated[ExperimentKeys, BeforeValidator(_kept_keys)]] = {}
+    experiments: dict[str, Annotated[EveryKey, BeforeValidator(_kept_keys)]] = {}
     """Experiment -> its keys to replace."""
 
 
@@ -280,7 +323,9 @@ class StudyFile(Section):
     """
     defaults: Factors = {}
     """Factors of every run that no experiment gives otherwise."""
-    experiments: Annotated[dict[Name, ExperimentKeys], Field(min_length=1)]
+    experiments: Annotated[
+        dict[Name, Annotated[ExperimentKeys, WrapValidator(_of_its_kind)]], Field(min_length=1)
+    ]
     """Experiments by name; nothing is inherited between them."""
     claims: Annotated[list[ClaimKeys], Field(min_length=1)] = []
     """What documents state: checkable sentences, each with the test that the runs put it to. They

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from batchscope.catalogue.figures import FIGURES
-from batchscope.study.document import StudyFile
+from batchscope.study.document import CommandKeys, StudyFile
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -25,19 +25,38 @@ def document() -> dict[str, Any]:
     found = _without_titles(StudyFile.model_json_schema())
     comment = "Printed by `python workflow/run.py schema`."
     head = {"$schema": _DIALECT, "$comment": comment, "title": "Batchscope study"}
-    experiment = found["$defs"]["ExperimentKeys"]
+    definitions = found["$defs"]
+    commanded = _without_titles(CommandKeys.model_json_schema())
+    definitions |= commanded.pop("$defs")
+    experiment, own = definitions["ExperimentKeys"], commanded["properties"]
+    for key in own.keys() & experiment["properties"].keys():
+        if own[key] == experiment["properties"][key]:  # stands once
+            own[key] = {"$ref": f"#/$defs/ExperimentKeys/properties/{key}"}
     figures = experiment["properties"]["figures"]
     for item in (figures["then"]["items"], figures["else"]):
         item["enum"] = list(FIGURES)
-    # There a key without a value takes that key away.
+    kinds = {"CommandKeys": commanded, "ExperimentKeys": experiment}
+    of_kind = [{"$ref": f"#/$defs/{kind}"} for kind in kinds]
+    named = found["properties"]["experiments"]["patternProperties"]
+    for name in named:
+        named[name] = {"if": {"required": ["command"]}, "then": of_kind[0], "else": of_kind[1]}
+    # There a key without a value takes that key away, and its kind is stated elsewhere.
     keys = {
-        key: {"anyOf": [{"$ref": f"#/$defs/ExperimentKeys/properties/{key}"}, {"type": "null"}]}
-        for key in experiment["properties"]
+        key: {"anyOf": [*_of_kinds(key, kinds), {"type": "null"}]}
+        for key in {**experiment["properties"], **own}
     }
-    found["$defs"]["ReducedExperiment"] = {**experiment, "properties": keys}
-    reduced = found["$defs"]["Reduced"]["properties"]["experiments"]
+    definitions["ReducedExperiment"] = {**experiment, "properties": keys}
+    reduced = definitions["Reduced"]["properties"]["experiments"]
     reduced["additionalProperties"] = {"$ref": "#/$defs/ReducedExperiment"}
+    definitions["CommandKeys"] = commanded
+    del definitions["EveryKey"]
     return {**head, **found}
+
+
+def _of_kinds(key: str, kinds: dict[str, Any]) -> list[dict[str, str]]:
+    """Returns where the kinds of experiments that may have a key describe it."""
+    having = [kind for kind, schema in kinds.items() if schema["properties"].get(key)]
+    return [{"$ref": f"#/$defs/{kind}/properties/{key}"} for kind in having]
 
 
 def _without_titles(rule: Any, named: bool = False) -> Any:
@@ -58,4 +77,4 @@ def _without_titles(rule: Any, named: bool = False) -> Any:
     if not named and "description" in found:
         found["description"] = " ".join(found["description"].split())
     # As nothing fits is stated without offering the key.
-    return False if found == {"not": {}} else found
+    return False if not named and found.get("not") == {} else found

@@ -15,11 +15,10 @@ from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.catalogue.run_names import MAX_NAME_LENGTH
 from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received, show
-from batchscope.study import horizons
+from batchscope.study import horizons, plan
 from batchscope.study.asked import Asked
 from batchscope.study.document import MARGIN_OUTCOMES, OUTCOMES, ExperimentKeys
 from batchscope.study.figure_checks import TIMED
-from batchscope.study.plan import Pair
 
 Runs = Iterable[dict[str, Any]]
 
@@ -58,7 +57,7 @@ def needs_of_measures(place: Place, asked: Iterable[Asked], runs: list[Any]) -> 
                 yield Problem((*place, one.name), text)
 
 
-def pairs(one: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[Pair, ...]:
+def pairs(one: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
     """Returns the pairs of runs of a measure, by name: alike in every factor but one."""
     [(factor, (small_value, large_value))] = one.between.items()
     small: dict[tuple[Any, ...], str] = {}
@@ -72,7 +71,7 @@ def pairs(one: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[Pair, ...]:
     return tuple((name, large[rest]) for rest, name in small.items() if rest in large)
 
 
-def pair_problems(place: Place, one: Asked, found: tuple[Pair, ...]) -> Iterator[Problem]:
+def pair_problems(place: Place, one: Asked, found: tuple[plan.Pair, ...]) -> Iterator[Problem]:
     """Yields that no runs are pairs, or that the names of two are too long."""
     home = () if one.at[-1] == one.name else (one.name,)
     at = (*place, *one.at, *home, "between")
@@ -238,3 +237,38 @@ def beside_the_plan(
         text = "a verdict before that is a look at the data, which is said beside it."
     counts = f"received {wording.count(seeds, 'seed')}; {planned} (seeds_planned) are expected"
     yield Problem(place, f"{counts}: {text}")
+
+
+def statements(keys: ExperimentKeys) -> dict[str, Any]:
+    """Returns what an experiment says of its comparisons, its advice and its seeds."""
+    return {
+        "margins": keys.margins,
+        "budgets": keys.budgets,
+        "slower": keys.advice.slower,
+        "seeds_planned": keys.seeds_planned,
+    }
+
+
+def made(
+    name: str,
+    keys: ExperimentKeys,
+    vary: dict[str, tuple[Any, ...]],
+    numbers: dict[str, Any],
+    **parts: Any,
+) -> plan.Experiment:
+    """Returns an experiment of any kind."""
+    return plan.Experiment(
+        name=name,
+        title=keys.title or name,
+        question=keys.question,
+        vary=vary,
+        at_epochs=tuple(sorted(keys.at_epochs)),
+        primary=keys.primary,
+        figures=keys.figures,
+        published={
+            figure: {"figure": body.figure, "found": body.found}
+            for figure, body in keys.published.items()
+        },
+        numbers=numbers,
+        **parts,
+    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import budget_kinds, figure_names, own_columns, tasks
+from batchscope.catalogue import budget_kinds, figure_names, own_columns
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Findings, Place, Problem, received
 from batchscope.study import figure_checks, horizons, plan
@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 
 _IN_COLUMNS = "in whose columns the factors of each training stand; one of the two is expected."
 _MADE = "whose trainings were made elsewhere; one of the two is expected."
-# Column of our tables -> the columns of the file that it is made of.
-_MADE_OF = {
-    "best_train_loss": {"train_loss"},
-    "best_validation_loss": {"validation_loss"},
-    "generalisation_gap": {"train_loss", "test_loss"},
-    **{gap: {f"train_{metric.name}", f"test_{metric.name}"} for gap, metric in tasks.GAPS.items()},
-}
 # Key that does not go with `runs` -> why.
 REFUSED = {
     "set": _IN_COLUMNS,
@@ -63,38 +56,37 @@ def read(
 
 
 def problems(
-    place: Place,
-    keys: ExperimentKeys,
-    runs: ExternalRuns,
+    place: Place, keys: ExperimentKeys, own: plan.OwnRuns, varied: Collection[str]
 ) -> Iterator[Problem]:
-    """Yields what an experiment asks for and its table does not give."""
-    filled = columns(runs)
-    yield from horizons.of_budgets(place, keys.budgets, runs.schedule)
+    """Yields what an experiment asks for and its table, or its log, does not give."""
+    source = own.path or "the log"
+    yield from horizons.of_budgets(place, keys.budgets, own.schedule)
     for outcome in keys.margins:
-        if outcome not in filled:
-            known = [name for name in filled if name in own_columns.OUTCOMES]
-            expected = f"an outcome that is a column of {runs.path} ({', '.join(known) or 'none'})"
+        if outcome not in own.columns:
+            known = [name for name in own.columns if name in own_columns.OUTCOMES]
+            expected = f"an outcome that is a column of {source} ({', '.join(known) or 'none'})"
             yield received((*place, "margins", outcome), outcome, expected, known)
     for key, value in keys.budgets.items():
         names = [*value] if key == budget_kinds.TARGET else [budget_kinds.AXES[key]]
-        if runs.single:
-            where = "at its target" if runs.at_targets else "at its end"
-            text = f"received for {runs.path}, where each training has a single row, {where}"
+        if not own.evaluated:
+            text = f"received for {source}, where each training has a single row"
             yield Problem((*place, "budgets", key), f"{text}; a row per evaluation is expected.")
-        for column in names if not runs.single else ():
-            if not runs.filled(column):
-                text = f"received without any {column}; a column {column} of {runs.path}"
-                yield Problem((*place, "budgets", key), f"{text} is expected.")
+        for column in names if own.evaluated else ():
+            if column not in own.columns:
+                wanted = f"a column {column} of {source}" if own.path else "alone: true"
+                text = f"received without any {column}; {wanted} is expected."
+                yield Problem((*place, "budgets", key), text)
     for at, figure in figure_checks.named(place, keys):
-        lacking = figure_names.of_own_runs(figure, {*filled, *vary(runs)})
+        lacking = figure_names.of_own_runs(figure, {*own.columns, *varied})
         if lacking:
-            yield received(at, figure.name, f"a figure for which {runs.path} suffices ({lacking})")
+            yield received(at, figure.name, f"a figure for which {source} suffices ({lacking})")
 
 
 def columns(runs: ExternalRuns) -> tuple[str, ...]:
     """Returns the columns of our tables that external runs fill, beside their factors."""
-    found = [name for name in (*own_columns.AXES, *own_columns.OUTCOMES) if runs.filled(name)]
-    return (*found, *(name for name, needed in _MADE_OF.items() if needed <= {*found}))
+    named = (*own_columns.AXES, "epoch", *own_columns.OUTCOMES)
+    found = [name for name in named if runs.filled(name)]
+    return (*found, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*found}))
 
 
 def planned(runs: ExternalRuns) -> plan.OwnRuns:
@@ -111,7 +103,7 @@ def planned(runs: ExternalRuns) -> plan.OwnRuns:
         series=len(runs.series),
         columns=columns(runs),
         evaluated=not runs.single,
-        falling=bool(runs.schedule),
+        schedule=runs.schedule,
         table=runs,
     )
 

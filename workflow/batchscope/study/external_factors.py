@@ -16,7 +16,6 @@ from batchscope.logs.names import RATE
 
 # Single rows at a target have the same loss, but for what the last update overshot it.
 SAME_LOSS = 1.1
-_NOTHING = "none"  # what an empty cell of a factor says
 _MOST_SHOWN = 4  # names in a note
 
 
@@ -47,7 +46,7 @@ def choose(found: Cells, rows: pandas.DataFrame) -> tuple[dict[str, list[Any]], 
             kept.append(name)
             run = _numbered([run, values])
     factors = [
-        own_columns.factor(name, texts[name].replace("", _NOTHING))
+        own_columns.factor(name, texts[name].replace("", own_columns.NOTHING))
         for name in texts
         if name in kept
     ]

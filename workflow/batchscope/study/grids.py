@@ -186,7 +186,7 @@ def read(
         reader.values((*place, "cases", index), case, kind) for index, case in enumerate(keys.cases)
     ]
     seeds: tuple[int, ...] | range = (0,)
-    if kind is TRAINING:
+    if kind is not TIMING:
         seeds = () if keys.seeds is None else keys.seeds
         if keys.seeds is None and not reader.findings.broken((*place, "seeds")):
             reader.findings.report(missing((*place, "seeds"), EXPECTED_SEEDS))

@@ -35,7 +35,26 @@ class _Columns(FieldReader):
         return {"type": "object", "additionalProperties": {"type": "string"}}
 
 
-class Logs(Section):
+class ReadAs(Section):
+    """How logs are read."""
+
+    format: one_of(AUTO, *FORMATS) = AUTO
+    """Format of the logs; auto recognises it by their content."""
+    columns: Annotated[dict[str, str], _Columns()] = {}
+    """Our name of a column -> the logs' own, or that of a parameter that they state."""
+    examples_per_epoch: Annotated[float, Parameter(kind="float", above=0)] = None
+    """Training examples of an epoch, where the logs count epochs."""
+
+
+class Log(ReadAs):
+    """The log of a run that a command makes."""
+
+    wanted: ClassVar[str] = "a map with file, format, columns or examples_per_epoch"
+    file: text("a path that begins with {run_dir}", r"\{run_dir\}(/.+)?") = ""
+    """What the command writes, in {run_dir}; what it prints if left out."""
+
+
+class Logs(ReadAs):
     """Logs of external runs."""
 
     wanted: ClassVar[str] = "the path of a CSV file, or a map with files"
@@ -43,12 +62,6 @@ class Logs(Section):
     """Paths and patterns, seen from the folder of this file: `{name}` stands for a factor, as in
     logs/bs{batch_size}_seed{seed}.csv, `*`, `**` and `?` for anything; `{{` is a brace.
     """
-    format: one_of(AUTO, *FORMATS) = AUTO
-    """Format of the logs; auto recognises it by their content."""
-    columns: Annotated[dict[str, str], _Columns()] = {}
-    """Our name of a column -> the logs' own, or that of a parameter that they state."""
-    examples_per_epoch: Annotated[float, Parameter(kind="float", above=0)] = None
-    """Training examples of an epoch, where the logs count epochs."""
     pattern: text("a pattern") = ""
     """Factors in the names of runs that one file holds, or in any whole parts of the paths:
     bs{batch_size}_seed{seed}.

@@ -83,9 +83,12 @@ def _located(loc: Place, model: type[Section], raw: Any) -> tuple[Place, Any]:
         if part in members:  # the tag of a union's member is no part of the place
             field = members[part]
         elif part != _KEY and not (isinstance(raw, str) and part == 0):  # a word for a list
-            place = (*place, part)
+            place, raw = (*place, part), inside(raw, part)
             field = _child(field, part)
-            raw = inside(raw, part)
+            model = _parts(field)[0]
+            if isinstance(model, type) and issubclass(model, Section):
+                kind = model.kind_of(raw)
+                field = field if kind is model else kind
     return place, field
 
 

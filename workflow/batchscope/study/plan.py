@@ -10,6 +10,7 @@ from typing import Any
 from batchscope.catalogue import budget_kinds, tasks
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.study.claims import Claim
+from batchscope.study.commands import Run
 from batchscope.study.published_numbers import Series
 
 # Names of two runs: at position 0 and 1 of a line.
@@ -66,16 +67,16 @@ class Times:
 
 @dataclass(frozen=True)
 class OwnRuns:
-    """The trainings of an experiment that were made elsewhere; empty in any other.
+    """The runs of an experiment that were made elsewhere, or by a command; empty in any other.
 
     Attributes:
-        path: The table of their evaluations, or the pattern of their logs; empty where none is.
+        path: The table of their evaluations, or the pattern of their logs; empty of a command.
         files: All files that were read.
         sha256: Of these.
         read_as: What the logs were recognised as, and what of them is called otherwise.
         columns: Columns of our tables that it fills, beside factors.
         evaluated: Whether a training has several evaluations, and not one row at its target.
-        falling: Whether a rate falls towards the horizon, so that these serve no shorter training.
+        schedule: One that falls towards the horizon, so that these serve no shorter training.
         table: What was read of them, an `external_runs.ExternalRuns`.
     """
 
@@ -89,13 +90,13 @@ class OwnRuns:
     series: int = 0
     columns: tuple[str, ...] = ()
     evaluated: bool = False
-    falling: bool = False
+    schedule: str = ""
     table: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment of a study: of trainings, of times, or of trainings made elsewhere.
+    """One experiment of a study: of trainings, of times, of a command, or of external runs.
 
     Attributes:
         title: Heading; the name where none is given.
@@ -106,6 +107,7 @@ class Experiment:
         figures: Its figures, in order; empty for all that its measures allow.
         published: What a document says, by figure.
         numbers: The document's own numbers, by figure, for those that show some.
+        commands: Name of every run that a command makes -> what makes it.
     """
 
     name: str
@@ -120,9 +122,15 @@ class Experiment:
     trainings: Trainings = field(default_factory=Trainings)
     times: Times = field(default_factory=Times)
     own: OwnRuns = field(default_factory=OwnRuns)
+    commands: dict[str, Run] = field(default_factory=dict)
+
+    @property
+    def own_factors(self) -> list[str]:
+        """The names of the factors that its command is given; none without a command."""
+        return [name for run in [*self.commands.values()][:1] for name in run.factors]
 
     def factors(self) -> Iterator[dict[str, Any]]:
-        """Yields the factors of its every run, and of its every sweep."""
+        """Yields the factors of its every training here, and of its every sweep."""
         yield from self.trainings.runs.values()
         yield from (sweep.factors for sweep in self.times.sweeps)
 
@@ -164,3 +172,9 @@ class Study:
         """The runs of its experiments, each once: name -> factors."""
         every = (one.trainings.runs for one in self.experiments.values())
         return {name: factors for runs in every for name, factors in runs.items()}
+
+    @cached_property
+    def commands(self) -> dict[str, Run]:
+        """The runs that commands make, each once, by their names."""
+        every = (one.commands for one in self.experiments.values())
+        return {name: run for runs in every for name, run in runs.items()}

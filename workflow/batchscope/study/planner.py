@@ -21,6 +21,7 @@ from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, show, unknown
 from batchscope.study import (
     claims,
+    command_experiment,
     experiments,
     external_experiment,
     figure_checks,
@@ -30,7 +31,7 @@ from batchscope.study import (
     other_machines,
     published_numbers,
 )
-from batchscope.study.document import ExperimentKeys
+from batchscope.study.document import CommandKeys, ExperimentKeys
 from batchscope.study.plan import Experiment, Study, Times, Trainings
 from batchscope.study.published_numbers import Series
 from batchscope.study.validation import Validated, validate
@@ -89,8 +90,10 @@ class _Planner:
         for name, keys in document.experiments.items():
             place = ("experiments", name)
             written = self.findings.names_at(place)
-            if "runs" in written:
-                planned[name] = self._own_experiment(name, keys, place)
+            if {"runs", "command"} & written:
+                of_a_command = "command" in written
+                plan_one = self._command_experiment if of_a_command else self._own_experiment
+                planned[name] = plan_one(name, keys, place)
                 continue
             timed = "timing" in written
             kind = grids.TIMING if timed else grids.TRAINING
@@ -216,9 +219,9 @@ class _Planner:
             beside=keys.beside,
             timed=timed,
             tasks=learned,
-            **_statements(keys),
+            **experiments.statements(keys),
         )
-        return _made(name, keys, grid.vary, numbers, trainings=trainings)
+        return experiments.made(name, keys, grid.vary, numbers, trainings=trainings)
 
     def _timing_experiment(
         self, name: str, keys: ExperimentKeys, grid: grids.Grid
@@ -237,22 +240,49 @@ class _Planner:
         if not self._sound(grid) or self._too_many(grid):
             return None
         times = Times(timings, self._sweeps(grid, timings))
-        return _made(name, keys, grid.vary, numbers, times=times)
+        return experiments.made(name, keys, grid.vary, numbers, times=times)
 
     def _own_experiment(self, name: str, keys: ExperimentKeys, place: Place) -> Experiment | None:
-        report, kind = self.findings.report, grids.TRAINING
-        written = self.findings.names_at(place)
         table = external_experiment.read(self.findings, place, keys, self.folder)
-        numbers = self._numbers(place, keys, kind)
-        report(*experiments.primary_problems(place, keys))
-        report(*figure_checks.problems(place, keys, written, run_names.ENTRIES, timed=True))
+        numbers = self._asked_of_logs(place, keys)
         if table is None:
             return None
-        report(*external_experiment.problems(place, keys, table))
         vary, own = external_experiment.vary(table), external_experiment.planned(table)
+        self.findings.report(*external_experiment.problems(place, keys, own, vary))
         seconds, learned = "seconds" in own.columns, table.tasks
-        trainings = Trainings(timed=seconds, tasks=learned, **_statements(keys))
-        return _made(name, keys, vary, numbers, trainings=trainings, own=own)
+        trainings = Trainings(timed=seconds, tasks=learned, **experiments.statements(keys))
+        return experiments.made(name, keys, vary, numbers, trainings=trainings, own=own)
+
+    def _command_experiment(
+        self, name: str, keys: ExperimentKeys, place: Place
+    ) -> Experiment | None:
+        if not isinstance(keys, CommandKeys):  # its command is at fault
+            return None
+        grid = command_experiment.grid(self.findings, place, keys, self.document.defaults)
+        command = command_experiment.command(self.findings, place, keys, self.folder)
+        self.findings.report(*command_experiment.problems(self.findings, place, keys, grid))
+        numbers = self._asked_of_logs(place, keys)
+        if command is None or not self._sound(grid) or self._too_many(grid):
+            return None
+        runs = command_experiment.runs(self.findings, place, command, grid)
+        own = command_experiment.planned(runs, grid, keys)
+        vary = {
+            **grid.vary,
+            "batch_size": tuple({one.factors["batch_size"]: 0 for one in runs.values()}),
+        }
+        self.findings.report(*external_experiment.problems(place, keys, own, vary))
+        seeds, said = tuple(grid.seeds), experiments.statements(keys)
+        trainings = Trainings(seeds=seeds, timed=keys.alone, tasks=tuple(tasks.TASKS), **said)
+        parts = {"trainings": trainings, "own": own, "commands": runs}
+        return experiments.made(name, keys, vary, numbers, **parts) if runs else None
+
+    def _asked_of_logs(self, place: Place, keys: ExperimentKeys) -> dict[str, tuple[Series, ...]]:
+        """Reports what no log gives, whatever it holds; returns a document's numbers by figure."""
+        written = self.findings.names_at(place)
+        self.findings.report(*experiments.primary_problems(place, keys))
+        asked = figure_checks.problems(place, keys, written, run_names.ENTRIES, timed=True)
+        self.findings.report(*asked)
+        return self._numbers(place, keys, grids.TRAINING)
 
     def _numbers(
         self, place: Place, keys: ExperimentKeys, kind: grids.Kind
@@ -290,7 +320,7 @@ class _Planner:
 
     def _check_total(self, planned: Iterable[Experiment]) -> None:
         limit = self.document.max_runs
-        count = len({run for one in planned for run in one.trainings.runs})
+        count = len({run for one in planned for run in (*one.trainings.runs, *one.commands)})
         if count > limit and not self.findings.problems:
             text = f"received {count} runs in all experiments; at most {limit} are"
             self.findings.report(Problem(("max_runs",), f"{text} expected."))
@@ -364,38 +394,3 @@ class _Planner:
             self.findings.report(Problem(place, text))
             return None
         return name
-
-
-def _statements(keys: ExperimentKeys) -> dict[str, Any]:
-    """Returns what an experiment says of its comparisons, its advice and its seeds."""
-    return {
-        "margins": keys.margins,
-        "budgets": keys.budgets,
-        "slower": keys.advice.slower,
-        "seeds_planned": keys.seeds_planned,
-    }
-
-
-def _made(
-    name: str,
-    keys: ExperimentKeys,
-    vary: dict[str, tuple[Any, ...]],
-    numbers: dict[str, tuple[Series, ...]],
-    **parts: Any,
-) -> Experiment:
-    """Returns an experiment of any kind."""
-    return Experiment(
-        name=name,
-        title=keys.title or name,
-        question=keys.question,
-        vary=vary,
-        at_epochs=tuple(sorted(keys.at_epochs)),
-        primary=keys.primary,
-        figures=keys.figures,
-        published={
-            figure: {"figure": body.figure, "found": body.found}
-            for figure, body in keys.published.items()
-        },
-        numbers=numbers,
-        **parts,
-    )

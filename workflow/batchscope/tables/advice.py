@@ -12,6 +12,7 @@ from batchscope.analysis.advice_series import Asked, Tables
 from batchscope.catalogue import run_names
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates, records
+from batchscope.study import advice_needs
 
 if TYPE_CHECKING:
     import pandas
@@ -83,5 +84,6 @@ def rows(
         experiment.trainings.seeds_planned,
         baselines(results, experiment),
         price_of_a_seed(results, experiment),
+        advice_needs.given_by(experiment),
     )
     return advice.table(Tables(*(tables[name] for name in names)), asked)

@@ -24,6 +24,7 @@ from batchscope.catalogue.outcomes import Outcome
 from batchscope.catalogue.tables import TABLES
 from batchscope.tables import (
     advice,
+    command_runs,
     csv_tables,
     external_tables,
     long_tables,
@@ -42,8 +43,8 @@ def make(results: Path | str, study: Study, experiment: str) -> Tables:
     """Returns all tables of an experiment by name, in the order of the registry."""
     chosen, at = study.experiments[experiment], (results, study, experiment)
     long = long_tables.made(*at)
-    if chosen.own.path:
-        external = chosen.own.table
+    if chosen.own.columns:  # known by their evaluations alone
+        external = command_runs.read(*at) if chosen.commands else chosen.own.table
         runs = external_tables.runs(external, study.name, experiment)
         long["trajectories"] = external_tables.trajectories(external)
     else:

@@ -48,7 +48,8 @@ def trajectories(external: ExternalRuns) -> pandas.DataFrame:
     """Returns one row per evaluation, as `long_tables.trajectories` does of runs here."""
     known = filter(external.rows.__contains__, own_columns.OUTCOMES)
     named = [*FIRST, *tasks.kept({**columns.TRAJECTORIES, **dict.fromkeys(known)}, external.tasks)]
-    return _table(external.rows, named, columns.TRAJECTORIES)
+    rows = external.rows if external.single else external.rows.dropna(subset="updates")
+    return _table(rows, named, columns.TRAJECTORIES)
 
 
 def as_logged(external: ExternalRuns) -> pandas.DataFrame:

@@ -1,0 +1,94 @@
+"""A study whose runs a small script makes, and such runs by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from batchscope import disk
+from batchscope.store import paths
+from batchscope.study import plan, planner
+from project import ROOT
+
+# Takes its settings as `name=value`; what it does depends on `mode`. Its loss falls with the
+# updates, sooner with small batches, as a table of tests.own_table does.
+SCRIPT = """
+import math, os, random, subprocess, sys, time
+from pathlib import Path
+
+given = dict(word.split("=", 1) for word in sys.argv[1:])
+mode, out = given.get("mode", "ok"), Path(given["out"])
+size, seed, rate = int(given["bs"]), int(given["seed"]), float(given.get("lr", 0.1))
+random.seed(seed)
+print(f"mode {mode}", flush=True)
+wait = Path(os.environ.get("BATCHSCOPE_TEST_WAIT", "nowhere"))
+while wait.exists() and wait.read_text() in ("", str(size)):
+    time.sleep(0.05)
+with open(out / "log.csv", "a") as file:
+    if file.tell() == 0:
+        print("step,val_loss,test_accuracy", file=file)
+    for step in range(20, 401, 20):
+        loss = 2 * math.exp(-step * rate / (1 + 40 / size)) + 0.05 + 0.001 * random.random()
+        print(f"{step},{loss},{1 - loss / 4}", file=file)
+    if mode in ("nan", "nan_exit"):
+        print("420,nan,0.1", file=file)
+if mode in ("exit", "nan_exit"):
+    print("the script gave up")
+    sys.exit(3)
+if mode == "memory":
+    raise MemoryError("cannot have that much")
+if mode == "killed":
+    os.kill(os.getpid(), 9)
+if mode == "no_log":
+    os.remove(out / "log.csv")
+if mode == "large":
+    held = b"1" * 200_000_000
+"""
+WORDS = ["python", "script.py", "bs={batch_size}", "seed={seed}", "out={run_dir}"]
+LOG = {
+    "file": "{run_dir}/log.csv",
+    "columns": {"updates": "step", "validation_loss": "val_loss"},
+}
+
+
+def experiment(*words: str, **keys) -> dict:
+    """An experiment whose command is given further words; a key that is None is left out."""
+    given = {"command": [*WORDS, *words], "inputs": ["script.py"], "log": LOG, "seeds": 1}
+    given |= {"vary": {"batch_size": [8, 32, 128]}, **keys}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def study(folder: Path, *words: str, **keys) -> dict:
+    """A study of one such experiment, whose script lies in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "script.py").exists():
+        (folder / "script.py").write_text(SCRIPT, encoding="utf-8")
+    return {"study": "theirs", "experiments": {"a": experiment(*words, **keys)}}
+
+
+def planned(folder: Path, *words: str, **keys) -> plan.Experiment:
+    """Such an experiment, planned."""
+    return planner.make(study(folder, *words, **keys), folder=folder).experiments["a"]
+
+
+def make(results: Path, name: str, found: plan.Experiment) -> tuple[int, str]:
+    """Makes a run as its job does; returns exit status and output."""
+    folder = paths.run_folder(results, name)
+    disk.write_json(paths.command_note(folder), found.commands[name].note())
+    done = subprocess.run(
+        words(results, name), cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def words(results: Path, name: str) -> list[str]:
+    """The words of the job of a run."""
+    step = [str(ROOT / "workflow" / "run.py"), "run_command", "--results", str(results)]
+    return [sys.executable, *step, "--command", name]
+
+
+def record(results: Path, name: str) -> dict:
+    """The record of a run."""
+    return json.loads(paths.run_record(paths.run_folder(results, name)).read_text())

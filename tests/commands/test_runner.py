@@ -1,0 +1,234 @@
+"""The job of a run that a command makes: what its end is, what it used, and what it leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import commanded
+from batchscope import disk
+from batchscope.catalogue.run_names import VERSIONS
+from batchscope.commands import runner
+from batchscope.errors import UserError
+from batchscope.store import memory_kills, paths, progress
+from project import ROOT
+
+pytestmark = pytest.mark.slow
+
+MODES = ["ok", "exit", "nan", "nan_exit", "memory", "killed", "no_log"]
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    """Every mode of the script, run once: mode -> exit status, output, name; and the results."""
+    folder = tmp_path_factory.mktemp("tried")
+    vary = {"batch_size": [8], "mode": MODES}
+    found = commanded.planned(folder / "mine", "mode={mode}", vary=vary)
+    by_mode = {run.factors["mode"]: name for name, run in found.commands.items()}
+    results = folder / "results"
+    return results, {
+        mode: (*commanded.make(results, by_mode[mode], found), by_mode[mode]) for mode in MODES
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "rows"),
+    [("ok", "finished", 20), ("nan", "diverged", 21), ("nan_exit", "diverged", 21)]
+    + [("memory", "out_of_memory", 20)],
+)
+def test_what_is_a_result(tried, mode, status, rows):
+    results, runs = tried
+    code, output, name = runs[mode]
+    assert code == 0 and output == f"{name}: {status}\n"
+    found, folder = commanded.record(results, name), paths.run_folder(results, name)
+    assert (found["status"], found["version"]) == (status, VERSIONS["run_command"])
+    assert found["exit_status"] == {"nan_exit": 3, "memory": 1}.get(mode, 0)
+    assert found["factors"] == {"batch_size": 8, "mode": mode, "seed": 0}
+    assert ("MemoryError: cannot have that much" in found["message"]) == (mode == "memory")
+    evaluated = disk.read_rows(folder / paths.TRAJECTORY, "updates", "examples", "validation_loss")
+    assert len(evaluated) == rows
+    assert [float(row["examples"]) for row in evaluated[:2]] == [160, 320]
+    assert "seconds" not in evaluated[0]  # others may have run beside it
+    assert found["contended_seconds"] > 0 and found["train_seconds"] is None
+    assert 5 < found["memory_peak_mb"] < 200 and 0 < found["process_cores"] < 2
+    assert paths.command_output(folder).read_text().startswith(f"mode {mode}\n")
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("exit", "received the exit status 3 of the command; 0 is expected. It printed last: the "),
+        ("killed", "received an end by SIGKILL of the command; 0 is expected."),
+        ("no_log", "log.csv: "),
+    ],
+)
+def test_what_is_none_fails_and_shows_its_last_lines(tried, mode, said):
+    results, runs = tried
+    code, output, name = runs[mode]
+    assert code == 1 and said in output and "Traceback" not in output
+    assert (f"mode {mode}\n" in output) == (mode != "no_log")
+    assert not paths.run_record(paths.run_folder(results, name)).exists()
+
+
+def test_memory_is_that_of_all_processes_and_threads_are_those_of_the_study(tmp_path):
+    found = commanded.planned(
+        tmp_path,
+        command=[
+            "sh",
+            "-c",
+            'python script.py mode=large "$@" & python script.py mode=large "$@"; wait; env > "$0"',
+            "{run_dir}/env",
+            "bs={batch_size}",
+            "seed={seed}",
+            "out={run_dir}",
+        ],
+        env={"MINE": "{batch_size}"},
+        resources={"threads": 3},
+        vary={"batch_size": [8]},
+        log={
+            "file": "{run_dir}/log.csv",
+            "columns": {"updates": "step", "validation_loss": "val_loss"},
+        },
+    )
+    (name,) = found.commands
+    results = tmp_path / "results"
+    commanded.make(results, name, found)
+    lines = (paths.command_folder(paths.run_folder(results, name)) / "env").read_text().splitlines()
+    assert {"MINE=8", "OMP_NUM_THREADS=3", "CUDA_VISIBLE_DEVICES="} <= {*lines}
+
+
+def test_alone_its_times_count(tmp_path):
+    keys = {"vary": {"batch_size": [8]}, "alone": True}
+    found = commanded.planned(tmp_path, **keys)
+    (name,) = found.commands
+    assert commanded.make(tmp_path / "results", name, found)[0] == 0
+    record = commanded.record(tmp_path / "results", name)
+    rows = disk.read_rows(
+        paths.run_folder(tmp_path / "results", name) / paths.TRAJECTORY, "seconds"
+    )
+    assert record["train_seconds"] == record["contended_seconds"] == float(rows[-1]["seconds"])
+    assert float(rows[0]["seconds"]) == pytest.approx(record["train_seconds"] / 20)
+
+
+def test_an_input_that_changed_since_it_was_planned_is_refused(tmp_path):
+    found = commanded.planned(tmp_path, vary={"batch_size": [8]})
+    (name,) = found.commands
+    with (tmp_path / "script.py").open("a") as script:
+        script.write("# edited\n")
+    code, output = commanded.make(tmp_path / "results", name, found)
+    assert code == 1 and "script.py: received a change" in output
+    assert not paths.command_folder(paths.run_folder(tmp_path / "results", name)).exists()
+
+
+def started(results: Path, name: str, found, wait: Path) -> subprocess.Popen:
+    """Starts the job of a run whose script waits, and returns once it does."""
+    wait.touch()
+    folder = paths.run_folder(results, name)
+    disk.write_json(paths.command_note(folder), found.commands[name].note())
+    environment = {**os.environ, "BATCHSCOPE_TEST_WAIT": str(wait)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    words = commanded.words(results, name)
+    job = subprocess.Popen(words, cwd=ROOT, env=environment, start_new_session=True, **pipes)
+    end = time.monotonic() + 60
+    output = paths.command_output(folder)
+    while not (output.exists() and output.stat().st_size):
+        assert job.poll() is None and time.monotonic() < end
+        time.sleep(0.02)
+    return job
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    found = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]})
+    (name,) = found.commands
+    results, wait = tmp_path / "results", tmp_path / "wait"
+    job = started(results, name, found, wait)
+    yield results, name, found, wait, job
+    job.kill()
+    job.communicate()
+
+
+def test_watch_lists_it_and_a_signal_reaches_all_of_it(waiting):
+    results, name, *_, job = waiting
+    below = psutil.Process(job.pid).children(recursive=True)
+    assert progress.overview(results) == f"{name}: starts"
+    job.send_signal(signal.SIGTERM)
+    output, _ = job.communicate(timeout=60)
+    assert job.returncode == 1 and "received a signal to stop" in output
+    assert not any(each.is_running() for each in below)
+    assert not paths.run_record(paths.run_folder(results, name)).exists()
+    assert progress.overview(results) == "No training runs now."
+
+
+@pytest.mark.parametrize("killed", ["job", "guard", "group"])
+def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
+    results, name, found, wait, job = waiting
+    below = psutil.Process(job.pid).children(recursive=True)
+    guard = next(each for each in below if "guard.py" in " ".join(each.cmdline()))
+    assert len(below) == 2
+    left = paths.command_folder(paths.run_folder(results, name)) / "left"
+    left.touch()
+    if killed == "group":
+        os.killpg(job.pid, signal.SIGKILL)
+    else:
+        (guard if killed == "guard" else psutil.Process(job.pid)).kill()
+    _, alive = psutil.wait_procs(below, timeout=30)
+    assert not alive
+    job.communicate(timeout=60)
+    wait.unlink()
+    code, output = commanded.make(results, name, found)
+    assert (code, output) == (0, f"{name}: finished\n") and not left.exists()
+
+
+def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
+    keys = {"vary": {"batch_size": [8]}, "resume": True, "alone": True}
+    found = commanded.planned(tmp_path / "mine", **keys)
+    (name,) = found.commands
+    results, wait = tmp_path / "results", tmp_path / "wait"
+    job = started(results, name, found, wait)
+    files = paths.command_folder(paths.run_folder(results, name))
+    (files / "checkpoint").touch()
+    job.kill()
+    job.communicate()
+    wait.unlink()
+    assert commanded.make(results, name, found)[0] == 0
+    record = commanded.record(results, name)
+    assert (files / "checkpoint").exists() and record["resumed"]
+    assert record["train_seconds"] is None
+    rows = disk.read_rows(paths.run_folder(results, name) / paths.TRAJECTORY, "updates")
+    assert "seconds" not in rows[0]
+
+
+def judged(tmp_path, monkeypatch, ended):
+    found = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]})
+    (run,) = found.commands.values()
+    folder = paths.run_folder(tmp_path / "results", run.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    return runner._judged(folder, run, ended)[:2]
+
+
+def test_a_kill_for_memory_is_a_result_or_another_attempt(tmp_path, monkeypatch):
+    killed = runner.Ended(-signal.SIGKILL, "reads data", limit_mb=800.0)
+    found = judged(tmp_path, monkeypatch, killed)
+    assert found[0] == "out_of_memory" and "800 MB" in found[1]
+    # Any other kill at the same time is none.
+    with pytest.raises(UserError, match="SIGTERM"):
+        judged(tmp_path, monkeypatch, runner.Ended(-signal.SIGTERM, "", limit_mb=800.0))
+    monkeypatch.setenv(memory_kills.SCHEDULED, "7")
+    with pytest.raises(UserError, match="at most 800 MB"):
+        judged(tmp_path, monkeypatch, killed)
+
+
+def test_the_words_of_a_refusal_are_sought_at_the_end_of_a_failure_alone(tmp_path, monkeypatch):
+    refusal = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    ended = runner.Ended(1, f"epoch 1\nTraceback\n{refusal}\n")
+    assert judged(tmp_path, monkeypatch, ended) == ("out_of_memory", refusal)
+    advice = "where it is out of memory, take smaller batches\n" + "a line\n" * 100
+    with pytest.raises(UserError, match="exit status 1"):
+        judged(tmp_path, monkeypatch, runner.Ended(1, advice))

@@ -1,0 +1,217 @@
+"""Experiments whose runs a command makes: their grid, placeholders, digests and refusals."""
+
+import os
+import re
+import shlex
+
+import pytest
+import yaml
+
+import commanded
+from batchscope import figures
+from batchscope.catalogue import command_names, run_names
+from batchscope.errors import ConfigError
+from batchscope.store import status
+from batchscope.study import commands, config, planner
+
+
+def names(folder, *words, **keys):
+    return [*commanded.planned(folder, *words, **keys).commands]
+
+
+def problems(folder, *words, **keys):
+    with pytest.raises(ConfigError) as raised:
+        commanded.planned(folder, *words, **keys)
+    return raised.value.problems
+
+
+def test_every_factor_is_in_the_words_and_in_the_name(tmp_path):
+    cases = [{"width": 64, "optimizer": "AdamW"}, {"width": 128, "optimizer": "muon"}]
+    vary = {"learning_rate": ["1e-3", 0.1], "batch_size": [32]}
+    words = ("lr={learning_rate}", "w={width}", "{optimizer}", "{{{seed}}}", "th={threads}{gpus}")
+    found = commanded.planned(
+        tmp_path, *words, cases=cases, vary=vary, seeds=[3], resources={"threads": 4}
+    )
+    token, _, rest = [*found.commands][0].partition("+")
+    assert re.fullmatch("command-[0-9a-f]{8}", token)
+    digest = run_names.digest("AdamW")
+    assert rest == f"bs=32+lr=0.001+opt=adamw-{digest}+width=64+seed=3"
+    run = found.commands[f"{token}+bs=32+lr=0.1+opt=muon+width=128+seed=3"]
+    assert run.resolved("/run") == (
+        ["python", "script.py", "bs=32", "seed=3", "out=/run", "lr=0.1", "w=128", "muon", "{3}"]
+        + ["th=40"],
+        {},
+    )
+    assert found.vary == {"learning_rate": (0.001, 0.1), "batch_size": (32,)}
+    assert found.own.trainings == 4 and found.trainings.seeds == (3,)
+
+
+def test_a_text_is_split_without_a_shell_and_variables_have_placeholders(tmp_path):
+    text = """bash -c 'echo "$HOME; {batch_size}" > x' --seed {seed} --out {run_dir}"""
+    env = {"WIDTH": "{width}", "FIXED": 3}
+    found = commanded.planned(tmp_path, command=text, env=env, set={"width": 5}, inputs=None)
+    run = next(iter(found.commands.values()))
+    wanted = ["bash", "-c", 'echo "$HOME; 8" > x', "--seed", "0", "--out", "/run"]
+    assert run.resolved("/run") == (wanted, {"WIDTH": "5", "FIXED": "3"})
+
+
+def test_a_flag_may_be_empty_and_a_truth_value_is_a_word(tmp_path):
+    vary = {"batch_size": [8], "flag": ["", "--fast"], "nesterov": [True, False]}
+    found = commanded.planned(tmp_path, "{flag}", "n={nesterov}", vary=vary).commands
+    ends = [run.resolved("/run")[0][5:] for run in found.values()]
+    assert ends == [["n=true"], ["n=false"], ["--fast", "n=true"], ["--fast", "n=false"]]
+    assert len({*found}) == 4 and all(map(command_names.is_command, found))
+
+
+def test_defaults_give_what_a_placeholder_names_alone(tmp_path):
+    raw = commanded.study(tmp_path, "lr={learning_rate}")
+    raw["defaults"] = {"learning_rate": 0.3, "dataset": "digits", "model": "small_cnn"}
+    found = planner.make(raw, folder=tmp_path).experiments["a"]
+    assert [*found.commands][0].endswith("+bs=8+lr=0.3+seed=0")
+
+
+def test_whatever_changes_a_number_changes_the_names(tmp_path):
+    """And nothing else does: neither order, nor resources, nor where the study lies."""
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "a.txt").write_text("a")
+    keys = {"inputs": ["script.py", "data"], "resources": {"threads": 2}}
+    before = names(tmp_path, **keys)
+    same = (
+        {**keys, "inputs": ["data", "script.py"]},
+        {**keys, "resources": {"threads": 3, "mem_mb": 9}, "resume": True},
+        {**keys, "vary": {"batch_size": [128, 32, 8]}},
+        {**keys, "title": "Another", "margins": {"test_accuracy": 0.1}},
+    )
+    for each in same:
+        assert {*names(tmp_path, **each)} == {*before}
+    (tmp_path / "data" / ".hidden").write_text("h")
+    (tmp_path / "data" / "__pycache__").mkdir()
+    (tmp_path / "data" / "__pycache__" / "a.pyc").write_text("c")
+    assert names(tmp_path, **keys) == before
+    others = [
+        names(tmp_path, "more", **keys),
+        names(tmp_path, **keys, env={"A": "1"}),
+        names(tmp_path, **keys, alone=True),
+        names(tmp_path, **keys, log={**commanded.LOG, "format": "csv"}),
+        names(tmp_path, **{**keys, "inputs": ["script.py"]}),
+        names(tmp_path, "t={threads}", **keys),
+        names(tmp_path, "t={threads}", **{**keys, "resources": {"threads": 3}}),
+    ]
+    (tmp_path / "data" / "deep" / "b.txt").write_text("b")
+    others.append(names(tmp_path, **keys))
+    (tmp_path / "data" / "deep" / "a.txt").write_text("A")
+    others.append(names(tmp_path, **keys))
+    (tmp_path / "script.py").write_text("another")
+    others.append(names(tmp_path, **keys))
+    tokens = [found[0].partition("+")[0] for found in (before, *others)]
+    assert len({*tokens}) == len(tokens)
+
+
+def test_a_large_input_is_hashed_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "_LARGE", 10)
+    large = tmp_path / "train.bin"
+    large.write_bytes(b"0123456789")
+    first = commands.sha256(large)
+    monkeypatch.setattr(commands.disk, "file_sha256", lambda path: "read again")
+    assert commands.sha256(large) == first
+    before = large.stat()
+    large.write_bytes(b"9876543210")
+    os.utime(large, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copy may have it
+    assert commands.sha256(large) == "read again"
+
+
+def test_a_script_that_is_no_input_is_told(tmp_path):
+    raw = commanded.study(tmp_path, inputs=None, seeds=6)
+    study = planner.make(raw, folder=tmp_path)
+    (warning,) = study.warnings
+    assert warning.startswith("experiments.a.inputs: received without script.py,")
+    for inputs in (["script.py"], ["."], ["./script.py"]):
+        raw["experiments"]["a"]["inputs"] = inputs
+        assert not planner.make(raw, folder=tmp_path).warnings
+
+
+def test_names_are_short_enough_or_refused(tmp_path):
+    many = {f"a_rather_long_name_{at}": [1] for at in range(12)}
+    words = [f"{{{name}}}" for name in many]
+    (problem,) = problems(tmp_path, *words, vary={"batch_size": [8], **many})
+    assert problem.startswith("experiments.a: received a run whose name has more than 200")
+    text = "x" * 400
+    (name,) = names(tmp_path, "{note}", set={"note": text}, vary={"batch_size": [8]})
+    assert len(name) < 100
+
+
+def test_a_sweep_of_180_runs_is_a_study_of_twenty_lines(tmp_path):
+    text = """\
+study: sweep
+experiments:
+  sizes:
+    question: How large may the batch be, at which decay?
+    command:
+      - python
+      - script.py
+      - bs={batch_size}
+      - lr={learning_rate}
+      - wd={weight_decay}
+      - seed={seed}
+      - out={run_dir}
+    inputs: script.py
+    log: {file: "{run_dir}/log.csv"}
+    vary:
+      batch_size: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
+      weight_decay: [0, 1e-4, 1e-3, 1e-2, 1e-1]
+      learning_rate: [1e-4, 3e-4, 1e-3]
+    seeds: 1
+"""
+    assert len(text.splitlines()) <= 20
+    commanded.study(tmp_path)
+    (tmp_path / "sweep.yaml").write_text(text)
+    study = config.study(tmp_path / "sweep.yaml")
+    assert len(study.commands) == 180 and not study.runs
+    resolved = {tuple(run.resolved("/run")[0]) for run in study.commands.values()}
+    assert len(resolved) == 180
+
+
+def test_two_runs_with_the_same_command_are_refused(tmp_path):
+    vary = {"batch_size": [8], "a": [1, 11], "b": [1, 11]}
+    (problem,) = problems(tmp_path, "{a}{b}", vary=vary)
+    assert problem.startswith("experiments.a.command: received the same command for two runs,")
+    assert "+a=1+b=11+" in problem and "+a=11+b=1+" in problem
+    (problem,) = problems(tmp_path, cases=[{"batch_size": 8}, {"batch_size": 8}], vary={})
+    assert "received the same command for two runs," in problem
+
+
+def test_figures_and_budgets_that_need_times_need_the_machine_alone(tmp_path):
+    keys = {"vary": {"batch_size": [8, 32, 128]}, "budgets": {"seconds": 5}}
+    (problem,) = problems(tmp_path, **keys)
+    assert problem.startswith("experiments.a.budgets.seconds: received without any seconds; alone")
+    found = commanded.planned(tmp_path, **keys, alone=True)
+    drawn = figures.drawn(found)
+    assert "fastest_batch_size" in drawn
+    assert "fastest_batch_size" not in figures.drawn(commanded.planned(tmp_path))
+
+
+def test_what_plan_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    raw = commanded.study(tmp_path / "mine of it", "x={x}", set={"x": "a b"}, seeds=2)
+    path = tmp_path / "mine of it" / "study.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    name = [*config.study(path).commands][0]
+    text = status.main(str(path), "full", tmp_path / "results")
+    files = tmp_path / "results" / "runs" / name / "files"
+    words = ["python", "script.py", "bs=8", "seed=0", f"out={files}", "x=a b"]
+    assert f"a, the first of its runs: {shlex.join(words)}\n" in text
+    assert f"in {tmp_path}/mine of it, with 1 thread and no GPU" in text and "alone: true" in text
+    assert "6 runs in 1 experiment" in text and "unknown for 6 runs" in text
+
+
+def test_a_reduced_form_may_have_any_factor(tmp_path):
+    raw = commanded.study(tmp_path, "w={width}", vary={"batch_size": [8, 32], "width": [1, 2]})
+    raw["reduced"] = {"experiments": {"a": {"vary": {"batch_size": [8], "width": [9]}}}}
+    (name,) = planner.make(raw, "reduced", folder=tmp_path).experiments["a"].commands
+    assert "+bs=8+width=9+" in name
+    raw["reduced"]["experiments"]["a"]["vary"]["lr"] = [1]
+    with pytest.raises(ConfigError) as raised:
+        planner.make(raw, "full", folder=tmp_path)
+    (problem,) = raised.value.problems
+    assert problem.startswith("reduced.experiments.a.vary.lr: unknown factor. Did you mean 'learn")

@@ -1,0 +1,66 @@
+"""Records and evaluations of runs that a command makes -> what external runs are known by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+
+from batchscope import disk, errors
+from batchscope.catalogue import columns, command_names, own_columns
+from batchscope.store import job_files, paths, states
+from batchscope.study.external_runs import ExternalRuns
+from batchscope.tables import long_tables
+
+_OF_RECORD = (*columns.OF_COMMANDS, "message", "contended_seconds", "train_seconds")
+if TYPE_CHECKING:
+    from batchscope.study.commands import Run
+    from batchscope.study.plan import Study
+
+
+class CommandRuns(ExternalRuns):
+    """Runs that a command made."""
+
+    single = False  # what their last row is does not depend on how many there are
+
+
+def read(results: Path | str, study: Study, experiment: str) -> CommandRuns:
+    """Returns the runs of an experiment; one without a record has a row without any numbers.
+
+    Of another machine only the runs that its results hold have rows.
+    """
+    runs, found = study.experiments[experiment].commands, []
+    factors = dict(_factors(runs))
+    for place in job_files.places(study, results):
+        for at, (name, run) in enumerate(runs.items()):
+            folder = paths.run_folder(place.results, name)
+            record = long_tables.read_record(paths.run_record(folder), "status")
+            if record is None and place.machine != study.machine:
+                continue
+            first: dict[str, Any] = {"run": name, "machine": place.machine}
+            first |= {each: run.factors[each] for each in ("batch_size", "seed")}
+            first |= {column: values[at] for column, values in factors.items()}
+            first["status"] = record["status"] if record else states.unrecorded(run.command.needs)
+            rows = _evaluations(folder) if record else pandas.DataFrame()
+            rows = rows.reindex(range(max(1, len(rows))))
+            of_record = {each: (record or {}).get(each) for each in _OF_RECORD}
+            found.append(rows.assign(**first | of_record))
+    table = pandas.concat(found, ignore_index=True)
+    return CommandRuns("", None, table.assign(at_target=False), tuple(factors), ())
+
+
+def _factors(runs: Mapping[str, Run]) -> Iterator[tuple[str, list[Any]]]:
+    """Yields the factors under their names in our tables, each with its value in every run."""
+    every = [run.factors for run in runs.values()]
+    for name in every[0].keys() - {"batch_size", "seed"}:
+        texts = [command_names.word(each[name]) for each in every]
+        yield own_columns.factor(name, [text or own_columns.NOTHING for text in texts])
+
+
+def _evaluations(folder: Path) -> pandas.DataFrame:
+    path, record = folder / paths.TRAJECTORY, paths.run_record(folder)
+    disk.read_csv(path, *own_columns.AXES[:1], delete=record)
+    with errors.reading(path, "a CSV table", record):
+        return pandas.read_csv(path)
