@@ -189,7 +189,7 @@ def test_keras_counts_epochs_in_event_files_whose_folders_are_parts_of_a_run(boa
 def test_simple_values_are_read_and_a_record_that_is_cut_ends_a_file(boards, tmp_path):
     run = of_run(boards / "torch")
     assert run.rows["updates"].tolist() == [10, 20] and run.status == "diverged"
-    assert run.rows["train_loss"].tolist() == pytest.approx([0.4, 0.4])
+    assert run.rows["train_loss"].tolist() == [0.4, 0.4]  # in the digits of their own kind
     (event_file,) = (boards / "torch").iterdir()
     cut = tmp_path / event_file.name
     cut.write_bytes(event_file.read_bytes()[:-20])

@@ -183,6 +183,7 @@ _read_once = functools.cache(read)  # by each of the processes that share the fi
 def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any] | None:
     """Writes a figure's three files; returns its line of the list, None where it shows nothing."""
     from batchscope.figures.drawing import canvas
+    from batchscope.tables import csv_tables
 
     read = _read_once(tables)
     figure = FIGURES[name].learned(read.tasks)
@@ -190,7 +191,7 @@ def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any]
     if frame.empty:
         return None
     svg, png = canvas.svg_and_png(figure.draw(frame), entry.title)
-    frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    csv_tables.guarded(frame).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
     said = {key: getattr(entry, key) for key in ("name", "title", "category", "caption", "table")}

@@ -57,7 +57,9 @@ class Cells:
     def sha256(self) -> str:
         """The digest of a single file, or of those of all files."""
         digests = [*map(disk.file_sha256, self.files)]
-        return digests[0] if len(digests) == 1 else _sha256("".join(digests))
+        if len(digests) == 1:
+            return digests[0]
+        return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     @property
     def read_as(self) -> str:
@@ -67,10 +69,6 @@ class Cells:
         renamed = {f"{theirs} is {ours}": None for of in self.called for ours, theirs in of.items()}
         shown = [problems.clip(each) for each in (*notes, *renamed)]
         return "; ".join([wording.listed(kinds), *([", ".join(shown)] if shown else [])])
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def gather(source: Source, folder: Path, known: Mapping[str, str] = _NONE) -> Cells:
@@ -126,6 +124,9 @@ def _found(source: Source, folder: Path) -> list[tuple[str, dict[str, str]]]:
     for each in source.files:
         try:
             for path, factors in files.Pattern(each).found(folder):
+                if _CONTROL.search(path):
+                    shown = f"received {problems.show(path)}; a path without control characters"
+                    raise UserError(f"{shown} is expected.")
                 found.setdefault(files.located(path), factors)
         except UserError as error:
             raise UserError(f"files: {error}") from None
@@ -134,8 +135,13 @@ def _found(source: Source, folder: Path) -> list[tuple[str, dict[str, str]]]:
 
 def _ours(factors: Mapping[str, str]) -> dict[str, str]:
     """Returns the factors of a path, with our names where they have others, such as bs."""
-    found = {name: (names.ours(name) or (name,))[0] for name in factors}
-    return {found[n] if found[n] in _OF_LOG else n: value for n, value in factors.items()}
+    return {_of_log(name) or name: value for name, value in factors.items()}
+
+
+def _of_log(name: str) -> str:
+    """Returns our name of a factor or a parameter, of which the last part counts; or nothing."""
+    known = names.ours(name.rpartition(".")[2])
+    return known[0] if known and known[0] in _OF_LOG else ""
 
 
 def _check_stated(stated: Mapping[str, str], logs: Iterable[Log]) -> None:
@@ -161,9 +167,8 @@ def _named(
     table = log.rows.rename(columns=mapping)
     rest, constant = {}, {}
     for name, value in log.parameters.items():
-        own = [ours for ours, theirs in stated.items() if theirs == name]
-        short = names.ours(name.rpartition(".")[2])
-        ours = own[0] if own else short[0] if short and short[0] in _OF_LOG else ""
+        own = (ours for ours, theirs in stated.items() if theirs == name)
+        ours = next(own, _of_log(name))
         if not ours or ours in table or ours in factors:
             rest[name] = value
         elif constant.setdefault(ours, value) != value:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 import yaml
 
@@ -57,7 +58,7 @@ def _of_events(run: str, paths: list[Path]) -> Log:
         for time, step, tag, value in _events(path):
             start = time if start is None else start
             row = rows.setdefault(step, {"step": str(step)})
-            row[f"{before}{tag}"] = repr(value)
+            row[f"{before}{tag}"] = value
             row[CLOCKS[0]] = f"{time - start:.3f}"
     if not rows:
         raise UserError(f"{run}: received no number in its event files; some are expected.")
@@ -81,7 +82,7 @@ def _by_epochs(log: Log) -> Log:
     return replace(log, rows=counted, notes=("epochs count from 0",))
 
 
-def _events(path: Path) -> Iterator[tuple[float, int, str, float]]:
+def _events(path: Path) -> Iterator[tuple[float, int, str, str]]:
     """Yields time, step, tag and value of each number of an event file.
 
     A record that is cut, where a training was killed, ends it.
@@ -102,14 +103,17 @@ def _events(path: Path) -> Iterator[tuple[float, int, str, float]]:
                     yield event.wall_time, event.step, value.tag, number
 
 
-def _number(value: Any, array_of: Any) -> float | None:
-    """Returns the number that a summary's value is; None of an image, a histogram or a text."""
+def _number(value: Any, array_of: Any) -> str | None:
+    """Returns the number that a summary's value is; None of an image, a histogram or a text.
+
+    With the digits of its own kind: 0.1 is no 0.10000000149.
+    """
     if value.HasField("simple_value"):
-        return value.simple_value
+        return str(np.float32(value.simple_value))
     if not value.HasField("tensor") or value.tensor.tensor_shape.dim:
         return None
     found = array_of(value.tensor)
-    return float(found) if found.dtype.kind in "fiu" else None
+    return str(found) if found.dtype.kind in "fiu" else None
 
 
 def mlflow(path: str) -> list[Log]:

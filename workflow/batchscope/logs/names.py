@@ -102,11 +102,6 @@ def mapping(
     return found, several
 
 
-def parameter(name: str) -> str:
-    """Returns what a parameter is called by: the last of the parts between dots."""
-    return name.rpartition(".")[2]
-
-
 def question(mine: str, candidates: Iterable[str]) -> str:
     """Returns the question which of several columns is ours."""
     candidates = [*candidates]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas
 
 from batchscope import problems, wording
+from batchscope.catalogue import tasks
 from batchscope.catalogue.own_columns import AXES, LOSSES, METRICS, OUTCOMES
 from batchscope.errors import ConfigError, UserError
 from batchscope.logs import Source, cells, files
@@ -153,7 +154,7 @@ def counted_from_zero(
         return rows, ""
     first = rows[(rows[counter] == 0) & np.isfinite(rows[loss])]
     by_size = first[loss].groupby(first["batch_size"]).median()
-    ordered = by_size if loss in LOSSES else 1 - by_size
+    ordered = 1 - by_size if tasks.higher_is_better(loss) else by_size
     steps = ordered.diff().dropna()
     if not len(steps) or not (steps > 0).all() or ordered.iloc[-1] < _APART * ordered.iloc[0]:
         return rows, ""

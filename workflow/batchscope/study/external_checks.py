@@ -162,7 +162,8 @@ def identical(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
         name for name in runs if name not in (*names, "epoch", numbers.STATED, "order", "status")
     ]
     again = runs[runs.duplicated(keys)]
-    if single and len(again) + runs["batch_size"].nunique() < len(runs):
+    groups = runs.drop_duplicates([name for name in keys if name != "bits"])
+    if single and len(again) + len(groups) < len(runs):
         return
     if len(again):
         run = again.index[0]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,8 +17,25 @@ RUNS, CLAIMS = "runs.csv", "claims.csv"  # of an experiment, of a study
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.
 _DIGESTED = ("run", "dataset", "dataset_digest", "model", "model_digest")
 TEXT_COLUMNS = (*_DIGESTED, "message", "document", "series")
+# What a spreadsheet computes when it opens a file; a number is what it looks like.
+_FORMULA = re.compile(r"'*[=@\t\r]|'*[+-](?![\d.]+([eE][+-]?\d+)?$)")
+_GUARDED = re.compile(f"'(?={_FORMULA.pattern})")
 # Every table has some of them.
 _KNOWN = {"run", "figure", "machine", *run_factors.FACTORS, *run_factors.SWEEP_FACTORS}
+
+
+def guarded(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns a table whose texts that a spreadsheet would compute begin with an apostrophe."""
+    return _of_texts(frame, lambda text: f"'{text}" if _FORMULA.match(text) else text)
+
+
+def _of_texts(frame: pandas.DataFrame, change: Callable[[str], str]) -> pandas.DataFrame:
+    texts = [name for name in frame if frame[name].dtype.kind not in "biuf"]
+    changed = {
+        name: frame[name].map(lambda cell: change(cell) if isinstance(cell, str) else cell)
+        for name in texts
+    }
+    return frame.assign(**changed) if changed else frame
 
 
 def read(path: Path | str | TextIO) -> pandas.DataFrame:
@@ -28,7 +47,8 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
     if not isinstance(path, Path | str):
         # Only an empty field is missing: a data set may be called "null".
         how: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
-        return pandas.read_csv(path, dtype=dict.fromkeys(TEXT_COLUMNS, str), **how)
+        frame = pandas.read_csv(path, dtype=dict.fromkeys(TEXT_COLUMNS, str), **how)
+        return _of_texts(frame, lambda text: text[1:] if _GUARDED.match(text) else text)
     text = disk.read_csv(path)
     with errors.reading(path, "a table of an experiment"):
         frame = read(io.StringIO(text))
@@ -38,6 +58,7 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
 
 
 def write(frame: pandas.DataFrame, path: Path) -> None:
-    """Writes a table, atomically."""
+    """Writes a table, atomically; no spreadsheet takes one of its texts for a formula."""
+    frame = guarded(frame)
     with disk.atomic_path(path) as temporary:
         frame.to_csv(temporary, index=False, lineterminator="\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import mmap
 import os
 import time
 from pathlib import Path
@@ -21,6 +22,10 @@ from batchscope.training.fit import End, Limits, Training
 from batchscope.training.optimizers import effective_learning_rate
 from batchscope.training.runs import Run
 
+# Bytes of addresses, never touched, that a training gives up when memory is refused: TensorFlow
+# keeps what it had, and the record is still to be written.
+_RESERVE = 2**28
+
 
 def train(run: Run, limits: Limits | None = None) -> str:
     """Trains one run and writes its folder; returns its status.
@@ -33,10 +38,12 @@ def train(run: Run, limits: Limits | None = None) -> str:
             left.unlink(missing_ok=True)  # half a file, of a training that was killed
         training = Training(run, limits or Limits())
         training.stop_on_signals()
+        reserve = mmap.mmap(-1, _RESERVE, mmap.MAP_PRIVATE)
         try:
             with training.reporter.running():
                 end = training.fit()
         except Exception as error:
+            reserve.close()
             if (refusal := _refusal(error)) is None:
                 raise
             end = End(records.OUT_OF_MEMORY, "out_of_memory", refusal)
