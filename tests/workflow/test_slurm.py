@@ -179,10 +179,11 @@ def test_memory_and_time_reach_sbatch_and_memory_grows(submissions):
         "rule_evaluate",
         "rule_weight_distance",
         "rule_time_epoch",
+        "rule_run_command",
     }
     for comment, memory in asked.items():  # the first try and three more
         # A training's last has no more than the one before: it records what was not enough.
-        last = 4 if comment.startswith("rule_train_") else 8
+        last = 4 if comment.startswith(("rule_train_", "rule_run_command_")) else 8
         assert memory == [factor * memory[0] for factor in (1, 2, 4, last)]
 
 
@@ -191,11 +192,13 @@ def test_jobs_ask_for_what_they_use_and_are_warned_before_their_time_is_up(submi
         rule, subject = _rule(submission), submission["--comment"]
         assert submission["--signal"] == "TERM@60"
         assert submission["--job-name"].startswith("batchscope_")
-        # A node to itself has a timing, and nothing else.
-        assert ("--exclusive" in submission) == (rule == "time_epoch")
+        # A node to itself has a timing, and a run of a command that is to be alone.
+        alone = rule == "run_command" and submission["--mem"] in ("3000", "6000", "12000")
+        assert ("--exclusive" in submission) == (rule == "time_epoch" or alone)
         several = "+th=4" in subject and rule not in ("evaluate", "weight_distance")
+        several |= rule == "run_command"
         assert submission["--cpus-per-task"] == ("4" if several else "1")
-        wanted = "+dev=gpu" in subject and rule != "weight_distance"
+        wanted = "+dev=gpu" in subject and rule != "weight_distance" or alone
         assert submission.get("--gpus") == ("1" if wanted else None)
         assert not {"--gres", "-p", "--partition", "-A", "--account"} & {*submission}
     assert any("--gpus" in submission for submission in submissions)
@@ -225,11 +228,13 @@ def test_a_study_runs_through_to_its_report(project):
     assert "Does a study run through on a cluster?" in report.read_text()
     jobs = cluster.ask("scontrol", "-o", "show", "job").splitlines()
     ours = [job for job in jobs if "JobName=batchscope_" in job]
-    assert len(ours) == len(project.submissions()) == 8
+    assert len(ours) == len(project.submissions()) == 11
     assert all("JobState=COMPLETED" in job for job in ours)
+    (record,) = project.root.glob("results/runs/command-*/record.json")
+    assert json.loads(record.read_text())["train_seconds"] > 0
     # A node to itself, all of its CPUs, whatever was asked for.
     alone = [job for job in ours if "OverSubscribe=NO" in job]
-    assert len(alone) == 1
+    assert len(alone) == 2
     assert all(f"NumCPUs={cluster.CPUS} " in job for job in alone)
 
 

@@ -40,7 +40,7 @@ _THREADS = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
 )
-_MEASURED = ("gpu_percent_mean", "gpu_memory_peak_mb", "gpu_energy_joules")
+_MEASURED = ("foreign_cores", "gpu_percent_mean", "gpu_memory_peak_mb", "gpu_energy_joules")
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ GPU = Absence(
     NO_GPU,
     "No NVIDIA GPU",
     "run it on a machine that has one, with its driver and tensorflow[and-cuda], or with --profile "
-    "slurm; or set device: cpu",
+    "slurm; or set device: cpu, of a command resources: {gpu: 0}",
 )
 
 

@@ -216,6 +216,13 @@ def _columns(
         own = _of_series(measured, single).dropna(subset=[_MEMORY]).set_index("batch_size")
         if own.index.is_unique:
             yield _column("Memory", _MEMORY, own[[_MEMORY]].set_axis(_MEAN[:1], axis="columns"))
+    elif _MEMORY in runs and runs[_MEMORY].notna().any():  # of the commands that made them
+        held = {
+            size: intervals.t_interval(own[_MEMORY].dropna())[:3]
+            for size, own in runs.groupby("batch_size")
+        }
+        frame = pandas.DataFrame.from_dict(held, orient="index", columns=_MEAN)
+        yield _column("Memory", _MEMORY, frame)
 
 
 def _column(title: str, name: str, rows: pandas.DataFrame) -> tuple[str, Cells]:

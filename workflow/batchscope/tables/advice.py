@@ -32,6 +32,8 @@ def price_of_a_seed(
     results = Path(results)
     found = experiment.trainings.runs
     history = estimates.History(results, set(map(estimates.subject, found.values())))
+    found = found | {name: run.factors for name, run in experiment.commands.items()}
+    by_command = estimates.of_commands(results, experiment.commands)
     measured = estimates.noted(results)
     settings = {
         name: run_names.settings_name(name, values)
@@ -46,11 +48,15 @@ def price_of_a_seed(
         seeds = len({factors["seed"] for factors in own.values()})
         if not seeds:
             return math.nan, 0.0
-        trained = [history.seconds(factors) for factors in own.values()]
+        trained = [
+            by_command[run] if run in by_command else history.seconds(factors)
+            for run, factors in own.items()
+        ]
         taken = math.nan if None in trained else sum(trained)
         taken += sum(noted(name, run) for run in own for name in settings if name not in TIMINGS)
-        configured = {(run_names.timing_name(each), each["seed"]) for each in own.values()}
         timings = settings.keys() & TIMINGS.keys()
+        timed_runs = own.values() if timings else ()
+        configured = {(run_names.timing_name(each), each["seed"]) for each in timed_runs}
         timed = sum(noted(name, of) for name in timings for of, _ in configured)
         return taken / seeds, timed / seeds
 
