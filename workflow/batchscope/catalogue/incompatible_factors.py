@@ -10,7 +10,8 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import framework_names, optimizer_constants, run_names, tasks
-from batchscope.catalogue.dataset_definitions import IMAGES, KINDS, DatasetInfo
+from batchscope.catalogue.dataset_definitions import DatasetInfo
+from batchscope.catalogue.dataset_sources import IMAGES, KINDS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.optimizer_constants import DEFAULT
 from batchscope.catalogue.run_factors import (

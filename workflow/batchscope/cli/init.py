@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from batchscope import disk, project_files, wording
-from batchscope.catalogue import dataset_definitions, folder_parts, own_columns
-from batchscope.catalogue.dataset_definitions import IMAGES, ROWS, TOKENS
+from batchscope.catalogue import dataset_definitions, dataset_sources, folder_parts, own_columns
+from batchscope.catalogue.dataset_sources import IMAGES, ROWS, TOKENS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.cli import step_times, steps
 from batchscope.datasets.raw import Request
@@ -49,7 +49,7 @@ def write(arguments: Namespace) -> str:
     given = {"data": arguments.data, "name": name, "path": output, "runs": None}
     given["schema"] = os.path.relpath(schema, output.parent)
     if _is_log(arguments.data):
-        given["runs"] = os.path.relpath(dataset_definitions.expanded(arguments.data), output.parent)
+        given["runs"] = os.path.relpath(dataset_sources.expanded(arguments.data), output.parent)
     else:
         fork = multiprocessing.get_context("fork")
         with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
@@ -68,7 +68,7 @@ def write(arguments: Namespace) -> str:
 
 def _is_log(data: str) -> bool:
     """Whether a table is of trainings: it has their batch sizes, and a loss or what they took."""
-    path = dataset_definitions.expanded(data)
+    path = dataset_sources.expanded(data)
     if path.suffix != ".csv" or not path.is_file():
         return False
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
@@ -131,7 +131,7 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
     asked = {key: value for key, value in (("label", label), ("task", task)) if value}
     if data in dataset_definitions.BUILT_IN:
         return dataset_definitions.BUILT_IN[data].resolved()
-    path = dataset_definitions.expanded(data)
+    path = dataset_sources.expanded(data)
     if path.is_dir():
         folder = {"source": "image_folder", "path": data, "image_size": 64}
         known = folder_parts.parts_of_classes(path)
@@ -159,13 +159,13 @@ def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
         return tables.read(Request("DATA", resolved, Path(), Path()))
 
     needed: dict[str, Any] = {}
-    found = read(categorical=dataset_definitions.AUTO, missing="median")
+    found = read(categorical=dataset_sources.AUTO, missing="median")
     refused = [column.name for column in found.columns if column.kind == tables.REFUSED]
     if refused and len(refused) == len(found.problems):
         print("\n".join(found.problems), "They are left out.", sep="\n")
         needed["ignore"] = refused
     if any(column.kind == tables.CATEGORICAL for column in found.columns):
-        needed["categorical"] = dataset_definitions.AUTO
+        needed["categorical"] = dataset_sources.AUTO
     if any(column.missing for column in found.columns):
         needed["missing"] = "median"
     return {**definition, **needed}
@@ -174,7 +174,7 @@ def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
 def _model(given: str | None, kind: str) -> dict[str, Any]:
     """Returns a model's name, its token and its file, by what was given or the kind of data."""
     if given is None and kind not in _NETWORKS:
-        kinds = dataset_definitions.KINDS[kind]
+        kinds = dataset_sources.KINDS[kind]
         raise UserError(f"MODEL: received nothing for {kinds}; a file of your own is expected.")
     if given is None or given in NETWORKS:
         name = given or _NETWORKS[kind]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_sources
 from batchscope.catalogue.folder_parts import PART_OF
 from batchscope.datasets import kinds, splits, targets
 from batchscope.datasets.raw import (
@@ -59,7 +59,7 @@ def mnist(request: Request) -> Raw:
     if missing := [key for key in _MNIST if key not in found]:
         raise refused(where, f"no {', '.join(missing)}", "Keras's mnist.npz")
     found = {key: found[key] for key in _MNIST}
-    raw = from_arrays(request, where, found, dataset_definitions.IMAGES)
+    raw = from_arrays(request, where, found, dataset_sources.IMAGES)
     if request.split.get("validation_from") == "test":
         given = splits.divided(request.where, raw.given["test"], request.split)
         raw = dataclasses.replace(raw, given=given)
@@ -135,12 +135,12 @@ def from_arrays(
     keys = _keys(where, found)
     key, label_key = keys["train"]
     first, label_shape = found[key], found[label_key].shape if label_key in found else None
-    kind = dataset_definitions.kind_of_arrays(first.shape, first.dtype.kind, label_shape, stated)
+    kind = dataset_sources.kind_of_arrays(first.shape, first.dtype.kind, label_shape, stated)
     if kind is None:
         received = f"{first.dtype} of shape {first.shape}"
         raise refused(f"{where}: {key}", received, _SHAPES)
     scale = request.definition.get("scale")
-    if scale is not None and kind != dataset_definitions.IMAGES:
+    if scale is not None and kind != dataset_sources.IMAGES:
         raise refused(f"{request.where}.scale", f"{scale} for {kind}", "a scale of images alone")
     examples, given = {}, {}
     for part, (key, label_key) in keys.items():

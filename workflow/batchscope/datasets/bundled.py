@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscope import wording
-from batchscope.catalogue import dataset_definitions, tasks
+from batchscope.catalogue import dataset_sources, tasks
 from batchscope.datasets.raw import Raw, Request, on_disk, reading
 
 # One class each, in this order; where the file comes from, as scikit-learn's README.txt says.
@@ -64,7 +64,7 @@ def _rows(request: Request, file: str, name: str) -> Raw:
         names = text.readline().strip().split(",")[2:]
         table = np.loadtxt(text, delimiter=",")
     rows, labels = table[:, :-1], table[:, -1].astype(np.int32)
-    return Raw(rows, labels, names, [path], _origin(name), kind=dataset_definitions.ROWS)
+    return Raw(rows, labels, names, [path], _origin(name), kind=dataset_sources.ROWS)
 
 
 def diabetes(request: Request) -> Raw:
@@ -78,7 +78,7 @@ def diabetes(request: Request) -> Raw:
     for path in files:
         with _reading(request, path):
             tables.append(np.loadtxt(path, ndmin=2))
-    given = {"kind": dataset_definitions.ROWS, "task": tasks.REGRESSION, "stratified": False}
+    given = {"kind": dataset_sources.ROWS, "task": tasks.REGRESSION, "stratified": False}
     return Raw(*tables, ["progression"], files, _origin("diabetes"), **given)
 
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from batchscope.catalogue import dataset_definitions, folder_parts, tasks
+from batchscope.catalogue import dataset_sources, folder_parts, tasks
 from batchscope.catalogue.folder_parts import NOTES, PART_OF
 from batchscope.datasets import kinds, photographs, targets
 from batchscope.datasets.photographs import Listing, Photo
@@ -40,7 +40,7 @@ def listing(request: Request) -> Listing:
     names, labels = table[file], table[label]
     parts = table["split"] if "split" in table.columns else labels.map(lambda _: "train")
     parts = parts.str.casefold().map(PART_OF)
-    folder = dataset_definitions.expanded(request.definition["folder"] or str(path.parent))
+    folder = dataset_sources.expanded(request.definition["folder"] or str(path.parent))
     files = pandas.Series(_files(folder, names), names.index, dtype=object)
     lines = "line " + (table.index + 2).astype(str).to_series(table.index)
     found = Listing([])
@@ -70,7 +70,7 @@ def listing(request: Request) -> Listing:
 def listed(request: Request, given: kinds.Labels, named: dict[str, list[Named]]) -> Listing:
     """Returns the images of each part with their labels: classes, or numbers to predict."""
     rows = {part: np.arange(len(images)) for part, images in named.items()}
-    stated, kind = request.definition["task"], dataset_definitions.IMAGES
+    stated, kind = request.definition["task"], dataset_sources.IMAGES
     pairs, names, task = targets.labelled(request.where, kind, stated, rows, given)
     found = Listing(names, task=task)
     for part, images in named.items():

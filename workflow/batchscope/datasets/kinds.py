@@ -6,7 +6,7 @@ import numpy as np
 
 from batchscope import wording
 from batchscope.catalogue import tasks
-from batchscope.catalogue.dataset_definitions import IMAGES, ROWS, TOKENS
+from batchscope.catalogue.dataset_sources import IMAGES, ROWS, TOKENS
 from batchscope.datasets.raw import Pair, refused, refused_for
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.

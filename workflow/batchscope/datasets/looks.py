@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchscope.catalogue import dataset_definitions, tasks
+from batchscope.catalogue import dataset_definitions, dataset_sources, tasks
 from batchscope.datasets import image_lists, photographs, saved
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
@@ -43,7 +43,7 @@ class Look(NamedTuple):
 
     input_shape: tuple[int, ...]  # height, width, channels; features; or length of a sequence
     classes: int  # or targets of a regression
-    kind: str = dataset_definitions.IMAGES  # of `dataset_definitions.KINDS`
+    kind: str = dataset_sources.IMAGES  # of `dataset_sources.KINDS`
     largest: int = 1  # token of sequences with one class each, which `classes` do not give
     task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
     scaling: Scaling | None = None  # of images
@@ -67,7 +67,7 @@ def known(name: str, definition: dict[str, Any]) -> Look | None:
         if source not in _READ or (source == "mnist" and not definition["path"]):
             stated = dataset_definitions.read(definition)
             kind = stated.kind_of_examples()
-            scaling = of_bytes if kind == dataset_definitions.IMAGES else None
+            scaling = of_bytes if kind == dataset_sources.IMAGES else None
             task = stated.task_of_labels()
             return Look(*stated.examples(), kind, task=task, scaling=scaling)
         found = divided(request)
@@ -75,9 +75,9 @@ def known(name: str, definition: dict[str, Any]) -> Look | None:
         raise of_system(request.where, error) from None
     raw, record = found.raw, found.record
     look = Look(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
-    if raw.kind == dataset_definitions.IMAGES:
+    if raw.kind == dataset_sources.IMAGES:
         return look._replace(scaling=Scaling.of(name, definition, raw.usual_scale))
-    if raw.kind != dataset_definitions.SEQUENCES:
+    if raw.kind != dataset_sources.SEQUENCES:
         return look
     return look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
 

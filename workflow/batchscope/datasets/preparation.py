@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, run_names, tasks
+from batchscope.catalogue import dataset_definitions, dataset_sources, run_names, tasks
 from batchscope.datasets import (
     arrays,
     bundled,
@@ -101,7 +101,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         raw = SOURCES[request.definition["source"]](request)
     groups = [np.arange(len(raw.labels))]
     # Tokens have a class per position.
-    classified = raw.task == tasks.CLASSIFICATION and raw.kind != dataset_definitions.TOKENS
+    classified = raw.task == tasks.CLASSIFICATION and raw.kind != dataset_sources.TOKENS
     if raw.stratified and classified:
         groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
     drawn = [part for part in paths.SPLITS[1:] if part not in raw.given]
@@ -120,7 +120,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         name = raw.class_names[class_counts["train"].index(0)]
         raise refused(request.where, f"no example of {name} to train on", "at least one")
     features = None
-    if raw.kind == dataset_definitions.ROWS:
+    if raw.kind == dataset_sources.ROWS:
         # Of the training part alone: nothing of the others is known when a model is trained.
         features = Features(raw.images[assigned["train"]], raw.columns)
     others = (parts[part] for part in paths.SPLITS[1:])
@@ -128,7 +128,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
         "input_shape": [features.count] if features else list(raw.images.shape[1:]),
-        **({} if raw.kind == dataset_definitions.IMAGES else {"kind": raw.kind}),
+        **({} if raw.kind == dataset_sources.IMAGES else {"kind": raw.kind}),
         **(features.record([images[rows] for images, rows in others]) if features else {}),
         **targets.record(raw, labels),
         "counts": {part: len(labels[part]) for part in paths.SPLITS},

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import disk, wording
-from batchscope.catalogue import dataset_definitions, tasks
+from batchscope.catalogue import dataset_sources, tasks
 from batchscope.errors import ConfigError, UserError
 
 _MOST_LISTED = 20  # problems of one file; all are counted
@@ -45,7 +45,7 @@ class Request:
     def path(self) -> Path | None:
         """Returns the user's file or folder, or None."""
         text = self.definition.get("path")
-        return dataset_definitions.expanded(text) if text else None
+        return dataset_sources.expanded(text) if text else None
 
 
 class Columns(NamedTuple):
@@ -76,7 +76,7 @@ class Raw:
     scale: float | None = None  # of the images, where it is not the usual one
     stratified: bool = True  # whether the split is drawn class by class
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
-    kind: str = dataset_definitions.IMAGES  # one of `dataset_definitions.KINDS`
+    kind: str = dataset_sources.IMAGES  # one of `dataset_sources.KINDS`
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
     columns: Columns | None = (
         None  # of a table: its rows have NaN and codes; else they are features

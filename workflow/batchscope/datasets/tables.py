@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import problems, wording
-from batchscope.catalogue import dataset_definitions, readers, tasks
+from batchscope.catalogue import dataset_sources, readers, tasks
 from batchscope.datasets import table_files, targets
 from batchscope.datasets.kinds import LARGEST
 from batchscope.datasets.raw import Columns, Raw, Request, local_file, refused, refused_for
@@ -77,7 +77,7 @@ class _Reading:
         self.where = f"{request.where}: {self.path}"
         self.file = table_files.opened(self.where, self.path)
         self.first = [cell.strip() for cell in self.file.first]
-        self.auto = self.definition.get("categorical") == dataset_definitions.AUTO
+        self.auto = self.definition.get("categorical") == dataset_sources.AUTO
         words = [] if self.auto else self._positions("categorical")
         labels = self._positions("label") or [len(self.first) - 1]
         other = {*self._positions("ignore"), *labels}
@@ -177,7 +177,7 @@ class _Reading:
         coded = {at: each.categories for at, each in enumerate(own) if each.categories}
         names = Columns([each.name for each in own], coded, count - len(matrix))
         labels, classes, task = found
-        kinds = {"kind": dataset_definitions.ROWS, "task": task}
+        kinds = {"kind": dataset_sources.ROWS, "task": task}
         raw = Raw(matrix, labels, classes, [self.path], columns=names, **kinds)
         return Table(columns, count, [], raw)
 
@@ -289,7 +289,7 @@ class _Reading:
                 raise refused(place, f"{words[0]!r} and another word in each row", "classes")
             labels = values[codes[self.kept]]
         given = {"train": matrix}, {"train": (place, labels)}
-        kind = dataset_definitions.ROWS
+        kind = dataset_sources.ROWS
         pairs, classes, task = targets.labelled(self.place, kind, stated, *given)
         return pairs["train"][1], classes if task == tasks.CLASSIFICATION else names, task
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope.catalogue import dataset_definitions, dataset_splits
+from batchscope.catalogue import dataset_sources, dataset_splits
 from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading, refused
 from batchscope.store.paths import SPLITS
 
@@ -49,7 +49,7 @@ def text(request: Request) -> Raw:
         parts[part] = windows(tokens[end - size : end], length)
     origin = f"numpy {importlib.metadata.version('numpy')}, {'/'.join(_TEXT)}"
     names = [chr(code) for code in vocabulary]
-    kind = dataset_definitions.TOKENS
+    kind = dataset_sources.TOKENS
     return Raw(*parts.pop("train"), names, [path], origin, given=parts, kind=kind)
 
 

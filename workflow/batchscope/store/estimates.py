@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, dataset_splits, run_factors, run_names
+from batchscope.catalogue import (
+    dataset_definitions,
+    dataset_sources,
+    dataset_splits,
+    run_factors,
+    run_names,
+)
 from batchscope.catalogue.entries import REPEATS
 from batchscope.errors import UserError
 from batchscope.store import paths, records
@@ -185,12 +191,12 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
         train = 10 * (definition["per_class"] or 0) or sum(known.members)
         return (train + dataset_splits.MNIST_TEST) * (28 * 28 + 4)
     if source in ("npz", "csv"):  # a number of a table has about as many bytes as its text
-        return float(os.path.getsize(dataset_definitions.expanded(definition["path"])))
-    if known.fixed_shape and known.fixed_kind == dataset_definitions.ROWS:
+        return float(os.path.getsize(dataset_sources.expanded(definition["path"])))
+    if known.fixed_shape and known.fixed_kind == dataset_sources.ROWS:
         return 4.0 * (known.fixed_shape[0] + 1) * sum(known.class_members())
     if source == "text":  # a character is one token and one label, and a byte or more in its file
         path = definition["path"]
-        return 8.0 * os.path.getsize(dataset_definitions.expanded(path)) if path else None
+        return 8.0 * os.path.getsize(dataset_sources.expanded(path)) if path else None
     if source in ("cats_vs_dogs", "patches"):
         image = definition["image_size"] ** 2 * 3
         members = known.class_members() or known.members

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_sources
 from batchscope.datasets.looks import Look
 from batchscope.errors import ScaledTwice, UserError
 from batchscope.study import model_files
@@ -41,7 +41,7 @@ def build(
     """
     shape, where, (policy, seed) = look.input_shape, str(model_file), _settings()
     builder = _builder(name, digest, model_file)
-    dtype = "int32" if look.kind in dataset_definitions.OF_TOKENS else "float32"
+    dtype = "int32" if look.kind in dataset_sources.OF_TOKENS else "float32"
     with _as_user_error(model_file, f"cannot be built for examples {shape}"), scope:
         own = builder(shape, look.classes)
         model_checks.refuse_own_updates(own, where)
