@@ -45,7 +45,8 @@ def read(results: Path | str, study: Study, experiment: str) -> CommandRuns:
             first |= {column: values[at] for column, values in factors.items()}
             first["status"] = record["status"] if record else states.unrecorded(run.command.needs)
             rows = _evaluations(folder) if record else pandas.DataFrame()
-            rows = rows.reindex(range(max(1, len(rows))))
+            named = dict.fromkeys([*own_columns.AXES[:2], *rows])
+            rows = rows.reindex(range(max(1, len(rows))), columns=named)
             of_record = {each: (record or {}).get(each) for each in _OF_RECORD}
             found.append(rows.assign(**first | of_record))
     table = pandas.concat(found, ignore_index=True)
@@ -57,13 +58,14 @@ def _check_replicates(table: pandas.DataFrame, keys: list[str]) -> None:
     """Raises where a finished run equals another one of its series to the last bit."""
     known = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
     names = [name for name in ("updates", *own_columns.OUTCOMES) if name in known]
-    bits = pandas.util.hash_pandas_object(known[names], index=False).groupby(known["run"])
-    runs = known.groupby("run", sort=False)[keys].first().assign(bits=bits.agg(tuple))
+    bits = pandas.util.hash_pandas_object(known[names], index=False)
+    by_run = known.assign(bits=bits).groupby(["run", "machine"], sort=False)
+    runs = by_run.agg({**dict.fromkeys(keys, "first"), "bits": tuple})
     runs = runs[runs["bits"].map(len) > 1]
     for run in runs.index[runs.duplicated()][:1]:
-        same = runs.index[(runs == runs.loc[run]).all(axis=1)][0]
+        first = runs.index[(runs == runs.loc[run]).all(axis=1)][0]
         raise UserError(
-            f"{run}: received the very numbers of {same}; another training for each seed is "
+            f"{run[0]}: received the very numbers of {first[0]}; another training for each seed is "
             "expected. Does the command use its seed?"
         )
 

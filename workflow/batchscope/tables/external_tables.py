@@ -22,11 +22,12 @@ def runs(external: ExternalRuns, study: str, experiment: str) -> pandas.DataFram
     """Returns one row per run, as `run_table.collect` does of runs here."""
     rows = external.rows.assign(study=study, experiment=experiment)
     rows = rows.reindex(columns=dict.fromkeys([*rows, *own_columns.OUTCOMES]))
-    by_run = rows.groupby("run", sort=False)
-    found = by_run.last().reset_index()  # not every evaluation need be of everything
+    keys = [rows["run"], rows["machine"]]
+    # Not every evaluation need be of everything.
+    found = rows.groupby(["run", "machine"], sort=False).last().reset_index()
     for split in ("train", "validation"):
         finite = rows[f"{split}_loss"].where(np.isfinite(rows[f"{split}_loss"].astype(float)))
-        found[f"best_{split}_loss"] = finite.groupby(rows["run"], sort=False).min().to_numpy()
+        found[f"best_{split}_loss"] = finite.groupby(keys, sort=False).min().to_numpy()
     used = found.pop("updates")  # in runs.csv it is a measure's
     target = found.pop("at_target").astype(bool)
     if external.single:

@@ -1,0 +1,107 @@
+"""Records of runs that a command makes, as tables have them: made by hand, not run."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import commanded
+from batchscope import disk
+from batchscope.catalogue.run_names import VERSIONS
+from batchscope.errors import UserError
+from batchscope.report import runs_table
+from batchscope.store import paths, states, status
+from batchscope.study import planner
+from batchscope.tables import experiment_tables
+
+KEYS = {"vary": {"batch_size": [8, 32, 128], "width": [3, 4]}, "seeds": 2}
+
+
+def planned(folder, **changes):
+    raw = commanded.study(folder / "mine", "w={width}", **{**KEYS, **changes})
+    return planner.make(raw | {"machines": changes.pop("machines", {})}, folder=folder / "mine")
+
+
+def write(results, name, run, scatter=0.0, state="finished", seconds=None) -> None:
+    """Writes what a run leaves: its loss falls as exp(-updates / (1 + 40 / batch size))."""
+    folder = paths.run_folder(results, name)
+    record = {"status": state, "version": VERSIONS["run_command"], "contended_seconds": 2.0}
+    record |= {"message": "why", "memory_peak_mb": 50.0, "train_seconds": seconds}
+    size, rows = run.factors["batch_size"], []
+    for updates in range(20, 401, 20):
+        loss = 2 * math.exp(-updates / (10 * (1 + 40 / size))) + 0.05 + scatter
+        row = {"updates": updates, "examples": updates * size, "validation_loss": loss}
+        rows.append(row | ({"seconds": updates * seconds / 400} if seconds else {}))
+    disk.write_rows(folder / paths.TRAJECTORY, tuple(rows[0]), rows)
+    disk.write_json(paths.run_record(folder), record)
+
+
+def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):
+    study = planned(tmp_path)
+    runs = study.experiments["a"].commands
+    for at, (name, run) in enumerate([*runs.items()][:-2]):
+        write(tmp_path, name, run, 1e-4 * at, "out_of_memory" if at == 3 else "finished")
+    tables = experiment_tables.make(tmp_path, study, "a")
+    found = tables["runs"].set_index("run")
+    assert [*found.index] == [*runs]
+    assert [*found["status"]] == ["finished"] * 3 + ["out_of_memory"] + ["finished"] * 6 + [
+        "missing"
+    ] * 2
+    assert {*found["own_width"]} == {3, 4} and {*found["machine"]} == {"local"}
+    assert found["memory_peak_mb"].notna().sum() == 10 and found["steps_run"].max() == 400
+    assert len(tables["trajectories"]) == 10 * 20
+    assert tables["trajectories"]["seconds"].isna().all()
+    fits = tables["critical_batch_size"]
+    assert ((fits["critical_batch_size"] - 40).abs() < 6).all() and {*fits["own_width"]} == {3}
+    counts = status.overview(study, tmp_path).total.statuses
+    assert counts == {"finished": 9, "out_of_memory": 1, "missing": 2}
+    rows = runs_table.complete(study, "a", [])  # of a report before any table
+    assert [row["run"] for row in rows] == [*runs] and rows[0]["own_width"] == "3"
+
+
+def test_a_record_without_its_evaluations_is_made_again(tmp_path):
+    study = planned(tmp_path)
+    name, run = next(iter(study.experiments["a"].commands.items()))
+    write(tmp_path, name, run)
+    state = next(iter(states.Table(study, tmp_path).every.values()))
+    assert state.made and not state.damaged and not state.lacking
+    (paths.run_folder(tmp_path, name) / paths.TRAJECTORY).unlink()
+    state = next(iter(states.Table(study, tmp_path).every.values()))
+    assert state.damaged and state.missing
+
+
+def test_seeds_that_change_nothing_are_refused(tmp_path):
+    study = planned(tmp_path)
+    for name, run in study.experiments["a"].commands.items():
+        write(tmp_path, name, run, 1e-4 * run.factors["width"])
+    with pytest.raises(UserError, match=r"seed=1: received the very numbers of .*seed=0"):
+        experiment_tables.make(tmp_path, study, "a")
+
+
+def test_another_machine_stands_beside(tmp_path):
+    """Only the runs that its results hold; both are named."""
+    there = {"other": {"results": str(tmp_path / "there")}}
+    raw = commanded.study(tmp_path / "mine", "w={width}", **KEYS, alone=True)
+    study = planner.make(raw | {"machines": there}, folder=tmp_path / "mine")
+    for at, (name, run) in enumerate(study.experiments["a"].commands.items()):
+        write(tmp_path / "here", name, run, 1e-4 * at, seconds=3.0 + at / 100)
+        if run.factors["width"] == 3:
+            write(tmp_path / "there", name, run, 1e-4 * at, seconds=6.0 + at / 100)
+    tables = experiment_tables.make(tmp_path / "here", study, "a")
+    assert tables["runs"]["machine"].value_counts().to_dict() == {"local": 12, "other": 6}
+    taken = tables["trajectories"].groupby("machine")["seconds"].max()
+    assert 3 <= taken["local"] < 4 < 6 <= taken["other"] < 7
+    assert tables["runs"]["train_seconds"].notna().all()
+
+
+def test_what_needs_a_gpu_waits_for_one(tmp_path, monkeypatch):
+    from batchscope.host import absence
+
+    monkeypatch.setattr(absence, "gpu_present", lambda: False)
+    study = planned(tmp_path, resources={"gpu": 1})
+    found = status.overview(study, tmp_path)
+    assert found.total.statuses == {"no_gpu": 12} and [*found.absent] == [absence.GPU]
+    assert "{gpu: 0}" in status.describe(study, found, "c.yaml", 2)
+    tables = experiment_tables.make(tmp_path, study, "a")
+    assert {*tables["runs"]["status"]} == {"no_gpu"}
