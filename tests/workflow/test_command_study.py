@@ -24,7 +24,7 @@ NO_TENSORFLOW = "from pathlib import Path\nPath({marker!r}).touch()\nraise Impor
 WORDS = ("lr={learning_rate}", "mode={mode}")
 KEYS = {
     "set": {"mode": "ok"},
-    "vary": {"batch_size": [8, 32, 128], "learning_rate": [0.1, 0.2]},
+    "vary": {"batch_size": [8, 32, 128], "learning_rate": [0.02, 0.04]},
     "seeds": 2,
     "margins": {"test_accuracy": 0.01},
 }
@@ -42,7 +42,7 @@ def planned(folder, **changes) -> dict[str, int]:
 
 
 def run(folder, *more) -> str:
-    return project.run(folder, "--configfile", "mine/mine.yaml", *more)
+    return project.run(folder, *more, "--configfile", "mine/mine.yaml")
 
 
 def records(folder) -> dict[str, int]:
@@ -82,7 +82,7 @@ def test_it_runs_to_its_report_without_tensorflow(finished):
     runs = pandas.read_csv(results / "runs.csv")
     assert len(runs) == 12 and {*runs["status"]} == {"finished"}
     assert {*runs["machine"]} == {"local"} and {*runs["own_mode"]} == {"ok"}
-    assert {*runs["learning_rate"]} == {0.1, 0.2} and {*runs["steps_run"]} == {400}
+    assert {*runs["learning_rate"]} == {0.02, 0.04} and {*runs["steps_run"]} == {400}
     assert (runs["test_accuracy"] > 0.4).all() and (runs["memory_peak_mb"] > 5).all()
     rows = pandas.read_csv(results / "trajectories.csv")
     assert len(rows) == 12 * 20 and rows["seconds"].isna().all()
@@ -112,16 +112,15 @@ EDITS = {
     "one more seed": ({"seeds": 3}, {"run_command": 6, **DRAWN}),
     "a batch size removed": ({"vary": {**KEYS["vary"], "batch_size": [8, 32]}}, DRAWN),
     "a margin": ({"margins": {"test_accuracy": 0.02}}, DRAWN),
-    "resources and resume": ({"resources": {"threads": 2, "mem_mb": 3000}, "resume": True}, {}),
+    "resources and resume": ({"resources": {"threads": 2, "mem_mb": 3000}, "resume": True}, DRAWN),
     "a variable": ({"env": {"A": 1}}, {"run_command": 12, **DRAWN}),
 }
 
 
 @pytest.mark.parametrize(("changes", "expected"), EDITS.values(), ids=EDITS)
 def test_an_edited_study(edited, changes, expected):
-    found = planned(edited, **changes)
-    found = found if "run_command" in found or expected == DRAWN else {}
-    assert found == expected
+    """Its copy is tabulated in any case: the file of the study lies elsewhere."""
+    assert planned(edited, **changes) == expected
 
 
 def test_an_edited_input_makes_new_runs_and_keeps_the_old_ones(edited):
@@ -135,7 +134,7 @@ def test_an_edited_input_makes_new_runs_and_keeps_the_old_ones(edited):
     after = records(edited)
     assert {*after} == {*before, names[0]} and {name: after[name] for name in before} == before
     path.write_text(text)
-    assert planned(edited) == {}
+    assert "run_command" not in planned(edited)
 
 
 def test_whatever_is_deleted_is_made_again(edited):
@@ -174,7 +173,7 @@ def test_killed_unlocked_and_finished(edited, whole):
     write(edited, **changes)
     wait = edited / "wait"
     wait.write_text("32")
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", "mine/mine.yaml"]
+    command = [sys.executable, "-m", "snakemake", "--cores", "4", "--configfile", "mine/mine.yaml"]
     started = subprocess.Popen(
         command,
         cwd=edited,
@@ -184,7 +183,7 @@ def test_killed_unlocked_and_finished(edited, whole):
         start_new_session=True,
     )
     end = time.monotonic() + 120
-    while len([*edited.glob("results/runs/*lr=0.3+*/output.txt")]) < 4:
+    while len([*edited.glob("results/runs/*lr=0.3+*/output.txt")]) + len(records(edited)) < 18:
         assert started.poll() is None and time.monotonic() < end
         time.sleep(0.05)
     os.killpg(started.pid, signal.SIGKILL) if whole else started.kill()
