@@ -85,7 +85,7 @@ class Target:
         if np.isnan(used).all():
             return math.nan  # there is no such training
         losses = losses_of(evaluated, self.column)
-        target = falling(self.value, self.column)
+        target = tasks.falling(self.value, self.column)
         known = ~np.isnan(losses)  # not every evaluation need be of everything
         order = np.argsort(used[known], kind="stable")
         return first_crossing(used[known][order], losses[known][order], target)
@@ -101,9 +101,4 @@ class Target:
 
 def losses_of(evaluated: Mapping[str, np.ndarray], column: str) -> np.ndarray:
     """Returns a loss or an error, or what is missing to 1, which has a logarithmic scale too."""
-    return falling(evaluated[column], column)
-
-
-def falling(values: Any, column: str) -> Any:
-    """Returns values of a loss or an error as they are, others less than 1 by so much; and back."""
-    return 1 - values if tasks.higher_is_better(column) else values
+    return tasks.falling(evaluated[column], column)

@@ -56,7 +56,7 @@ def read(results: Path | str, study: Study, experiment: str) -> CommandRuns:
 def _check_replicates(table: pandas.DataFrame, keys: list[str]) -> None:
     """Raises where a finished run equals another one of its series to the last bit."""
     known = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
-    names = [name for name in ("updates", *own_columns.OUTCOMES) if name in known]
+    names = [name for name in ("updates", *own_columns.outcomes()) if name in known]
     bits = pandas.util.hash_pandas_object(known[names], index=False).groupby(known["run"])
     runs = known.groupby("run", sort=False)[keys].first().assign(bits=bits.agg(tuple))
     runs = runs[runs["bits"].map(len) > 1]
