@@ -338,7 +338,8 @@ def _at(each: Trainings, budget: Budget, name: str) -> np.ndarray:
     def read(rows: Evaluated) -> float:
         if budget.kind != CONVERGENCE:
             used = rows[AXES[budget.kind]]
-            return targets.at_budget(used, rows[name], budget.value, loss)
+            scaled = tasks.logarithmic(name)
+            return targets.at_budget(used, rows[name], budget.value, scaled)
         losses = rows[CHOSEN_BY]
         known = np.isfinite(losses)
         if not known.any():  # a single row is all that there is to read

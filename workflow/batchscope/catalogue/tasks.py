@@ -153,6 +153,11 @@ def lower_is_better(column: str) -> bool:
     return column in _LOSSES or (found is not None and not found.higher_is_better)
 
 
+def logarithmic(column: str) -> bool:
+    """Returns whether values between two are interpolated in their logarithm, as of losses."""
+    return lower_is_better(column) and own(column) is None
+
+
 def falling(values: Any, column: str) -> Any:
     """Returns values such that lower is better, and those back: of a share what is missing to 1.
 

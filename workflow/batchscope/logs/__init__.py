@@ -40,8 +40,8 @@ class Source:
     format: str = AUTO
     columns: tuple[tuple[str, str], ...] = ()  # our name -> the log's own
     examples_per_epoch: float | None = None
-    metrics: tuple[str, ...] = ()  # further ones that are outcomes, by the study's names
     pattern: str = ""  # of whole parts of a path, or of the names of runs in a file of several
+    metrics: tuple[str, ...] = ()  # further ones that are outcomes, by the study's names
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,8 +100,8 @@ class Logs(ReadAs):
             self.format,
             tuple(self.columns.items()),
             self.examples_per_epoch,
-            metrics,
             self.pattern,
+            metrics,
         )
 
 
