@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import synthetic
-from batchscope import figures
+from batchscope import figures, report
 from batchscope.catalogue import run_names
 from batchscope.store import paths, records
 from batchscope.study import config, plan
@@ -91,6 +91,13 @@ def write(
         write_figures(tables / name / "figures", figures.drawn(experiment))
     experiment_tables.write_claims(study, tables, tables / csv_tables.CLAIMS)
     return study, results, path
+
+
+def written(study, results: Path, path: Path, partial: bool = False) -> Path:
+    """Writes a report beside its results; returns its file."""
+    output = results / "report.html"
+    report.write(study, results, path, output, partial)
+    return output
 
 
 def write_figures(folder: Path, drawn: list[str]) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 import report_example
-from batchscope import figures, report
+from batchscope import figures
 from batchscope.report import content
 from html_page import Page
 
@@ -47,19 +46,12 @@ def browser(tmp_path_factory):
     found.quit()
 
 
-def written(study, results: Path, path: Path, partial: bool = False) -> Path:
-    """Writes a report beside its results; returns its file."""
-    output = results / "report.html"
-    report.write(study, results, path, output, partial)
-    return output
-
-
 @pytest.fixture(scope="session")
 def page(tmp_path_factory):
     """Returns the file of a report with every trouble and two experiments."""
     folder = tmp_path_factory.mktemp("report")
     study, results, path = report_example.write(folder, experiments=("gap", "second"))
-    return written(study, results, path, partial=True)
+    return report_example.written(study, results, path, partial=True)
 
 
 DRAWN = ("primary", "accuracy", "sharpness", "loss_curves", "loss_curves_by_updates")
@@ -72,7 +64,7 @@ def drawn(tmp_path_factory):
     study, results, path = report_example.write(folder, troubles=False)
     place = results / "studies" / "example" / "gap"
     figures.write(place, DRAWN, place / "figures")
-    return written(study, results, path)
+    return report_example.written(study, results, path)
 
 
 @pytest.fixture
@@ -88,7 +80,7 @@ def example(tmp_path_factory):
     """Returns plan, results, configuration and HTML of a study with every trouble."""
     folder = tmp_path_factory.mktemp("report")
     study, results, path = report_example.write(folder)
-    html = written(study, results, path, partial=True).read_text(encoding="utf-8")
+    html = report_example.written(study, results, path, partial=True).read_text(encoding="utf-8")
     return study, results, path, html
 
 

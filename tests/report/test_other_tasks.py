@@ -12,8 +12,8 @@ from batchscope import figures
 from batchscope.report import decision
 from batchscope.study import config
 from batchscope.tables import csv_tables, experiment_tables
-from conftest import written
 from html_page import Page
+from report_example import written
 
 STUDY = """\
 study: example

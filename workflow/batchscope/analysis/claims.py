@@ -194,7 +194,7 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
     """Returns one row per machine and run: a column at a budget."""
     found = []
     for _, run in frame.groupby(["machine", "run"], sort=False):
-        at = targets.at_budget(run[budget], run[column], value, tasks.lower_is_better(column))
+        at = targets.at_budget(run[budget], run[column], value, tasks.logarithmic(column))
         found.append({**run.iloc[0].to_dict(), budget: value, column: at})
     return pandas.DataFrame(found).drop(columns=[*({*tables.BUDGETS} - {budget, column})])
 

@@ -236,7 +236,7 @@ def _at_equal_budget(each: Trainings, margins: Mapping[str, float]) -> Iterator[
         return each.outcome(read, tasks.higher_is_better(name))
 
     budget = Budget(EXAMPLES, float(each.finished["examples"].min()))
-    known = [name for name in own_columns.OUTCOMES if each.whole(name)]
+    known = [name for name in own_columns.outcomes() if each.whole(name)]
     losses = only(known[0] if known else SECONDS)
     losses = -losses if known and tasks.higher_is_better(known[0]) else losses
     for of, default in _compared(each).items():
@@ -258,7 +258,7 @@ def _compared(each: Trainings) -> dict[str, float | None]:
     learned = tasks.of(each.finished.columns[each.finished.notna().any()])
     names = [name for task in learned for name in tasks.TASKS[task]]
     margins = {name: tasks.METRICS[name].margin for name in names}
-    return {**margins, "loss": tasks.loss_margin(learned)}
+    return {**margins, "loss": tasks.loss_margin(learned), **dict.fromkeys(tasks.OWN)}
 
 
 def _at_own_end(each: Trainings, outcome: str, margin: float) -> Reading:
@@ -338,7 +338,8 @@ def _at(each: Trainings, budget: Budget, name: str) -> np.ndarray:
     def read(rows: Evaluated) -> float:
         if budget.kind != CONVERGENCE:
             used = rows[AXES[budget.kind]]
-            return targets.at_budget(used, rows[name], budget.value, loss)
+            scaled = tasks.logarithmic(name)
+            return targets.at_budget(used, rows[name], budget.value, scaled)
         losses = rows[CHOSEN_BY]
         known = np.isfinite(losses)
         if not known.any():  # a single row is all that there is to read

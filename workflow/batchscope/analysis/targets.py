@@ -51,10 +51,11 @@ def ended_before(used: Any, budget: float) -> bool:
     return len(used) > 0 and bool(used[-1] < budget * (1 - _ROUNDING))
 
 
-def first_crossing(used: Any, losses: Any, target: float) -> float:
+def first_crossing(used: Any, losses: Any, target: float, linear: bool = False) -> float:
     """Returns what was used when a loss is first at or below a positive target; infinity if never.
 
-    Between the two rows around it the logarithm of the loss is taken as linear in what was used.
+    Between the two rows around it the logarithm of the loss is taken as linear in what was used;
+    with `linear`, for any target, the loss itself.
     The first row at or below the target counts as the crossing where none is above it before, and
     where a loss of zero has no logarithm. What is not finite is above every target.
     """
@@ -63,10 +64,15 @@ def first_crossing(used: Any, losses: Any, target: float) -> float:
     if not len(reached):
         return math.inf
     row = int(reached[0])
-    if row == 0 or not math.isfinite(losses[row - 1]) or losses[row] <= 0:
+    if row == 0 or not math.isfinite(losses[row - 1]):
+        return float(used[row])
+    if not linear and losses[row] <= 0:
         return float(used[row])
     before, after = float(losses[row - 1]), float(losses[row])
-    share = math.log(before / target) / math.log(before / after)
+    if linear:
+        share = (before - target) / (before - after)
+    else:
+        share = math.log(before / target) / math.log(before / after)
     return float(used[row - 1] + share * (used[row] - used[row - 1]))
 
 
@@ -85,10 +91,11 @@ class Target:
         if np.isnan(used).all():
             return math.nan  # there is no such training
         losses = losses_of(evaluated, self.column)
-        target = falling(self.value, self.column)
+        target = tasks.falling(self.value, self.column)
         known = ~np.isnan(losses)  # not every evaluation need be of everything
         order = np.argsort(used[known], kind="stable")
-        return first_crossing(used[known][order], losses[known][order], target)
+        linear = tasks.own(self.column) is not None
+        return first_crossing(used[known][order], losses[known][order], target, linear)
 
     def at_first(self, evaluated: Mapping[str, np.ndarray]) -> bool:
         """Returns whether one training is there by its first evaluation: it took that at most."""
@@ -101,9 +108,4 @@ class Target:
 
 def losses_of(evaluated: Mapping[str, np.ndarray], column: str) -> np.ndarray:
     """Returns a loss or an error, or what is missing to 1, which has a logarithmic scale too."""
-    return falling(evaluated[column], column)
-
-
-def falling(values: Any, column: str) -> Any:
-    """Returns values of a loss or an error as they are, others less than 1 by so much; and back."""
-    return 1 - values if tasks.higher_is_better(column) else values
+    return tasks.falling(evaluated[column], column)

@@ -18,7 +18,7 @@ from pandas.api.types import is_numeric_dtype
 
 from batchscope.analysis import chosen_rates, run_series
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.analysis.targets import Target, falling, losses_of
+from batchscope.analysis.targets import Target, losses_of
 from batchscope.catalogue import budget_kinds, own_columns, tasks
 from batchscope.catalogue.own_columns import LEAST_SIZES
 from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
@@ -26,7 +26,7 @@ from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
 Evaluated = dict[str, np.ndarray]  # column -> numbers of one training's evaluations, in order
 CHOSEN_ON = "best_validation_loss"  # column of runs.csv by which their rates are chosen
 TARGETS = 3  # of a series, where none is given
-_READ = (*budget_kinds.AXES.values(), *own_columns.AXES, *own_columns.OUTCOMES)
+_USED = (*budget_kinds.AXES.values(), *own_columns.AXES)
 
 
 def series(frame: pandas.DataFrame) -> list[run_series.Series]:
@@ -90,7 +90,11 @@ class Trainings:
 
     @functools.cached_property
     def _evaluated(self) -> dict[str, Evaluated]:
-        names = [name for name in dict.fromkeys(_READ) if name in self.evaluations]
+        names = [
+            name
+            for name in dict.fromkeys((*_USED, *own_columns.outcomes()))
+            if name in self.evaluations
+        ]
         return {
             run: {name: rows[name].to_numpy(float, na_value=math.nan) for name in names}
             for run, rows in self.evaluations.groupby("run", sort=False)
@@ -169,7 +173,7 @@ class Trainings:
     def target_column(self) -> str | None:
         """The loss, without any the metric, that default targets are of; None without one."""
         rows = self.evaluations
-        known = (name for name in own_columns.OUTCOMES if name in rows)
+        known = (name for name in own_columns.outcomes() if name in rows)
         return next((name for name in known if np.isfinite(rows[name].astype(float)).any()), None)
 
     def default_targets(self) -> list[Target]:
@@ -196,7 +200,7 @@ class Trainings:
         if not 0 < end < start < math.inf:
             return []
         values = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)] + [end]
-        return [Target(column, falling(each, column)) for each in values]
+        return [Target(column, tasks.falling(each, column)) for each in values]
 
     def _lowest_of_all(self, column: str) -> float:
         """Returns the lowest loss that every batch size reached with all its seeds; NaN if none.

@@ -29,7 +29,7 @@ STATED: dict[str, Parameter] = by_name(
 
 
 def target(column: str) -> Parameter:
-    """Returns what a target of a column may be: R² alone may lie below 0."""
+    """Returns what a target of a column may be: R² and a study's own metrics may lie below 0."""
     found = tasks.metric(column)
     most = 1 if found and found.most == 1 else None
     if found and found.least < 0:

@@ -187,6 +187,8 @@ def describe(column: str) -> Column | None:
     """Returns what a column holds, its label filled in; None for one that is not documented."""
     if own_columns.is_own(column):
         return _FURTHER
+    if found := tasks.own(column):
+        return Column(f"{found.doc.format(split=column.partition('_')[0])}, as the log has it.")
     if column in COLUMNS and column not in _PATTERNS:
         return COLUMNS[column]
     for name, pattern in _PATTERNS.items():

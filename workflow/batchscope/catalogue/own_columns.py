@@ -33,6 +33,16 @@ AT_TARGET, AT_BUDGET = "target", "budget"  # why a run stopped whose only row is
 ELSEWHERE = "elsewhere"  # the machine of external runs
 
 
+def of_metrics(names: Iterable[str]) -> tuple[str, ...]:
+    """Returns the columns of a study's own metrics."""
+    return tuple(f"{split}_{name}" for name in names for split in _SPLITS)
+
+
+def outcomes() -> tuple[str, ...]:
+    """Returns every outcome that a table may have, those of the study's own metrics last."""
+    return (*OUTCOMES, *of_metrics(tasks.OWN))
+
+
 def is_own(column: Any) -> bool:
     """Whether a column of our tables is a further one of an external table."""
     return isinstance(column, str) and column.startswith(OWN)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
 SPLITS = ("train", "validation", "test")
@@ -35,7 +36,9 @@ class Metric:
         """What a value of it is, for messages."""
         if self.share:
             return "a share from 0 to 1"
-        return "a number of at most 1" if self.most == 1 else "a number from 0 on"
+        if self.most == 1:
+            return "a number of at most 1"
+        return "a number" if self.least < 0 else "a number from 0 on"
 
 
 METRICS = {
@@ -101,11 +104,35 @@ _LOSSES = tuple(f"{split}_loss" for split in SPLITS)
 # Outcomes of a run: losses, then metrics.
 OUTCOMES = (*_LOSSES, *_OF_SPLITS)
 _METRICS = {**METRICS, **_OF_SPLITS, **GAPS}
+LOWER, HIGHER = "lower", "higher"  # which values of a study's own metric are better
+# The metrics that a study names. What compares, draws and words a column knows its name alone,
+# which does not say which values are better: reading a study fills this, and a process reads one.
+OWN: dict[str, Metric] = {}
+
+
+def name_own(better: Mapping[str, str]) -> None:
+    """Makes these the metrics of the study: name -> `LOWER` or `HIGHER`."""
+    OWN.clear()
+    for name, which in better.items():
+        text = name.replace("_", " ")
+        doc = f"The metric {text} on the {{split}} split"
+        OWN[name] = Metric(name, text, doc, which == HIGHER, least=-math.inf)
+
+
+def named_own() -> dict[str, str]:
+    """Returns the metrics of the study as `name_own` takes them, for another process."""
+    return {name: HIGHER if one.higher_is_better else LOWER for name, one in OWN.items()}
+
+
+def own(column: str) -> Metric | None:
+    """Returns the study's own metric that a column is of; None of any other column."""
+    split, _, name = column.partition("_")
+    return OWN.get(name) if split in SPLITS else None
 
 
 def metric(column: str) -> Metric | None:
     """Returns the metric that a column is of, such as `test_accuracy`; None of any other column."""
-    return _METRICS.get(column)
+    return _METRICS.get(column) or own(column)
 
 
 def is_share(column: str) -> bool:
@@ -116,21 +143,36 @@ def is_share(column: str) -> bool:
 
 def higher_is_better(column: str) -> bool:
     """Returns whether larger values of a loss or a metric are better: of no loss they are."""
-    found = _OF_SPLITS.get(column)
+    found = _OF_SPLITS.get(column) or own(column)
     return found is not None and found.higher_is_better
 
 
 def lower_is_better(column: str) -> bool:
     """Returns whether a column is a loss or an error."""
-    found = _OF_SPLITS.get(column)
+    found = _OF_SPLITS.get(column) or own(column)
     return column in _LOSSES or (found is not None and not found.higher_is_better)
+
+
+def logarithmic(column: str) -> bool:
+    """Returns whether values between two are interpolated in their logarithm, as of losses."""
+    return lower_is_better(column) and own(column) is None
+
+
+def falling(values: Any, column: str) -> Any:
+    """Returns values such that lower is better, and those back: of a share what is missing to 1.
+
+    Nobody knows the most that a study's own metric may be: of one that rises, the negative.
+    """
+    if own(column) is not None:
+        return -values if higher_is_better(column) else values
+    return 1 - values if higher_is_better(column) else values
 
 
 def words(column: str) -> str:
     """Returns a column as it stands within a sentence: `test R²`."""
     named = column.replace("_", " ")
     found = metric(column)
-    return named.removesuffix(found.name) + found.words if found else named
+    return named.removesuffix(found.name.replace("_", " ")) + found.words if found else named
 
 
 def columns(task: str, split: str) -> tuple[str, ...]:
@@ -146,8 +188,8 @@ def of(names: Iterable[str]) -> tuple[str, ...]:
 
 def kept(names: Iterable[str], tasks: Collection[str]) -> list[str]:
     """Returns columns without the metrics of other tasks."""
-    own = {name for task in tasks for name in TASKS[task]}
-    return [name for name in names if not (found := metric(name)) or found.name in own]
+    kept_names = {*OWN, *(name for task in tasks for name in TASKS[task])}
+    return [name for name in names if not (found := metric(name)) or found.name in kept_names]
 
 
 def unit(named: str, tasks: Collection[str]) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 import pandas
 
 from batchscope import disk, wording
+from batchscope.catalogue import tasks
 from batchscope.catalogue.own_columns import AXES
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import UserError
@@ -184,10 +185,14 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
         raise UserError(f"{folder.name}: received a signal to stop; its end is expected.")
     path = Path(path or paths.command_output(folder))
     columns, epoch = log.get("columns", {}), log.get("examples_per_epoch")
+    metrics = log.get("metrics", {})
+    tasks.name_own(metrics)
     stated = ""
     try:
         kind = log.get("format", AUTO)
-        rows, stated, _ = numbers.of_run(path, run.factors["batch_size"], kind, columns, epoch)
+        rows, stated, _ = numbers.of_run(
+            path, run.factors["batch_size"], kind, columns, epoch, (*metrics,)
+        )
         rows = rows.drop_duplicates("updates", keep="last")  # of a run that went on
     except UserError:
         if ended.status == 0:

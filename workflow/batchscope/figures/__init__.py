@@ -169,7 +169,7 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str, processe
     with disk.atomic_folder(folder) as beside:
         given = (_write_figure, repeat(tables), names, repeat(beside))
         if (workers := min(processes, len(names))) > 1:
-            with ProcessPoolExecutor(workers) as pool:
+            with ProcessPoolExecutor(workers, None, tasks.name_own, (tasks.named_own(),)) as pool:
                 found = [*pool.map(*given)]
         else:
             found = [*map(*given)]

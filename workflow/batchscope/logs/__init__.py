@@ -41,6 +41,7 @@ class Source:
     columns: tuple[tuple[str, str], ...] = ()  # our name -> the log's own
     examples_per_epoch: float | None = None
     pattern: str = ""  # of whole parts of a path, or of the names of runs in a file of several
+    metrics: tuple[str, ...] = ()  # further ones that are outcomes, by the study's names
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,6 +37,7 @@ class Cells:
     called: list[dict[str, str]]  # of each log: our name -> its own
     stated: frozenset[str]  # names that paths or the user's columns give
     parameters: pandas.DataFrame  # of each log what has no name of ours
+    metrics: tuple[str, ...]  # those that the study names
     of_runs: bool  # whether each log is of one training, whose batch size no column says
 
     def place(self, row: int) -> str:
@@ -96,7 +97,7 @@ def gather(source: Source, folder: Path, known: Mapping[str, str] = _NONE) -> Ce
     _check_stated(stated, logs)
     tables, called, rest = [], [], []
     for log, given in zip(logs, factors, strict=True):
-        table, own, parameters = _named(log, given, stated)
+        table, own, parameters = _named(log, given, stated, source.metrics)
         tables.append(table)
         called.append(own)
         rest.append(parameters)
@@ -112,6 +113,7 @@ def gather(source: Source, folder: Path, known: Mapping[str, str] = _NONE) -> Ce
         called,
         frozenset({*stated, *(name for given in factors for name in given)} - {*known}),
         pandas.DataFrame(rest),
+        source.metrics,
         not any("batch_size" in names.mapping(log.rows, stated)[0].values() for log in logs),
     )
     _check_characters(found)
@@ -157,10 +159,10 @@ def _check_stated(stated: Mapping[str, str], logs: Iterable[Log]) -> None:
 
 
 def _named(
-    log: Log, factors: Mapping[str, str], stated: Mapping[str, str]
+    log: Log, factors: Mapping[str, str], stated: Mapping[str, str], metrics: tuple[str, ...]
 ) -> tuple[pandas.DataFrame, dict[str, str], dict[str, str]]:
     """Returns a log's cells under our names, what is called otherwise, and further parameters."""
-    mapping, several = names.mapping(log.rows, stated)
+    mapping, several = names.mapping(log.rows, stated, metrics)
     for ours, candidates in several.items():
         if ours not in factors:
             raise UserError(f"{log.path}: {names.question(ours, candidates)}")

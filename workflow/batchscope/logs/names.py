@@ -7,7 +7,7 @@ as Keras, Lightning and Hugging Face write them, it is on the training data.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from batchscope import wording
 from batchscope.catalogue import tasks
@@ -46,11 +46,16 @@ _METRICS = {
 }
 _OF_NO_CONCERN = ("epoch", "mean", "avg", "metrics")  # beside the words of a metric
 _OF_ONE_BATCH = ("step", "batch")  # a metric that the same of an epoch is better than
+_BARE = 2  # how far the name of a study's own metric is that does not say on which data
 _VAGUE = 9  # how far a name is that is not taken unasked
 
 
-def ours(name: str) -> tuple[str, int] | None:
-    """Returns our name of a column, and how far it is from it; None of a column of no name."""
+def ours(name: str, metrics: Collection[str] = ()) -> tuple[str, int] | None:
+    """Returns our name of a column, and how far it is from it; None of a column of no name.
+
+    Args:
+        metrics: Those that the study names; without a word on the data, on the validation data.
+    """
     plain = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()
     words = re.sub(r"[^a-z0-9]+", " ", plain).split()
     joined = " ".join(words)
@@ -68,6 +73,9 @@ def ours(name: str) -> tuple[str, int] | None:
     if metric := _METRICS.get(" ".join(words)) or _METRICS.get(" ".join(rest)):
         found = f"{split}_{metric}"
         return found, 0 if name == found else 1 + any(word in _OF_ONE_BATCH for word in words)
+    for own in {"_".join(words), "_".join(rest)} & {*metrics}:
+        found = f"{splits[0] if splits else 'validation'}_{own}"
+        return found, 0 if name == found else 1 if splits or evaluated else _BARE
     if split == "validation" and rest and rest[-1] == "loss":  # of one of several parts or sets
         return "validation_loss", _VAGUE
     return None
@@ -79,18 +87,20 @@ def is_split(word: str) -> bool:
 
 
 def mapping(
-    columns: Iterable[str], stated: Mapping[str, str]
+    columns: Iterable[str], stated: Mapping[str, str], metrics: Collection[str] = ()
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Returns the log's name -> ours of the columns that have one, and names that several may be.
 
     Args:
         stated: Ours -> the log's, which goes before all else.
+        metrics: Those that the study names: a bare name beside that of validation data is of
+            training data, as Keras writes them.
     """
     columns = [*columns]
     found = {theirs: mine for mine, theirs in stated.items() if theirs in columns}
     nearest: dict[str, dict[int, list[str]]] = {}
     for name in columns:
-        if name not in found and (known := ours(name)) and known[0] not in stated:
+        if name not in found and (known := ours(name, metrics)) and known[0] not in stated:
             nearest.setdefault(known[0], {}).setdefault(known[1], []).append(name)
     several = {}
     for mine, by_distance in nearest.items():
@@ -99,6 +109,11 @@ def mapping(
             several[mine] = candidates
         else:
             found[candidates[0]] = mine
+    for own in metrics:
+        bare = nearest.get(f"validation_{own}", {}).get(_BARE, [])
+        train = f"train_{own}"
+        if len(bare) == 1 and bare[0] not in found and train not in {*found.values(), *several}:
+            found[bare[0]] = train
     return found, several
 
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
 
 from batchscope import problems, wording
 from batchscope.catalogue import tasks
-from batchscope.catalogue.own_columns import AXES, LOSSES, METRICS, OUTCOMES
+from batchscope.catalogue.own_columns import AXES, LOSSES, METRICS, of_metrics, outcomes
 from batchscope.errors import ConfigError, UserError
 from batchscope.logs import Source, cells, files
 from batchscope.logs.cells import Cells
@@ -65,7 +65,16 @@ def _loss(text: str) -> float:
     return math.inf if math.isnan(value) else value
 
 
+def _metric(text: str, worst: float) -> float:
+    """Returns a study's own metric: the worst where it is no number any more."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError
+    return worst if math.isnan(value) else value
+
+
 _AMOUNT = (_amount, "a number from 0 on")
+_EVALUATED = "a finite number, nan where it diverged, or nothing"
 _KINDS: dict[str, tuple[Callable[[str], float], str]] = {
     "batch_size": (partial(_whole, least=1), "a whole number from 1 on, below 2^63,"),
     "seed": (_whole, "a whole number from 0 on, below 2^63,"),
@@ -85,12 +94,15 @@ def read(found: Cells) -> pandas.DataFrame:
     Raises:
         ConfigError: With every cell that is no number.
     """
-    table = found.table
+    table, kinds = found.table, dict(_KINDS)
+    for name in of_metrics(found.metrics):
+        worst = tasks.falling(math.inf, name)
+        kinds[name] = partial(_metric, worst=worst), _EVALUATED
     rows, wrong = pandas.DataFrame(index=table.index), []
     stated = table["status"].str.lower() if "status" in table else pandas.Series("", table.index)
     stated = stated.replace({word: _FATES[word] for word in ("oom", "out of memory")})
-    for name in filter(_KINDS.__contains__, table):
-        (convert, expected), needed = _KINDS[name], name in ("batch_size", "seed")
+    for name in filter(kinds.__contains__, table):
+        (convert, expected), needed = kinds[name], name in ("batch_size", "seed")
         values: dict[str, float] = {}
         bad = []
         for text in table[name].unique():
@@ -133,6 +145,11 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
     return rows.assign(updates=updates.fillna(examples / rows["batch_size"]), examples=examples)
 
 
+def apart(low: Any, high: Any) -> Any:
+    """Returns whether losses, or the negatives of metrics, are further apart than at one target."""
+    return high - low > (_APART - 1) * abs(low)
+
+
 def counted_from_zero(
     found: Cells, rows: pandas.DataFrame, run: pandas.Series, epoch: float | None
 ) -> tuple[pandas.DataFrame, str]:
@@ -149,14 +166,14 @@ def counted_from_zero(
         UserError: If other columns do not say how much was used.
     """
     counter = next((name for name in ("updates", "examples", "epoch") if name in rows), None)
-    loss = next((name for name in (*LOSSES, *METRICS) if name in rows), None)
+    loss = next((name for name in outcomes() if name in rows), None)
     if counter is None or loss is None or counter in found.stated:
         return rows, ""
     first = rows[(rows[counter] == 0) & np.isfinite(rows[loss])]
     by_size = first[loss].groupby(first["batch_size"]).median()
-    ordered = 1 - by_size if tasks.higher_is_better(loss) else by_size
+    ordered = tasks.falling(by_size, loss)
     steps = ordered.diff().dropna()
-    if not len(steps) or not (steps > 0).all() or ordered.iloc[-1] < _APART * ordered.iloc[0]:
+    if not len(steps) or not (steps > 0).all() or not apart(ordered.iloc[0], ordered.iloc[-1]):
         return rows, ""
     shown = wording.listed(map(wording.shortest, by_size))
     text = f"{found.name(first.index[0], loss)}: received {shown} of batch sizes "
@@ -193,24 +210,25 @@ def of_run(
     kind: str,
     columns: Mapping[str, str],
     examples_per_epoch: float | None = None,
+    metrics: tuple[str, ...] = (),
 ) -> Evaluated:
     """Returns what the log of one run says, whose batch size is known.
 
     Raises:
         UserError: If it cannot be read, or leaves a question open.
     """
-    source = Source((files.escaped(str(path)),), kind, (*columns.items(),))
+    source = Source((files.escaped(str(path)),), kind, (*columns.items(),), metrics=metrics)
     found = cells.gather(source, Path(), {"batch_size": str(batch_size), "seed": "0"})
     rows = completed(found, read(found), examples_per_epoch).sort_values("updates", kind="stable")
-    names = [name for name in ("epoch", *AXES, *OUTCOMES) if name in rows]
+    names = [name for name in ("epoch", *AXES, *outcomes()) if name in rows]
     stated = [text for text in rows[STATED] if text]
     status = stated[-1] if stated else "diverged" if diverged(rows) else ""
     return Evaluated(rows[names].reset_index(drop=True), status, found.read_as)
 
 
 def diverged(rows: pandas.DataFrame) -> bool:
-    """Whether a loss of the last row of a run that has any is not finite."""
-    losses = rows.reindex(columns=LOSSES).dropna(how="all")
+    """Whether a loss of the last row of a run that has any is not finite; so of own metrics."""
+    losses = rows.reindex(columns=(*LOSSES, *of_metrics(tasks.OWN))).dropna(how="all")
     return len(losses) > 0 and bool(np.isinf(losses.iloc[-1]).any())
 
 

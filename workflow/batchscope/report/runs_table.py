@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 Row = dict[str, str]  # column of runs.csv -> text, empty where there is no value
 
 PRINTED_COLUMNS = 11  # what an A4 page holds
-_EVALUATED = tuple(
-    f"{split}_{name}" for split in ("test", "validation") for name in ("loss", *tasks.METRICS)
-)
 _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
+
+
+def _evaluated() -> list[str]:
+    metrics = ("loss", *tasks.METRICS, *tasks.OWN)
+    return [f"{split}_{name}" for split in ("test", "validation") for name in metrics]
 
 
 def evaluated(rows: list[Row], evaluations: pandas.DataFrame) -> list[Row]:
     """Returns rows of runs.csv with outcomes of the last evaluation where they have none."""
-    names = [name for name in _EVALUATED if name in evaluations]
+    names = [name for name in _evaluated() if name in evaluations]
     keys = ["run", *(["machine"] if "machine" in evaluations else [])]
     if not names or not rows:
         return rows
@@ -98,7 +100,7 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
     runs share is no column: the factors among it stand in `same`.
     """
     present = list(dict.fromkeys(name for row in rows for name in row))
-    asked = [name for name in present if name in _EVALUATED or outcomes.outcome(name)]
+    asked = [name for name in present if name in _evaluated() or outcomes.outcome(name)]
     factors = [name for name in present if _is_factor(name)]
     first = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *asked, *present)
     shown, same = [], {}
@@ -134,7 +136,7 @@ def _column(name: str, found: set[str], learned: tuple[str, ...]) -> dict[str, A
         doc = documented.doc + (f" [{unit}]" if unit else "")
         if documented.kind:
             kind = "number" if documented.kind in ("int", "float") else "text"
-    usual = name in ("experiment", "machine", "status", "run", *_EVALUATED) or _is_factor(name)
+    usual = name in ("experiment", "machine", "status", "run", *_evaluated()) or _is_factor(name)
     return {
         "name": name,
         "label": Markup("_<wbr>").join(escape(part) for part in name.split("_")),  # may break there

@@ -10,7 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import command_names, figures, own_columns, run_factors, run_names, tables
+from batchscope.catalogue import (
+    command_names,
+    figures,
+    own_columns,
+    run_factors,
+    run_names,
+    tables,
+    tasks,
+)
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
@@ -252,6 +260,8 @@ def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[
     trained = (experiment.trainings.runs or experiment.commands) and not TABLES[table].measures
     learned = experiment.trainings.tasks
     known = tables.claimed(table, measures, learned) if filling or trained else []
+    if experiment.commands and table in ("runs", "trajectories"):
+        known += filter(tasks.own, experiment.own.columns)
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, known)

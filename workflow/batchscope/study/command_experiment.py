@@ -59,7 +59,7 @@ def command(findings: Findings, place: Place, keys: CommandKeys, folder: Path) -
         keys.command,
         keys.env,
         inputs,
-        keys.log.given,
+        keys.log.given | ({"metrics": keys.metrics} if keys.metrics else {}),
         os.path.abspath(folder),
         keys.resources.threads,
         keys.resources.gpu,
@@ -121,7 +121,10 @@ def planned(made: dict[str, Run], factors: grids.Grid, keys: CommandKeys) -> pla
     return plan.OwnRuns(
         trainings=len(made),
         seeds=len(factors.seeds),
-        columns=(*axes, "epoch", *own_columns.OUTCOMES, *own_columns.MADE_OF),
+        columns=(
+            *(*axes, "epoch", *own_columns.OUTCOMES, *own_columns.MADE_OF),
+            *own_columns.of_metrics(keys.metrics),
+        ),
         evaluated=True,
         schedule=next((each for each in schedules if each in FALLING), ""),
     )

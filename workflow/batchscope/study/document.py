@@ -34,7 +34,7 @@ from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.study.asked import Asked, AskedOf
 from batchscope.study.claim_models import ClaimKeys
 from batchscope.study.command_keys import Commanded, FreeFactors, FreeLists, Words
-from batchscope.study.log_keys import Runs
+from batchscope.study.log_keys import OwnMetrics, Runs
 from batchscope.study.published_numbers import PublishedSeries
 
 # Outcomes that may have a margin, all of which `evaluate` measures.
@@ -66,6 +66,7 @@ Margins = Annotated[
         "outcome",
         "a map from outcomes to margins",
         least=1,
+        others=lambda key: _MARGIN if tasks.own(key) else None,
     ),
 ]
 _TARGET = Keyed(
@@ -74,6 +75,7 @@ _TARGET = Keyed(
     "a map of one loss or metric to its value, such as {validation_loss: 0.2}",
     least=1,
     most=1,
+    others=lambda key: budget_kinds.target(key) if tasks.own(key) else None,
 )
 Budgets = Annotated[
     dict[str, Any],
@@ -201,6 +203,11 @@ class ExperimentKeys(Section):
     """Numbers of epochs that every training serves: its weights after each of them are evaluated,
     and time_epoch gives the time to get there. Weights are kept after the epochs 1 to 5, powers
     of two and the last one.
+    """
+    metrics: OwnMetrics = {}
+    """Metrics of the logs that are outcomes too, and which values are better: {word_error: lower,
+    bleu: higher}. Their columns are validation_word_error, test_word_error and train_word_error.
+    Of external runs, and of those that a command makes.
     """
     margins: Margins = {}
     """How much of an outcome (test_accuracy, test_loss, ...) may be lost for the loss to count as

@@ -97,6 +97,17 @@ def epochs_without_a_measure(
         yield Problem((*place, "at_epochs"), f"{text}timing, is expected.")
 
 
+def own_metrics(place: Place, keys: ExperimentKeys, logged: bool) -> Iterator[Problem]:
+    """Yields metrics of runs without logs, and those that another experiment names otherwise."""
+    if keys.metrics and not logged:
+        text = "received without logs of its own; an experiment with runs or command is expected."
+        yield Problem((*place, "metrics"), text)
+    for name, better in keys.metrics.items():
+        if better != (known := tasks.named_own()[name]):
+            text = f"received {better}; {known} is expected, as in another experiment."
+            yield Problem((*place, "metrics", name), text)
+
+
 def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
     """Yields the numbers of epochs after which not every run keeps its weights."""
     kept = set.intersection(*(set(kept_epochs.kept_epochs(horizon)) for horizon in horizons))
@@ -140,7 +151,7 @@ def outcomes_of_others(
             named += [((*at, name), name) for name in series]
     what = wording.listed((task.replace("_", "-") for task in learned), "or")
     for at, name in named:
-        if not tasks.kept([name], learned):
+        if tasks.own(name) or not tasks.kept([name], learned):
             split = name.partition("_")[0]
             had = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
             text = f"received '{name}' of a {what}; {wording.listed(had, 'or')} is expected."

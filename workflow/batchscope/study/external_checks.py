@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 
 from batchscope import problems, wording
-from batchscope.catalogue.own_columns import AXES, LOSSES, OUTCOMES
+from batchscope.catalogue.own_columns import AXES, LOSSES, outcomes
 from batchscope.logs import cells, numbers
 from batchscope.logs.cells import Cells
 
@@ -150,9 +150,9 @@ def identical(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
 
     Of single rows, all have to: a target may be reached at one evaluation by several.
     """
-    outcomes = [name for name in OUTCOMES if name in rows]
-    names = [name for name in (*AXES, *outcomes) if name in rows]
-    known = rows[np.isfinite(rows[outcomes]).any(axis=1)] if outcomes else rows.iloc[:0]
+    evaluated = [name for name in outcomes() if name in rows]
+    names = [name for name in (*AXES, *evaluated) if name in rows]
+    known = rows[np.isfinite(rows[evaluated]).any(axis=1)] if evaluated else rows.iloc[:0]
     single = not known["run"].duplicated().any()
     bits = pandas.util.hash_pandas_object(known[names], index=False)
     runs = known.drop(columns="seed").groupby("run", sort=False).first()

@@ -43,7 +43,7 @@ def read(
     from batchscope.study import external_runs  # pandas, which no other study needs
 
     try:
-        found = external_runs.read(keys.runs.source, folder)
+        found = external_runs.read(keys.runs.source((*keys.metrics,)), folder)
     except ConfigError as error:
         findings.report(Problem(at, "\n  ".join(error.problems)))
         return None
@@ -63,7 +63,7 @@ def problems(
     yield from horizons.of_budgets(place, keys.budgets, own.schedule)
     for outcome in keys.margins:
         if outcome not in own.columns:
-            known = [name for name in own.columns if name in own_columns.OUTCOMES]
+            known = [name for name in own.columns if name in own_columns.outcomes()]
             expected = f"an outcome that is a column of {source} ({', '.join(known) or 'none'})"
             yield received((*place, "margins", outcome), outcome, expected, known)
     for key, value in keys.budgets.items():
@@ -84,7 +84,7 @@ def problems(
 
 def columns(runs: ExternalRuns) -> tuple[str, ...]:
     """Returns the columns of our tables that external runs fill, beside their factors."""
-    named = (*own_columns.AXES, "epoch", *own_columns.OUTCOMES)
+    named = (*own_columns.AXES, "epoch", *own_columns.outcomes())
     found = [name for name in named if runs.filled(name)]
     return (*found, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*found}))
 

@@ -9,7 +9,7 @@ import pandas
 
 from batchscope import problems, wording
 from batchscope.catalogue import own_columns, tasks
-from batchscope.catalogue.own_columns import LEAST_SIZES, OUTCOMES
+from batchscope.catalogue.own_columns import LEAST_SIZES, of_metrics, outcomes
 from batchscope.logs import CLOCKS, numbers
 from batchscope.logs.cells import Cells
 from batchscope.logs.names import RATE
@@ -63,7 +63,9 @@ def choose(found: Cells, rows: pandas.DataFrame) -> tuple[dict[str, list[Any]], 
 def _candidates(found: Cells) -> dict[str, pandas.Series]:
     """Returns what is no column of ours, as texts; and machines, where there are several."""
     table = found.table
-    named = [name for name in table if name not in (*numbers.KNOWN, *CLOCKS)]
+    named = [
+        name for name in table if name not in (*numbers.KNOWN, *CLOCKS, *of_metrics(found.metrics))
+    ]
     named += ["machine"] if "machine" in table and table["machine"].nunique() > 1 else []
     texts = {name: table[name] for name in named}
     for name, values in found.parameters.fillna("").items():
@@ -111,12 +113,11 @@ def _changes(run: pandas.Series, rows: pandas.DataFrame, texts: pandas.Series) -
 
 def _apart(run: pandas.Series, rows: pandas.DataFrame) -> bool:
     """Whether rows of one training have losses too far from each other for a target's."""
-    known = next((name for name in OUTCOMES if name in rows), None)
+    known = next((name for name in outcomes() if name in rows), None)
     if known is None:
         return False
-    losses = 1 - rows[known] if tasks.higher_is_better(known) else rows[known]
-    by_run = losses.groupby(run)
-    return bool((by_run.max() > SAME_LOSS * by_run.min()).any())
+    by_run = tasks.falling(rows[known], known).groupby(run)
+    return bool(numbers.apart(by_run.min(), by_run.max()).any())
 
 
 def _range(texts: pandas.Series) -> str:

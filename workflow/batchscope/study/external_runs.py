@@ -14,7 +14,7 @@ import pandas
 
 from batchscope import problems, wording
 from batchscope.catalogue import own_columns, tasks
-from batchscope.catalogue.own_columns import AXES, LEAST_SIZES, LOSSES, OUTCOMES
+from batchscope.catalogue.own_columns import AXES, LEAST_SIZES, LOSSES, of_metrics, outcomes
 from batchscope.catalogue.run_factors import FALLING
 from batchscope.errors import UserError
 from batchscope.logs import Source, cells, files, numbers
@@ -168,14 +168,14 @@ def _evaluations(found: Cells, rows: pandas.DataFrame) -> pandas.DataFrame:
         **{numbers.STATED: stated.groupby(rows["order"]).transform("last").fillna("")}
     )
     alone = by_run["order"].transform("size") == 1
-    outcomes = [name for name in OUTCOMES if name in rows]
-    if not outcomes and not alone.all():
+    evaluated = [name for name in outcomes() if name in rows]
+    if not evaluated and not alone.all():
         raise UserError(
             f"{found.place(0)}: no loss or metric: not in the columns "
             f"{cells.listed(found.logs[0].rows)}; name one by "
             "`columns: {validation_loss: ...}`, or give a single row of each run, at its target."
         )
-    nothing = rows[outcomes].isna().all(axis=1)
+    nothing = rows[evaluated].isna().all(axis=1)
     kinds = pandas.Series([each.format for each in found.logs])
     table = found.places["log"].map(kinds).eq("csv")
     over = ~alone & nothing & (rows["updates"].isna() | ~table)
@@ -207,7 +207,7 @@ def _run_names(found: Cells, identity: pandas.DataFrame) -> list[str]:
 
 def _statuses(rows: pandas.DataFrame) -> pandas.Series:
     """Returns what became of each row's run: as its last row states, else as its losses say."""
-    losses = rows.reindex(columns=LOSSES).astype(float)
+    losses = rows.reindex(columns=(*LOSSES, *of_metrics(tasks.OWN))).astype(float)
     known, infinite = losses.notna().any(axis=1), np.isinf(losses).any(axis=1)
     last = infinite[known].groupby(rows["run"]).last().reindex(rows["run"]).to_numpy()
     found = pandas.Series(np.where(last == True, DIVERGED, FINISHED), rows.index)  # noqa: E712
@@ -228,7 +228,9 @@ def _budget(rows: pandas.DataFrame, place: Callable[[int], str]) -> str:
         return ""
     epochs = "epoch" in known and known["epoch"].nunique(dropna=False) == 1
     low, high = known["examples"].min(), known["examples"].max()
-    outcome = next((name for name in OUTCOMES if name in rows and known[name].notna().all()), None)
+    outcome = next(
+        (name for name in outcomes() if name in rows and known[name].notna().all()), None
+    )
     if outcome is None:
         equal = epochs or low == high
     else:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from batchscope.catalogue.fields import Section, one_of, text, words
+from batchscope.catalogue import columns, own_columns, tasks
+from batchscope.catalogue.fields import Keyed, Refused, Section, one_of, text, words
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected
-from batchscope.logs import AUTO, FORMATS, Source
+from batchscope.logs import AUTO, FORMATS, Source, names
 from batchscope.logs.files import escaped
 
 
@@ -33,6 +35,30 @@ class _Columns(FieldReader):
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a map with any keys."""
         return {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+_BETTER = Parameter(kind="str", choices=(tasks.LOWER, tasks.HIGHER))
+_NO_METRIC = Refused("a name of a metric that none of ours has: lower case, without its data,")
+
+
+def _better(key: str) -> FieldReader:
+    """Returns what reads which values are better; what refuses a name that another column has."""
+    split = names.is_split(key.partition("_")[0])
+    known = {key, *own_columns.of_metrics([key])} & {*columns.COLUMNS, *columns.TRAJECTORIES}
+    named = re.fullmatch("[a-z][a-z0-9_]{0,39}", key) and "__" not in key and key[-1:] != "_"
+    return _BETTER if named and not (split or known or names.ours(key)) else _NO_METRIC
+
+
+OwnMetrics = Annotated[
+    dict[str, str],
+    Keyed(
+        {},
+        "metric",
+        "a map from metrics to lower or higher, such as {word_error: lower},",
+        least=1,
+        others=_better,
+    ),
+]
 
 
 class ReadAs(Section):
@@ -67,15 +93,15 @@ class Logs(ReadAs):
     bs{batch_size}_seed{seed}.
     """
 
-    @property
-    def source(self) -> Source:
-        """What is read."""
+    def source(self, metrics: tuple[str, ...] = ()) -> Source:
+        """Returns what is read, with the metrics that the experiment names."""
         return Source(
             self.files,
             self.format,
             tuple(self.columns.items()),
             self.examples_per_epoch,
             self.pattern,
+            metrics,
         )
 
 

@@ -90,7 +90,9 @@ class _Planner:
         for name, keys in document.experiments.items():
             place = ("experiments", name)
             written = self.findings.names_at(place)
-            if {"runs", "command"} & written:
+            logged = bool({"runs", "command"} & written)
+            self.findings.report(*experiments.own_metrics(place, keys, logged))
+            if logged:
                 of_a_command = "command" in written
                 plan_one = self._command_experiment if of_a_command else self._own_experiment
                 planned[name] = plan_one(name, keys, place)

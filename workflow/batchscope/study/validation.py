@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from batchscope.catalogue import columns
+from batchscope.catalogue import columns, tasks
 from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.problems import Findings, Place, Problem, missing, unknown
 from batchscope.study import messages
@@ -46,6 +46,7 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
     """
     older: dict[str, Problem] = {}
     raw = _with_present_columns(raw, older)
+    tasks.name_own(_own_metrics(raw))
     sound = copy.deepcopy(raw)
     found, survivors = _cut(sound)
     small, replaced = reduce(sound)
@@ -63,6 +64,20 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
         )
     findings = Findings(raw, problems, {**survivors, **small_survivors}, replaced)
     return Validated(_document(small, raw), findings, [*older.values()])
+
+
+def _own_metrics(raw: dict[str, Any]) -> dict[str, str]:
+    """Returns the metrics that experiments name, of which margins and targets may be.
+
+    As they are first named: planning reports another direction.
+    """
+    found: dict[str, str] = {}
+    for form in (raw, _map(raw.get("reduced"))):
+        for keys in _map(form.get("experiments")).values():
+            for name, better in _map(_map(keys).get("metrics")).items():
+                if isinstance(name, str) and better in (tasks.LOWER, tasks.HIGHER):
+                    found.setdefault(name, better)
+    return found
 
 
 def _document(sound: dict[str, Any], raw: dict[str, Any]) -> StudyFile:

@@ -57,7 +57,7 @@ def read(results: Path | str, study: Study, experiment: str) -> CommandRuns:
 def _check_replicates(table: pandas.DataFrame, keys: list[str]) -> None:
     """Raises where a finished run equals another one of its series to the last bit."""
     known = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
-    names = [name for name in ("updates", *own_columns.OUTCOMES) if name in known]
+    names = [name for name in ("updates", *own_columns.outcomes()) if name in known]
     bits = pandas.util.hash_pandas_object(known[names], index=False)
     by_run = known.assign(bits=bits).groupby(["run", "machine"], sort=False)
     runs = by_run.agg({**dict.fromkeys(keys, "first"), "bits": tuple})

@@ -21,7 +21,7 @@ FIRST = ("run", *run_factors.FACTORS, "status")
 def runs(external: ExternalRuns, study: str, experiment: str) -> pandas.DataFrame:
     """Returns one row per run, as `run_table.collect` does of runs here."""
     rows = external.rows.assign(study=study, experiment=experiment)
-    rows = rows.reindex(columns=dict.fromkeys([*rows, *own_columns.OUTCOMES]))
+    rows = rows.reindex(columns=dict.fromkeys([*rows, *own_columns.outcomes()]))
     keys = [rows["run"], rows["machine"]]
     # Not every evaluation need be of everything.
     found = rows.groupby(["run", "machine"], sort=False).last().reset_index()
@@ -42,12 +42,13 @@ def runs(external: ExternalRuns, study: str, experiment: str) -> pandas.DataFram
     for gap, metric in tasks.GAPS.items():
         found[gap] = found[f"train_{metric.name}"] - found[f"test_{metric.name}"]
     named = columns.of_measures({"evaluate": {}}, external.tasks)
+    named += filter(external.rows.__contains__, own_columns.of_metrics(tasks.OWN))
     return _table(found, named, {name: columns.describe(name) or Column("") for name in named})
 
 
 def trajectories(external: ExternalRuns) -> pandas.DataFrame:
     """Returns one row per evaluation, as `long_tables.trajectories` does of runs here."""
-    known = filter(external.rows.__contains__, own_columns.OUTCOMES)
+    known = filter(external.rows.__contains__, own_columns.outcomes())
     named = [*FIRST, *tasks.kept({**columns.TRAJECTORIES, **dict.fromkeys(known)}, external.tasks)]
     rows = external.rows if external.single else external.rows.dropna(subset="updates")
     return _table(rows, named, columns.TRAJECTORIES)
