@@ -21,7 +21,7 @@ from project import ROOT
 
 pytestmark = pytest.mark.slow
 
-MODES = ["ok", "exit", "nan", "nan_exit", "memory", "killed", "no_log"]
+MODES = ["ok", "exit", "nan", "nan_exit", "memory", "killed", "no_log", "units"]
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +66,14 @@ def test_what_is_a_result(tried, mode, status, rows):
         ("exit", "received the exit status 3 of the command; 0 is expected. It printed last: the "),
         ("killed", "received an end by SIGKILL of the command; 0 is expected."),
         ("no_log", "log.csv: "),
+        ("units", "log.csv, line 2, examples: received 20, but 10 updates of batch size 8 use 80;"),
     ],
 )
 def test_what_is_none_fails_and_shows_its_last_lines(tried, mode, said):
     results, runs = tried
     code, output, name = runs[mode]
     assert code == 1 and said in output and "Traceback" not in output
-    assert (f"mode {mode}\n" in output) == (mode != "no_log")
+    assert (f"mode {mode}\n" in output) == (mode in ("exit", "killed"))
     assert not paths.run_record(paths.run_folder(results, name)).exists()
 
 

@@ -26,7 +26,7 @@ from batchscope.errors import UserError
 from batchscope.host import absence, control_groups, description, guard, job, locks
 from batchscope.logs import AUTO, numbers
 from batchscope.store import memory_kills, paths, progress, records
-from batchscope.study import commands
+from batchscope.study import commands, external_checks
 from batchscope.timing import fates
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.processes import Family
@@ -178,22 +178,11 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
     Raises:
         UserError: Where it has no result.
     """
-    log, rows = run.command.log, pandas.DataFrame()
-    files = paths.command_folder(folder.resolve())
-    path = log["file"].replace("{run_dir}", str(files)) if "file" in log else None
     if ended.stopped:
         raise UserError(f"{folder.name}: received a signal to stop; its end is expected.")
-    path = Path(path or paths.command_output(folder))
-    columns, epoch = log.get("columns", {}), log.get("examples_per_epoch")
-    metrics = log.get("metrics", {})
-    tasks.name_own(metrics)
-    stated = ""
+    rows, stated = pandas.DataFrame(), ""
     try:
-        kind = log.get("format", AUTO)
-        rows, stated, _ = numbers.of_run(
-            path, run.factors["batch_size"], kind, columns, epoch, (*metrics,)
-        )
-        rows = rows.drop_duplicates("updates", keep="last")  # of a run that went on
+        rows, stated = _evaluated(folder, run)
     except UserError:
         if ended.status == 0:
             raise
@@ -211,6 +200,25 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
             f"{last} ({paths.command_output(folder)})"
         )
     return records.FINISHED, "", rows
+
+
+def _evaluated(folder: Path, run: commands.Run) -> tuple[pandas.DataFrame, str]:
+    """Returns a run's evaluations, in order, and what its log says became of it.
+
+    Raises:
+        UserError: If the log cannot be read, or contradicts itself.
+    """
+    log, size = run.command.log, run.factors["batch_size"]
+    files = str(paths.command_folder(folder.resolve()))
+    stated = log.get("file", str(paths.command_output(folder)))
+    how = (log.get("format", AUTO), log.get("columns", {}), log.get("examples_per_epoch"))
+    tasks.name_own(metrics := log.get("metrics", {}))
+    found = numbers.of_run(stated.replace("{run_dir}", files), size, *how, (*metrics,))
+    rows = found.rows.drop_duplicates("updates", keep="last")  # of a run that went on
+    checked = rows.assign(run="", batch_size=size).drop(columns="seconds", errors="ignore")
+    numbers.end(external_checks.backwards(found.cells, checked))
+    numbers.end(external_checks.disagreeing(found.cells, checked))
+    return rows, found.status
 
 
 def _write(
