@@ -78,7 +78,7 @@ def planned(folder: Path, *words: str, **keys) -> plan.Experiment:
 def make(results: Path, name: str, found: plan.Experiment) -> tuple[int, str]:
     """Makes a run as its job does; returns exit status and output."""
     folder = paths.run_folder(results, name)
-    disk.write_json(paths.command_note(folder), found.commands[name].note())
+    disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].note())
     done = subprocess.run(
         words(results, name), cwd=ROOT, capture_output=True, text=True, timeout=300
     )

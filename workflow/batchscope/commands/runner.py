@@ -89,7 +89,7 @@ def make(results: Path | str, name: str) -> str:
 
 def _planned(folder: Path, name: str) -> commands.Run:
     """Returns what makes a run; raises `UserError` where an input has changed meanwhile."""
-    run = commands.Run.of(disk.read_json(paths.command_note(folder), "command", "factors"))
+    run = commands.Run.of(disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors"))
     for path, planned in run.command.inputs.items():
         here = Path(run.command.folder, os.path.expanduser(path))
         if commands.sha256(here) != planned:
@@ -98,14 +98,14 @@ def _planned(folder: Path, name: str) -> commands.Run:
                 "expected. Run snakemake again: a change makes new runs."
             )
     if run.name != name:
-        raise UserError(f"{paths.command_note(folder)}: received {run.name}; {name} is expected.")
+        raise UserError(f"{folder / paths.COMMAND_NOTE}: received {run.name}; {name} is expected.")
     return run
 
 
 def _run(folder: Path, run: commands.Run) -> Ended:
     """Runs a command to its end, in an emptied folder, or in one from which it goes on."""
-    command, files = run.command, paths.command_folder(folder.resolve())
-    output = paths.command_output(folder)
+    command, files = run.command, folder.resolve() / paths.COMMAND_FOLDER
+    output = folder / paths.COMMAND_OUTPUT
     if not command.resume:
         shutil.rmtree(files, ignore_errors=True)
     files.mkdir(parents=True, exist_ok=True)
@@ -197,7 +197,7 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
         last = ended.lines[-1][: fates.SHOWN] if ended.lines else "nothing was printed"
         raise UserError(
             f"{folder.name}: received {ended.how} of the command; 0 is expected. It printed last: "
-            f"{last} ({paths.command_output(folder)})"
+            f"{last} ({folder / paths.COMMAND_OUTPUT})"
         )
     return records.FINISHED, "", rows
 
@@ -209,8 +209,8 @@ def _evaluated(folder: Path, run: commands.Run) -> tuple[pandas.DataFrame, str]:
         UserError: If the log cannot be read, or contradicts itself.
     """
     log, size = run.command.log, run.factors["batch_size"]
-    files = str(paths.command_folder(folder.resolve()))
-    stated = log.get("file", str(paths.command_output(folder)))
+    files = str(folder.resolve() / paths.COMMAND_FOLDER)
+    stated = log.get("file", str(folder / paths.COMMAND_OUTPUT))
     how = (log.get("format", AUTO), log.get("columns", {}), log.get("examples_per_epoch"))
     tasks.name_own(metrics := log.get("metrics", {}))
     found = numbers.of_run(stated.replace("{run_dir}", files), size, *how, (*metrics,))
