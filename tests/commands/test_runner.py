@@ -17,7 +17,7 @@ from batchscope.catalogue.run_names import VERSIONS
 from batchscope.commands import runner
 from batchscope.errors import UserError
 from batchscope.store import memory_kills, paths, progress
-from project import ROOT
+from project import ROOT, forked
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +117,33 @@ def test_alone_its_times_count(tmp_path):
     )
     assert record["train_seconds"] == record["contended_seconds"] == float(rows[-1]["seconds"])
     assert float(rows[0]["seconds"]) == pytest.approx(record["train_seconds"] / 20)
+
+
+WITH_A_GPU = """
+import sys
+sys.path.append(sys.argv[3])
+import pytest
+from batchscope.commands import runner
+from fake_nvml import Nvml
+with pytest.MonkeyPatch.context() as patch:
+    Nvml().install(patch)
+    print(runner.make(sys.argv[1], sys.argv[2]))
+"""
+
+
+def test_a_gpu_is_measured_beside_it(tmp_path):
+    """Through NVML, which a fake stands for: how busy, its memory, its energy."""
+    keys = {"vary": {"batch_size": [8]}, "resources": {"gpu": 1}}
+    found = commanded.planned(tmp_path, "g={gpus}", **keys)
+    (name,) = found.commands
+    folder = paths.run_folder(tmp_path / "results", name)
+    disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].note())
+    done = forked(WITH_A_GPU, tmp_path / "results", name, ROOT / "tests")
+    assert done.stdout == "finished\n", done.stderr
+    record = commanded.record(tmp_path / "results", name)
+    assert (record["device"], record["replicas"], record["gpu_percent"]) == ("gpu", 1, 63.0)
+    assert record["gpu_memory_peak_mb"] == 12345.0 and record["gpu_energy_joules"] > 0
+    assert record["gpu_device"]["name"] == "NVIDIA Test"
 
 
 def test_an_input_that_changed_since_it_was_planned_is_refused(tmp_path):

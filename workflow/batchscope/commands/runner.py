@@ -246,7 +246,7 @@ def _write(
         "contended_seconds": seconds,
         "train_seconds": alone,
         "alone": command.alone,
-        **(ended.used if ended else {}),
+        **(ended.used if ended else {"memory_peak_mb": control_groups.limit_mb()}),
         **command.needs,
         "versions": {},  # whatever the command runs in
         "machine": description.describe(),
