@@ -34,6 +34,8 @@ with open(out / "log.csv", "a") as file:
         print(f"{step},{loss},{1 - loss / 4}", file=file)
     if mode in ("nan", "nan_exit"):
         print("420,nan,0.1", file=file)
+if mode == "units":
+    (out / "log.csv").write_text("step,examples,val_loss\\n10,20,0.5\\n20,40,0.4\\n")
 if mode in ("exit", "nan_exit"):
     print("the script gave up")
     sys.exit(3)
@@ -76,7 +78,7 @@ def planned(folder: Path, *words: str, **keys) -> plan.Experiment:
 def make(results: Path, name: str, found: plan.Experiment) -> tuple[int, str]:
     """Makes a run as its job does; returns exit status and output."""
     folder = paths.run_folder(results, name)
-    disk.write_json(paths.command_note(folder), found.commands[name].note())
+    disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].note())
     done = subprocess.run(
         words(results, name), cwd=ROOT, capture_output=True, text=True, timeout=300
     )

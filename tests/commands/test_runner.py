@@ -21,7 +21,7 @@ from project import ROOT
 
 pytestmark = pytest.mark.slow
 
-MODES = ["ok", "exit", "nan", "nan_exit", "memory", "killed", "no_log"]
+MODES = ["ok", "exit", "nan", "nan_exit", "memory", "killed", "no_log", "units"]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_what_is_a_result(tried, mode, status, rows):
     assert "seconds" not in evaluated[0]  # others may have run beside it
     assert found["contended_seconds"] > 0 and found["train_seconds"] is None
     assert 5 < found["memory_peak_mb"] < 200 and 0 < found["process_cores"] < 2
-    assert paths.command_output(folder).read_text().startswith(f"mode {mode}\n")
+    assert (folder / paths.COMMAND_OUTPUT).read_text().startswith(f"mode {mode}\n")
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,14 @@ def test_what_is_a_result(tried, mode, status, rows):
         ("exit", "received the exit status 3 of the command; 0 is expected. It printed last: the "),
         ("killed", "received an end by SIGKILL of the command; 0 is expected."),
         ("no_log", "log.csv: "),
+        ("units", "log.csv, line 2, examples: received 20, but 10 updates of batch size 8 use 80;"),
     ],
 )
 def test_what_is_none_fails_and_shows_its_last_lines(tried, mode, said):
     results, runs = tried
     code, output, name = runs[mode]
     assert code == 1 and said in output and "Traceback" not in output
-    assert (f"mode {mode}\n" in output) == (mode != "no_log")
+    assert (f"mode {mode}\n" in output) == (mode in ("exit", "killed"))
     assert not paths.run_record(paths.run_folder(results, name)).exists()
 
 
@@ -99,7 +100,9 @@ def test_memory_is_that_of_all_processes_and_threads_are_those_of_the_study(tmp_
     (name,) = found.commands
     results = tmp_path / "results"
     commanded.make(results, name, found)
-    lines = (paths.command_folder(paths.run_folder(results, name)) / "env").read_text().splitlines()
+    lines = (
+        ((paths.run_folder(results, name) / paths.COMMAND_FOLDER) / "env").read_text().splitlines()
+    )
     assert {"MINE=8", "OMP_NUM_THREADS=3", "CUDA_VISIBLE_DEVICES="} <= {*lines}
 
 
@@ -123,20 +126,20 @@ def test_an_input_that_changed_since_it_was_planned_is_refused(tmp_path):
         script.write("# edited\n")
     code, output = commanded.make(tmp_path / "results", name, found)
     assert code == 1 and "script.py: received a change" in output
-    assert not paths.command_folder(paths.run_folder(tmp_path / "results", name)).exists()
+    assert not (paths.run_folder(tmp_path / "results", name) / paths.COMMAND_FOLDER).exists()
 
 
 def started(results: Path, name: str, found, wait: Path) -> subprocess.Popen:
     """Starts the job of a run whose script waits, and returns once it does."""
     wait.touch()
     folder = paths.run_folder(results, name)
-    disk.write_json(paths.command_note(folder), found.commands[name].note())
+    disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].note())
     environment = {**os.environ, "BATCHSCOPE_TEST_WAIT": str(wait)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     words = commanded.words(results, name)
     job = subprocess.Popen(words, cwd=ROOT, env=environment, start_new_session=True, **pipes)
     end = time.monotonic() + 60
-    output = paths.command_output(folder)
+    output = folder / paths.COMMAND_OUTPUT
     while not (output.exists() and output.stat().st_size):
         assert job.poll() is None and time.monotonic() < end
         time.sleep(0.02)
@@ -172,7 +175,7 @@ def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
     below = psutil.Process(job.pid).children(recursive=True)
     guard = next(each for each in below if "guard.py" in " ".join(each.cmdline()))
     assert len(below) == 2
-    left = paths.command_folder(paths.run_folder(results, name)) / "left"
+    left = (paths.run_folder(results, name) / paths.COMMAND_FOLDER) / "left"
     left.touch()
     if killed == "group":
         os.killpg(job.pid, signal.SIGKILL)
@@ -192,7 +195,7 @@ def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
     (name,) = found.commands
     results, wait = tmp_path / "results", tmp_path / "wait"
     job = started(results, name, found, wait)
-    files = paths.command_folder(paths.run_folder(results, name))
+    files = paths.run_folder(results, name) / paths.COMMAND_FOLDER
     (files / "checkpoint").touch()
     job.kill()
     job.communicate()

@@ -28,6 +28,7 @@ def write(results, name, run, scatter=0.0, state="finished", seconds=None) -> No
     folder = paths.run_folder(results, name)
     record = {"status": state, "version": VERSIONS["run_command"], "contended_seconds": 2.0}
     record |= {"message": "why", "memory_peak_mb": 50.0, "train_seconds": seconds}
+    record |= {"factors": run.factors, "threads": 1, "alone": bool(seconds)}
     size, rows = run.factors["batch_size"], []
     for updates in range(20, 401, 20):
         loss = 2 * math.exp(-updates / (10 * (1 + 40 / size))) + 0.05 + scatter
@@ -54,8 +55,9 @@ def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):
     assert tables["trajectories"]["seconds"].isna().all()
     fits = tables["critical_batch_size"]
     assert ((fits["critical_batch_size"] - 40).abs() < 6).all() and {*fits["own_width"]} == {3}
-    counts = status.overview(study, tmp_path).total.statuses
-    assert counts == {"finished": 9, "out_of_memory": 1, "missing": 2}
+    found = status.overview(study, tmp_path)
+    assert found.total.statuses == {"finished": 9, "out_of_memory": 1, "missing": 2}
+    assert found.seconds("training") == 4.0 and not found.untimed("training")
     rows = runs_table.complete(study, "a", [])  # of a report before any table
     assert [row["run"] for row in rows] == [*runs] and rows[0]["own_width"] == "3"
 

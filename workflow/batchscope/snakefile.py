@@ -326,7 +326,7 @@ class Jobs:
         for state in self.table.every.values():
             run = self.study.commands.get(state.job.subject)
             if run and not state.made:
-                disk.write_json(paths.command_note(state.job.path.parent), run.note())
+                disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.note())
 
     def command(self, wildcards: Any) -> commands.Command:
         """The command that makes a run; of one of another study what any command has."""

@@ -26,7 +26,7 @@ from batchscope.errors import UserError
 from batchscope.host import absence, control_groups, description, guard, job, locks
 from batchscope.logs import AUTO, numbers
 from batchscope.store import memory_kills, paths, progress, records
-from batchscope.study import commands
+from batchscope.study import commands, external_checks
 from batchscope.timing import fates
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.processes import Family
@@ -89,7 +89,7 @@ def make(results: Path | str, name: str) -> str:
 
 def _planned(folder: Path, name: str) -> commands.Run:
     """Returns what makes a run; raises `UserError` where an input has changed meanwhile."""
-    run = commands.Run.of(disk.read_json(paths.command_note(folder), "command", "factors"))
+    run = commands.Run.of(disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors"))
     for path, planned in run.command.inputs.items():
         here = Path(run.command.folder, os.path.expanduser(path))
         if commands.sha256(here) != planned:
@@ -98,14 +98,14 @@ def _planned(folder: Path, name: str) -> commands.Run:
                 "expected. Run snakemake again: a change makes new runs."
             )
     if run.name != name:
-        raise UserError(f"{paths.command_note(folder)}: received {run.name}; {name} is expected.")
+        raise UserError(f"{folder / paths.COMMAND_NOTE}: received {run.name}; {name} is expected.")
     return run
 
 
 def _run(folder: Path, run: commands.Run) -> Ended:
     """Runs a command to its end, in an emptied folder, or in one from which it goes on."""
-    command, files = run.command, paths.command_folder(folder.resolve())
-    output = paths.command_output(folder)
+    command, files = run.command, folder.resolve() / paths.COMMAND_FOLDER
+    output = folder / paths.COMMAND_OUTPUT
     if not command.resume:
         shutil.rmtree(files, ignore_errors=True)
     files.mkdir(parents=True, exist_ok=True)
@@ -178,22 +178,11 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
     Raises:
         UserError: Where it has no result.
     """
-    log, rows = run.command.log, pandas.DataFrame()
-    files = paths.command_folder(folder.resolve())
-    path = log["file"].replace("{run_dir}", str(files)) if "file" in log else None
     if ended.stopped:
         raise UserError(f"{folder.name}: received a signal to stop; its end is expected.")
-    path = Path(path or paths.command_output(folder))
-    columns, epoch = log.get("columns", {}), log.get("examples_per_epoch")
-    metrics = log.get("metrics", {})
-    tasks.name_own(metrics)
-    stated = ""
+    rows, stated = pandas.DataFrame(), ""
     try:
-        kind = log.get("format", AUTO)
-        rows, stated, _ = numbers.of_run(
-            path, run.factors["batch_size"], kind, columns, epoch, (*metrics,)
-        )
-        rows = rows.drop_duplicates("updates", keep="last")  # of a run that went on
+        rows, stated = _evaluated(folder, run)
     except UserError:
         if ended.status == 0:
             raise
@@ -208,9 +197,28 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
         last = ended.lines[-1][: fates.SHOWN] if ended.lines else "nothing was printed"
         raise UserError(
             f"{folder.name}: received {ended.how} of the command; 0 is expected. It printed last: "
-            f"{last} ({paths.command_output(folder)})"
+            f"{last} ({folder / paths.COMMAND_OUTPUT})"
         )
     return records.FINISHED, "", rows
+
+
+def _evaluated(folder: Path, run: commands.Run) -> tuple[pandas.DataFrame, str]:
+    """Returns a run's evaluations, in order, and what its log says became of it.
+
+    Raises:
+        UserError: If the log cannot be read, or contradicts itself.
+    """
+    log, size = run.command.log, run.factors["batch_size"]
+    files = str(folder.resolve() / paths.COMMAND_FOLDER)
+    stated = log.get("file", str(folder / paths.COMMAND_OUTPUT))
+    how = (log.get("format", AUTO), log.get("columns", {}), log.get("examples_per_epoch"))
+    tasks.name_own(metrics := log.get("metrics", {}))
+    found = numbers.of_run(stated.replace("{run_dir}", files), size, *how, (*metrics,))
+    rows = found.rows.drop_duplicates("updates", keep="last")  # of a run that went on
+    checked = rows.assign(run="", batch_size=size).drop(columns="seconds", errors="ignore")
+    numbers.end(external_checks.backwards(found.cells, checked))
+    numbers.end(external_checks.disagreeing(found.cells, checked))
+    return rows, found.status
 
 
 def _write(

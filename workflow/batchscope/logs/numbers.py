@@ -202,6 +202,7 @@ class Evaluated(NamedTuple):
     rows: pandas.DataFrame  # updates, examples, what else is known, losses and metrics, in order
     status: str  # what it states, `diverged` where its last loss is not finite, or nothing
     read_as: str  # what it was recognised as
+    cells: Cells  # in which the rows stand
 
 
 def of_run(
@@ -223,7 +224,7 @@ def of_run(
     names = [name for name in ("epoch", *AXES, *outcomes()) if name in rows]
     stated = [text for text in rows[STATED] if text]
     status = stated[-1] if stated else "diverged" if diverged(rows) else ""
-    return Evaluated(rows[names].reset_index(drop=True), status, found.read_as)
+    return Evaluated(rows[names], status, found.read_as, found)
 
 
 def diverged(rows: pandas.DataFrame) -> bool:

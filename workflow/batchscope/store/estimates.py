@@ -6,7 +6,7 @@ import contextlib
 import os
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from batchscope.catalogue import (
 from batchscope.catalogue.entries import REPEATS
 from batchscope.errors import UserError
 from batchscope.store import paths, records
+from batchscope.study import commands
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
 _SHORTEST = 1e-9  # seconds of an epoch: a logarithm of them is taken
@@ -84,31 +85,30 @@ class History:
         return None if one is None else files * one
 
 
-def of_commands(results: Path, runs: Iterable[str]) -> dict[str, float | None]:
-    """Returns the seconds of runs that commands make, as finished ones of each command took."""
-    known: dict[str, dict[int, float]] = {}
-    found: dict[str, float | None] = {}
-    for run in runs:
-        token, size = _command(run)
-        if token not in known:
-            known[token] = _taken_by(results, token)
-        found[run] = epoch_seconds(known[token], size) if known[token] else None
-    return found
+def of_commands(results: Path, runs: Mapping[str, commands.Run]) -> dict[str, float | None]:
+    """Returns the seconds of one core of runs that commands make, as finished ones of each took.
 
-
-def _command(run: str) -> tuple[str, int]:
-    token, size, *_ = run.split("+")
-    return token, int(size.partition("=")[2])
-
-
-def _taken_by(results: Path, token: str) -> dict[int, float]:
-    """Returns batch size -> mean seconds of a command's finished runs."""
-    times: dict[int, list[float]] = {}
-    for path in sorted(results.glob(f"runs/{token}+*/{paths.RECORD}"))[:_SAMPLES]:
-        record = disk.read_json(path, "status")
-        if record["status"] == records.FINISHED:
-            times.setdefault(_command(path.parent.name)[1], []).append(record["contended_seconds"])
-    return {size: statistics.fmean(values) for size, values in times.items()}
+    Of all cores, where a run has the machine to itself.
+    """
+    known: dict[str, dict[int, list[float]]] = {}
+    for token in {name.partition("+")[0] for name in runs}:
+        for path in sorted(results.glob(f"runs/{token}+*/{paths.RECORD}"))[:_SAMPLES]:
+            record = disk.read_json(path, "status")
+            if record["status"] == records.FINISHED and record["contended_seconds"]:
+                times = known.setdefault(token, {})
+                times.setdefault(record["factors"]["batch_size"], []).append(
+                    record["contended_seconds"] * (1 if record["alone"] else record["threads"])
+                )
+    means = {
+        token: {size: statistics.fmean(each) for size, each in times.items()}
+        for token, times in known.items()
+    }
+    return {
+        name: epoch_seconds(means[run.command.token], run.factors["batch_size"])
+        if run.command.token in means
+        else None
+        for name, run in runs.items()
+    }
 
 
 def _key(factors: dict[str, Any]) -> str:

@@ -16,8 +16,10 @@ SPLITS = ("train", "validation", "test")
 ARRAYS = tuple(f"{split}_{what}.npy" for split in SPLITS for what in ("images", "labels"))
 RUN_FILES = ("history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
 TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs, or by a command
+# Of a run that a command makes: what its job leaves, what makes it, its output, its own files.
 COMMAND_FILES = (RECORD, TRAJECTORY)
-COMMANDED = "{command}"  # stands for the name of a run that a command makes
+COMMAND_NOTE, COMMAND_OUTPUT, COMMAND_FOLDER = "command.json", "output.txt", "files"
+COMMANDED = "{command}"  # stands for its name
 
 
 def dataset_folder(results: Path | str, dataset: str) -> Path:
@@ -43,21 +45,6 @@ def run_record(folder: Path | str) -> Path:
 def run_files(factors: dict[str, Any]) -> tuple[str, ...]:
     """Returns the names of all files that a run's folder has once it is trained."""
     return (RECORD, *RUN_FILES, *([TRAJECTORY] if factors["evaluate_every"] else []))
-
-
-def command_note(folder: Path | str) -> Path:
-    """Returns the file in a run's folder that says which command makes it."""
-    return Path(folder) / "command.json"
-
-
-def command_output(folder: Path | str) -> Path:
-    """Returns the file of what a command printed."""
-    return Path(folder) / "output.txt"
-
-
-def command_folder(folder: Path | str) -> Path:
-    """Returns the folder of a command's own files, in that of its run."""
-    return Path(folder) / "files"
 
 
 def snapshot_path(results: Path | str, run: str, epoch: int | str) -> Path:

@@ -108,6 +108,8 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     again = [run for run in made_again if run in study.runs]
     commanded = [run for run in study.commands if statuses[run] == records.MISSING]
     commanded += [run for run in made_again if run in study.commands]
+    commanded_seconds = estimates.of_commands(results, study.commands)
+    made_by = {state.job.subject: state.job for state in every if state.job.noun == TRAINING}
     unmade = [state.job for state in others if state.missing]
     # Made again by its version, or with its run: a time reads no run.
     repeated = [
@@ -143,7 +145,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
                 (job_files.training_job(results, run), history.seconds(own))
                 for run, own in trainings
             ),
-            *_of_commands(study, results, commanded),
+            *((made_by[run], commanded_seconds[run]) for run in commanded),
             *((job, noted.get(job.kind)) for job in (*unmade, *repeated)),
         ],
         to_epoch=len(to_epoch),
@@ -156,16 +158,6 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
             if experiment.commands
         },
     )
-
-
-def _of_commands(
-    study: plan.Study, results: Path, runs: Iterable[str]
-) -> Iterator[tuple[Job, float | None]]:
-    """Yields the jobs of runs that commands make, and their seconds of one core, or of all."""
-    for name, seconds in estimates.of_commands(results, runs).items():
-        job = job_files.command_job(results, name, study.commands[name])
-        cores = 1 if job.alone else study.commands[name].command.threads
-        yield job, None if seconds is None else seconds * cores
 
 
 def _weight_files(
@@ -220,7 +212,7 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
 def _command_line(study: plan.Study, experiment: str, job: Job) -> str:
     """Returns one resolved command of an experiment, where it runs, and with what."""
     run = study.commands[job.subject]
-    words, _ = run.resolved(os.path.abspath(paths.command_folder(job.path.parent)))
+    words, _ = run.resolved(os.path.abspath(job.path.parent / paths.COMMAND_FOLDER))
     command = run.command
     gpus = wording.count(command.gpus, "GPU") if command.gpus else "no GPU"
     beside = "beside others, so that its seconds stay unknown (alone: true)"

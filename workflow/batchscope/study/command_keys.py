@@ -12,7 +12,7 @@ from batchscope.catalogue.fields import Count, Keyed, ListOf, Refused, Section, 
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected, read_items
 from batchscope.catalogue.run_factors import FACTORS, Factor
-from batchscope.study.log_keys import Log
+from batchscope.study.log_keys import Log, Texts
 
 _RESERVED = {
     "seed": Refused("a seed given by the experiment's own key 'seeds'"),
@@ -88,15 +88,6 @@ class _Words(FieldReader):
         return {"anyOf": [{"type": "string"}, several]}
 
 
-_NO_VARIABLE = Refused("a name of letters, digits and _, no digit first,")
-_VARIABLES = Keyed(
-    {},
-    "variable",
-    "a map from variables to texts",
-    others=lambda key: _WORD if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", key) else _NO_VARIABLE,
-)
-
-
 class Resources(Section):
     """What a run needs."""
 
@@ -128,7 +119,7 @@ class Commanded(Section):
     """
     log: Log = Log()
     """Where a run's evaluations are."""
-    env: Annotated[dict[str, str], _VARIABLES] = {}
+    env: Annotated[dict[str, str], Texts("a map from variables to texts", empty=True)] = {}
     """Variables of its environment, with placeholders as in `command`."""
     resources: Resources = Resources()
     """What a run needs."""

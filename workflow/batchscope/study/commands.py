@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ class Command:
         """The texts that have placeholders."""
         return (*self.words, *self.env.values())
 
-    @property
+    @cached_property
     def token(self) -> str:
         """What stands for all that decides its numbers in the names of its runs."""
         given = {"command": self.words, "env": self.env, "inputs": self.inputs, "log": self.log}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from batchscope.catalogue import columns, own_columns, tasks
+from batchscope.catalogue import columns, command_names, own_columns, tasks
 from batchscope.catalogue.fields import Keyed, Refused, Section, one_of, text, words
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected
@@ -17,20 +17,21 @@ from batchscope.logs.files import escaped
 
 
 @dataclass(frozen=True)
-class _Columns(FieldReader):
-    """A map from our names of columns to those of the logs."""
+class Texts(FieldReader):
+    """A map from any names to texts."""
 
-    expected = "a map from our columns to the logs' own, such as {validation_loss: val/loss},"
+    expected: str
+    empty: bool = False  # whether a text may be
 
     def read(self, raw: Any) -> dict[str, str]:
-        """Returns the names as texts."""
+        """Returns the texts by their names."""
         named = isinstance(raw, dict) and all(
-            isinstance(key, str) and isinstance(value, str | int | float) and str(value)
+            isinstance(key, str) and "=" not in key and isinstance(value, str | int | float)
             for key, value in raw.items()
         )
-        if not named:
+        if not named or not (self.empty or all(map(str, raw.values()))):
             raise expected(self.expected)
-        return {key: str(value) for key, value in raw.items()}
+        return {key: command_names.word(value) for key, value in raw.items()}
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a map with any keys."""
@@ -61,12 +62,15 @@ OwnMetrics = Annotated[
 ]
 
 
+_COLUMNS = "a map from our columns to the logs' own, such as {validation_loss: val/loss},"
+
+
 class ReadAs(Section):
     """How logs are read."""
 
     format: one_of(AUTO, *FORMATS) = AUTO
     """Format of the logs; auto recognises it by their content."""
-    columns: Annotated[dict[str, str], _Columns()] = {}
+    columns: Annotated[dict[str, str], Texts(_COLUMNS)] = {}
     """Our name of a column -> the logs' own, or that of a parameter that they state."""
     examples_per_epoch: Annotated[float, Parameter(kind="float", above=0)] = None
     """Training examples of an epoch, where the logs count epochs."""
