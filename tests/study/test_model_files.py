@@ -211,3 +211,14 @@ def test_a_saved_model_is_one_by_its_bytes(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("config.json", "[]")
     assert model_files.token("net", str(path)) != first
+
+
+def test_a_word_that_is_a_file_by_chance_changes_no_token(tmp_path, monkeypatch):
+    """A layer called `rest`, and a file of that name where Snakemake is started."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text('NAME = "rest"\nWEIGHTS = "w.h5"\n')
+    before = model_files.token("net", "net.py")
+    (tmp_path / "rest").write_text("anything")
+    assert model_files.token("net", "net.py") == before
+    (tmp_path / "w.h5").write_bytes(b"weights")
+    assert model_files.token("net", "net.py") != before

@@ -66,7 +66,8 @@ def is_saved(path: Path | str) -> bool:
 def named_files(path: Path | str) -> dict[str, Path]:
     """Returns the files that a text in a model file, or in a local module of it, is the path of.
 
-    Paths start in the file's folder, or in the working directory; `"/weights.h5"` may be what is
+    Paths end in a suffix: any other word, such as a layer's name, may happen to be some file's.
+    They start in the file's folder, or in the working directory; `"/weights.h5"` may be what is
     added to a folder's path. Modules are found otherwise.
     """
     modules = [file for file in local_modules(path).values() if file.is_file()]
@@ -78,7 +79,7 @@ def named_files(path: Path | str) -> dict[str, Path]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     found = {}
-    for text in sorted(texts):
+    for text in sorted(text for text in texts if Path(text).suffix):
         for file in (os.path.join(Path(path).parent, text.lstrip("/")), text):
             readable = os.path.isfile(file) and os.access(file, os.R_OK)
             if readable and Path(file) not in sources:
