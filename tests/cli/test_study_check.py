@@ -32,8 +32,11 @@ def write(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # No copies of a process that may have TensorFlow's threads, and no timed steps.
     monkeypatch.setattr(step_times, "note", lambda *_: None)
-    pool = lambda *_, **__: concurrent.futures.ThreadPoolExecutor(1)  # noqa: E731
-    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", pool)
+
+    def in_a_thread(workers: int, **_: object) -> concurrent.futures.Executor:
+        return concurrent.futures.ThreadPoolExecutor(workers)
+
+    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", in_a_thread)
 
     def written(table: list[str], **models: str) -> Path:
         Path("a.csv").write_text("\n".join(table))

@@ -71,7 +71,7 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
         definition = {**definition, "path": str(make(tmp_path / "mine"))}
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("own", definition)
-    examples = looks.training_examples("own", definition)
+    _, examples = looks.sized("own", definition)
     for _ in range(2):
         found = datasets.look(tmp_path, token, definition)
         assert found._replace(scaling=None) == looks.Look(*expected)

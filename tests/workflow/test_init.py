@@ -92,6 +92,15 @@ def test_a_model_that_scales_its_input_gets_raw_values(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_model_file_that_ends_the_process_is_one_line(tmp_path):
+    (tmp_path / "mine.py").write_text("import os\n\ndef build(*shape):\n    os._exit(3)\n")
+    done = initialised(tmp_path, "digits", "mine.py")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.startswith("MODEL: received mine.py")
+    assert not (tmp_path / "studies").exists()
+
+
+@pytest.mark.slow
 def test_data_become_a_study_whose_every_size_reaches_the_target(tmp_path):
     """A regression: the grid is planned, its time known, and the data prepared."""
     done = initialised(tmp_path, "diabetes", "--output", "own.yaml")

@@ -9,6 +9,7 @@ import os
 import re
 import textwrap
 from argparse import Namespace
+from concurrent.futures import process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +54,19 @@ def write(arguments: Namespace) -> str:
     else:
         fork = multiprocessing.get_context("fork")
         with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
-            given |= copy.submit(_found, name, arguments).result()
+            try:
+                given |= copy.submit(_found, name, arguments).result()
+            except process.BrokenProcessPool:
+                received = f"{arguments.model or arguments.data}, which ended the process"
+                text = f"MODEL: received {received}; a file that returns a model is expected."
+                raise UserError(text) from None
     for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
         disk.write_text(output, page.render("new_study.txt.j2", **given, seeds=seeds))
-        study = config.study(output)
+        try:
+            study = config.study(output)
+        except UserError:
+            output.unlink()  # so that the same command can be given again
+            raise
         step_times.note(study, arguments.results)
         seconds = status.overview(study, arguments.results).wall_seconds(absence.cores())
         if seconds < new_study.LONG_SECONDS:

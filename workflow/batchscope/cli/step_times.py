@@ -5,13 +5,14 @@ Like the check of models, steps run in a copy of this process, which a user's fi
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import multiprocessing
 from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import run_factors, run_names
 from batchscope.cli import steps
-from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.store import estimates, records, states
 
@@ -52,19 +53,19 @@ def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:
     from batchscope.datasets import looks
     from batchscope.training import step_times
 
+    @functools.cache
+    def sized(dataset: str) -> tuple[Any, int | None]:
+        definition = study.datasets[dataset]
+        if count := records.training_images(results, dataset):
+            return datasets.look(results, dataset, definition), count
+        return looks.sized(run_names.split_token(dataset)[0], definition)
+
     for factors in chosen:
         dataset, model = estimates.subject(factors)
-        definition = study.datasets[dataset]
-        name, _ = run_names.split_token(dataset)
-        try:
-            known = records.training_images(results, dataset)
-            known = known or looks.training_examples(name, definition)
-            look = datasets.look(results, dataset, definition) if known else None
-            if look is not None:
+        # Data or a model at fault, or memory that is refused: the jobs, or their check, say why.
+        with contextlib.suppress(Exception):
+            look, count = sized(dataset)
+            if count is not None:
                 taken = step_times.seconds(factors, look, study.models[model])
-                steps_of_epoch = (
-                    known * run_factors.training_copies(factors) / factors["batch_size"]
-                )
-                estimates.note_epoch(results, factors, taken * steps_of_epoch)
-        except UserError:
-            continue  # the check of models and data says why
+                examples = count * run_factors.training_copies(factors)
+                estimates.note_epoch(results, factors, taken * examples / factors["batch_size"])

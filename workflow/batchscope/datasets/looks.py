@@ -49,12 +49,21 @@ class Look(NamedTuple):
     scaling: Scaling | None = None  # of images
 
 
-def known(name: str, definition: dict[str, Any]) -> Look | None:
+def known(name: str, definition: dict[str, Any]) -> Look:
+    """Returns what is known without a download; raises as `sized` does."""
+    return sized(name, definition)[0]
+
+
+def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
     """Returns what is known without a download and without decoding photographs.
+
+    Beside it the training examples; None where a download tells. Of images they are counted as if
+    each could be read.
 
     Raises:
         UserError: Of all that keeps it from being prepared, where its files are the user's.
     """
+    stated = dataset_definitions.read(definition)
     source, request = definition["source"], Request(f"datasets.{name}", definition, Path(), Path())
     of_bytes = Scaling.of(name, definition, 1 / 255)
     try:
@@ -63,40 +72,31 @@ def known(name: str, definition: dict[str, Any]) -> Look | None:
                 raise ConfigError(problems)
             size = definition["image_size"]
             shape = size, size, definition["channels"]
-            return Look(shape, len(listing.names), task=listing.task, scaling=of_bytes)
+            look = Look(shape, len(listing.names), task=listing.task, scaling=of_bytes)
+            return look, stated.training_size() or _training_photos(stated, listing)
         if source not in _READ or (source == "mnist" and not definition["path"]):
-            stated = dataset_definitions.read(definition)
             kind = stated.kind_of_examples()
             scaling = of_bytes if kind == dataset_sources.IMAGES else None
             task = stated.task_of_labels()
-            return Look(*stated.examples(), kind, task=task, scaling=scaling)
+            look = Look(*stated.examples(), kind, task=task, scaling=scaling)
+            return look, stated.training_size()
         found = divided(request)
     except OSError as error:
         raise of_system(request.where, error) from None
     raw, record = found.raw, found.record
     look = Look(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
     if raw.kind == dataset_sources.IMAGES:
-        return look._replace(scaling=Scaling.of(name, definition, raw.usual_scale))
-    if raw.kind != dataset_sources.SEQUENCES:
-        return look
-    return look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
+        look = look._replace(scaling=Scaling.of(name, definition, raw.usual_scale))
+    if raw.kind == dataset_sources.SEQUENCES:
+        look = look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
+    return look, record["counts"]["train"]
 
 
-def training_examples(name: str, definition: dict[str, Any]) -> int | None:
-    """Returns the training examples of a data set that is not prepared; None if a download tells.
-
-    Of images it is roughly so, as if each could be read. Raises as `known` does.
-    """
-    stated = dataset_definitions.read(definition)
-    request = Request(f"datasets.{name}", definition, Path(), Path())
-    if size := stated.training_size():
-        return size
-    if (listing := _listing(request)) is not None:
-        members = Counter(photo.group for photo in listing.photos if photo.part == "train")
-        counts = tuple(members.values())
-        whole = all(request.split.get(part) for part in paths.SPLITS)
-        return stated.split.training_size(counts) if whole else sum(counts)
-    return divided(request).record["counts"]["train"] if definition.get("path") else None
+def _training_photos(stated: dataset_sources.Source, listing: photographs.Listing) -> int:
+    members = Counter(photo.group for photo in listing.photos if photo.part == "train")
+    counts, split = tuple(members.values()), dict(stated.split or {})
+    whole = all(split.get(part) for part in paths.SPLITS)
+    return stated.split.training_size(counts) if whole else sum(counts)
 
 
 def _listing(request: Request) -> photographs.Listing | None:

@@ -6,9 +6,10 @@ import functools
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue.measures import MEASURES
@@ -106,10 +107,8 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     old = {state.job.path: state.job for state in every if state.job.path in versions}
     made_again = [job.runs[0] for job in old.values() if job.noun == TRAINING]
     again = [run for run in made_again if run in study.runs]
-    commanded = [run for run in study.commands if statuses[run] == records.MISSING]
-    commanded += [run for run in made_again if run in study.commands]
-    commanded_seconds = estimates.of_commands(results, study.commands)
-    made_by = {state.job.subject: state.job for state in every if state.job.noun == TRAINING}
+    commanded = {run for run in study.commands if statuses[run] == records.MISSING}
+    commanded.update(made_again)
     unmade = [state.job for state in others if state.missing]
     # Made again by its version, or with its run: a time reads no run.
     repeated = [
@@ -129,9 +128,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     data = tuple(dataset for dataset, whole in table.data().items() if not whole)
     files = [*_weight_files(study, missing, table), *((run, 1) for run, _ in to_epoch)]
     sizes = [(dataset, estimates.data_bytes(study.datasets[dataset])) for dataset in data]
-    for run, count in files:
-        dataset, model = estimates.subject(study.runs[run])
-        sizes.append((f"{model} on {dataset}", history.weight_bytes(study.runs[run], count)))
+    sizes += [_weight_bytes(history, study.runs[run], count) for run, count in files]
     return Overview(
         experiments=tuple(
             _standing(name, statuses, table.experiments[name])
@@ -145,7 +142,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
                 (job_files.training_job(results, run), history.seconds(own))
                 for run, own in trainings
             ),
-            *((made_by[run], commanded_seconds[run]) for run in commanded),
+            *_command_jobs(study, results, commanded, every),
             *((job, noted.get(job.kind)) for job in (*unmade, *repeated)),
         ],
         to_epoch=len(to_epoch),
@@ -160,6 +157,15 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     )
 
 
+def _command_jobs(
+    study: plan.Study, results: Path, runs: Collection[str], every: Iterable[states.State]
+) -> Iterator[tuple[Job, float | None]]:
+    """Yields the jobs of runs that a user's command is to make, and their seconds."""
+    made_by = {state.job.subject: state.job for state in every if state.job.noun == TRAINING}
+    seconds = estimates.of_commands(results, study.commands)
+    yield from ((made_by[run], seconds[run]) for run in study.commands if run in runs)
+
+
 def _weight_files(
     study: plan.Study, missing: Iterable[str], table: states.Table
 ) -> Iterator[tuple[str, int]]:
@@ -172,6 +178,13 @@ def _weight_files(
         shared = (*estimates.subject(study.runs[run]), study.runs[run]["seed"])
         yield run, estimates.WEIGHT_FILES + len(read.get(run, ())) + (shared not in initial)
         initial.add(shared)
+
+
+def _weight_bytes(
+    history: estimates.History, factors: dict[str, Any], files: int
+) -> tuple[str, float | None]:
+    dataset, model = estimates.subject(factors)
+    return f"{model} on {dataset}", history.weight_bytes(factors, files)
 
 
 def _standing(name: str, statuses: dict[str, str], found: Iterable[states.State]) -> Standing:

@@ -209,8 +209,9 @@ def _statuses(rows: pandas.DataFrame) -> pandas.Series:
     """Returns what became of each row's run: as its last row states, else as its losses say."""
     losses = rows.reindex(columns=(*LOSSES, *of_metrics(tasks.OWN))).astype(float)
     known, infinite = losses.notna().any(axis=1), np.isinf(losses).any(axis=1)
-    last = infinite[known].groupby(rows["run"]).last().reindex(rows["run"]).to_numpy()
-    found = pandas.Series(np.where(last == True, DIVERGED, FINISHED), rows.index)  # noqa: E712
+    last = infinite[known].groupby(rows["run"]).last()
+    diverged = rows["run"].isin(last.index[last])
+    found = pandas.Series(np.where(diverged, DIVERGED, FINISHED), rows.index)
     by_run = rows.groupby("run", sort=False)
     never = by_run["updates"].transform(lambda updates: updates.iloc[-1:].isna().all())
     stated = rows[numbers.STATED]
