@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,20 @@ def test_a_word_that_an_option_does_not_take(words, place):
     line = refused(*words.split())
     assert line.startswith(place) and line.endswith(" expected.")
     assert os.listdir() == ["c.yaml"]
+
+
+def test_a_reader_that_is_gone_ends_a_command_quietly():
+    """By the error and not by the signal, which a process of its own that died would send too."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = "from batchscope.cli import entry; entry.main(['explain'])"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, env=environment, timeout=60
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 @pytest.mark.parametrize("words", [("plan",), ("critical_batch_size",)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-import signal
+import os
 import sys
 import time
 
@@ -46,13 +46,15 @@ def main(words: list[str]) -> None:
     started = time.monotonic()
     try:
         arguments = parser().parse_args(words or ["--help"])
-        if arguments.call in commands.OPTIONS:  # ends quietly where `head` has read enough
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if "results" in arguments:
             check_folder(arguments.results)
         arguments.call(arguments)
+        sys.stdout.flush()
     except UserError as error:
         sys.exit(str(error))
+    except BrokenPipeError:  # `head` has read enough; what is left to flush at the end goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as error:
         if error.filename is None:
             raise
