@@ -34,6 +34,8 @@ class Trainings:
         slower: Share of the fastest batch size's seconds to the target by which one that is
             advised may take longer.
         seeds_planned: Seeds that were planned before any was seen; None where it is not stated.
+        looks: Numbers of seeds after which one looks, the last of them all that may be trained;
+            empty where the number of seeds is fixed.
         beside: Experiments of times whose limits are drawn beside this one's.
         timed: Whether they have seconds: of a timing of theirs or beside, or of their own table.
         tasks: What may be learned of their data sets: all where files alone know.
@@ -47,6 +49,7 @@ class Trainings:
     budgets: dict[str, Any] = field(default_factory=dict)
     slower: float = budget_kinds.SLOWER
     seeds_planned: int | None = None
+    looks: tuple[int, ...] = ()
     beside: tuple[str, ...] = ()
     timed: bool = False
     tasks: tuple[str, ...] = (tasks.CLASSIFICATION,)

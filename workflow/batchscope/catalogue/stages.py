@@ -1,0 +1,35 @@
+"""Seeds in stages: after how many one looks, and which share of the error each look may spend.
+
+A look at n_i of the planned seeds spends w_i = (n_i - n_(i-1)) / planned. With p_i the p of a
+statement by its first n_i seeds, min(1, min over looks of p_i / w_i) is a p whenever one stops
+looking (Bonferroni over the looks, with weights; Genovese, Roeder, Wasserman 2006, Biometrika 93,
+509). The interval after a look is the intersection of those at w_i times the level (repeated
+confidence intervals; Jennison and Turnbull 1989, J. R. Stat. Soc. B 51, 305).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from batchscope.catalogue.outcomes import LEAST_SEEDS
+
+AT_MOST = 28  # seeds, where a study does not say
+GROWTH = 1.46  # of the seeds from one look to the next: 6, 9, 13, 19, 28, 41 ...
+_LEAST_GROWTH = 1.2  # to the last look; one that is closer to it is left out
+
+
+def looks(at_most: int) -> tuple[int, ...]:
+    """Returns the numbers of seeds after which one looks, the last of them `at_most`."""
+    sizes = itertools.accumulate(itertools.repeat(GROWTH), _next, initial=LEAST_SEEDS)
+    before = itertools.takewhile(lambda seeds: _LEAST_GROWTH * seeds <= at_most, sizes)
+    return (*before, at_most)
+
+
+def _next(seeds: int, growth: float) -> int:
+    return round(growth * seeds)
+
+
+def weights(planned: Sequence[int]) -> tuple[float, ...]:
+    """Returns the share of the error that each of some looks may spend; they add up to 1."""
+    return tuple((at - before) / planned[-1] for before, at in itertools.pairwise((0, *planned)))
