@@ -6,8 +6,9 @@ Nothing is trained and nothing is written. Printed, each with its Monte Carlo er
 trends where seeds have slopes of their own, where scatter grows with the batch size and is skewed,
 and where one run is far off; the false discovery rate and the power of a family of claims, of one
 series or of many; how often a batch size whose true outcome lies at the margin is called within it,
-or any is wrongly called beyond it; how often the intervals hold the truth; and how often the law
-of the critical batch size is said not to fit.
+or any is wrongly called beyond it; how often the intervals hold the truth; how often the law of the
+critical batch size is said not to fit; and the same of claims, margins and tuned rates where seeds
+come in stages until a statement is decided.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from side_by_side import header, row
 
 from batchscope import wording
 from batchscope.analysis import chosen_rates, contrasts, critical_batch_size
-from batchscope.analysis.comparisons import against_best, pairs
+from batchscope.analysis.comparisons import Look, against_best, over, pairs
+from batchscope.catalogue import stages
 from batchscope.catalogue.outcomes import LEVEL, Verdict
 
 SEEDS, SIZES = 6, 5
+LOOKS = stages.looks(stages.AT_MOST)
+TOLD = (Verdict.SUPPORTED, Verdict.CONTRADICTED)
 STRICT = LEVEL / 30  # of one of thirty claims
 # Slopes over their standard deviations between seeds, as the trends of docs/results have them.
 EFFECTS = (0.2, 0.3, 0.4, 0.7, 0.9, 1.3, 1.4, 2.0, 2.6, 2.8, 4.2, 5.3, 8.3, 9.3, 15.2)
@@ -109,14 +113,13 @@ def wrong(judged: contrasts.Judged, true: float) -> bool:
 
 def claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
     """Yields false discovery rate, power, and coverage of families of claims."""
-    told = (Verdict.SUPPORTED, Verdict.CONTRADICTED)
     for series in (1, 8, 20):
         false, power, missed = [], [], []
         for _ in range(max(studies // (50 * series), 20)):
             judged, true = family(rng, series)
-            pairs = [pair for pair in zip(judged, true, strict=True) if pair[0].verdict in told]
+            pairs = [pair for pair in zip(judged, true, strict=True) if pair[0].verdict in TOLD]
             false.append(np.mean([wrong(*pair) for pair in pairs]) if pairs else 0.0)
-            power += [one.verdict in told for one, mean in zip(judged, true, strict=True) if mean]
+            power += [one.verdict in TOLD for one, mean in zip(judged, true, strict=True) if mean]
             outside = [not one.estimate.low <= mean <= one.estimate.high for one, mean in pairs]
             missed.append(np.mean(outside) if pairs else 0.0)
         drawn = f"{series} x 30 claims, half true, {SEEDS} seeds"
@@ -142,7 +145,7 @@ def compared(
         tuned = np.array([chosen_rates.differ(index) for _, index in read])
     else:
         values = values[:, :, 0]
-    found = pairs(values + true[:, None], margin, tuned)
+    found = pairs(Look(values + true[:, None], tuned), margin)
     best = np.array([true[at] - np.delete(true, at).max() for at in range(len(true))])
     return best, *against_best(found)[1:]
 
@@ -190,10 +193,91 @@ def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         yield share(f"lack of fit: {drawn}", asked, np.array(flagged))
 
 
+def in_stages(values: np.ndarray, bounds: dict[str, float]) -> list[contrasts.Statement]:
+    """Returns the statement about one contrast as it stands after each look."""
+    shares, found = stages.weights(LOOKS), []
+    for count in range(1, len(LOOKS) + 1):
+        looks = [
+            contrasts.Statement((contrasts.Contrast(values[:seeds], **bounds),))
+            for seeds in LOOKS[:count]
+        ]
+        found.append(contrasts.staged(looks, shares[:count]))
+    return found
+
+
+def until_decided(
+    statements: list[list[contrasts.Statement]],
+) -> tuple[list[contrasts.Judged], np.ndarray]:
+    """Returns a family, each statement looked at until it is told, and the seeds of each."""
+    at = np.zeros(len(statements), int)
+    for _ in LOOKS:
+        judged = contrasts.judge([each[look] for each, look in zip(statements, at, strict=True)])
+        still = np.array([one.verdict not in TOLD for one in judged]) & (at < len(LOOKS) - 1)
+        seeds = np.array(LOOKS)[at]
+        at = at + still
+    return judged, seeds
+
+
+def staged_claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
+    """Yields error and power of a claim alone, and of families with margins, in stages."""
+    for effect, asked in (
+        (0.0, "at most 5 %"),
+        *((each, "power") for each in (0.3, 0.5, 0.8, 1.2)),
+    ):
+        told, used = [], []
+        for drawn in rng.normal(effect, 1, (max(studies // 20, 200), LOOKS[-1])):
+            (judged,), (seeds,) = until_decided([in_stages(drawn, {"low": 0.0})])
+            told.append(judged.verdict == Verdict.SUPPORTED)
+            used.append(seeds)
+        drawn = f"a claim in stages, effect {effect:g} sd, {np.mean(used):.0f} seeds on average"
+        yield share(f"supported: {drawn}", asked, np.array(told))
+    false, power, used = [], [], []
+    # Half of the trends rise; half of the equivalences are true, and half lie at their margin.
+    true = np.repeat([0.0, 1.0, 0.0, 1.0], (8, 8, 7, 7))
+    right = np.repeat([False, True, True, False], (8, 8, 7, 7))
+    for _ in range(max(studies // 400, 20)):
+        values = true[:, None] + rng.standard_normal((len(true), LOOKS[-1]))
+        bounds = [{"low": 0.0}] * 16 + [{"low": -1.0, "high": 1.0}] * 14
+        judged, seeds = until_decided([*map(in_stages, values, bounds)])
+        said = np.array([one.verdict == Verdict.SUPPORTED for one in judged])
+        against = np.array([one.verdict == Verdict.CONTRADICTED for one in judged])
+        wrong_ones = (said & ~right) | against
+        false.append(wrong_ones.sum() / max((said | against).sum(), 1))
+        power.append(said[right].mean())
+        used.append(seeds.mean())
+    drawn = f"30 claims in stages, half with margins, {np.mean(used):.0f} seeds on average"
+    yield share(f"false among those told: {drawn}", "at most 5 %", np.array(false))
+    yield share(f"told of those that are true: {drawn}", "power", np.array(power))
+
+
+def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
+    """Yields errors of the comparison with the best in stages, at one rate and at tuned ones."""
+    shares, margin = stages.weights(LOOKS), 0.5
+    for sizes, rates in ((3, 1), (5, 1), (3, 3)):
+        within, beyond = [], []
+        true = np.where(np.arange(sizes) < 1, -margin, 0.0)
+        for _ in range(max(studies // 20, 100)):
+            values, looks = rng.standard_normal((sizes, rates, LOOKS[-1])), []
+            for seeds, of_look in zip(LOOKS, shares, strict=True):
+                read, index = chosen_rates.leave_one_out(-values[:, :, :seeds])
+                lift = read.mean()  # the choice lifts every size alike
+                tuned = chosen_rates.differ(index)
+                looks.append(Look(true[:, None] - (read - lift), tuned, of_look))
+            *_, low, high = against_best(over([pairs(look, margin) for look in looks]))
+            within.append(low[0] > -margin)
+            beyond.append((high < -margin).any())
+        drawn = f"{sizes} sizes, {wording.count(rates, 'rate')}, in stages"
+        yield share(f"wrongly within: {drawn}", "at most 5 %", np.array(within))
+        yield share(f"wrongly any beyond: {drawn}", "at most 5 %", np.array(beyond))
+
+
 def every(studies: int, seed: int = 0) -> Iterator[Share]:
     """Yields all shares, each group from draws of its own."""
-    for index, group in enumerate((trends, claims, comparisons, fits)):
+    for index, group in enumerate(GROUPS):
         yield from group(np.random.default_rng([seed, index]), studies)
+
+
+GROUPS = (trends, claims, comparisons, fits, staged_claims, staged_comparisons)
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ def claim(name, kind, document="A document", requires="", **given) -> Claim:
 
 
 def judged(frame, *stated_here) -> pandas.DataFrame:
-    table = claims.table(stated_here, lambda experiment, name: frame, "local")
+    table = claims.table(stated_here, lambda experiment, name: frame, "local", {})
     assert list(table.columns) == list(CLAIMS)
     return table.set_index("id")
 

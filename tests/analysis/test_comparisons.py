@@ -1,5 +1,6 @@
 """Each batch size against the best of the others: rows, in the direction of the outcome."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -123,7 +124,8 @@ def read_off(row):
 
 
 @draws(100)
-def test_the_verdict_is_always_read_off_the_interval(draws):
+@pytest.mark.parametrize("staged", [False, True])
+def test_the_verdict_is_always_read_off_the_interval(draws, staged):
     random, verdicts = np.random.default_rng(0), set()
     outcomes = [("test_accuracy", "epochs"), ("test_loss", "epochs"), ("seconds", "target")]
     for draw in range(draws):
@@ -134,7 +136,13 @@ def test_the_verdict_is_always_read_off_the_interval(draws):
         values = np.round(values, 2)  # so that some lie at the margin itself
         marks = {name: random.random(sizes) < 0.2 for name in ("tuned", "at_first")}
         marks["at_first"] &= kind == "target"
-        for row in table(values, outcome, 0.1, kind, **marks).to_dict("records"):
+        last = reading(values, outcome, 0.1, kind, **marks)
+        if staged:
+            before = [reading(values[:, :n], outcome, 0.1, kind, **marks) for n in (3, 6)]
+            shared = [dataclasses.replace(each, share=0.3) for each in before]
+            last = readings.after(last, 0.4, shared)
+            assert len(last.earlier) == 2
+        for row in comparisons.table(last.trainings.runs, [last]).to_dict("records"):
             assert row["verdict"] == read_off(row), row
             open_end = math.isnan(row["low"]) or math.isnan(row["high"])
             explained = row["reason"] == "at_first_evaluation"

@@ -10,6 +10,7 @@ from scipy import stats
 
 from batchscope.analysis import contrasts
 from batchscope.analysis.contrasts import Contrast, Statement
+from batchscope.catalogue import stages
 from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
 
 SIX = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
@@ -113,15 +114,18 @@ def test_a_curve_that_turns_back_slowly_is_found_between_sizes_that_are_no_neigh
     assert (found.verdict, found.reason) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
 
 
-def random_statement(rng):
+def random_statement(rng, planned=()):
     """Returns a statement of random contrasts: few or many, of two bounds or one, open or not."""
-    n = int(rng.integers(1, 9))
-    parts = []
+    seen = stages.seen(int(rng.integers(1, 33 if planned else 9)), planned)
+    looks = [[] for _ in seen]
     for _ in range(int(rng.integers(1, 5))):
         bounds = [{"low": 0.0}, {"high": 0.5}, {"low": -1.0, "high": 1.0}][int(rng.integers(3))]
         ends = {name: bool(rng.random() < 0.1) for name in ("open_low", "open_high", "tuned")}
-        parts.append(Contrast(rng.normal(rng.normal(0, 2), 1, n), **bounds, **ends))
-    return Statement(tuple(parts))
+        values = rng.normal(rng.normal(0, 2), 1, seen[-1][0])
+        for look, (count, _) in zip(looks, seen, strict=True):
+            look.append(Contrast(values[:count], **bounds, **ends))
+    statements = [Statement(tuple(parts)) for parts in looks]
+    return contrasts.staged(statements, [share for _, share in seen])
 
 
 def read_off(judged):
@@ -139,11 +143,43 @@ def read_off(judged):
     )
 
 
-def test_verdict_and_interval_never_disagree():
+@pytest.mark.parametrize("planned", [(), stages.looks(28)])
+def test_verdict_and_interval_never_disagree(planned):
     rng = np.random.default_rng(0)
     seen = set()
     for _ in range(300):
-        for judged in contrasts.judge([random_statement(rng) for _ in range(5)]):
+        for judged in contrasts.judge([random_statement(rng, planned) for _ in range(5)]):
             assert judged.verdict == read_off(judged), judged
             seen.add(judged.verdict)
     assert len(seen) == 5
+
+
+def with_p(p, n):
+    """Returns a contrast of n replicates whose one-sided p, that the mean is above 0, is p."""
+    values = np.resize([-1.0, 1.0], n) - np.resize([-1.0, 1.0], n).mean()
+    return Contrast(values + stats.t.isf(p, n - 1) * values.std(ddof=1) / math.sqrt(n), low=0.0)
+
+
+def test_the_p_after_a_look_is_the_smallest_over_its_share():
+    """p .03, .004, .0004 after 6, 9, 13 of 28 seeds: .0028, at 1/7 of 28."""
+    found = [with_p(p, n) for p, n in ((0.03, 6), (0.004, 9), (0.0004, 13))]
+    shares = stages.weights(stages.looks(28))
+    assert stages.looks(28) == (6, 9, 13, 19, 28) and sum(shares) == pytest.approx(1)
+    statement = contrasts.staged([Statement((each,)) for each in found], shares[:3])
+    assert statement.p[0] == pytest.approx(0.0028)
+    first = contrasts.staged([Statement((found[0],))], shares[:1])
+    assert first.p[0] == pytest.approx(0.03 * 28 / 6)
+    (contrast,) = statement.contrasts
+    ends = [
+        each.mean - stats.t.isf(0.05 * share, each.n - 1) * each.deviation / math.sqrt(each.n)
+        for each, share in zip(found, shares, strict=False)
+    ]
+    assert contrast.interval(0.05).low == pytest.approx(max(ends))
+    assert (contrast.mean, contrast.n) == (found[-1].mean, 13)
+
+
+def test_a_look_at_other_contrasts_is_left_out():
+    one, two = (Contrast(SIX, low=0.0, cells={"batch_size": size}) for size in (8, 16))
+    found = contrasts.staged([Statement((one,)), Statement((one, two))], (0.5, 0.5))
+    assert [each.earlier for each in found.contrasts] == [(), ()]
+    assert found.contrasts[0].p == pytest.approx(2 * one.p)

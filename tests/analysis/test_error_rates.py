@@ -18,7 +18,13 @@ _AWAY = 3.5  # Monte Carlo errors that a share may lie off, of some fifty
 
 @pytest.mark.parametrize(
     ("group", "studies"),
-    [(error_rates.trends, 1500), (error_rates.claims, 400), (error_rates.comparisons, 1000)],
+    [
+        (error_rates.trends, 1500),
+        (error_rates.claims, 400),
+        (error_rates.comparisons, 1000),
+        (error_rates.staged_claims, 4000),
+        (error_rates.staged_comparisons, 4000),
+    ],
 )
 def test_shares_are_what_is_asked(group, studies):
     checked = 0
@@ -30,4 +36,4 @@ def test_shares_are_what_is_asked(group, studies):
             if "at most" not in found.asked:
                 assert found.share >= float(asked) / 100 - away, found
             checked += 1
-    assert checked >= 4
+    assert checked >= 2

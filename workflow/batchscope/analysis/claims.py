@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import pandas
 
 from batchscope.analysis import contrasts, run_series, targets
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.catalogue import shared, tables, tasks
+from batchscope.catalogue import shared, stages, tables, tasks
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import RISES, Reason, Verdict
 from batchscope.host import absence
@@ -33,18 +33,22 @@ _NONE = "_all"  # the column of a table without a factor along it
 
 
 def table(
-    claims: Iterable[Claim], read: Callable[[str, str], pandas.DataFrame], machine: str
+    claims: Iterable[Claim],
+    read: Callable[[str, str], pandas.DataFrame],
+    machine: str,
+    looks: Mapping[str, Sequence[int]],
 ) -> pandas.DataFrame:
     """Returns one row per claim, in order; see `CLAIMS`.
 
     Args:
         read: (experiment, table) -> its rows.
         machine: This machine, on which claims are tested that name none.
+        looks: Experiment -> numbers of replicates at which one looks; none where it has one look.
     """
     rows: list[dict[str, Any]] = []
     families: dict[str, dict[int, Statement]] = {}  # document -> row -> what is stated there
     for claim in claims:
-        row, statement = _read(claim, read, machine)
+        row, statement = _read(claim, read, machine, looks.get(claim.test.experiment, ()))
         if row["reason"] == Reason.NONE:
             families.setdefault(claim.document, {})[len(rows)] = statement
         rows.append(row)
@@ -60,7 +64,10 @@ def table(
 
 
 def _read(
-    claim: Claim, read: Callable[[str, str], pandas.DataFrame], machine: str
+    claim: Claim,
+    read: Callable[[str, str], pandas.DataFrame],
+    machine: str,
+    looks: Sequence[int],
 ) -> tuple[dict[str, Any], Statement]:
     """Returns the row of a claim before it is judged, and what it states of a table."""
     test = claim.test
@@ -68,7 +75,7 @@ def _read(
     if "machine" in frame and not any("machine" in cells for cells in test.selections()):
         frame = frame[frame["machine"] == machine]
     rows = _rows(frame, test)
-    statement = _statement(rows, test)
+    statement = _statement(rows, test, looks)
     reason, of = _missing(claim, frame, rows, statement)
     about, by = tables.column(test.table, test.column), _replicate(rows, test)
     unit = about.unit if about else ""
@@ -212,15 +219,14 @@ def _doublings(rows: pandas.DataFrame, test: Test) -> bool:
     return not (pandas.to_numeric(rows[test.over], errors="coerce") <= 0).any()
 
 
-def _statement(rows: pandas.DataFrame, test: Test) -> Statement:
+def _statement(rows: pandas.DataFrame, test: Test, looks: Sequence[int] = ()) -> Statement:
     """Returns what a test states of its `rows`; without contrasts where these lack its cells."""
     if rows.empty:
         return Statement(())
     if test.ratio:
         values = rows[test.column].astype(float)
         rows = rows.assign(**{test.column: np.log(values.where(values > 0))})
-    found = itertools.chain(*(_OF_TYPE[test.type](each) for each in _series(rows, test)))
-    parts = [Statement((each,)) if isinstance(each, Contrast) else each for each in found]
+    parts = _staged(rows, test, looks)
     if not parts:
         return Statement(())
     # Where the weakest part is shown every other one is; one that fails shows the contrary.
@@ -236,6 +242,28 @@ def _statement(rows: pandas.DataFrame, test: Test) -> Statement:
         contradicted_by=tuple(itertools.chain(*(against for _, against in groups))),
         steps=tuple(itertools.chain(*(each.steps for each in parts))),
     )
+
+
+def _staged(rows: pandas.DataFrame, test: Test, looks: Sequence[int]) -> list[Statement]:
+    """Returns the parts of a claim, each tested by the first replicates of every look."""
+    by = _replicate(rows, test)
+    replicates = np.unique(rows[by]) if by else np.zeros(1)
+    seen = stages.seen(len(replicates), looks)
+    every = [
+        _parts(rows[rows[by].isin(replicates[:count])] if by else rows, test) for count, _ in seen
+    ]
+    shares = [share for _, share in seen]
+    alike = [at for at, parts in enumerate(every) if len(parts) == len(every[-1])]
+    return [
+        contrasts.staged([every[at][part] for at in alike], [shares[at] for at in alike])
+        for part in range(len(every[-1]))
+    ]
+
+
+def _parts(rows: pandas.DataFrame, test: Test) -> list[Statement]:
+    """Returns statements that must all hold."""
+    found = itertools.chain(*(_OF_TYPE[test.type](each) for each in _series(rows, test)))
+    return [Statement((each,)) if isinstance(each, Contrast) else each for each in found]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ lies at one end of [-margin, margin] at most; the level a of a pair solves
 
 with T Student's t, so that both ends count where the margin is small beside the scatter.
 
+Where seeds come in stages, a pair is bounded at every look, at its share of these levels, and the
+tightest bounds count (see `catalogue.stages`). Each pair has the seeds that both of its sizes have.
+
 What was taken to a target is compared by its logarithm, so that differences are ratios. Rows of
 comparisons.csv have the outcome's own direction: below 0 is a lower accuracy, and a loss that is
 lower.
@@ -25,7 +28,7 @@ lower.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,50 +58,63 @@ class Compared(NamedTuple):
     seeds_to_resolve_high: int | None = None
 
 
+class Look(NamedTuple):
+    """What is known of every batch size after so many seeds; better is higher."""
+
+    values: Any  # shape (..., sizes, seeds): NaN where there is no run
+    tuned: Any = False  # whether seeds of a size are read at different rates, shape (..., sizes)
+    share: float = 1.0  # of the levels, which it may spend
+
+
 class Pairs(NamedTuple):
     """Differences of every two sizes, i less j: arrays of shape (..., sizes, sizes)."""
 
-    mean: np.ndarray
+    mean: np.ndarray  # NaN without a seed of both
     error: np.ndarray
+    seeds: np.ndarray
     low: np.ndarray
     high: np.ndarray
     level: np.ndarray  # of the upper bound of d_ij at which i is called beyond
 
 
-def pairs(values: Any, margin: float, tuned: Any = False, bounded: Any = False) -> Pairs:
-    """Returns the differences of every two sizes with their bounds.
+def pairs(look: Look, margin: float, bounded: Any = False) -> Pairs:
+    """Returns the differences of every two sizes with their bounds, infinite with one seed.
 
     Args:
-        values: Shape (..., sizes, seeds), finite, at least two of each; better is higher.
         margin: Largest loss that counts as negligible, above 0.
-        tuned: Whether seeds of a size are read at different rates (`intervals.correction`), shape
+        bounded: Whether a size may be better than it looks, by values that are bounds, shape
             (..., sizes).
-        bounded: Whether a size may be better than it looks, by values that are bounds.
     """
-    values = np.asarray(values, float)
-    *_, sizes, seeds = values.shape
+    values = np.asarray(look.values, float)
     differences = values[..., :, None, :] - values[..., None, :, :]
     scale = np.abs(values[..., :, None, :]) + np.abs(values[..., None, :, :]) + margin
     # A difference that is the margin itself: rounding decides nothing.
     at_margin = np.abs(np.abs(differences) - margin) <= ROUNDING * scale
     differences = np.where(at_margin, np.sign(differences) * margin, differences)
-    tuned, bounded = (np.broadcast_to(each, values.shape[:-1]) for each in (tuned, bounded))
+    known = np.isfinite(differences)
+    seeds = known.sum(axis=-1)
+    tuned, bounded = (np.broadcast_to(each, values.shape[:-1]) for each in (look.tuned, bounded))
     either = tuned[..., :, None] | tuned[..., None, :]
-    same = np.ptp(differences, axis=-1) == 0
-    mean = np.where(same, differences[..., 0], differences.mean(axis=-1))
-    error = differences.std(axis=-1, ddof=1) * np.sqrt(intervals.correction(seeds, either) / seeds)
-    error = np.where(same, 0.0, error)
-    level = _shared_level(error, margin, sizes, seeds)
-    low = mean - special.stdtrit(seeds - 1, 1 - LEVEL) * error
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(known, differences, 0.0).sum(axis=-1) / seeds
+        apart = np.where(known, differences - mean[..., None], 0.0)
+        error = np.sqrt((apart**2).sum(axis=-1) / (seeds - 1))
+        error = error * np.sqrt(intervals.correction(seeds, either) / seeds)
+    least, most = np.fmin.reduce(differences, axis=-1), np.fmax.reduce(differences, axis=-1)
+    same = least == most
+    mean, error = np.where(same, least, mean), np.where(same & (seeds > 1), 0.0, error)
+    level = _shared_level(error, margin, look.share, seeds)
+    low = mean - special.stdtrit(seeds - 1, 1 - look.share * LEVEL) * error
     high = mean + special.stdtrit(seeds - 1, 1 - level) * error
-    low = np.where(bounded[..., None, :], -math.inf, low)  # the other one may be better
-    high = np.where(bounded[..., :, None], math.inf, high)
-    return Pairs(mean, error, low, high, level)
+    low = np.where(bounded[..., None, :] | np.isnan(low), -math.inf, low)  # j may be better
+    high = np.where(bounded[..., :, None] | np.isnan(high), math.inf, high)
+    return Pairs(mean, error, seeds, low, high, level)
 
 
-def _shared_level(error: np.ndarray, margin: float, sizes: int, seeds: int) -> np.ndarray:
-    """Returns the level of each pair; all together err in 5 % at most."""
-    whole = LEVEL / (sizes * (sizes - 1) / 2)
+def _shared_level(error: np.ndarray, margin: float, share: float, seeds: np.ndarray) -> np.ndarray:
+    """Returns the level of each pair; all together err in a share of 5 % at most."""
+    sizes = error.shape[-1]
+    whole = share * LEVEL / (sizes * (sizes - 1) / 2)
     with np.errstate(divide="ignore"):
         apart = 2 * margin / error
     low, high = np.full(error.shape, whole / 2), np.full(error.shape, whole)
@@ -110,6 +126,12 @@ def _shared_level(error: np.ndarray, margin: float, sizes: int, seeds: int) -> n
     return low
 
 
+def over(looks: Sequence[Pairs]) -> Pairs:
+    """Returns the differences at the last look, with the tightest bounds of all."""
+    low, high = (np.array([getattr(each, end) for each in looks]) for end in ("low", "high"))
+    return looks[-1]._replace(low=low.max(axis=0), high=high.min(axis=0))
+
+
 def against_best(found: Pairs) -> tuple[np.ndarray, ...]:
     """Returns the other size with the best mean, the estimate, its low and its high end.
 
@@ -117,51 +139,55 @@ def against_best(found: Pairs) -> tuple[np.ndarray, ...]:
     """
     itself = np.eye(found.mean.shape[-1], dtype=bool)
     others = (found.mean, found.low, found.high)
-    mean, low, high = (np.where(itself, math.inf, each) for each in others)
+    mean, low, high = (np.where(itself | np.isnan(each), math.inf, each) for each in others)
     return mean.argmin(axis=-1), mean.min(axis=-1), low.min(axis=-1), high.min(axis=-1)
 
 
-def compare(values: Any, margin: float, tuned: Any = False, bounded: Any = False) -> list[Compared]:
-    """Compares every size with the best of the others, by the seeds that all of them have.
+def compare(looks: Sequence[Look], margin: float, bounded: Any = False) -> list[Compared]:
+    """Compares every size with the best of the others.
 
     A size at which a run failed, or without any value, is compared with none.
 
     Args:
-        values: Shape (sizes, seeds), better is higher: NaN where there is no run, infinite where
-            it failed.
-        margin: As `pairs` takes it, as are `tuned` and `bounded`, one each per size.
+        looks: The last one has all seeds; values are infinite where a run failed.
+        bounded: As `pairs` takes it.
     """
-    values = np.asarray(values, float)
+    values = np.asarray(looks[-1].values, float)
     none, failed = np.isnan(values).all(axis=1), np.isinf(values).any(axis=1)
     kept = np.flatnonzero(~none & ~failed)
-    tuned, bounded = (np.broadcast_to(each, len(values))[kept] for each in (tuned, bounded))
+    bounded = np.broadcast_to(bounded, len(values))
     reasons = np.where(failed, Reason.FAILED, np.where(none, Reason.NO_VALUE, Reason.ALONE))
     found = [Compared(Verdict.NOT_TESTABLE, Reason(str(why))) for why in reasons]
-    shared = values[kept][:, ~np.isnan(values[kept]).any(axis=0)]
-    seeds = shared.shape[1]
-    if len(kept) < 2 or not seeds:
+    if len(kept) < 2:
         return found
-    if seeds == 1:
-        difference, no_end = shared - shared.T, np.full((len(kept),) * 2, math.nan)
-        each = Pairs(difference, no_end, no_end, no_end, no_end)
-    else:
-        each = pairs(shared, margin, tuned, bounded)
+    each = over([pairs(_of_sizes(look, kept), margin, bounded[kept]) for look in looks])
+    share = looks[-1].share
     for at, (size, other, *ends) in enumerate(zip(kept, *against_best(each), strict=True)):
+        fewest, seeds = int(np.delete(each.seeds[at], at).min()), int(each.seeds[at, other])
+        if not seeds:
+            continue
         ends = (float(end) if np.isfinite(end) else math.nan for end in ends)
         estimate, more = Interval(*ends, n=seeds), (None, None)
         verdict = Verdict.BEYOND if estimate.high < -margin else Verdict.NOT_RESOLVED
         verdict = Verdict.WITHIN if estimate.low > -margin else verdict
-        if seeds < LEAST_SEEDS:
+        if fewest < LEAST_SEEDS:
             verdict = Verdict.PROVISIONAL if seeds > 1 else Verdict.ONE_SEED
             more = (LEAST_SEEDS, LEAST_SEEDS if seeds > 1 else None)
-        elif verdict == Verdict.NOT_RESOLVED and not (bounded[at] or bounded[other]):
-            more = _seeds_to_resolve(each, at, int(other), margin, seeds)
+        elif verdict == Verdict.NOT_RESOLVED and not (bounded[size] or bounded[kept[other]]):
+            more = _seeds_to_resolve(each, at, int(other), margin, share)
         found[size] = Compared(verdict, Reason.NONE, int(kept[other]), estimate, *more)
     return found
 
 
+def _of_sizes(look: Look, kept: np.ndarray) -> Look:
+    """Returns a look at some of the sizes; where a run failed, there is no value."""
+    values = np.asarray(look.values, float)[kept]
+    tuned = np.broadcast_to(look.tuned, len(look.values))[kept]
+    return look._replace(values=np.where(np.isinf(values), math.nan, values), tuned=tuned)
+
+
 def _seeds_to_resolve(
-    found: Pairs, at: int, other: int, margin: float, seeds: int
+    found: Pairs, at: int, other: int, margin: float, share: float
 ) -> tuple[int | None, int | None]:
     """Returns the seeds in all that show a size to be within or beyond the margin of another.
 
@@ -169,15 +195,16 @@ def _seeds_to_resolve(
     difference as large as it is measured is to be distinguished from the margin.
     """
     mean, error = float(found.mean[at, other]), float(found.error[at, other])
+    seeds = int(found.seeds[at, other])
     deviation, excess = error * math.sqrt(seeds), mean + margin
     if deviation == 0 or excess == 0:
         return None, None
     equal = abs(mean) <= special.stdtrit(seeds - 1, 1 - LEVEL) * error
-    level = LEVEL if excess > 0 else float(found.level[at, other])
+    level = share * LEVEL if excess > 0 else float(found.level[at, other])
     ends = []
     for spread in (deviation, seeds_wanted.upper_bound(deviation, seeds)):
         if equal:
-            wanted = seeds_wanted.for_equivalence(margin / spread)
+            wanted = seeds_wanted.for_equivalence(margin / spread, share * LEVEL)
         else:
             wanted = seeds_wanted.for_difference(abs(excess) / spread, level)
         ends.append(None if wanted >= seeds_wanted.MOST else max(wanted, seeds + 1))
@@ -193,18 +220,25 @@ def table(runs: pandas.DataFrame, readings: Iterable[Reading]) -> pandas.DataFra
 
 def _compare(reading: Reading) -> list[Compared]:
     """Compares every batch size of a reading, estimates in the outcome's own direction."""
-    values, margin = reading.values if reading.rises else -reading.values, reading.margin
-    whole = np.ones(len(values), bool)
-    if reading.taken:
-        whole = ~(reading.values <= 0).any(axis=1)  # there is no ratio to nothing
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = np.where(whole[:, None], -np.log(reading.values), math.inf)
-        margin = math.log1p(margin)
-    found = compare(values, margin, reading.chosen.tuned, reading.at_first)
+    margin = math.log1p(reading.margin) if reading.taken else reading.margin
+    looks = [
+        Look(_higher(each), each.chosen.tuned, each.share) for each in (*reading.earlier, reading)
+    ]
+    found = compare(looks, margin, reading.at_first)
+    whole = ~(reading.values <= 0).any(axis=1) | (not reading.taken)  # no ratio to nothing
     return [
         _own_direction(each, reading, kept, ended)
         for each, kept, ended in zip(found, whole, reading.ended, strict=True)
     ]
+
+
+def _higher(reading: Reading) -> np.ndarray:
+    """Returns values of which higher is better: negative logarithms of what was taken."""
+    if not reading.taken:
+        return reading.values if reading.rises else -reading.values
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = -np.log(reading.values)
+    return np.where((reading.values <= 0).any(axis=1)[:, None], math.inf, values)
 
 
 def _own_direction(found: Compared, reading: Reading, positive: bool, ended: bool) -> Compared:

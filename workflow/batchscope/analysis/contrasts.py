@@ -12,6 +12,10 @@ statement and its contrary being two, of which R are rejected, every end is a on
 alpha* = max(R, 1) .05 / m; the intervals have the false coverage rate of Benjamini and Yekutieli
 2005 (J. Am. Stat. Assoc. 100, 71).
 
+Where replicates come in stages, a contrast is tested at every look, each of which may spend a share
+of the level (see `catalogue.stages`): its p is the smallest of p / share, and its interval is the
+intersection of those at share times the level.
+
 Several contrasts that must all hold are an intersection-union test, which takes no adjustment
 (Berger 1982, Technometrics 24, 295); the contrary, that some contrast does not, takes Bonferroni's.
 """
@@ -21,7 +25,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +52,8 @@ class Contrast:
     open_low: bool = False
     open_high: bool = False
     cells: Mapping[str, Any] = field(default_factory=dict)  # what it is of: factor -> value
+    share: float = 1.0  # of the level, which it may spend
+    earlier: tuple[Contrast, ...] = ()  # the same at earlier looks, by the replicates of then
 
     @functools.cached_property
     def values(self) -> np.ndarray:
@@ -85,13 +91,25 @@ class Contrast:
         return math.isfinite(self.low) + math.isfinite(self.high)
 
     def interval(self, level: float = LEVEL) -> Interval:
-        """Returns the mean between two one-sided bounds at a level; an open end is NaN."""
+        """Returns the mean between two one-sided bounds at a level; an open end is NaN.
+
+        The bounds of several looks may exclude the mean at the last of them, and each other.
+        """
         if self.n < 2:
             return Interval(self.mean, n=self.n)
-        half = special.stdtrit(self.n - 1, 1 - level) * self.deviation / math.sqrt(self.n)
-        low = math.nan if self.open_low else self.mean - half
-        high = math.nan if self.open_high else self.mean + half
+        halves = [(each.mean, each._half(level)) for each in self._looks if each.n > 1]
+        low = math.nan if self.open_low else max(mean - half for mean, half in halves)
+        high = math.nan if self.open_high else min(mean + half for mean, half in halves)
         return Interval(self.mean, float(low), float(high), self.n)
+
+    @property
+    def _looks(self) -> tuple[Contrast, ...]:
+        return (*self.earlier, self)
+
+    def _half(self, level: float) -> float:
+        """Returns the half width at its share of a level, of its own replicates alone."""
+        critical = special.stdtrit(self.n - 1, 1 - self.share * level)
+        return float(critical * self.deviation / math.sqrt(self.n))
 
     @functools.cached_property
     def p(self) -> float:
@@ -115,17 +133,22 @@ class Contrast:
         for bound, sign in ((self.low, inside), (self.high, -inside)):
             if math.isinf(bound):
                 continue
-            excess = sign * (self.mean - bound)
             if self.open_low if sign > 0 else self.open_high:
                 found.append(1.0)
             elif self.n < 2:
                 found.append(math.nan)
-            elif self.deviation == 0:
-                found.append(float(not excess > 0))
             else:
-                t = excess / self.deviation * math.sqrt(self.n)
-                found.append(float(special.stdtr(self.n - 1, -t)))
+                looks = [each for each in self._looks if each.n > 1]
+                found.append(min(1.0, *(each._tail(bound, sign) / each.share for each in looks)))
         return found
+
+    def _tail(self, bound: float, sign: int) -> float:
+        """Returns the p that the mean is above a bound, or below, by its own replicates alone."""
+        excess = sign * (self.mean - bound)
+        if self.deviation == 0:
+            return float(not excess > 0)
+        t = excess / self.deviation * math.sqrt(self.n)
+        return float(special.stdtr(self.n - 1, -t))
 
     def replicates_to_resolve(self, level: float) -> int | None:
         """Returns how many would settle it with power .8, were all as found; None if none would."""
@@ -134,7 +157,7 @@ class Contrast:
         excess = min(self.mean - self.low, self.high - self.mean)
         if excess == 0:
             return None
-        level = level if excess > 0 else level / self.bounds
+        level = self.share * (level if excess > 0 else level / self.bounds)
         wanted = seeds_wanted.for_difference(abs(excess) / self.deviation, level)
         return None if wanted >= seeds_wanted.MOST else max(wanted, LEAST_SEEDS, self.n + 1)
 
@@ -179,6 +202,30 @@ class Statement:
         return max((self.contrasts[at] for at in group), key=lambda one: _known(one, name))
 
 
+def staged(looks: Sequence[Statement], shares: Sequence[float]) -> Statement:
+    """Returns a statement that is tested at several looks, the last of which has all replicates.
+
+    Earlier looks of other contrasts, as where a cell was not there yet, are left out.
+
+    Args:
+        shares: Of the level, what each look may spend.
+    """
+
+    def merged(name: str) -> tuple[Contrast, ...]:
+        spent = [
+            [replace(one, share=share) for one in getattr(look, name)]
+            for look, share in zip(looks, shares, strict=True)
+        ]
+        cells = [[one.cells for one in each] for each in spent]
+        before = [each for each, of in zip(spent, cells, strict=True) if of == cells[-1]][:-1]
+        earlier = zip(*before, strict=True) if before else [()] * len(spent[-1])
+        return tuple(
+            replace(one, earlier=then) for one, then in zip(spent[-1], earlier, strict=True)
+        )
+
+    return replace(looks[-1], contrasts=merged("contrasts"), steps=merged("steps"))
+
+
 class Judged(NamedTuple):
     """A statement with its verdict."""
 
@@ -214,7 +261,7 @@ def judge(statements: Sequence[Statement]) -> list[Judged]:
     for each in statements:
         if each.n >= LEAST_SEEDS:
             numbers = (
-                (one.values.tobytes(), one.low, one.high, one.open_low, one.open_high)
+                (one.values.tobytes(), one.share, one.low, one.high, one.open_low, one.open_high)
                 for one in each.contrasts
             )
             tested[each.groups, *numbers] = each.p

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from batchscope.analysis import (
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
-from batchscope.catalogue import own_columns, tasks
+from batchscope.catalogue import own_columns, stages, tasks
 from batchscope.catalogue.budget_kinds import (
     AXES,
     CONVERGENCE,
@@ -73,6 +73,8 @@ class Reading:
     # horizon, which longer ones would pass.
     falling: np.ndarray
     ended: np.ndarray  # whether a run finished before the budget
+    share: float = 1.0  # of the level, which a look at these seeds may spend
+    earlier: tuple[Reading, ...] = ()  # at earlier looks, by the seeds of then
 
     @property
     def batch_sizes(self) -> list[int]:
@@ -129,29 +131,58 @@ def of_experiment(
     evaluations: pandas.DataFrame,
     stated: Mapping[str, Any],
     margins: Mapping[str, float],
+    looks: Sequence[int] = (),
 ) -> Iterator[Reading]:
     """Yields every outcome of every series with two batch sizes or more, at every budget.
 
     Args:
         stated: Budgets of the experiment: kind -> value, of a target column -> value.
         margins: Outcome -> largest loss; those of columns of runs.csv are read at the end too.
+        looks: Numbers of seeds at which one looks; budgets are those of all seeds at each of them.
     """
     shared = budgets(evaluations, stated)
     for each in trainings.of_experiment(runs, evaluations):
         if len(each.axes[0]) < LEAST_SIZES:
             continue
-        if trainings.at_own_targets(each.runs):  # what it used by then is no budget of others
-            yield from _to_target(each, stated, margins)
-        elif trainings.at_equal_budget(each.runs):
-            yield from _at_equal_budget(each, margins)
-        elif each.finished[CHOSEN_BY].notna().any():
-            for budget in shared:
-                if budget.kind == CONVERGENCE:
-                    yield from _to_target(each, stated, margins)
-                yield from _at_budget(each, budget, margins)
-        for outcome, margin in margins.items():
-            if outcome in each.runs and each.runs[outcome].notna().any():
-                yield _at_own_end(each, outcome, margin)
+        target = _target(each, stated)
+        found = functools.partial(_of_series, shared=shared, target=target, margins=margins)
+        *before, (_, share) = stages.seen(len(each.axes[2]), looks)
+        earlier = [
+            {_key(reading): replace(reading, share=of_then) for reading in found(each.first(seeds))}
+            for seeds, of_then in before
+        ]
+        for reading in found(each):
+            known = filter(None, (look.get(_key(reading)) for look in earlier))
+            yield after(reading, share, known)
+
+
+def after(reading: Reading, share: float, earlier: Iterable[Reading]) -> Reading:
+    """Returns a reading with those of earlier looks; of other batch sizes they are left out."""
+    same = (each for each in earlier if each.batch_sizes == reading.batch_sizes)
+    return replace(reading, share=share, earlier=tuple(same))
+
+
+def _key(reading: Reading) -> tuple[str, str]:
+    """Returns what distinguishes the readings of a series."""
+    return reading.budget.kind, reading.outcome
+
+
+def _of_series(
+    each: Trainings, shared: list[Budget], target: Budget | None, margins: Mapping[str, float]
+) -> Iterator[Reading]:
+    """Yields every outcome of a series at every budget."""
+    if trainings.at_own_targets(each.runs):  # what it used by then is no budget of others
+        yield from _to_target(each, target, margins)
+    elif trainings.at_equal_budget(each.runs):
+        yield from _at_equal_budget(each, margins)
+    elif each.finished[CHOSEN_BY].notna().any():
+        for budget in shared:
+            if budget.kind == CONVERGENCE:
+                yield from _to_target(each, target, margins)
+            yield from _at_budget(each, budget, margins)
+    for outcome, margin in margins.items():
+        if outcome in each.runs and each.runs[outcome].notna().any():
+            yield _at_own_end(each, outcome, margin)
 
 
 def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
@@ -273,13 +304,22 @@ def _at_own_end(each: Trainings, outcome: str, margin: float) -> Reading:
     return _reading(each, Budget(END), outcome, margin, each.chosen_by(losses, cube, others))
 
 
-def of_column(rows: pandas.DataFrame, column: str) -> Reading:
+def of_column(rows: pandas.DataFrame, column: str, looks: Sequence[int] = ()) -> Reading:
     """Returns a column of runs.csv of one series at the runs' own ends, without any choice.
 
     A seed has no value where its run failed. A batch size at which no run has one, and some failed,
     has failed.
     """
     each = Trainings({}, rows, rows.iloc[:0])
+    *before, (_, share) = stages.seen(len(each.axes[2]), looks)
+    earlier = (
+        replace(_of_column(each.first(seeds), column), share=of_then) for seeds, of_then in before
+    )
+    return after(_of_column(each, column), share, earlier)
+
+
+def _of_column(each: Trainings, column: str) -> Reading:
+    rows = each.runs
     finished, failed = (rows["status"] == FINISHED), rows["status"].isin(UNSUCCESSFUL)
     known = rows[column].astype(float)
     known = known.where(np.isfinite(known) & (finished | (column == _TIMED)))
@@ -292,28 +332,34 @@ def of_column(rows: pandas.DataFrame, column: str) -> Reading:
     return _reading(each, Budget(END), column, math.nan, chosen)
 
 
-def _to_target(
-    each: Trainings, stated: Mapping[str, Any], margins: Mapping[str, float]
-) -> Iterator[Reading]:
-    """Yields the updates, examples and seconds that each size takes to the target of a series.
+def _target(each: Trainings, stated: Mapping[str, Any]) -> Budget | None:
+    """Returns the target of a series: as stated, or the last of its own; None without any.
 
-    As stated, or the lowest validation loss that every batch size reached with all its seeds. There
-    is none where updates are not known.
+    That is the lowest validation loss that every batch size reached with all its seeds. There is
+    none where updates are not known.
     """
     own_target = trainings.at_own_targets(each.runs)
     if not own_target and (not each.whole("updates") or run_series.falling(each.evaluations)):
-        return
+        return None
     wanted = [Target(*known) for known in stated.get(TARGET, {}).items()]
     for target in wanted[:1] or each.default_targets()[-1:]:
-        if not (target.column or own_target):
-            return
-        found = to_target_tables.scaling(each, target)
-        budget = Budget(TARGET, target.value, target.column, TARGET in stated)
-        for axis, taken in found.taken.items():
-            if each.whole(axis):
-                margin = margins.get(axis, MARGIN_OF_TAKEN)
-                at_first = found.at_first.any(axis=1)
-                yield _reading(each, budget, axis, margin, taken, at_first=at_first)
+        if target.column or own_target:
+            return Budget(TARGET, target.value, target.column, TARGET in stated)
+    return None
+
+
+def _to_target(
+    each: Trainings, budget: Budget | None, margins: Mapping[str, float]
+) -> Iterator[Reading]:
+    """Yields the updates, examples and seconds that each size takes to a target."""
+    if budget is None:
+        return
+    found = to_target_tables.scaling(each, Target(budget.column, budget.value))
+    for axis, taken in found.taken.items():
+        if each.whole(axis):
+            margin = margins.get(axis, MARGIN_OF_TAKEN)
+            at_first = found.at_first.any(axis=1)
+            yield _reading(each, budget, axis, margin, taken, at_first=at_first)
 
 
 def _falling(each: Trainings, losses: np.ndarray) -> np.ndarray:

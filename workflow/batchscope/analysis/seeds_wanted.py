@@ -39,14 +39,14 @@ def power_of_difference(seeds: int, effect: float, level: float = outcomes.LEVEL
     return float(1 - special.nctdtr(seeds - 1, math.sqrt(seeds) * effect, critical))
 
 
-def power_of_equivalence(seeds: int, margin: float) -> float:
+def power_of_equivalence(seeds: int, margin: float, level: float = outcomes.LEVEL) -> float:
     """Returns the power to show that a difference lies within a margin, where it is 0.
 
     Both one-sided tests must be significant: the mean lies within margin - t s / sqrt(n) of 0. For
     a given s that is a normal probability, which is averaged over the distribution of s.
     """
     freedom = seeds - 1
-    critical = special.stdtrit(freedom, 1 - outcomes.LEVEL)
+    critical = special.stdtrit(freedom, 1 - level)
     # The quantiles of s^2 at the nodes, up to that above which nothing can be shown.
     most = special.chdtr(freedom, freedom * seeds * margin**2 / critical**2)
     nodes, weights = _quadrature()
@@ -61,9 +61,9 @@ def for_difference(effect: float, level: float = outcomes.LEVEL) -> int:
     return _fewest(power_of_difference, effect, level)
 
 
-def for_equivalence(margin: float) -> int:
+def for_equivalence(margin: float, level: float = outcomes.LEVEL) -> int:
     """Returns the fewest seeds that show a difference of 0 to lie within a margin above 0."""
-    return _fewest(power_of_equivalence, margin)
+    return _fewest(power_of_equivalence, margin, level)
 
 
 def upper_bound(deviation: float, seeds: int) -> float:

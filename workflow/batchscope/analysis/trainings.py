@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +81,12 @@ class Trainings:
         """The batch sizes, rates and seeds, ascending."""
         sizes, rates, seeds = (np.unique(column).tolist() for column in self._columns)
         return sizes, rates, seeds
+
+    def first(self, seeds: int) -> Trainings:
+        """Returns the trainings of its first seeds."""
+        runs = self.runs[self.runs["seed"].isin(self.axes[2][:seeds])]
+        evaluations = self.evaluations[self.evaluations["run"].isin(runs["run"])]
+        return replace(self, runs=runs, evaluations=evaluations)
 
     @property
     def tuned(self) -> bool:

@@ -7,7 +7,7 @@ study; where a budget is held equal, the one in which larger batch sizes are bet
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -45,22 +45,28 @@ class _Stated(NamedTuple):
 
 
 def table(
-    runs: pandas.DataFrame, at_budgets: Iterable[Reading], claims: Mapping[str, Outcome]
+    runs: pandas.DataFrame,
+    at_budgets: Iterable[Reading],
+    claims: Mapping[str, Outcome],
+    looks: Sequence[int] = (),
 ) -> pandas.DataFrame:
     """Returns one row per series, budget and outcome of an experiment, all of them one family.
 
     Args:
         at_budgets: Every outcome of every series where a budget is held equal.
         claims: Column -> what the study states about it, in place of what is asked of every study.
+        looks: Numbers of seeds at which one looks.
     """
     larger = (_stated(each, RISES if each.rises else FALLS) for each in at_budgets)
-    stated = [*filter(None, (*_at_end(runs, claims), *larger))]
+    stated = [*filter(None, (*_at_end(runs, claims, looks), *larger))]
     judged = iter(contrasts.judge([each.statement for each in stated if each.statement]))
     rows = [each.judged(next(judged)) if each.statement else each.row for each in stated]
     return run_series.table(rows, TRENDS, run_series.factor_columns(runs))
 
 
-def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_Stated | None]:
+def _at_end(
+    runs: pandas.DataFrame, claims: Mapping[str, Outcome], looks: Sequence[int]
+) -> Iterator[_Stated | None]:
     known = [name for name in runs if runs[name].notna().any()]
     asked = filter(None, (claims.get(name) or outcomes.outcome(name) for name in known))
     for outcome, group in itertools.product(asked, run_series.series(runs)):
@@ -71,7 +77,7 @@ def _at_end(runs: pandas.DataFrame, claims: Mapping[str, Outcome]) -> Iterator[_
         chosen = ran_out and not run_series.unstopped(rows).any()
         if column == "epochs_run" and chosen:
             continue  # the horizon, not an outcome
-        reading = readings.of_column(rows, column)
+        reading = readings.of_column(rows, column, looks)
         yield _stated(reading, outcome.direction, outcome.source, ran_out and not chosen)
 
 
@@ -82,8 +88,7 @@ def _stated(
 
     All values may be lower `bounds`, as nothing stopped any run.
     """
-    with np.errstate(divide="ignore"):
-        values = np.log(reading.values) if reading.taken else reading.values
+    values = _scaled(reading)
     failed = np.isinf(values).any(axis=1)
     kept = np.flatnonzero(np.isfinite(values).any(axis=1) & ~failed)
     if not len(kept):
@@ -112,9 +117,21 @@ def _stated(
     ends = ((kept[0], centred < 0), (kept[-1], centred > 0))
     unknown = tuple(_unknown(reading, end, kept[beyond]) for end, beyond in ends)
     up, down = map(bool, unknown[::-1] if reading.rises else unknown)
-    tuned = bool(reading.chosen.tuned[kept].any())
-    statement = contrasts.trend(values[kept].T, positions, direction == RISES, tuned, up, down)
+    every, rises = (*reading.earlier, reading), direction == RISES
+    looks = [
+        contrasts.trend(
+            _scaled(each)[kept].T, positions, rises, bool(each.chosen.tuned[kept].any()), up, down
+        )
+        for each in every
+    ]
+    statement = contrasts.staged(looks, [each.share for each in every])
     return _Stated(row, statement, unknown, reading.taken)
+
+
+def _scaled(reading: Reading) -> np.ndarray:
+    """Returns values on the scale that slopes are taken on: logarithms of what was taken."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(reading.values) if reading.taken else reading.values
 
 
 def _unknown(reading: Reading, end: int, sizes: np.ndarray) -> Reason:

@@ -33,3 +33,15 @@ def _next(seeds: int, growth: float) -> int:
 def weights(planned: Sequence[int]) -> tuple[float, ...]:
     """Returns the share of the error that each of some looks may spend; they add up to 1."""
     return tuple((at - before) / planned[-1] for before, at in itertools.pairwise((0, *planned)))
+
+
+def seen(replicates: int, planned: Sequence[int]) -> list[tuple[int, float]]:
+    """Returns the replicates at each look so far with the share that it may spend.
+
+    The last look is at all there are: in the middle of a stage it has the share of that stage.
+    Without a plan there is one look, which spends all.
+    """
+    if not planned:
+        return [(replicates, 1.0)]
+    before = [at for at in planned[:-1] if at < replicates]
+    return [*zip((*before, replicates), weights(planned), strict=False)]

@@ -68,11 +68,11 @@ def held_equal(
     """Returns what the runs say at every budget: of each batch size, and along the sizes."""
     asked = study.experiments[experiment].trainings
     margins = {**asked.margins, SECONDS: asked.slower}
-    found = list(readings.of_experiment(runs, trajectories, asked.budgets, margins))
+    found = list(readings.of_experiment(runs, trajectories, asked.budgets, margins, asked.looks))
     at_budgets = [each for each in found if each.budget.kind != END]
     return {
         "comparisons": comparisons.table(runs, found),
-        "trends": trends.table(runs, at_budgets, _stated(study, experiment)),
+        "trends": trends.table(runs, at_budgets, _stated(study, experiment), asked.looks),
     }
 
 
@@ -122,7 +122,8 @@ def stated(study: Study, folder: Path | str) -> pandas.DataFrame:
     def read(experiment: str, table: str) -> pandas.DataFrame:
         return csv_tables.read(Path(folder) / experiment / f"{table}.csv")
 
-    return claims.table(study.claims, read, study.machine)
+    looks = {name: one.trainings.looks for name, one in study.experiments.items()}
+    return claims.table(study.claims, read, study.machine, looks)
 
 
 def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
