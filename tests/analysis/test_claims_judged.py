@@ -259,3 +259,20 @@ def test_times_are_repeated_by_timing_jobs():
     for jobs, verdict in ((1, Verdict.ONE_SEED), (6, Verdict.SUPPORTED)):
         frame = joined(*(job.assign(repeat=one) for one in range(jobs)))
         assert row(frame, "trend", **falls)[["verdict", "n"]].tolist() == [verdict, jobs]
+
+
+def test_a_claim_is_tested_at_every_look_by_the_seeds_of_then():
+    """By 6 and 9 of 9 seeds, at 2/3 and 1/3 of the level; other cells may have fewer."""
+    rng = np.random.default_rng(5)
+    noise = rng.normal(0, 0.1, (129, 9))
+    frame = runs(lambda size, seed, optimizer: (optimizer == "adam") + noise[size, seed], range(9))
+    frame = frame[(frame["seed"] < 6) | (frame["optimizer"] == "sgd")]
+    values = noise[16]
+    given = claim("one", "value", low=0.0, cells={**ONE, "batch_size": (16,)})
+    table = claims.table([given], lambda *_: frame, "local", {"gap": (6, 9)}).loc[0]
+    tails = [stats.ttest_1samp(values[:n], 0.0, alternative="greater").pvalue for n in (6, 9)]
+    assert table["p"] == pytest.approx(min(1, tails[0] * 1.5, tails[1] * 3))
+    assert table["n"] == 9 and table["replicates"] == 9
+    sides = claim("two", "comparison", **ADAM_TO_SGD, low=0.9, cells={"batch_size": (16,)})
+    both = claims.table([sides], lambda *_: frame, "local", {"gap": (6, 9)}).loc[0]
+    assert (both["n"], both["estimate"]) == (6, pytest.approx(1.0))

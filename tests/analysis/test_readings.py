@@ -273,3 +273,31 @@ def test_each_series_is_read_by_what_it_learns():
         *(("diabetes", "test_r2", 0.01), ("diabetes", "test_loss", 0.01)),
         *(("digits", "test_accuracy", 0.01), ("digits", "test_loss", 0.05)),
     ]
+
+
+def test_at_each_look_its_seeds_alone_choose_the_rates_and_the_budgets_are_those_of_all():
+    """As the trainings of these seeds are read at the budgets that all of them have."""
+    looks = (2, 3, 5)
+    tables, stated = frames(seeds=range(5)), {}
+    found = read(tables, looks=looks)
+    kinds = {key: each for key, each in found.items() if key[0] != "target"}
+    of_target = found["target", "updates"].budget
+    assert {len(each.earlier) for each in found.values()} == {2}
+    assert [look.share for look in found["epochs", "test_accuracy"].earlier] == [0.4, 0.2]
+    assert found["epochs", "test_accuracy"].share == pytest.approx(0.4)
+    stated = {each.budget.kind: each.budget.value for each in kinds.values()}
+    stated |= {"target": {of_target.column: of_target.value}}
+    for at, seeds in enumerate(looks[:-1]):
+        runs, rows = (each[each["seed"] < seeds] for each in tables)
+        alone = read((runs, rows), stated)
+        for key, each in found.items():
+            look = each.earlier[at]
+            assert np.array_equal(look.values, alone[key].values, equal_nan=True), key
+            assert np.array_equal(look.chosen.read, alone[key].chosen.read)
+            assert look.values.shape[1] == seeds and look.budget == each.budget
+
+
+def test_in_the_middle_of_a_stage_the_seeds_there_are_have_its_share():
+    found = read(frames(seeds=range(4)), looks=(2, 6, 8))["epochs", "test_accuracy"]
+    assert (found.share, len(found.earlier)) == (0.5, 1)
+    assert read(frames(seeds=range(2)), looks=(6, 8))["epochs", "test_accuracy"].share == 0.75

@@ -157,3 +157,15 @@ def test_what_was_taken_changes_by_a_factor_per_doubling():
     values[2, 0] = 0.0
     (row,) = judged(reading(values, "updates", "target"))
     assert row["reason"] == Reason.NOT_POSITIVE
+
+
+def test_a_trend_is_tested_at_every_look_by_the_seeds_of_then():
+    values = rising(9, noise=2.0)
+    runs = frame({"generalisation_gap": values}, run="any")
+    (row,) = trends.table(runs, (), {}, (6, 9)).to_dict("records")
+    slopes = (values[:, 2] - values[:, 0]) / 2
+    tails = [stats.ttest_1samp(slopes[:n], 0.0, alternative="greater").pvalue for n in (6, 9)]
+    assert row["p"] == pytest.approx(min(1, tails[0] * 1.5, tails[1] * 3))
+    assert (row["n"], row["estimate"]) == (9, pytest.approx(slopes.mean()))
+    (alone,) = trends.table(runs, (), {}).to_dict("records")
+    assert alone["p"] == pytest.approx(tails[1])
