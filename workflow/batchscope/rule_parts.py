@@ -84,6 +84,11 @@ def experiment_tables(study: str = "{study}", experiment: str = "{experiment}") 
     return [(folder / name).as_posix() for name in tables.FILES]
 
 
+def look_table() -> str:
+    """The table of a look at a study."""
+    return paths.look_table(RESULTS, "{study}", "{look}").as_posix()
+
+
 def figures_folder(study: str = "{study}", experiment: str = "{experiment}") -> str:
     """Folder of an experiment's figures."""
     return paths.figures_folder(RESULTS, study, experiment).as_posix()

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from batchscope.catalogue import run_names
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence
 from batchscope.rule_parts import RESULTS
-from batchscope.store import job_files, owners, paths, records, states, status
+from batchscope.store import job_files, looks, owners, paths, records, states, status
 from batchscope.study import command_line, commands, plan
 from batchscope.study import config as configuration
 
@@ -62,6 +62,7 @@ class Jobs:
     config_path: str  # as it was given
     scale: str  # `full` or `reduced`
     partial: bool  # whether to report on whatever exists, and to compute nothing
+    look: int = 0  # which one was the last, as it was planned
 
     @classmethod
     def of(cls, configfiles: list[Any], given: dict[str, Any]) -> Jobs:
@@ -77,9 +78,9 @@ class Jobs:
             path = command_line.one_file(files)
             raw = configuration.read(path)
             options = configuration.check_overrides({**raw, **given}, raw)
-            recorded = functools.partial(records.training_images, RESULTS)
-            study = configuration.study(path, options["scale"], recorded)
-            made = cls(study, path, options["scale"], options["partial"])
+            study = _planned(path, options["scale"])
+            look = looks.last(RESULTS, study.folder_name)
+            made = cls(study, path, options["scale"], options["partial"], look)
             owners.check(made.folder, study.name, path)
             # A job of a cluster, which reads this too, looks at no file of the others.
             every = [run.command.needs for run in study.commands.values()]
@@ -90,6 +91,11 @@ class Jobs:
         for line in (*study.warnings, *status.absence_lines(absent)):
             print(line, file=sys.stderr)
         return made
+
+    def planned_anew(self) -> Jobs:
+        """Returns the study as it is by now: looks may have given it more seeds."""
+        study = _planned(self.config_path, self.scale)
+        return replace(self, study=study, look=looks.last(RESULTS, study.folder_name))
 
     @functools.cached_property
     def table(self) -> states.Table:
@@ -167,7 +173,7 @@ class Jobs:
         found = self.study.experiments[experiment]
         followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self.study.machines}
         usual = plan.Trainings()
-        for name in ("margins", "budgets", "slower", "seeds_planned", "beside"):
+        for name in ("margins", "budgets", "slower", "seeds_planned", "beside", "looks"):
             # Left out where there are none, so that no older table is made again.
             if (value := getattr(found.trainings, name)) != getattr(usual, name):
                 followed[name] = value
@@ -224,6 +230,14 @@ class Jobs:
         read = {(claim.test.experiment, claim.test.file) for claim in self.study.claims}
         return [f"{self.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
 
+    def look_due(self) -> list[str]:
+        """The table of the next look, where seeds come in stages and there is to be one."""
+        study, staged = self.study.folder_name, self.study.experiments.values()
+        if self.partial or not any(one.trainings.looks for one in staged):
+            return []
+        due = looks.goes_on(RESULTS, study)
+        return [paths.look_table(RESULTS, study, self.look + 1).as_posix()] if due else []
+
     def ledger_tables(self) -> list[str]:
         """Tables of claims of all studies that have one."""
         return sorted(path.as_posix() for path in Path(RESULTS, "studies").glob("*/claims.csv"))
@@ -254,7 +268,7 @@ class Jobs:
             behind += self._lacking_data()
             behind += chain.from_iterable(map(self._records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
-        return [self.report, *_missing(behind)]
+        return [self.report, *_missing([*self.look_due(), *behind])]
 
     def damaged(self) -> set[str]:
         """Outputs that are there and lack a file of theirs: their jobs are to run again.
@@ -287,23 +301,30 @@ class Jobs:
         """Makes what a command has left, by the same command; ends the process where that fails.
 
         Snakemake looks at no job behind a data set that it makes anew, for runs take it whatever
-        its age: where they are missing, it ends as if they were there.
+        its age: where they are missing, it ends as if they were there. And a look may have given
+        more seeds; then there is a new stage of the study, until nothing more is open.
 
         Args:
             made: Files that the command was to make.
             whole: Whether it was to make the whole study.
         """
-        vars(self).pop("table", None)
+        inner, before = bool(os.environ.get(ONCE_MORE)), self
+        tried = inner
+        while left := (now := self.planned_anew())._left(made, whole):
+            if inner and now.look > self.look:
+                return  # the command that this one is of goes on
+            if tried and now.look == before.look:
+                sys.exit(f"Not made, though no job failed: {', '.join(left)}.")
+            command = [sys.executable, "-m", "snakemake", *sys.argv[1:], "--nolock"]
+            done = subprocess.run(command, env={**os.environ, ONCE_MORE: "true"})
+            if done.returncode:
+                sys.exit(done.returncode)
+            tried, before = True, now
+
+    def _left(self, made: Iterable[str], whole: bool) -> list[str]:
+        """Returns what a command was to make and has not made."""
         wanted = [*made, *self.targets()] if whole else made
-        left = [*_missing(wanted), *(sorted(self.damaged()) if whole else [])]
-        if not left:
-            return
-        if os.environ.get(ONCE_MORE):
-            sys.exit(f"Not made, though no job failed: {', '.join(left)}.")
-        command = [sys.executable, "-m", "snakemake", *sys.argv[1:], "--nolock"]
-        done = subprocess.run(command, env={**os.environ, ONCE_MORE: "true"})
-        if done.returncode:
-            sys.exit(done.returncode)
+        return [*_missing(wanted), *(sorted(self.damaged()) if whole else [])]
 
     def quoted_logs(self) -> list[str]:
         """Logs of what a partial report lacks: it quotes them."""
@@ -362,6 +383,13 @@ class Jobs:
         if values and all(value == values[0] for value in values):
             return values[0]
         return lambda wildcards: value_of(rule_parts.named(wildcards))
+
+
+def _planned(path: str, scale: str) -> plan.Study:
+    """Returns the study of a file at its present stage."""
+    recorded = functools.partial(records.training_images, RESULTS)
+    looked = functools.partial(looks.stages, RESULTS)
+    return configuration.study(path, scale, recorded, looked)
 
 
 def _whole_figures(folder: Path) -> bool:

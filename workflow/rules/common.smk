@@ -85,6 +85,7 @@ wildcard_constraints:
     command=COMMAND,
     dataset=r"[a-z0-9_-]+",
     epoch=r"[0-9]+|middle",
+    look=r"[0-9]+",
     # Of other machines nothing is made here.
     machine=STUDY.study.machine,
     # Tables of other studies are read, where they are named as one's own runs, and never made.

@@ -42,6 +42,25 @@ rule claims:
         parts.of_study("claims")
 
 
+rule look:
+    """Looks at what is open, and gives the runs that it needs more seeds."""
+    input:
+        # At the tables of this stage, and never again at them.
+        tables=ancient(STUDY.tables()),
+        claims=ancient(STUDY.stated()),
+    output:
+        parts.look_table(),
+    log:
+        "logs/look/{study}/{look}.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
+    params:
+        **PARAMS,
+    shell:
+        parts.of_study("look", "--output {output:q}")
+
+
 rule figures:
     """Draws the figures of an experiment that have something to show."""
     input:

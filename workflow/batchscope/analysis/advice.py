@@ -15,20 +15,18 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import run_series, step_cost
+from batchscope.analysis import advice_series, run_series, step_cost
 from batchscope.analysis.advice_series import CRITICAL, RATE, Asked, Row, Series, Tables, excludes
 from batchscope.catalogue import run_factors, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.decision_columns import ADVICE
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
-from batchscope.catalogue.run_factors import TIMING_FACTORS
 from batchscope.study import advice_needs
-from batchscope.study.advice_needs import LEAST_SIZES, Need, rounded
+from batchscope.study.advice_needs import Need, rounded
 
 MEMORY, KNEE = "memory", "knee"
 MOST_DISTURBED = 0.25  # share of the blocks of a timing
 BLOCKS = 21  # of a timing that is repeated
-_OF_MACHINE = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
 _COPIED = ["batch_size", "estimate", "low", "high", "bound", "n", "verdict", "reason"]
 
 
@@ -53,33 +51,10 @@ class Grade(enum.StrEnum):
 
 def table(tables: Tables, asked: Asked) -> pandas.DataFrame:
     """Returns the rows of every series that trains at three batch sizes or more; see `ADVICE`."""
-    frame = tables.comparisons.drop(columns=RATE)
-    rows: list[Row] = []
-    for series in run_series.series(frame) if len(frame) else ():
-        if series.frame["batch_size"].nunique() < LEAST_SIZES:
-            continue
-        single = {
-            name: series.frame[name].iloc[0]
-            for name in run_series.factor_columns(frame)
-            if series.frame[name].nunique(dropna=False) < 2
-        }
-        runs = _of(run_series.own(tables.runs), single)
-        configured = runs.reindex(columns=[*{*_OF_MACHINE, *TIMING_FACTORS} - {"batch_size"}])
-        of_machine = configured.iloc[0].to_dict() if len(runs) else {}
-        others = (_of(each, single) for each in (tables.trends, tables.critical))
-        own = tables.comparisons.loc[series.frame.index]
-        given = Tables(own, runs, _of(tables.limits, of_machine), *others)
-        price = asked.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
-        rows += [{**single, **row} for row in _rows(Series(given, asked, single, price))]
-    return run_series.table(rows, ADVICE, run_series.factor_columns(frame))
-
-
-def _of(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
-    """Returns the rows that have these factors; one that a row says nothing of differs in none."""
-    for name in factors.keys() & {*frame}:
-        if pandas.notna(value := factors[name]):
-            frame = frame[frame[name].eq(value) | frame[name].isna()]
-    return frame
+    every = advice_series.of_tables(tables, asked)
+    rows = [{**series.factors, **row} for series in every for row in _rows(series)]
+    factors = run_series.factor_columns(tables.comparisons.drop(columns=RATE))
+    return run_series.table(rows, ADVICE, factors)
 
 
 def _rows(series: Series) -> Iterator[Row]:
@@ -264,6 +239,9 @@ def _needs(series: Series) -> Iterator[Need]:
         size = int(taken["batch_size"].iloc[0])
         yield Need("longer_training", *_longer(series, size), minutes)
     more = unresolved["seeds_to_resolve"].dropna()
-    if series.replicates >= LEAST_SEEDS and len(more):
-        seeds = int(more.max())
-        yield Need("seeds", "seeds", seeds, (seeds - series.replicates) * of_seed, seeds)
+    planned = max(
+        series.asked.looks, default=0
+    )  # of which those that are needed come by themselves
+    if series.replicates >= LEAST_SEEDS and more.max() > planned:
+        seeds, key = int(more.max()), "seeds.at_most" if planned else "seeds"
+        yield Need("seeds", key, seeds, (seeds - series.replicates) * of_seed, seeds)

@@ -10,20 +10,23 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
 
+from batchscope.analysis import run_series
 from batchscope.catalogue import tasks
 from batchscope.catalogue.budget_kinds import ENDS, TAKEN, TARGET
 from batchscope.catalogue.outcomes import Reason, Verdict
-from batchscope.study.advice_needs import HERE, Trained
+from batchscope.catalogue.run_factors import TIMING_FACTORS
+from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
 
 SECONDS, EXAMPLES = "seconds", "examples"
 CRITICAL, RATE = "critical_batch_size", "learning_rate"
+_OF_MACHINE = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
 MOST_FITS = "most_fits"  # no larger batch was tried than the largest that fits
 Row = dict[str, Any]
 
@@ -43,6 +46,7 @@ class Asked(NamedTuple):
 
     margins: Mapping[str, float] = {}  # outcome -> largest loss of it, as the study states them
     planned: int | None = None  # seeds, before any was seen
+    looks: Sequence[int] = ()  # numbers of seeds after which one looks
     # Data set -> outcome -> that of the best that looks at no example: of classes, of always naming
     # the most frequent one.
     baselines: Mapping[str, Mapping[str, float]] = {}
@@ -196,3 +200,32 @@ def excludes(rows: pandas.DataFrame) -> pandas.Series:
     """Returns which rows exclude their size: beyond the margin, or failed."""
     failed = (rows["verdict"] == Verdict.NOT_TESTABLE) & (rows["reason"] == Reason.FAILED)
     return failed | (rows["verdict"] == Verdict.BEYOND)
+
+
+def of_tables(tables: Tables, asked: Asked) -> Iterator[Series]:
+    """Yields every series that trains at three batch sizes or more, with its part of the tables."""
+    frame = tables.comparisons.drop(columns=RATE)
+    for series in run_series.series(frame) if len(frame) else ():
+        if series.frame["batch_size"].nunique() < LEAST_SIZES:
+            continue
+        single = {
+            name: series.frame[name].iloc[0]
+            for name in run_series.factor_columns(frame)
+            if series.frame[name].nunique(dropna=False) < 2
+        }
+        runs = _of(run_series.own(tables.runs), single)
+        configured = runs.reindex(columns=[*{*_OF_MACHINE, *TIMING_FACTORS} - {"batch_size"}])
+        of_machine = configured.iloc[0].to_dict() if len(runs) else {}
+        others = (_of(each, single) for each in (tables.trends, tables.critical))
+        own = tables.comparisons.loc[series.frame.index]
+        given = Tables(own, runs, _of(tables.limits, of_machine), *others)
+        price = asked.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
+        yield Series(given, asked, single, price)
+
+
+def _of(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
+    """Returns the rows that have these factors; one that a row says nothing of differs in none."""
+    for name in factors.keys() & {*frame}:
+        if pandas.notna(value := factors[name]):
+            frame = frame[frame[name].eq(value) | frame[name].isna()]
+    return frame

@@ -331,3 +331,18 @@ CLAIMS: dict[str, Column] = {
     ),
     "figure": Text("The figure of the experiment that shows it; may be empty."),
 }
+
+LOOKS: dict[str, Column] = {
+    "experiment": Text("The experiment whose seeds come in stages."),
+    "planned": Integer("Seeds at the last look, as the study planned them at this one."),
+    "statement": Text(
+        "What was looked at: the id of a claim, or what a comparison with the best is of, as JSON."
+    ),
+    **{name: CLAIMS[name] for name in ("estimate", "low", "high")},
+    "n": Integer("Paired seeds that it was looked at with."),
+    "verdict": Text("As claims.csv or comparisons.csv had it."),
+    "reason": Text("As there."),
+    "seeds_to_resolve": CLAIMS["seeds_to_resolve"],
+    "seeds": Integer("Seeds that its runs get next; empty where it asks for none."),
+    "runs": Text("These runs, as JSON: the names of those with seed 0."),
+}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from batchscope import wording
 from batchscope.catalogue import columns, tables
-from batchscope.catalogue.decision_columns import CLAIMS
+from batchscope.catalogue.decision_columns import CLAIMS, LOOKS
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.measures import MEASURES
@@ -18,7 +18,7 @@ from batchscope.errors import UserError
 from batchscope.problems import nearest
 
 _COLUMNS = {name: table.columns for name, table in tables.TABLES.items() if table.columns}
-_COLUMNS["claims"] = CLAIMS  # of a study, not of an experiment
+_COLUMNS |= {"claims": CLAIMS, "looks": LOOKS}  # of a study, not of an experiment
 _DECISIONS = [*(name for name in tables.DECISIONS if name != "advice"), "claims"]
 _OF_TRAININGS = [name for name in _COLUMNS if name not in {*tables.OF_TIMINGS, *_DECISIONS}]
 

@@ -10,13 +10,38 @@ confidence intervals; Jennison and Turnbull 1989, J. R. Stat. Soc. B 51, 305).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from batchscope.catalogue.outcomes import LEAST_SEEDS
 
 AT_MOST = 28  # seeds, where a study does not say
+DECIDED = "decided"  # until when seeds are added
+EXPECTED = 19  # seeds by which half of the statements are decided whose effect is half to one sd
 GROWTH = 1.46  # of the seeds from one look to the next: 6, 9, 13, 19, 28, 41 ...
 _LEAST_GROWTH = 1.2  # to the last look; one that is closer to it is left out
+
+
+class Staged(NamedTuple):
+    """The seeds of an experiment that is trained until its statements are decided."""
+
+    at_most: int
+
+
+class Stage(NamedTuple):
+    """What an experiment has come to by its looks.
+
+    A configuration, which is a run but for its seed, goes by the name of its run of seed 0.
+    """
+
+    planned: int = 0  # the most seeds, as they were planned at the last look; 0 before any
+    seeds: Mapping[str, int] = {}  # configuration -> seeds that it has been given
+    others: int = 0  # seeds of every other one; 0 for those of the first look
+
+    def of(self, configuration: str, planned: Sequence[int]) -> range:
+        """Returns the seeds of a configuration, by the numbers of seeds after which one looks."""
+        seeds = self.seeds.get(configuration, self.others or planned[0])
+        return range(min(seeds, planned[-1]))
 
 
 def looks(at_most: int) -> tuple[int, ...]:
@@ -33,6 +58,11 @@ def _next(seeds: int, growth: float) -> int:
 def weights(planned: Sequence[int]) -> tuple[float, ...]:
     """Returns the share of the error that each of some looks may spend; they add up to 1."""
     return tuple((at - before) / planned[-1] for before, at in itertools.pairwise((0, *planned)))
+
+
+def following(seeds: float, planned: Sequence[int]) -> int | None:
+    """Returns the number of seeds at the first look after so many; None after the last."""
+    return next((look for look in planned if look > seeds), None)
 
 
 def seen(replicates: int, planned: Sequence[int]) -> list[tuple[int, float]]:

@@ -21,6 +21,7 @@ from batchscope.catalogue import (
 )
 from batchscope.errors import UserError
 from batchscope.problems import received
+from batchscope.store import looks
 
 _PAUSE = parameters.Parameter.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
 
@@ -146,7 +147,8 @@ def study(arguments: Namespace) -> Any:
     """Returns the study, which has the experiment that is asked for."""
     from batchscope.study import config
 
-    found = config.study(arguments.config, arguments.scale)
+    looked = functools.partial(looks.stages, vars(arguments).get("results", "results"))
+    found = config.study(arguments.config, arguments.scale, looked=looked)
     if "experiment" in arguments:
         known = found.experiments
         expected = f"one of {', '.join(known)}"

@@ -140,6 +140,13 @@ def claims(arguments: Namespace) -> None:
     experiment_tables.write_claims(study, arguments.output.parent, arguments.output)
 
 
+def look(arguments: Namespace) -> None:
+    """Look at a study whose seeds come in stages: which runs get more."""
+    from batchscope.tables import look_table
+
+    look_table.write(arguments.results, options.study(arguments), arguments.output)
+
+
 def report(arguments: Namespace) -> None:
     """Build the report of a study."""
     from batchscope import report
@@ -162,6 +169,7 @@ OPTIONS = {
     tabulate: (*_STUDY, "--experiment", "--output"),
     figures: (*_STUDY, "--experiment", "--output", "--tables", "--processes"),
     claims: (*_STUDY, "--output"),
+    look: (*_STUDY, "--output"),
     report: (*_STUDY, "--output", "--partial"),
 }
 

@@ -84,6 +84,11 @@ def study_folder(results: Path | str, study: str) -> Path:
     return Path(results) / "studies" / study
 
 
+def look_table(results: Path | str, study: str, look: int | str) -> Path:
+    """Returns the table of a look at a study whose seeds come in stages, counted from 1."""
+    return study_folder(results, study) / "looks" / f"{look}.csv"
+
+
 def figures_folder(results: Path | str, study: str, experiment: str) -> Path:
     """Returns the folder of an experiment's figures."""
     return study_folder(results, study) / experiment / "figures"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,7 +99,7 @@ def runs(findings: Findings, place: Place, made_by: Command, factors: grids.Grid
     found: dict[str, Run] = {}
     resolved: dict[str, str] = {}
     for _, values, _ in factors.combinations():
-        for seed in factors.seeds:
+        for seed in factors.seeds_of(functools.partial(_first, made_by, values)):
             run = Run(made_by, {**values, "seed": seed})
             try:
                 name = run.name
@@ -114,13 +116,20 @@ def runs(findings: Findings, place: Place, made_by: Command, factors: grids.Grid
     return found
 
 
+def _first(made_by: Command, values: dict[str, Any]) -> str:
+    """Returns the name of a configuration's run of seed 0; empty where it is too long."""
+    with contextlib.suppress(ValueError):
+        return Run(made_by, {**values, "seed": 0}).name
+    return ""
+
+
 def planned(made: dict[str, Run], factors: grids.Grid, keys: CommandKeys) -> plan.OwnRuns:
     """Returns what the plan knows of evaluations that only the logs of the runs will have."""
     axes = [name for name in own_columns.AXES if keys.alone or name != "seconds"]
     schedules = [run.factors.get("schedule") for run in made.values()]
     return plan.OwnRuns(
         trainings=len(made),
-        seeds=len(factors.seeds),
+        seeds=len({run.factors["seed"] for run in made.values()}),
         columns=(
             *(*axes, "epoch", *own_columns.OUTCOMES, *own_columns.MADE_OF),
             *own_columns.of_metrics(keys.metrics),

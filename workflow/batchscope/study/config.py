@@ -84,7 +84,10 @@ def _yaml_message(path: Path | str, text: str, error: yaml.MarkedYAMLError) -> s
 
 
 def study(
-    path: Path | str, scale: str = "full", recorded: planner.Recorded = planner.unrecorded
+    path: Path | str,
+    scale: str = "full",
+    recorded: planner.Recorded = planner.unrecorded,
+    looked: planner.Looked = planner.unlooked,
 ) -> plan.Study:
     """Returns the planned study of a configuration file.
 
@@ -92,7 +95,7 @@ def study(
         ConfigError: With every problem of structure and of meaning.
         UserError: If the file cannot be read.
     """
-    return planner.make(read(path), scale, recorded, Path(path).parent)
+    return planner.make(read(path), scale, recorded, Path(path).parent, looked)
 
 
 def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, Any]:

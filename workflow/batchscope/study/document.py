@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, WrapValidator
 
-from batchscope.catalogue import budget_kinds, columns, run_factors, tasks
+from batchscope.catalogue import budget_kinds, columns, run_factors, stages, tasks
 from batchscope.catalogue.dataset_definitions import Dataset
 from batchscope.catalogue.fields import (
     Count,
@@ -27,6 +27,7 @@ from batchscope.catalogue.fields import (
     words,
 )
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected, read_items
 from batchscope.catalogue.run_factors import FACTORS, MOST_EPOCHS
@@ -93,12 +94,26 @@ _EPOCHS = ListOf(
 
 @dataclass(frozen=True)
 class _Seeds(FieldReader):
-    """How many seeds, counted from 0 on, or a list of them."""
+    """How many seeds, counted from 0 on, a list of them, or until when they are added."""
 
-    expected = "a positive whole number or a list of whole numbers"
+    expected = "a positive whole number, a list of whole numbers, or {until: decided, at_most: 28}"
+    staged: ClassVar[Keyed] = Keyed(
+        {
+            "until": Parameter(kind="str", choices=(stages.DECIDED,)),
+            "at_most": Parameter(kind="int", minimum=LEAST_SEEDS, maximum=10_000),
+        },
+        "key",
+        expected,
+        least=1,
+    )
 
-    def read(self, raw: Any) -> tuple[int, ...] | range:
+    def read(self, raw: Any) -> tuple[int, ...] | range | stages.Staged:
         """Returns the seeds; a `range` where their number is given."""
+        if isinstance(raw, dict) and raw:
+            given = self.staged.read(raw)
+            if "until" not in given:
+                raise expected(self.expected)
+            return stages.Staged(given.get("at_most", stages.AT_MOST))
         if isinstance(raw, list) and raw:
             return read_items(FACTORS["seed"].read_item, raw)
         count = Parameter(kind="int", minimum=1, maximum=2**32, wanted=self.expected)
@@ -107,10 +122,11 @@ class _Seeds(FieldReader):
         return range(count.read(raw))
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of a number or a list."""
+        """Returns the schema of a number, a list, or stages."""
         count = Parameter(kind="int", minimum=1, maximum=2**32).json_item()
         several = {"type": "array", "minItems": 1, "items": FACTORS["seed"].json_item()}
-        return {"anyOf": [count, several]}
+        staged = {**self.staged.json_schema(), "required": ["until"]}
+        return {"anyOf": [count, several, staged]}
 
 
 class Machine(Section):
@@ -198,7 +214,9 @@ class ExperimentKeys(Section):
     cases: Annotated[list[Factors], Field(min_length=1)] = [{}]
     """Factors that move together; every case is run with every combination."""
     seeds: Annotated[Any, _Seeds()] = None
-    """How many seeds (6 means 0 to 5), or a list of them."""
+    """How many seeds (6 means 0 to 5), a list of them, or {until: decided, at_most: 28}: after 6,
+    9, 13, 19 and 28 of them one looks, and the runs that open statements need get more.
+    """
     at_epochs: Annotated[tuple[int, ...], _EPOCHS] = ()
     """Numbers of epochs that every training serves: its weights after each of them are evaluated,
     and time_epoch gives the time to get there. Weights are kept after the epochs 1 to 5, powers

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import budget_kinds, columns, kept_epochs, run_names, tasks
+from batchscope.catalogue import budget_kinds, columns, kept_epochs, run_names, stages, tasks
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.catalogue.run_names import MAX_NAME_LENGTH
@@ -248,6 +248,20 @@ def beside_the_plan(
         text = "a verdict before that is a look at the data, which is said beside it."
     counts = f"received {wording.count(seeds, 'seed')}; {planned} (seeds_planned) are expected"
     yield Problem(place, f"{counts}: {text}")
+
+
+def planned_twice(place: Place, keys: ExperimentKeys) -> Iterator[Problem]:
+    """Yields that seeds are planned beside those that come in stages."""
+    if isinstance(keys.seeds, stages.Staged) and keys.seeds_planned is not None:
+        text = f"received {keys.seeds_planned} beside seeds in stages, of which at_most are "
+        yield Problem((*place, "seeds_planned"), f"{text}planned; one of the two is expected.")
+
+
+def another_plan(place: Place, planned: int, looks: tuple[int, ...]) -> Iterator[Problem]:
+    """Yields that an experiment is looked at by another plan than at its last look."""
+    if planned and looks and looks[-1] != planned:
+        text = f"received at_most {looks[-1]}; {planned} is expected, as planned at the last look: "
+        yield Problem(place, f"{text}levels that were spent then are those of another plan.")
 
 
 def statements(keys: ExperimentKeys) -> dict[str, Any]:

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import run_factors
+from batchscope.catalogue import run_factors, stages
 from batchscope.catalogue.run_factors import Factor
+from batchscope.catalogue.stages import Stage, Staged
 from batchscope.problems import Findings, Place, Problem, missing, received, show
 from batchscope.study.document import ExperimentKeys
 
 # Name in the file -> id in paths; None for what is at fault where it is defined.
 Ids = Mapping[str, str | None]
+_FIRST = Stage()
 EXPECTED_SEEDS = "a positive whole number or a list of whole numbers"
 
 
@@ -59,7 +61,9 @@ class Grid:
         set: Factors of every combination, over the defaults.
         cases: Factors that move together; one empty map where there are none.
         vary: Factor -> values.
-        seeds: Seeds of every combination; a single one for times.
+        seeds: Seeds of every combination, or all that it may have; a single one for times.
+        looks: Numbers of seeds after which one looks; empty where all are trained at once.
+        stage: What the looks so far have given.
     """
 
     place: Place
@@ -69,6 +73,12 @@ class Grid:
     cases: list[dict[str, Any]]
     vary: dict[str, tuple[Any, ...]]
     seeds: tuple[int, ...] | range
+    looks: tuple[int, ...] = ()
+    stage: Stage = _FIRST
+
+    def seeds_of(self, name: Callable[[], str]) -> tuple[int, ...] | range:
+        """Returns the seeds of a combination at this stage, by the name of its run of seed 0."""
+        return self.stage.of(name(), self.looks) if self.looks else self.seeds
 
     @property
     def complete(self) -> bool:
@@ -175,19 +185,23 @@ def read(
     kind: Kind,
     defaults: dict[str, Any],
     stated: Collection[str],
+    stage: Stage = _FIRST,
 ) -> Grid:
     """Returns the grid of an experiment; reports what it has twice and what it lacks.
 
     Args:
+        stage: What its looks so far have given.
         defaults: Sound factors of the section `defaults`.
         stated: Factors that the section has, sound or not.
     """
     cases = [
         reader.values((*place, "cases", index), case, kind) for index, case in enumerate(keys.cases)
     ]
-    seeds: tuple[int, ...] | range = (0,)
+    seeds, looks = (0,), ()
     if kind is not TIMING:
         seeds = () if keys.seeds is None else keys.seeds
+        if isinstance(seeds, Staged):
+            seeds, looks = range(seeds.at_most), stages.looks(seeds.at_most)
         if keys.seeds is None and not reader.findings.broken((*place, "seeds")):
             reader.findings.report(missing((*place, "seeds"), EXPECTED_SEEDS))
     grid = Grid(
@@ -198,6 +212,8 @@ def read(
         cases=cases,
         vary=reader.lists((*place, "vary"), keys.vary, kind),
         seeds=seeds,
+        looks=looks,
+        stage=stage,
     )
     given = {"set": {*keys.set}, "cases": set().union(*keys.cases), "vary": {*keys.vary}}
     reader.findings.report(*_given_twice(place, given, kind))

@@ -138,6 +138,11 @@ class Experiment:
         yield from (sweep.factors for sweep in self.times.sweeps)
 
 
+def folder_name(study: str, reduced: bool) -> str:
+    """Returns a study's folder below `results/studies`."""
+    return f"{study}-reduced" if reduced else study
+
+
 @dataclass(frozen=True)
 class Study:
     """A planned study.
@@ -168,7 +173,7 @@ class Study:
     @property
     def folder_name(self) -> str:
         """Its folder below `results/studies`."""
-        return f"{self.name}-reduced" if self.reduced else self.name
+        return folder_name(self.name, self.reduced)
 
     @cached_property
     def runs(self) -> dict[str, dict[str, Any]]:

@@ -6,8 +6,9 @@ once; what depends on a part that is broken is not reported beside it.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.run_names import MAX_NAME_LENGTH
+from batchscope.catalogue.stages import Stage
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, show, unknown
@@ -32,16 +34,23 @@ from batchscope.study import (
     published_numbers,
 )
 from batchscope.study.document import CommandKeys, ExperimentKeys
-from batchscope.study.plan import Experiment, Study, Times, Trainings
+from batchscope.study.plan import Experiment, Study, Times, Trainings, folder_name
 from batchscope.study.published_numbers import Series
 from batchscope.study.validation import Validated, validate
 
 # From a data set's id to its training examples, where it is prepared.
 Recorded = Callable[[str], int | None]
+# From the name of a study's folder to what the looks at its experiments have given.
+Looked = Callable[[str], Mapping[str, Stage]]
 
 
 def unrecorded(dataset_id: str) -> None:
     """Returns nothing: what is known of prepared data where nobody looks."""
+
+
+def unlooked(folder: str) -> Mapping[str, Stage]:
+    """Returns nothing: what is known of a study that nobody looked at yet."""
+    return {}
 
 
 def make(
@@ -49,6 +58,7 @@ def make(
     scale: str = "full",
     recorded: Recorded = unrecorded,
     folder: Path | None = None,
+    looked: Looked = unlooked,
 ) -> Study:
     """Returns the study of a file.
 
@@ -56,11 +66,12 @@ def make(
         raw: What YAML holds.
         scale: `full`, or `reduced` for the smaller form.
         folder: Where the file lies: tables of external runs lie beside it.
+        looked: What the looks at a study so far have given.
 
     Raises:
         ConfigError: With every problem of structure and of meaning.
     """
-    planner = _Planner(validate(raw, scale), scale, recorded, folder or Path())
+    planner = _Planner(validate(raw, scale), scale, recorded, folder or Path(), looked)
     study = planner.study()
     if planner.findings.problems:
         raise ConfigError([problem.line for problem in merged(planner.findings.problems)])
@@ -70,8 +81,16 @@ def make(
 class _Planner:
     """One pass over the sound parts of a file; collects problems, warnings and runs."""
 
-    def __init__(self, validated: Validated, scale: str, recorded: Recorded, folder: Path) -> None:
+    def __init__(
+        self,
+        validated: Validated,
+        scale: str,
+        recorded: Recorded,
+        folder: Path,
+        looked: Looked,
+    ) -> None:
         self.document, self.findings = validated.document, validated.findings
+        self.stages = looked(folder_name(self.document.study, scale == "reduced"))
         self.scale, self.recorded, self.folder = scale, recorded, folder
         for older in validated.older:
             self.findings.warn(older)
@@ -99,7 +118,8 @@ class _Planner:
                 continue
             timed = "timing" in written
             kind = grids.TIMING if timed else grids.TRAINING
-            grid = grids.read(self.factors, place, keys, kind, defaults, document.defaults)
+            stage = self.stages.get(name, Stage())
+            grid = grids.read(self.factors, place, keys, kind, defaults, document.defaults, stage)
             plan_one = self._timing_experiment if timed else self._experiment
             planned[name] = plan_one(name, keys, grid)
         found = {name: one for name, one in planned.items() if one}
@@ -195,6 +215,7 @@ class _Planner:
         report(*experiments.seconds_problems(place, keys, timed))
         report(*experiments.beside_problems(place, keys, written, others))
         report(*experiments.primary_problems(place, keys))
+        report(*experiments.planned_twice(place, keys))
         if not self._sound(grid):
             return None
         runs = self._expand(grid, timed=not OF_TRAININGS.keys().isdisjoint(asked))
@@ -215,7 +236,8 @@ class _Planner:
                 report(*experiments.pair_problems((*place, "measure"), one, paired[one.name]))
         trainings = Trainings(
             runs=runs,
-            seeds=tuple(grid.seeds),
+            seeds=_seeds(runs.values()),
+            looks=grid.looks,
             measures=asked,
             pairs=paired,
             beside=keys.beside,
@@ -263,6 +285,7 @@ class _Planner:
         grid = command_experiment.grid(self.findings, place, keys, self.document.defaults)
         command = command_experiment.command(self.findings, place, keys, self.folder)
         self.findings.report(*command_experiment.problems(self.findings, place, keys, grid))
+        self.findings.report(*experiments.planned_twice(place, keys))
         numbers = self._asked_of_logs(place, keys)
         if command is None or not self._sound(grid) or self._too_many(grid):
             return None
@@ -273,8 +296,9 @@ class _Planner:
             "batch_size": tuple({one.factors["batch_size"]: 0 for one in runs.values()}),
         }
         self.findings.report(*external_experiment.problems(place, keys, own, vary))
-        seeds, said = tuple(grid.seeds), experiments.statements(keys)
-        trainings = Trainings(seeds=seeds, timed=keys.alone, tasks=tuple(tasks.TASKS), **said)
+        seeds, said = _seeds(run.factors for run in runs.values()), experiments.statements(keys)
+        made = {"seeds": seeds, "looks": grid.looks, "tasks": tuple(tasks.TASKS)}
+        trainings = Trainings(timed=keys.alone, **made, **said)
         parts = {"trainings": trainings, "own": own, "commands": runs}
         return experiments.made(name, keys, vary, numbers, **parts) if runs else None
 
@@ -335,8 +359,10 @@ class _Planner:
             count = each.own.seeds or len(each.trainings.seeds)
             place = ("experiments", each.name, "runs" if each.own.path else "seeds")
             reduced, intended = self.scale == "reduced", each.trainings.seeds_planned
+            planned = self.stages.get(each.name, Stage()).planned
             for problem in (
                 *experiments.too_few_seeds(place, sizes, count),
+                *experiments.another_plan(place, planned, each.trainings.looks),
                 *experiments.beside_the_plan(place, intended, count, reduced),
             ):
                 self.findings.warn(problem)
@@ -351,7 +377,8 @@ class _Planner:
             info = self.by_id[factors["dataset"]]
             self._check(incompatible_factors.of_examples(factors, info), find)
             self._check(incompatible_factors.of_training(factors, info), find)
-            for seed in grid.seeds:
+            first = functools.partial(self._run_name, grid.place, {**factors, "seed": 0}, timed)
+            for seed in grid.seeds_of(first):
                 run = {**factors, "seed": seed}
                 name = self._run_name(grid.place, run, timed)
                 if name is None:
@@ -396,3 +423,8 @@ class _Planner:
             self.findings.report(Problem(place, text))
             return None
         return name
+
+
+def _seeds(runs: Iterable[dict[str, Any]]) -> tuple[int, ...]:
+    """Returns the seeds of runs, in order; some of them may have fewer."""
+    return tuple(dict.fromkeys(factors["seed"] for factors in runs))

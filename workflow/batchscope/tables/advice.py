@@ -88,6 +88,7 @@ def rows(
     asked = Asked(
         experiment.trainings.margins,
         experiment.trainings.seeds_planned,
+        experiment.trainings.looks,
         baselines(results, experiment),
         price_of_a_seed(results, experiment),
         advice_needs.given_by(experiment),

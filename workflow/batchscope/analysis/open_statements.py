@@ -1,0 +1,91 @@
+"""What a look at an experiment finds open, and the runs that get more seeds for it.
+
+Looked at are the claims of documents and the comparisons that the advice on batch sizes rests on.
+One that is settled asks for nothing, and so does one that no number of seeds would settle, such as
+where an end of its interval is open. Trends that no claim states ask for no seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import advice_series, run_series
+from batchscope.analysis.advice_series import Series, Tables
+from batchscope.catalogue import stages
+from batchscope.catalogue.outcomes import Verdict
+from batchscope.study.claims import Claim
+
+_COPIED = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
+Row = dict[str, Any]
+
+
+def of_claims(
+    stated: Iterable[Claim],
+    claims: pandas.DataFrame,
+    runs: pandas.DataFrame,
+    looks: Sequence[int],
+) -> Iterator[Row]:
+    """Yields the claims of one experiment that can be tested.
+
+    Args:
+        claims: Rows of claims.csv.
+        runs: Rows of the experiment's runs.csv.
+        looks: Numbers of seeds after which one looks.
+    """
+    judged, runs = claims.set_index("id"), run_series.own(runs)
+    factors = {*run_series.factor_columns(runs), "batch_size"}
+    for claim in stated:
+        row = judged.loc[claim.id]
+        if row["verdict"] != Verdict.NOT_TESTABLE:
+            selected = np.zeros(len(runs), bool)
+            for cells in claim.test.selections():
+                known = [runs[name].isin(cells[name]) for name in cells if name in factors]
+                selected |= np.all(known, axis=0)  # of none, all
+            yield _row(claim.id, row, runs[selected], looks)
+
+
+def of_advice(tables: Tables, asked: advice_series.Asked) -> Iterator[Row]:
+    """Yields the comparisons that limit the batch sizes of every series of one experiment."""
+    several = run_series.varying(tables.comparisons.drop(columns=advice_series.RATE))
+    for series in advice_series.of_tables(tables, asked):
+        factors = {name: series.factors[name] for name in several if name in series.factors}
+        asking = series.unresolved.index
+        for at, row in series.limits.iterrows():
+            if row["verdict"] == Verdict.NOT_TESTABLE:
+                continue
+            of = {name: row[name] for name in ("budget", "outcome", "batch_size")}
+            sizes = _beside(series, row) if at in asking else []
+            runs = series.tables.runs[series.tables.runs["batch_size"].isin(sizes)]
+            statement = json.dumps({**factors, **of}, default=_plain)
+            yield _row(statement, row, runs, asked.looks)
+
+
+def _beside(series: Series, row: pandas.Series) -> list[int]:
+    """Returns a batch size and those that its interval rests on: not those that are beyond."""
+    limits = series.limits
+    same = limits[(limits["outcome"] == row["outcome"]) & (limits["budget"] == row["budget"])]
+    kept = same[~advice_series.excludes(same)]
+    return [*{row["batch_size"], *kept["batch_size"]}]
+
+
+def _row(statement: str, row: pandas.Series, runs: pandas.DataFrame, looks: Sequence[int]) -> Row:
+    """Returns a statement with the seeds that its runs get next, where more may settle it."""
+    found = {"statement": statement, **row[_COPIED].to_dict(), "seeds": None, "runs": ""}
+    known = pandas.notna(row[["reason", "seeds_to_resolve"]])  # a table has no empty text
+    if row["verdict"] != Verdict.NOT_RESOLVED or [*known] != [False, True] or runs.empty:
+        return found
+    configured = [*run_series.factor_columns(runs), "batch_size"]
+    seeds = runs.groupby(configured, dropna=False)["seed"].nunique().min()
+    if following := stages.following(seeds, looks):
+        names = sorted(runs.loc[runs["seed"] == 0, "run"])
+        found |= {"seeds": following, "runs": json.dumps(names)}
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return value.item()

@@ -1,0 +1,49 @@
+"""The looks at a study: what each found open, and how many seeds its runs got next.
+
+Their tables are all that the stage of a study is known by: without any every experiment is at its
+first look.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from batchscope import disk, errors
+from batchscope.catalogue.stages import Stage
+from batchscope.store import paths
+
+_READ = ("experiment", "planned", "seeds", "runs")
+
+
+def last(results: Path | str, study: str) -> int:
+    """Returns which look at a study, by the name of its folder, was the last; 0 before any."""
+    numbers = itertools.count(1)
+    made = (number for number in numbers if not paths.look_table(results, study, number).exists())
+    return next(made) - 1
+
+
+def rows(results: Path | str, study: str, look: int) -> list[dict[str, str]]:
+    """Returns the rows of a look; raises `UserError` if its table is damaged."""
+    return disk.read_rows(paths.look_table(results, study, look), *_READ)
+
+
+def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
+    """Returns experiment -> what the looks at it have given."""
+    found: dict[str, Stage] = {}
+    for look in range(1, last(results, study) + 1):
+        with errors.reading(paths.look_table(results, study, look), "a table of a look"):
+            for row in rows(results, study, look):
+                seeds = {**found.get(row["experiment"], Stage()).seeds}
+                for run in json.loads(row["runs"] or "[]"):
+                    seeds[run] = max(seeds.get(run, 0), int(row["seeds"]))
+                found[row["experiment"]] = Stage(int(row["planned"]), seeds)
+    return found
+
+
+def goes_on(results: Path | str, study: str) -> bool:
+    """Returns whether there is to be another look: before any, or where the last one gave seeds."""
+    at = last(results, study)
+    return not at or any(row["seeds"] for row in rows(results, study, at))
