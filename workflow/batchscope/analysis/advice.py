@@ -140,6 +140,9 @@ def _checks(series: Series) -> Iterator[Row]:
         there = seeds.nunique()
         line = ("seeds", planned) if there < planned else ()
         yield _check("seeds_planned", there == planned, *line, estimate=there, bound=planned)
+    if looks := series.asked.looks:
+        decided = series.unresolved.empty
+        yield _check("looks", decided, estimate=series.replicates, bound=looks[-1])
 
 
 def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: Any) -> Row:

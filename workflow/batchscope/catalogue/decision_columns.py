@@ -253,9 +253,9 @@ ADVICE: dict[str, Column] = {
     ),
     "name": Text(
         "Of a limit memory, seconds, knee, critical_batch_size or the outcome; of a check "
-        "baseline, test_set, rate_on_edge, timings_disturbed, still_falling, lack_of_fit or "
-        "seeds_planned; of a need sizes, time_epoch, evaluate, target, longer_training, seeds or "
-        "rates; of a trend the outcome."
+        "baseline, test_set, rate_on_edge, timings_disturbed, still_falling, lack_of_fit, "
+        "seeds_planned or looks; of a need sizes, time_epoch, evaluate, target, longer_training, "
+        "seeds or rates; of a trend the outcome."
     ),
     "batch_size": Integer(
         "The one that is recommended, the best that was measured; else the one that the row is of."

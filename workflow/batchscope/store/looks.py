@@ -15,7 +15,7 @@ from batchscope import disk, errors
 from batchscope.catalogue.stages import Stage
 from batchscope.store import paths
 
-_READ = ("experiment", "planned", "seeds", "runs")
+_READ = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")
 
 
 def last(results: Path | str, study: str) -> int:

@@ -1,0 +1,81 @@
+"""What a study whose seeds come in stages may take: at this stage, as expected, and at most."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from batchscope import wording
+from batchscope.catalogue import stages
+from batchscope.catalogue.stages import Stage
+from batchscope.store import looks, status
+from batchscope.study.plan import Study
+
+Stages = Mapping[str, Stage]
+
+
+def lines(
+    study: Study, results: Path | str, planned: Callable[[Stages], Study], cores: int
+) -> Iterator[str]:
+    """Yields a line for `plan`; none of a study without stages, or that is looked at no more.
+
+    Args:
+        planned: From what looks have given to the study as it is then.
+    """
+    asked = {
+        name: one.trainings.looks for name, one in study.experiments.items() if one.trainings.looks
+    }
+    if not asked or not looks.goes_on(results, study.folder_name):
+        return
+    number = looks.last(results, study.folder_name) + 1
+    found = [study, planned(_expected(study, results)), planned(_most(study, results))]
+    runs = [len(each.runs) + len(each.commands) for each in found]
+    left = [status.overview(each, results).wall_seconds(cores) for each in found]
+    parts = (
+        f"{wording.count(count, 'run')} ({wording.duration(seconds)} left){then}"
+        for count, seconds, then in zip(runs, left, (" now", " expected", " at most"), strict=True)
+    )
+    yield f"Seeds in stages, before look {number} ({wording.listed(asked)}): {', '.join(parts)}."
+
+
+def _expected(study: Study, results: Path | str) -> Stages:
+    """Returns what looks are expected to give: where none was, as statements usually need."""
+
+    def seeds(looked: dict[str, str], planned: tuple[int, ...]) -> int:
+        wanted = float(looked["seeds_to_resolve"])
+        return stages.following(wanted - 1, planned) or planned[-1]
+
+    return _given(study, results, seeds, stages.EXPECTED)
+
+
+def _most(study: Study, results: Path | str) -> Stages:
+    """Returns what looks give if nothing that is open is ever decided."""
+    return _given(study, results, lambda looked, planned: planned[-1], None)
+
+
+def _given(
+    study: Study,
+    results: Path | str,
+    seeds: Callable[[dict[str, str], tuple[int, ...]], int],
+    before: int | None,
+) -> Stages:
+    """Returns the seeds of every configuration that the last look found open.
+
+    Args:
+        seeds: From a row of a look, and the looks, to the seeds that its runs get in the end.
+        before: Of all, where there was no look yet; None for the most.
+    """
+    last, found = looks.last(results, study.folder_name), {}
+    known = looks.stages(results, study.folder_name)
+    for name, one in study.experiments.items():
+        if not (planned := one.trainings.looks):
+            continue
+        given = {**known.get(name, Stage()).seeds}
+        for row in looks.rows(results, study.folder_name, last) if last else ():
+            if row["experiment"] == name and row["seeds"]:
+                for run in json.loads(row["runs"]):
+                    given[run] = max(given.get(run, 0), seeds(row, planned))
+        others = 0 if last else min(before or planned[-1], planned[-1])
+        found[name] = Stage(planned[-1], given, others)
+    return found
