@@ -169,7 +169,7 @@ def test_deleted_data_are_made_alone(whole, capsys):
 def test_a_command_goes_on_until_its_targets_are_there(whole, monkeypatch, status, deleted, left):
     begun = []
     done = subprocess.CompletedProcess([], returncode=status)
-    monkeypatch.setattr(subprocess, "run", lambda command, env: begun.append(env) or done)
+    monkeypatch.setattr(subprocess, "run", lambda command, env, **_: begun.append(env) or done)
     whole.go_on([whole.report], True)
     assert begun == []
     next(Path("results").glob(deleted)).unlink()

@@ -17,7 +17,7 @@ from typing import Any
 from batchscope import disk, figures, project_files, rule_parts
 from batchscope.catalogue import run_names
 from batchscope.errors import UserError, check_folder
-from batchscope.host import absence
+from batchscope.host import absence, guard
 from batchscope.rule_parts import RESULTS
 from batchscope.store import job_files, looks, owners, paths, records, states, status
 from batchscope.study import command_line, commands, plan
@@ -94,8 +94,15 @@ class Jobs:
 
     def planned_anew(self) -> Jobs:
         """Returns the study as it is by now: looks may have given it more seeds."""
+        if not self._staged:
+            return replace(self)
         study = _planned(self.config_path, self.scale)
         return replace(self, study=study, look=looks.last(RESULTS, study.folder_name))
+
+    @property
+    def _staged(self) -> bool:
+        """Whether seeds of some experiment come in stages."""
+        return any(one.trainings.looks for one in self.study.experiments.values())
 
     @functools.cached_property
     def table(self) -> states.Table:
@@ -232,8 +239,8 @@ class Jobs:
 
     def look_due(self) -> list[str]:
         """The table of the next look, where seeds come in stages and there is to be one."""
-        study, staged = self.study.folder_name, self.study.experiments.values()
-        if self.partial or not any(one.trainings.looks for one in staged):
+        study = self.study.folder_name
+        if self.partial or not self._staged:
             return []
         due = looks.goes_on(RESULTS, study)
         return [paths.look_table(RESULTS, study, self.look + 1).as_posix()] if due else []
@@ -308,18 +315,20 @@ class Jobs:
             made: Files that the command was to make.
             whole: Whether it was to make the whole study.
         """
-        inner, before = bool(os.environ.get(ONCE_MORE)), self
-        tried = inner
-        while left := (now := self.planned_anew())._left(made, whole):
-            if inner and now.look > self.look:
-                return  # the command that this one is of goes on
-            if tried and now.look == before.look:
+        now = self.planned_anew()
+        while left := now._left(made, whole):
+            if os.environ.get(ONCE_MORE):
+                if now.look > self.look:
+                    return  # the command that this one is of goes on
                 sys.exit(f"Not made, though no job failed: {', '.join(left)}.")
             command = [sys.executable, "-m", "snakemake", *sys.argv[1:], "--nolock"]
-            done = subprocess.run(command, env={**os.environ, ONCE_MORE: "true"})
+            environment = {**os.environ, ONCE_MORE: "true"}
+            done = subprocess.run(command, env=environment, preexec_fn=guard.end_with_parent)
             if done.returncode:
                 sys.exit(done.returncode)
-            tried, before = True, now
+            before, now = now, self.planned_anew()
+            if now.look == before.look:
+                return
 
     def _left(self, made: Iterable[str], whole: bool) -> list[str]:
         """Returns what a command was to make and has not made."""

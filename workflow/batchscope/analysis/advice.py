@@ -241,10 +241,8 @@ def _needs(series: Series) -> Iterator[Need]:
     elif len(taken) and taken["mean"].isna().all():
         size = int(taken["batch_size"].iloc[0])
         yield Need("longer_training", *_longer(series, size), minutes)
-    more = unresolved["seeds_to_resolve"].dropna()
-    planned = max(
-        series.asked.looks, default=0
-    )  # of which those that are needed come by themselves
-    if series.replicates >= LEAST_SEEDS and more.max() > planned:
+    # Up to the last look more seeds come by themselves.
+    more, planned = unresolved["seeds_to_resolve"].dropna(), max(series.asked.looks, default=0)
+    if series.replicates >= LEAST_SEEDS and max(more, default=0) > planned:
         seeds, key = int(more.max()), "seeds.at_most" if planned else "seeds"
         yield Need("seeds", key, seeds, (seeds - series.replicates) * of_seed, seeds)

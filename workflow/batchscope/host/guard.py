@@ -32,6 +32,12 @@ def adopt() -> None:
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
 
 
+def end_with_parent() -> None:
+    """Lets the kernel kill this process when the one that started it is no more (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
 def send(signum: int) -> bool:
     """Sends a signal to all descendants of this process; returns whether there are any."""
     members = psutil.Process().children(recursive=True)
@@ -91,7 +97,7 @@ def main(words: list[str]) -> None:
 
 
 def _become(words: list[str]) -> None:
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    end_with_parent()
     with contextlib.suppress(OSError):  # the kernel's first choice, where memory runs out
         Path("/proc/self/oom_score_adj").write_text("1000")
     for signum in (signal.SIGTERM, signal.SIGINT):
