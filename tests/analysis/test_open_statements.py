@@ -1,0 +1,112 @@
+"""What a look finds open: which runs of which statement get how many seeds next."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import pandas
+import pytest
+
+from batchscope.analysis import open_statements
+from batchscope.analysis.advice_series import Asked, Tables
+from batchscope.study import claims
+
+LOOKS = (6, 9, 13)
+OPEN = {"verdict": "not_resolved", "reason": math.nan, "seeds_to_resolve": 11}
+CELLS = {"estimate": 0.1, "low": -0.1, "high": 0.3, "n": 6}
+
+
+def runs(sizes=(8, 16, 32), rates=(0.1, 0.2), seeds=None):
+    """Returns runs; `seeds` is batch size -> how many, where there are not six."""
+    seeds = seeds or {}
+    rows = [
+        {"run": f"{size}-{rate}-{seed}", "machine": "local", "status": "finished"}
+        | {"batch_size": size, "learning_rate": rate, "seed": seed, "optimizer": "sgd"}
+        for size, rate in itertools.product(sizes, rates)
+        for seed in range(seeds.get(size, 6))
+    ]
+    return pandas.DataFrame(rows)
+
+
+def of_claim(frame, row=None, **test):
+    """Returns the seeds that the runs of a claim get, and those with seed 0."""
+    given = claims.Test("trend", "a", "test_accuracy", direction="falls", **test)
+    stated = [claims.Claim("c", "D", "f", "It falls.", given)]
+    table = pandas.DataFrame([{"id": "c", **CELLS, **OPEN, **(row or {})}])
+    found = [*open_statements.of_claims(stated, table, frame, LOOKS)]
+    return [(each["seeds"], json.loads(each["runs"] or "[]")) for each in found]
+
+
+def test_the_runs_that_an_open_claim_reads_get_the_seeds_of_the_next_look():
+    sides = ({"batch_size": (32,)}, {"batch_size": (8,)})
+    named = of_claim(runs(), cells={"learning_rate": (0.2,)}, sides=sides)
+    assert named == [(9, ["32-0.2-0", "8-0.2-0"])]
+    [(seeds, every)] = of_claim(runs())
+    assert seeds == 9 and len(every) == 6
+    # Keys of rows that are no factors of runs select none of them.
+    assert of_claim(runs(), cells={"epoch": (3,)}) == [(seeds, every)]
+
+
+def test_what_has_fewer_seeds_than_others_comes_up_to_them():
+    frame = runs(seeds={8: 9, 16: 9, 32: 6})
+    assert of_claim(frame)[0][0] == 9
+    assert of_claim(frame, cells={"batch_size": (8, 16)})[0][0] == 13
+    assert of_claim(runs(seeds=dict.fromkeys((8, 16, 32), 13))) == [(None, [])]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"verdict": "supported", "seeds_to_resolve": math.nan},
+        {"seeds_to_resolve": math.nan},  # an open end, or none would settle it
+        {"reason": "rate_on_edge"},
+        {"verdict": "provisional"},
+    ],
+)
+def test_what_seeds_do_not_settle_asks_for_none(row):
+    assert of_claim(runs(), row) == [(None, [])]
+
+
+def test_what_cannot_be_tested_was_not_looked_at():
+    assert of_claim(runs(), {"verdict": "not_testable"}) == []
+
+
+def comparisons(verdicts, outcome="test_accuracy", **more):
+    """Returns the rows of three sizes, 8 with the best mean."""
+    rows = [
+        {"optimizer": "sgd", "learning_rate": 0.1, "budget": "convergence", "outcome": outcome}
+        | {"batch_size": size, "mean": 0.9 - size / 1000, "seeds": 6, "on_edge": 0}
+        | {**CELLS, "bound": -0.01, "margin": 0.01, "reason": math.nan, "verdict": verdict}
+        | {"seeds_to_resolve": 20 if verdict == "not_resolved" else math.nan, **more}
+        for size, verdict in zip((8, 16, 32), verdicts, strict=True)
+    ]
+    return pandas.DataFrame(rows)
+
+
+def of_advice(frame, table=None):
+    """Returns batch size -> the seeds that are asked for it, and the sizes of their runs."""
+    tables = Tables(frame, runs() if table is None else table)
+    asked = Asked({"test_accuracy": 0.01}, looks=LOOKS)
+    found = open_statements.of_advice(tables, asked)
+    return {
+        json.loads(each["statement"])["batch_size"]: (
+            each["seeds"],
+            {int(run.split("-")[0]) for run in json.loads(each["runs"] or "[]")},
+        )
+        for each in found
+    }
+
+
+def test_an_open_comparison_needs_all_sizes_that_are_not_beyond_at_every_rate():
+    found = of_advice(comparisons(("within", "not_resolved", "beyond")))
+    assert found == {8: (None, set()), 16: (9, {8, 16}), 32: (None, set())}
+    found = of_advice(comparisons(("not_resolved", "not_resolved", "not_resolved")))
+    assert found[8] == (9, {8, 16, 32})
+
+
+def test_a_comparison_on_which_no_advice_rests_asks_for_nothing():
+    """Where the range ends is settled by its neighbour; what lies beyond that is not asked."""
+    found = of_advice(comparisons(("within", "beyond", "not_resolved")))
+    assert found == {8: (None, set()), 16: (None, set()), 32: (None, set())}

@@ -1,0 +1,108 @@
+"""The stage of a study, as it is known by the tables of its looks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from batchscope import disk
+from batchscope.catalogue.stages import Stage
+from batchscope.errors import UserError
+from batchscope.store import looks, paths, stage_costs
+from batchscope.study import planner
+from small_study import config
+
+STAGED = {"until": "decided", "at_most": 13}
+
+
+def wrote(results, number, *rows):
+    """Writes the table of a look: rows are (seeds, runs, seeds that would settle it)."""
+    path = paths.look_table(results, "s", number)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    own = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")
+    cells = [
+        {"experiment": "a", "planned": "13", "seeds_to_resolve": wanted, "seeds": seeds}
+        | {"runs": json.dumps(runs) if runs else ""}
+        for seeds, runs, wanted in rows
+    ]
+    disk.write_rows(path, own, cells)
+
+
+def planned(stage=None, **experiment):
+    raw = config(experiment={"seeds": STAGED, **experiment})
+    return planner.make(raw, looked=lambda _: {"a": stage} if stage else {})
+
+
+def counts(study):
+    """Returns batch size -> how many seeds its runs have."""
+    found = {}
+    for factors in study.runs.values():
+        found[factors["batch_size"]] = found.get(factors["batch_size"], 0) + 1
+    return found
+
+
+def test_a_study_begins_with_the_seeds_of_the_first_look(tmp_path):
+    study = planned()
+    assert counts(study) == {16: 6, 32: 6}
+    assert study.experiments["a"].trainings.looks == (6, 9, 13)
+    assert study.experiments["a"].trainings.seeds == tuple(range(6))
+    assert looks.last(tmp_path, "s") == 0 and looks.goes_on(tmp_path, "s")
+
+
+def test_each_configuration_has_the_most_seeds_that_a_look_gave_it(tmp_path):
+    first = next(iter(planned().runs))
+    wrote(tmp_path, 1, ("9", [first], "11"), ("", [], ""))
+    wrote(tmp_path, 2, ("13", [first], "12"), ("9", [first], "7"))
+    stage = looks.stages(tmp_path, "s")["a"]
+    assert stage == Stage(13, {first: 13})
+    study = planned(stage)
+    assert counts(study) == {16: 13, 32: 6}
+    assert study.experiments["a"].trainings.seeds == tuple(range(13))
+    assert looks.last(tmp_path, "s") == 2 and looks.goes_on(tmp_path, "s")
+    wrote(tmp_path, 3, ("", [], ""))
+    assert not looks.goes_on(tmp_path, "s")
+
+
+def test_another_plan_after_a_look_is_said():
+    first = next(iter(planned().runs))
+    stage = Stage(28, {first: 19})
+    study = planned(stage)
+    assert counts(study) == {16: 13, 32: 6}
+    (warning,) = [each for each in study.warnings if "28" in each]
+    assert warning.startswith("experiments.a.seeds: received at_most 13; 28 ")
+    assert not any("28" in each for each in planned(Stage(13, {})).warnings)
+
+
+def test_the_most_runs_are_checked():
+    raw = config(experiment={"seeds": STAGED}, max_runs=25)
+    with pytest.raises(UserError, match=r"^experiments\.a: received 26 runs; at most 25 "):
+        planner.make(raw)
+
+
+def test_a_damaged_table_is_one_line(tmp_path):
+    wrote(tmp_path, 1, ("nine", ["x"], ""))
+    with pytest.raises(UserError, match=r"looks/1\.csv: received a damaged file"):
+        looks.stages(tmp_path, "s")
+
+
+def test_what_stages_may_take_is_planned_as_it_may_come(tmp_path):
+    seen = []
+
+    def planned_then(stages):
+        seen.append(counts(planned(stages["a"])))
+        return planned(stages["a"])
+
+    first = next(iter(planned().runs))
+    (line,) = stage_costs.lines(planned(), tmp_path, planned_then, 2)
+    assert seen == [{16: 13, 32: 13}, {16: 13, 32: 13}]
+    for number in ("12 runs", "26 runs"):
+        assert number in line
+    wrote(tmp_path, 1, ("9", [first], "8"), ("", [], ""))
+    stage = looks.stages(tmp_path, "s")["a"]
+    [*stage_costs.lines(planned(stage), tmp_path, planned_then, 2)]
+    assert seen[2:] == [{16: 9, 32: 6}, {16: 13, 32: 6}]
+    wrote(tmp_path, 2, ("", [], ""))
+    assert not [*stage_costs.lines(planned(stage), tmp_path, planned_then, 2)]
+    plain = planner.make(config())
+    assert not [*stage_costs.lines(plain, tmp_path, planned_then, 2)]
