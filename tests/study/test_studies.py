@@ -95,13 +95,12 @@ def test_a_study_says_where_it_cannot_give_a_verdict():
     assert len(of("chang2020").experiments["surfaces"].trainings.seeds) == 6
 
 
-def test_reduced_keskar_keeps_the_large_batch_at_a_tenth_of_the_data():
-    study = of("keskar2017", "reduced")
-    (definition,) = study.datasets.values()
+def test_reduced_keskar_keeps_the_images_and_the_batch_sizes_that_its_claims_name():
+    full, study = of("keskar2017"), of("keskar2017", "reduced")
+    assert study.datasets == full.datasets
     for experiment in study.experiments.values():
         assert len(experiment.trainings.seeds) >= outcomes.LEAST_SEEDS
-        sizes = {run["batch_size"] for run in experiment.trainings.runs.values()}
-        assert max(sizes) == definition["per_class"]
+        assert {run["batch_size"] for run in experiment.trainings.runs.values()} == {256, 6000}
 
 
 def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
