@@ -71,14 +71,14 @@ def test_a_reduced_study_is_smaller_and_has_the_same_experiments(path):
     assert len(reduced.runs) <= len(full.runs)
 
 
-FEW = {"surfaces", "rules", "learning_rate"}  # pictures and grids: no verdict is printed
-TIMES = {"parallel"}  # compares times, which have no seeds
+FEW = {"rules", "matched_loss"}  # no claim is of them
+TIMES = {"parallel"}  # whose claims wait for GPUs
 
 
 def test_reduced_chang_and_pathak_keeps_enough_photographs():
     study = of("chang2020", "reduced")
     (definition,) = study.datasets.values()
-    assert (definition["source"], definition["image_size"]) == ("cats_vs_dogs", 64)
+    assert (definition["source"], definition["image_size"]) == ("cats_vs_dogs", 32)
     assert 2 * definition["per_class"] >= 2000
 
 
@@ -118,7 +118,7 @@ def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
 def test_reduced_chang_and_pathak_keeps_the_size_of_its_measures():
     study = of("chang2020", "reduced")
     landscape = study.experiments["surfaces"].trainings.measures["landscape"]
-    assert (landscape["points"], landscape["examples"]) == (25, 512)
+    assert (landscape["points"], landscape["examples"]) == (17, 512)
     measured = {
         name: found.trainings.measures["sharpness"]["examples"]
         for name, found in study.experiments.items()
