@@ -17,7 +17,6 @@ from batchscope.catalogue.outcomes import LEAST_SEEDS
 
 AT_MOST = 28  # seeds, where a study does not say
 DECIDED = "decided"  # until when seeds are added
-EXPECTED = 19  # seeds by which half of the statements are decided whose effect is half to one sd
 GROWTH = 1.46  # of the seeds from one look to the next: 6, 9, 13, 19, 28, 41 ...
 _LEAST_GROWTH = 1.2  # to the last look; one that is closer to it is left out
 
@@ -58,6 +57,14 @@ def _next(seeds: int, growth: float) -> int:
 def weights(planned: Sequence[int]) -> tuple[float, ...]:
     """Returns the share of the error that each of some looks may spend; they add up to 1."""
     return tuple((at - before) / planned[-1] for before, at in itertools.pairwise((0, *planned)))
+
+
+def expected(planned: Sequence[int]) -> int:
+    """Returns the seeds of a configuration of which nothing is known: the mean of the looks.
+
+    Of 28 seeds 15: so many take simulated statements at effects of 0 to 1.2 standard deviations.
+    """
+    return round(sum(planned) / len(planned))
 
 
 def following(seeds: float, planned: Sequence[int]) -> int | None:

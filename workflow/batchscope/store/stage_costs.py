@@ -46,25 +46,25 @@ def _expected(study: Study, results: Path | str) -> Stages:
         wanted = float(looked["seeds_to_resolve"])
         return stages.following(wanted - 1, planned) or planned[-1]
 
-    return _given(study, results, seeds, stages.EXPECTED)
+    return _given(study, results, seeds, stages.expected)
 
 
 def _most(study: Study, results: Path | str) -> Stages:
     """Returns what looks give if nothing that is open is ever decided."""
-    return _given(study, results, lambda looked, planned: planned[-1], None)
+    return _given(study, results, lambda looked, planned: planned[-1], max)
 
 
 def _given(
     study: Study,
     results: Path | str,
     seeds: Callable[[dict[str, str], tuple[int, ...]], int],
-    before: int | None,
+    before: Callable[[tuple[int, ...]], int],
 ) -> Stages:
     """Returns the seeds of every configuration that the last look found open.
 
     Args:
         seeds: From a row of a look, and the looks, to the seeds that its runs get in the end.
-        before: Of all, where there was no look yet; None for the most.
+        before: From the looks to the seeds of all, where there was no look yet.
     """
     last, found = looks.last(results, study.folder_name), {}
     known = looks.stages(results, study.folder_name)
@@ -76,6 +76,6 @@ def _given(
             if row["experiment"] == name and row["seeds"]:
                 for run in json.loads(row["runs"]):
                     given[run] = max(given.get(run, 0), seeds(row, planned))
-        others = 0 if last else min(before or planned[-1], planned[-1])
+        others = 0 if last else before(planned)
         found[name] = Stage(planned[-1], given, others)
     return found
