@@ -68,6 +68,10 @@ def test_every_look_spends_its_share_and_the_tightest_bounds_count():
     )
     assert found.estimate.low == pytest.approx(low)
     assert (found.estimate.mean, found.estimate.n) == (pytest.approx(differences.mean()), 9)
+    same = [looks[0], comparisons.Look(looks[0].values, share=22 / 28)]  # a look at no more seeds
+    assert comparisons.compare(same, 0.1)[0].estimate == (
+        comparisons.compare(looks[:1], 0.1)[0].estimate
+    )
     alone = comparisons.compare(looks[1:], 0.1)[0].estimate
     assert alone.low <= found.estimate.low and found.estimate.high <= alone.high
 

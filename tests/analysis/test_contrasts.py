@@ -178,6 +178,14 @@ def test_the_p_after_a_look_is_the_smallest_over_its_share():
     assert (contrast.mean, contrast.n) == (found[-1].mean, 13)
 
 
+def test_a_look_without_more_replicates_spends_nothing():
+    """Other statements may have more seeds by then; at the last look these six are no new ones."""
+    one = Statement((Contrast([*SIX, math.nan], low=0.0),))
+    found = contrasts.staged([Statement((Contrast(SIX, low=0.0),)), one, one], (0.2, 0.2, 0.6))
+    assert found.contrasts[0].share == 0.2 and found.contrasts[0].earlier == ()
+    assert found.p[0] == pytest.approx(Contrast(SIX, low=0.0).p / 0.2)
+
+
 def test_a_look_at_other_contrasts_is_left_out():
     one, two = (Contrast(SIX, low=0.0, cells={"batch_size": size}) for size in (8, 16))
     found = contrasts.staged([Statement((one,)), Statement((one, two))], (0.5, 0.5))

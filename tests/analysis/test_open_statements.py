@@ -42,7 +42,8 @@ def of_claim(frame, row=None, **test):
 def test_the_runs_that_an_open_claim_reads_get_the_seeds_of_the_next_look():
     sides = ({"batch_size": (32,)}, {"batch_size": (8,)})
     named = of_claim(runs(), cells={"learning_rate": (0.2,)}, sides=sides)
-    assert named == [(9, ["32-0.2-0", "8-0.2-0"])]
+    # At every rate: one with fewer seeds than another would never be chosen.
+    assert named == [(9, ["32-0.1-0", "32-0.2-0", "8-0.1-0", "8-0.2-0"])]
     [(seeds, every)] = of_claim(runs())
     assert seeds == 9 and len(every) == 6
     # Keys of rows that are no factors of runs select none of them.
@@ -59,14 +60,24 @@ def test_what_has_fewer_seeds_than_others_comes_up_to_them():
 @pytest.mark.parametrize(
     "row",
     [
-        {"verdict": "supported", "seeds_to_resolve": math.nan},
-        {"seeds_to_resolve": math.nan},  # an open end, or none would settle it
+        {"verdict": "supported"},
+        {"low": math.nan},  # an open end
+        {"low": 0.1, "high": 0.1},  # replicates that are alike
         {"reason": "rate_on_edge"},
         {"verdict": "provisional"},
     ],
 )
 def test_what_seeds_do_not_settle_asks_for_none(row):
     assert of_claim(runs(), row) == [(None, [])]
+
+
+def test_no_more_seeds_are_asked_where_other_results_lack_them():
+    """Those of another machine, and times of which there are a fixed number of jobs."""
+    assert of_claim(runs(), {"seeds_to_resolve": math.nan})[0][0] == 9  # however many it needs
+    sides = ({"machine": ("local",)}, {"machine": ("other",)})
+    assert of_claim(runs(), sides=sides) == [(None, [])]
+    open_rows = comparisons(("not_resolved",) * 3)
+    assert of_advice(open_rows, runs(seeds=dict.fromkeys((8, 16, 32), 9)))[8] == (None, set())
 
 
 def test_what_cannot_be_tested_was_not_looked_at():

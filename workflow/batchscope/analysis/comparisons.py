@@ -127,8 +127,15 @@ def _shared_level(error: np.ndarray, margin: float, share: float, seeds: np.ndar
 
 
 def over(looks: Sequence[Pairs]) -> Pairs:
-    """Returns the differences at the last look, with the tightest bounds of all."""
-    low, high = (np.array([getattr(each, end) for each in looks]) for end in ("low", "high"))
+    """Returns the differences at the last look, with the tightest bounds of all.
+
+    A look at which two sizes have no more seeds than before spends nothing of them.
+    """
+    low, high, seeds = (
+        np.array([getattr(each, name) for each in looks]) for name in ("low", "high", "seeds")
+    )
+    grew = np.diff(seeds, axis=0, prepend=0) > 0
+    low, high = np.where(grew, low, -math.inf), np.where(grew, high, math.inf)
     return looks[-1]._replace(low=low.max(axis=0), high=high.min(axis=0))
 
 

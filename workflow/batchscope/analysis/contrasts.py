@@ -205,7 +205,8 @@ class Statement:
 def staged(looks: Sequence[Statement], shares: Sequence[float]) -> Statement:
     """Returns a statement that is tested at several looks, the last of which has all replicates.
 
-    Earlier looks of other contrasts, as where a cell was not there yet, are left out.
+    Earlier looks of other contrasts, as where a cell was not there yet, are left out, and looks at
+    which a contrast has no more replicates than before: they spend nothing of it.
 
     Args:
         shares: Of the level, what each look may spend.
@@ -217,13 +218,20 @@ def staged(looks: Sequence[Statement], shares: Sequence[float]) -> Statement:
             for look, share in zip(looks, shares, strict=True)
         ]
         cells = [[one.cells for one in each] for each in spent]
-        before = [each for each, of in zip(spent, cells, strict=True) if of == cells[-1]][:-1]
-        earlier = zip(*before, strict=True) if before else [()] * len(spent[-1])
-        return tuple(
-            replace(one, earlier=then) for one, then in zip(spent[-1], earlier, strict=True)
-        )
+        alike = [each for each, of in zip(spent, cells, strict=True) if of == cells[-1]]
+        return tuple(_over_looks(each) for each in zip(*alike, strict=True))
 
     return replace(looks[-1], contrasts=merged("contrasts"), steps=merged("steps"))
+
+
+def _over_looks(found: Sequence[Contrast]) -> Contrast:
+    """Returns the last look at a contrast with the earlier ones, of those with more replicates."""
+    earlier, last = [], found[0]
+    for look in found[1:]:
+        if look.n > last.n:
+            earlier.append(last)
+            last = look
+    return replace(last, earlier=tuple(earlier))
 
 
 class Judged(NamedTuple):

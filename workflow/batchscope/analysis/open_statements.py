@@ -1,8 +1,10 @@
 """What a look at an experiment finds open, and the runs that get more seeds for it.
 
 Looked at are the claims of documents and the comparisons that the advice on batch sizes rests on.
-One that is settled asks for nothing, and so does one that no number of seeds would settle, such as
-where an end of its interval is open. Trends that no claim states ask for no seeds.
+One that is settled asks for nothing, and so does one that no number of seeds would settle: where an
+end of its interval is open, or what it is of does not grow with the seeds. Trends that no claim
+states ask for no seeds. All learning rates of a batch size get as many: one with fewer would never
+be chosen.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import advice_series, run_series
-from batchscope.analysis.advice_series import Series, Tables
+from batchscope.analysis.advice_series import RATE, Series, Tables
 from batchscope.catalogue import stages
-from batchscope.catalogue.outcomes import Verdict
+from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.study.claims import Claim
 
 _COPIED = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
@@ -38,15 +40,17 @@ def of_claims(
         looks: Numbers of seeds after which one looks.
     """
     judged, runs = claims.set_index("id"), run_series.own(runs)
-    factors = {*run_series.factor_columns(runs), "batch_size"}
+    factors = {*run_series.factor_columns(runs), "batch_size"} - {RATE}
     for claim in stated:
         row = judged.loc[claim.id]
         if row["verdict"] != Verdict.NOT_TESTABLE:
             selected = np.zeros(len(runs), bool)
-            for cells in claim.test.selections():
+            selections = [*claim.test.selections()]
+            for cells in selections:
                 known = [runs[name].isin(cells[name]) for name in cells if name in factors]
                 selected |= np.all(known, axis=0)  # of none, all
-            yield _row(claim.id, row, runs[selected], looks)
+            elsewhere = any("machine" in cells for cells in selections)
+            yield _row(claim.id, row, runs.iloc[:0] if elsewhere else runs[selected], looks)
 
 
 def of_advice(tables: Tables, asked: advice_series.Asked) -> Iterator[Row]:
@@ -61,6 +65,8 @@ def of_advice(tables: Tables, asked: advice_series.Asked) -> Iterator[Row]:
             of = {name: row[name] for name in ("budget", "outcome", "batch_size")}
             sizes = _beside(series, row) if at in asking else []
             runs = series.tables.runs[series.tables.runs["batch_size"].isin(sizes)]
+            if row["n"] < _fewest(runs):  # times with a number of jobs of their own
+                runs = runs.iloc[:0]
             statement = json.dumps({**factors, **of}, default=_plain)
             yield _row(statement, row, runs, asked.looks)
 
@@ -76,15 +82,21 @@ def _beside(series: Series, row: pandas.Series) -> list[int]:
 def _row(statement: str, row: pandas.Series, runs: pandas.DataFrame, looks: Sequence[int]) -> Row:
     """Returns a statement with the seeds that its runs get next, where more may settle it."""
     found = {"statement": statement, **row[_COPIED].to_dict(), "seeds": None, "runs": ""}
-    known = pandas.notna(row[["reason", "seeds_to_resolve"]])  # a table has no empty text
-    if row["verdict"] != Verdict.NOT_RESOLVED or [*known] != [False, True] or runs.empty:
+    ends = row[["low", "high"]].astype(float)
+    bounded = ends.notna().all() and ends["low"] != ends["high"]
+    explained = pandas.notna(row["reason"]) and row["reason"] != Reason.NONE
+    if row["verdict"] != Verdict.NOT_RESOLVED or explained or not bounded or runs.empty:
         return found
-    configured = [*run_series.factor_columns(runs), "batch_size"]
-    seeds = runs.groupby(configured, dropna=False)["seed"].nunique().min()
-    if following := stages.following(seeds, looks):
+    if following := stages.following(_fewest(runs), looks):
         names = sorted(runs.loc[runs["seed"] == 0, "run"])
         found |= {"seeds": following, "runs": json.dumps(names)}
     return found
+
+
+def _fewest(runs: pandas.DataFrame) -> float:
+    """Returns the seeds of the configuration with the fewest."""
+    configured = [*run_series.factor_columns(runs), "batch_size"]
+    return runs.groupby(configured, dropna=False)["seed"].nunique().min()
 
 
 def _plain(value: Any) -> Any:
