@@ -34,6 +34,7 @@ def test_each_kind_of_column_over_jobs():
     assert (row["seconds_q1"], row["seconds"], row["seconds_q3"]) == (1.75, 2.5, 4.75)
     # The interval of a fit to one job says nothing of several.
     assert row["cost"] == 2 and math.isnan(row["cost_low"])
+    assert found["knee"].astype(float).isna().tolist() == [False, True]
     # A single job stays as it is.
     assert (single["seconds_q3"], single["cost_low"]) == (4.5, 0) and pandas.isna(single["knee"])
     alone = JOBS.iloc[[0, 4]]

@@ -66,7 +66,9 @@ def combined(
         if len(jobs) > 1:
             row |= {name: _over(rows[name], name, jobs, counted) for name in others}
         found.append(row)
-    return pandas.DataFrame(found, columns=rows.columns)
+    # What is missing of whole numbers, as where nothing was timed, would make their column objects.
+    whole = [name for name in rows if rows[name].dtype == "Int64"]
+    return pandas.DataFrame(found, columns=rows.columns).astype(dict.fromkeys(whole, "Int64"))
 
 
 def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Collection[str]) -> Any:
