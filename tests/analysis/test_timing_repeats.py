@@ -34,8 +34,16 @@ def test_each_kind_of_column_over_jobs():
     assert (row["seconds_q1"], row["seconds"], row["seconds_q3"]) == (1.75, 2.5, 4.75)
     # The interval of a fit to one job says nothing of several.
     assert row["cost"] == 2 and math.isnan(row["cost_low"])
-    assert found["knee"].astype(float).isna().tolist() == [False, True]
     # A single job stays as it is.
     assert (single["seconds_q3"], single["cost_low"]) == (4.5, 0) and pandas.isna(single["knee"])
     alone = JOBS.iloc[[0, 4]]
     pandas.testing.assert_frame_equal(timing_repeats.combined(alone, ["sweep"]), alone)
+
+
+def test_whole_numbers_stay_whole_beside_what_was_not_timed():
+    """As where a GPU is not here: its rows have none."""
+    counts = pandas.array([5, 5, None, None], "Int64")
+    rows = pandas.DataFrame({"sweep": ["a", "a", "b", "b"], "batch_size": 8, "examples": counts})
+    found = timing_repeats.combined(rows, ["sweep", "batch_size"])
+    assert found["examples"].astype(float).tolist()[0] == 5
+    assert found["examples"].isna().tolist() == [False, True]
