@@ -105,11 +105,12 @@ def critical_batch_size(arguments: Namespace) -> None:
 
 
 def results(arguments: Namespace) -> None:
-    """Write some figures and verdicts, a page per study, to read."""
-    from batchscope.report import results_page
+    """Write what became of every document, a page each, and their index."""
+    from batchscope.report import results_index
+    from batchscope.report.results_page import Chosen
 
-    figures = [results_page.Chosen.of(text) for text in arguments.figures]
-    results_page.write(arguments.results, arguments.output, figures)
+    figures = [Chosen.of(text) for text in arguments.figures]
+    results_index.write(arguments.results, arguments.output, arguments.study, figures)
     print(f"Written: {arguments.output}")
 
 
@@ -138,7 +139,7 @@ OPTIONS = {
     explain: ("name",),
     import_: ("files", "--output", "--columns", "--examples-per-epoch", "--pattern", "--format"),
     critical_batch_size: ("file", "--target", "--step-seconds", "--base", "--output"),
-    results: ("--results", "--figures", "--output"),
+    results: ("--results", "--output", "--study", "--figures"),
     ledger: ("--results", "--output"),
     schema: (),
 }

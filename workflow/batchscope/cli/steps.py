@@ -128,8 +128,9 @@ def figures(arguments: Namespace) -> None:
     """Draw the figures of one experiment."""
     from batchscope import figures
 
-    drawn = figures.drawn(options.study(arguments).experiments[arguments.experiment])
-    figures.write(arguments.tables, drawn, arguments.output, arguments.processes)
+    experiment = options.study(arguments).experiments[arguments.experiment]
+    given = (figures.drawn(experiment), arguments.output, arguments.processes)
+    figures.write(arguments.tables, *given, experiment.published)
 
 
 def claims(arguments: Namespace) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -145,12 +145,19 @@ def read(folder: Path | str) -> Tables:
     return Tables(Path(folder))
 
 
-def write(tables: Path | str, names: Iterable[str], folder: Path | str, processes: int = 1) -> None:
+def write(
+    tables: Path | str,
+    names: Iterable[str],
+    folder: Path | str,
+    processes: int = 1,
+    published: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
     """Draws figures from the tables in one folder and writes them into another.
 
     Each gives {name}.svg, {name}.png and the {name}.csv that it was drawn from, unless it has
-    nothing to show. `figures.json` lists those that were drawn, in order, for the report. All are
-    drawn into a folder beside it, which then takes its place: it is never there in part.
+    nothing to show. `figures.json` lists those that were drawn, in order, each with what a document
+    has `published` in its place. All are drawn into a folder beside it, which then takes its place:
+    it is never there in part.
 
     Raises:
         UserError: If a name is not registered.
@@ -173,8 +180,11 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str, processe
                 found = [*pool.map(*given)]
         else:
             found = [*map(*given)]
-        listing = json.dumps([*filter(None, found)], indent=1)
-        (beside / LISTING).write_text(listing + "\n", encoding="utf-8")
+        lines = [
+            {**line, "published": (published or {}).get(line["name"])}
+            for line in filter(None, found)
+        ]
+        (beside / LISTING).write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
 
 
 _read_once = functools.cache(read)  # by each of the processes that share the figures

@@ -17,7 +17,7 @@ from batchscope import disk, wording
 from batchscope.catalogue import factor_words
 from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.decision_columns import CLAIMS
-from batchscope.catalogue.outcomes import Verdict
+from batchscope.catalogue.outcomes import LEAST_SEEDS, Verdict
 from batchscope.catalogue.tables import clipped, possible
 from batchscope.report import page
 from batchscope.report.text import ESTIMATE, format_interval, is_number, parsed
@@ -29,6 +29,9 @@ Row = dict[str, str]
 Cells = list[tuple[str, list[str]]]  # name of a factor and its values, in words
 Link = tuple[str, str] | None  # label and address of a figure, where there is one
 
+OPEN = "open"
+STANDINGS = (Verdict.SUPPORTED, Verdict.CONTRADICTED, OPEN, Verdict.NOT_TESTABLE)
+_LEAST_WIDTH = 1e-12  # of an interval: replicates that all agree have none
 _NAMED = ("optimizer", "device", "framework")  # factors that their values name
 
 
@@ -42,6 +45,13 @@ def read(path: Path | str) -> list[Row]:
     return disk.read_rows(path, *CLAIMS)
 
 
+def report(results: Path | str, study: str) -> Path | None:
+    """Returns the report of a study, where there is one; that of the default lies above the rest."""
+    paths = [Path(results, "studies", study, "report.html")]
+    paths += [Path(results, "report.html")] if study == "default" else []
+    return next((path for path in paths if path.exists()), None)
+
+
 def write_ledger(results: Path | str, output: Path | str) -> None:
     """Writes the page of all studies' claims by document, from which their reports are linked.
 
@@ -50,9 +60,8 @@ def write_ledger(results: Path | str, output: Path | str) -> None:
     """
     every = []
     for path in tables(results):
-        study, reports = path.parent.name, [path.parent / "report.html"]
-        reports += [Path(results, "report.html")] if study == "default" else []
-        there = next((report for report in reports if report.exists()), None)
+        study = path.parent.name
+        there = report(results, study)
         address = Path(os.path.relpath(there, Path(output).parent)).as_posix() if there else ""
         for row in read(path):
             figure, experiment = row["figure"], row["experiment"]
@@ -80,6 +89,35 @@ def verdicts(rows: Iterable[Row]) -> dict[str, int]:
     """Returns how many claims have each verdict that one has, in the order of verdicts."""
     found = Counter(row["verdict"] for row in rows)
     return {str(verdict): found[verdict] for verdict in Verdict if found[verdict]}
+
+
+def by_standing(rows: Iterable[Any]) -> dict[str, list[Any]]:
+    """Returns rows by what became of them: what is neither decided nor out of reach is open."""
+    found: dict[str, list[Any]] = {standing: [] for standing in STANDINGS}
+    for row in rows:
+        found[row["verdict"] if row["verdict"] in found else OPEN].append(row)
+    return found
+
+
+def surprise(row: Row) -> float:
+    """Returns how far the interval of a contradicted claim lies beyond its bounds.
+
+    In half widths of the interval, so that claims in all units compare; of ratios both are of
+    logarithms.
+    """
+    low, high = float(row["low"]), float(row["high"])
+    least, most = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
+    if row["scale"] == RATIO:
+        low, high, least, most = (
+            math.log(each) if each > 0 else -math.inf for each in (low, high, least, most)
+        )
+    return max(least - high, low - most) / max((high - low) / 2, _LEAST_WIDTH)
+
+
+def seeds_wanted(row: dict[str, Any]) -> float:
+    """Returns how many seeds an open claim that is shown waits for; infinity where none help."""
+    least = LEAST_SEEDS if row["verdict"] != Verdict.NOT_RESOLVED else 0
+    return max(row["wanted"], least) or math.inf
 
 
 def shown(row: Row, link: Link) -> dict[str, Any]:

@@ -1,23 +1,26 @@
-"""Results for those who only want to read: chosen figures and claims, a page per study.
+"""What became of a document, for those who only want to read: its figures and claims beside ours.
 
-`pages.json` beside the pages has what their index shows of each.
+A study without documents has a page of its figures.
 """
 
 from __future__ import annotations
 
 import datetime
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope import disk
 from batchscope.analysis.advice import Item
+from batchscope.catalogue.figures import PRIMARY
 from batchscope.errors import UserError
-from batchscope.report import claim_rows, content, page
+from batchscope.figures import LISTING, Tables
+from batchscope.report import claim_rows, content, page, study_page
+from batchscope.report.claim_rows import OPEN, Row
+from batchscope.tables import csv_tables
 
-PAGES = "pages.json"
-_REDUCED = "-reduced"
+REDUCED = "-reduced"
+Record = dict[str, Any]
 
 
 class Chosen(NamedTuple):
@@ -46,62 +49,121 @@ class Chosen(NamedTuple):
         return folder / f"{self.figure}.png"
 
 
-def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
-    """Writes a page per study into a folder beside the index, and the index of all pages there.
+class Page(NamedTuple):
+    """One page: what the index keeps of it, its figures in order, and its text."""
 
-    Pages of studies that these results do not have stay as they are: a study may be run anew alone.
+    entry: Record
+    figures: list[Chosen]
+    text: str
+
+
+def of_study(results: Path, study: str, chosen: Sequence[Chosen]) -> dict[str, Page]:
+    """Returns the pages of a study by name, one per document; these figures, where some are chosen.
 
     Raises:
-        UserError: If a figure is not there, or a table of claims is damaged.
+        UserError: If a table or a list of figures is damaged.
     """
-    folder = output.with_suffix("")
-    claims = {path.parent.name: claim_rows.read(path) for path in claim_rows.tables(results)}
-    for chosen in figures:
-        if not chosen.image(results).exists():
-            raise UserError(f"--figures: {chosen.image(results)} is missing; run its study first.")
-    folder.mkdir(parents=True, exist_ok=True)
-    pages = disk.read_json(folder / PAGES) if (folder / PAGES).exists() else {}
-    for study in dict.fromkeys([*claims, *(chosen.study for chosen in figures)]):
-        of_study = [chosen for chosen in figures if chosen.study == study]
-        for chosen in of_study:
-            with disk.atomic_path(folder / chosen.file) as temporary:
-                shutil.copyfile(chosen.image(results), temporary)
-        place, rows = results / "studies" / study, claims.get(study, [])
-        made = max(path.stat().st_mtime for path in place.glob("**/*.csv"))
-        pages[study] = {
-            "name": study.removesuffix(_REDUCED),
-            "reduced": study.endswith(_REDUCED),
-            "made": datetime.date.fromtimestamp(made).isoformat(),
-            "figures": len(of_study),
-            "claims": len(rows),
-            "verdicts": claim_rows.verdicts(rows),
-        }
-        advice = [
-            {"experiment": path.parent.name, **row}
-            for path in sorted(place.glob("*/advice.csv"))
-            for row in disk.read_rows(path, "item")
-        ]
-        text = page.render(
-            "results.md.j2",
-            study=pages[study],
-            machines=_machines(results),
-            advice=[row for row in advice if row["item"] == Item.RECOMMENDATION],
-            figures=[
-                {**entry, "chosen": chosen}
-                for chosen in of_study
-                for entry in content.listed(chosen.image(results).parent)
-                if entry["name"] == chosen.figure
-            ],
-            documents=claim_rows.ledger(claim_rows.shown(row, None) for row in rows)["documents"],
-        )
-        disk.write_text(folder / f"{study}.md", text)
-    disk.write_json(folder / PAGES, dict(sorted(pages.items())))
-    disk.write_text(output, page.render("results_index.md.j2", pages=pages, folder=folder.name))
+    folder = results / "studies" / study
+    claims = folder / csv_tables.CLAIMS
+    rows = claim_rows.read(claims) if claims.exists() else []
+    documents = list(dict.fromkeys(row["document"] for row in rows)) or [""]
+    figures, pages = [*_figures(folder)], {}
+    for number, document in enumerate(documents, start=1):
+        own = [row for row in rows if row["document"] == document]
+        others = {row["experiment"] for row in rows if row["document"] != document}
+        wanted = [each for each in figures if each["chosen"] in chosen]
+        shown = wanted or _of_document(figures, own, others)
+        name = study if len(documents) == 1 else f"{study}-{number}"
+        pages[name] = _page(results, study, document, own, shown)
+    return pages
 
 
-def _machines(results: Path) -> list[dict[str, Any]]:
+def _figures(folder: Path) -> Iterator[Record]:
+    """Yields the figures of all experiments, as they are listed."""
+    for path in sorted(folder.glob(f"*/figures/{LISTING}")):
+        for entry in content.listed(path.parent):
+            yield {**entry, "chosen": Chosen(folder.name, path.parent.parent.name, entry["name"])}
+
+
+def _of_document(figures: list[Record], rows: list[Row], others: set[str]) -> list[Record]:
+    """Returns the figures that a document has too, or else those that its claims name.
+
+    What it has is known by experiment: one that only other documents make a claim about is not its
+    own. Without a document they are what decides.
+    """
+    if not rows:
+        return [each for each in figures if each["name"] == PRIMARY]
+    order = list(dict.fromkeys(row["experiment"] for row in rows))
+    named = {(row["experiment"], row["figure"]) for row in rows}
+    left = [each for each in figures if each["chosen"].experiment not in others - {*order}]
+    left.sort(key=lambda each: [each["chosen"].experiment != name for name in order])
+    published = [each for each in left if each.get("published")]
+    return published or [each for each in left if each["chosen"][1:] in named]
+
+
+def _page(
+    results: Path, study: str, document: str, rows: list[Row], figures: list[Record]
+) -> Page:
+    folder = results / "studies" / study
+    shown = [claim_rows.shown(row, None) for row in rows]
+    standing = claim_rows.by_standing(shown)
+    contradicted = claim_rows.by_standing(rows)["contradicted"]
+    contradicted.sort(key=claim_rows.surprise, reverse=True)
+    made = max(path.stat().st_mtime for path in folder.glob("**/*.csv"))
+    chosen = [each["chosen"] for each in figures]
+    entry = {
+        "study": study,
+        "name": study.removesuffix(REDUCED),
+        "reduced": study.endswith(REDUCED),
+        "document": document,
+        "made": datetime.date.fromtimestamp(made).isoformat(),
+        "images": [each.file for each in chosen],
+        "claims": {name: len(found) for name, found in standing.items()},
+        "contradicted": contradicted,
+        "recommended": [*_recommended(folder)],
+    }
+    text = page.render(
+        "results.md.j2",
+        page=entry,
+        rows=shown,
+        standing=standing,
+        surprising=[claim_rows.shown(row, None) for row in contradicted[:1]],
+        nearest=sorted(standing[OPEN], key=claim_rows.seeds_wanted)[:1],
+        figures=[
+            {**each, "beside": _beside(folder, each["chosen"]) if each.get("published") else None}
+            for each in figures
+        ],
+        machines=_machines(results),
+    )
+    return Page(entry, chosen, text)
+
+
+def _beside(folder: Path, chosen: Chosen) -> Record:
+    """Returns a document's numbers of a figure with ours: by batch size, and by what they are of."""
+    tables = Tables(folder / chosen.experiment)
+    rows = [row for row in tables.published.to_dict("records") if row["figure"] == chosen.figure]
+    found = [study_page.published(row, tables.tasks) for row in rows]
+    cells = {(row["batch_size"], row["column"], row["series"] or ""): row for row in found}
+    heads = {(column, series): row for (_, column, series), row in cells.items()}
+    sizes = sorted({size for size, _, _ in cells})
+    return {
+        "heads": [*heads.values()],
+        "rows": [(size, [cells.get((size, *head)) for head in heads]) for size in sizes],
+    }
+
+
+def _recommended(folder: Path) -> Iterator[Record]:
+    """Yields what every experiment of a study recommends."""
+    for path in sorted(folder.glob("*/advice.csv")):
+        for row in disk.read_rows(path, "item"):
+            if row["item"] == Item.RECOMMENDATION:
+                kept = {name: row[name] for name in ("batch_size", "learning_rate", "grade")}
+                yield {"experiment": path.parent.name, **kept}
+
+
+def _machines(results: Path) -> list[Record]:
     """Returns what is shown of the machines of the first run and the first timing, each once."""
-    found: list[dict[str, Any]] = []
+    found: list[Record] = []
     for pattern in ("runs/*/record.json", "timing/*/*/*/*.json"):
         for path in sorted(results.glob(pattern))[:1]:
             record = disk.read_json(path)
