@@ -140,7 +140,7 @@ def test_a_page_shows_the_figures_that_its_document_has_with_its_numbers(results
     place = results / "studies" / "own-reduced" / "other"
     disk.write_rows(place / "published.csv", [*row, "batch_size", "value"], rows)
     for table in {*TABLES} - {"published"}:
-        disk.write_text(place / f"{table}.csv", "run\n")
+        disk.write_text(place / f"{table}.csv", "item,run\n")
     text = written(results)[1]["own-reduced"]
     assert [*images(results)] == [chosen.file]
     assert "Table &lt;2&gt; there: It is 99 %." in text

@@ -46,7 +46,7 @@ def read(path: Path | str) -> list[Row]:
 
 
 def report(results: Path | str, study: str) -> Path | None:
-    """Returns the report of a study, where there is one; that of the default lies above the rest."""
+    """Returns the report of a study; that of the default lies above the rest. None without one."""
     paths = [Path(results, "studies", study, "report.html")]
     paths += [Path(results, "report.html")] if study == "default" else []
     return next((path for path in paths if path.exists()), None)

@@ -101,9 +101,7 @@ def _of_document(figures: list[Record], rows: list[Row], others: set[str]) -> li
     return published or [each for each in left if each["chosen"][1:] in named]
 
 
-def _page(
-    results: Path, study: str, document: str, rows: list[Row], figures: list[Record]
-) -> Page:
+def _page(results: Path, study: str, document: str, rows: list[Row], figures: list[Record]) -> Page:
     folder = results / "studies" / study
     shown = [claim_rows.shown(row, None) for row in rows]
     standing = claim_rows.by_standing(shown)
@@ -139,7 +137,7 @@ def _page(
 
 
 def _beside(folder: Path, chosen: Chosen) -> Record:
-    """Returns a document's numbers of a figure with ours: by batch size, and by what they are of."""
+    """Returns a document's numbers of a figure with ours: by batch size and by column."""
     tables = Tables(folder / chosen.experiment)
     rows = [row for row in tables.published.to_dict("records") if row["figure"] == chosen.figure]
     found = [study_page.published(row, tables.tasks) for row in rows]
