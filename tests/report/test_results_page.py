@@ -41,7 +41,8 @@ def add_figure(results, study, experiment, name, published=None):
     entry |= {"category": "Quality", "table": "runs", "columns": [], "axis": ""}
     listing = folder / "figures.json"
     there = json.loads(listing.read_text()) if listing.exists() else []
-    listing.write_text(json.dumps([*there, {**entry, "published": published}]))
+    of_document = {"published": published} if published else {}  # older lists have no such key
+    listing.write_text(json.dumps([*there, {**entry, **of_document}]))
     return chosen
 
 

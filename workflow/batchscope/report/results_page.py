@@ -82,7 +82,8 @@ def _figures(folder: Path) -> Iterator[Record]:
     """Yields the figures of all experiments, as they are listed."""
     for path in sorted(folder.glob(f"*/figures/{LISTING}")):
         for entry in content.listed(path.parent):
-            yield {**entry, "chosen": Chosen(folder.name, path.parent.parent.name, entry["name"])}
+            chosen = Chosen(folder.name, path.parent.parent.name, entry["name"])
+            yield {"published": None, **entry, "chosen": chosen}  # an older list lacks it
 
 
 def _of_document(figures: list[Record], rows: list[Row], others: set[str]) -> list[Record]:
