@@ -4,6 +4,7 @@ import itertools
 
 import pandas
 import pytest
+import yaml
 
 from batchscope.study import advice_needs, plan
 from made_advice import ASKED, TAKEN, advised, comparisons, one, rows, runs
@@ -217,3 +218,16 @@ def test_a_plan_says_what_its_advice_will_lack():
     ]
     assert not planned([8, 16, 32], [0.1, 0.2], 6, timed=True, measures={"evaluate": {}})
     assert not planned([8], [0.1], 1)
+
+
+def test_seeds_in_stages_are_wanted_beyond_the_last_look_alone():
+    """Twelve would settle it: up to 28 they come by themselves, beyond 9 the study must say so."""
+    frame = comparisons("bwwwn")
+    found = advised(frame, asked=ASKED._replace(looks=(6, 9, 13, 19, 28)))
+    assert "seeds" not in set(found.loc[found["item"] == "need", "name"])
+    check = one(found, "check", "looks")
+    assert (check["passed"], check["estimate"], check["bound"]) == (0, 6, 28)
+    need = one(advised(frame, asked=ASKED._replace(looks=(6, 9))), "need", "seeds")
+    assert yaml.safe_load(need["value"]) == {"until": "decided", "at_most": 12}
+    decided = advised(asked=ASKED._replace(looks=(6, 9)))
+    assert one(decided, "check", "looks")["passed"] == 1

@@ -244,5 +244,6 @@ def _needs(series: Series) -> Iterator[Need]:
     # Up to the last look more seeds come by themselves.
     more, planned = unresolved["seeds_to_resolve"].dropna(), max(series.asked.looks, default=0)
     if series.replicates >= LEAST_SEEDS and max(more, default=0) > planned:
-        seeds, key = int(more.max()), "seeds.at_most" if planned else "seeds"
-        yield Need("seeds", key, seeds, (seeds - series.replicates) * of_seed, seeds)
+        seeds = int(more.max())
+        value = f"{{until: decided, at_most: {seeds}}}" if planned else seeds
+        yield Need("seeds", "seeds", value, (seeds - series.replicates) * of_seed, seeds)
