@@ -225,7 +225,7 @@ def staged_claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         *((each, "power") for each in (0.3, 0.5, 0.8, 1.2)),
     ):
         told, used = [], []
-        for drawn in rng.normal(effect, 1, (max(studies // 20, 200), LOOKS[-1])):
+        for drawn in rng.normal(effect, 1, (max(studies // 20, 40), LOOKS[-1])):
             (judged,), (seeds,) = until_decided([in_stages(drawn, {"low": 0.0})])
             told.append(judged.verdict == Verdict.SUPPORTED)
             used.append(seeds)
@@ -235,7 +235,7 @@ def staged_claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
     # Half of the trends rise; half of the equivalences are true, and half lie at their margin.
     true = np.repeat([0.0, 1.0, 0.0, 1.0], (8, 8, 7, 7))
     right = np.repeat([False, True, True, False], (8, 8, 7, 7))
-    for _ in range(max(studies // 400, 20)):
+    for _ in range(max(studies // 400, 5)):
         values = true[:, None] + rng.standard_normal((len(true), LOOKS[-1]))
         bounds = [{"low": 0.0}] * 16 + [{"low": -1.0, "high": 1.0}] * 14
         judged, seeds = until_decided([*map(in_stages, values, bounds)])
@@ -256,7 +256,7 @@ def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share
     for sizes, rates in ((3, 1), (5, 1), (3, 3)):
         within, beyond = [], []
         true = np.where(np.arange(sizes) < 1, -margin, 0.0)
-        for _ in range(max(studies // 20, 100)):
+        for _ in range(max(studies // 20, 20)):
             values, looks = rng.standard_normal((sizes, rates, LOOKS[-1])), []
             for seeds, of_look in zip(LOOKS, shares, strict=True):
                 read, index = chosen_rates.leave_one_out(-values[:, :, :seeds])
