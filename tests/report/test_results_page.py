@@ -138,14 +138,19 @@ def test_a_page_shows_the_figures_that_its_document_has_with_its_numbers(results
     row |= {"column": "seconds_per_epoch", "here": 1.5, "here_low": 1.4, "here_high": 1.6}
     rows = [{**row, "batch_size": 32, "value": 12.4}]
     rows += [{**row, "batch_size": 256, "value": 7.7, "here": "", "here_low": "", "here_high": ""}]
+    rows[1]["here_reason"] = Reason.NOT_IN_GRID
     place = results / "studies" / "own-reduced" / "other"
-    disk.write_rows(place / "published.csv", [*row, "batch_size", "value"], rows)
-    for table in {*TABLES} - {"published"}:
+    disk.write_rows(place / "published.csv", [*rows[1]], rows)
+    for table in {*TABLES} - {"published", "runs"}:
         disk.write_text(place / f"{table}.csv", "item,run\n")
+    ran = {"machine": "local", "device": "cpu", "status": "finished", "seconds_per_epoch": 2}
+    ran = [{**ran, "run": f"{size}", "seed": 0, "batch_size": size} for size in (32, 64)]
+    disk.write_rows(place / "runs.csv", [*ran[0]], ran)
     text = written(results)[1]["own-reduced"]
     assert [*images(results)] == [chosen.file]
     assert "Table &lt;2&gt; there: It is 99 %." in text
-    assert lines(text, "| 32 |", "12.4; here 1.50 \\[1.40, 1.60\\]") and lines(text, "| 256 | 7.7;")
+    assert lines(text, "| 32 |", "12.4; here 1.50 \\[1.40, 1.60\\]")
+    assert lines(text, "| 64 | here 2 |") and lines(text, "| 256 | 7.7; no such batch size")
     written(results, figures=[Chosen("own-reduced", "gap", "accuracy")])
     assert [*images(results)] == ["own-reduced-gap-accuracy.png"]
 

@@ -6,6 +6,7 @@ A study without documents has a page of its figures.
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.report import claim_rows, content, page, study_page
 from batchscope.report.claim_rows import OPEN, Row
-from batchscope.tables import csv_tables
+from batchscope.tables import csv_tables, published
 
 REDUCED = "-reduced"
 Record = dict[str, Any]
@@ -98,8 +99,8 @@ def _of_document(figures: list[Record], rows: list[Row], others: set[str]) -> li
     named = {(row["experiment"], row["figure"]) for row in rows}
     left = [each for each in figures if each["chosen"].experiment not in others - {*order}]
     left.sort(key=lambda each: [each["chosen"].experiment != name for name in order])
-    published = [each for each in left if each.get("published")]
-    return published or [each for each in left if each["chosen"][1:] in named]
+    there = [each for each in left if each["published"]]
+    return there or [each for each in left if each["chosen"][1:] in named]
 
 
 def _page(results: Path, study: str, document: str, rows: list[Row], figures: list[Record]) -> Page:
@@ -129,7 +130,7 @@ def _page(results: Path, study: str, document: str, rows: list[Row], figures: li
         surprising=[claim_rows.shown(row, None) for row in contradicted[:1]],
         nearest=sorted(standing[OPEN], key=claim_rows.seeds_wanted)[:1],
         figures=[
-            {**each, "beside": _beside(folder, each["chosen"]) if each.get("published") else None}
+            {**each, "beside": _beside(folder, each["chosen"]) if each["published"] else None}
             for each in figures
         ],
         machines=_machines(results),
@@ -138,12 +139,23 @@ def _page(results: Path, study: str, document: str, rows: list[Row], figures: li
 
 
 def _beside(folder: Path, chosen: Chosen) -> Record:
-    """Returns a document's numbers of a figure with ours: by batch size and by column."""
+    """Returns a document's numbers of a figure with ours, by batch size and by column.
+
+    Ours are of all batch sizes here, those that the document has no number of too.
+    """
     tables = Tables(folder / chosen.experiment)
     rows = [row for row in tables.published.to_dict("records") if row["figure"] == chosen.figure]
     found = [study_page.published(row, tables.tasks) for row in rows]
-    cells = {(row["batch_size"], row["column"], row["series"] or ""): row for row in found}
+    cells = {(row["batch_size"], row["column"], row["series"]): row for row in found}
     heads = {(column, series): row for (_, column, series), row in cells.items()}
+    ours = {name: getattr(tables, name) for name in published.READ} if found else {}
+    here = {size for frame in ours.values() if len(frame) for size in frame["batch_size"]}
+    for (column, series), row in heads.items():
+        for size in here - {size for size, *head in cells if head == [column, series]}:
+            there = {"value": math.nan, "here_low": math.nan, "here_high": math.nan}
+            there |= published.beside(column, size, published.factors_of(row), ours)
+            if "here" in there:
+                cells[size, column, series] = study_page.published({**row, **there}, tables.tasks)
     sizes = sorted({size for size, _, _ in cells})
     return {
         "heads": [*heads.values()],

@@ -213,7 +213,7 @@ def published(row: Row, learned: tuple[str, ...] = (tasks.CLASSIFICATION,)) -> R
         **known,
         "label": (described and described.label) or parameter.doc,
         "unit": "%" if parameter.unit in ("shares", "percent") else unit,
-        "published": f"{scale * row['value']:.6g}",
+        "published": "" if known["value"] is None else f"{scale * row['value']:.6g}",
         "here": format_interval(*(None if each is None else scale * each for each in ours)),
     }
 

@@ -23,6 +23,7 @@ _TIMED = {
     "memory_mb": ("utilisation", {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}),
     "examples_per_second": ("throughput", {}),
 }
+READ = ("runs", "utilisation", "throughput")  # the tables that have ours
 # What may name a document's series.
 _SERIES_FACTORS = [name for name in run_factors.EVERY_FACTOR if name not in ("batch_size", "seed")]
 COLUMNS = [
@@ -69,6 +70,11 @@ def beside(
     finished = run_series.finished(frame)
     rows = finished[finished[column].notna()] if column in finished else finished.iloc[:0]
     return _here(rows, column) if len(rows) else {"here_reason": Reason.NO_VALUE}
+
+
+def factors_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the factors that name the series of a row."""
+    return {name: row[name] for name in _SERIES_FACTORS if pandas.notna(row.get(name))}
 
 
 def _here(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
