@@ -80,3 +80,16 @@ def test_a_study_that_was_stopped_after_a_look_goes_on_with_its_stage(finished):
     assert (planned["train"], planned["evaluate"], planned["look"]) == (2, 2, 1)
     project.run(finished)
     assert look(finished, 2)["near"]["n"] == "9" and project.planned(finished) == {}
+
+
+def test_what_is_stated_later_is_looked_at_too(finished):
+    """A claim that six seeds leave open, after a look that gave none: the study goes on."""
+    runs = [row for row in project.rows(finished, "staged/far") if row["batch_size"] == "8"]
+    mean = sum(float(row["train_loss"]) for row in runs) / len(runs)
+    test = {"type": "value", "experiment": "far", "column": "train_loss", "above": mean}
+    later = {**claim("far", 512, 8), "id": "later", "test": {**test, "cells": {"batch_size": 8}}}
+    project.write_config(finished, {**CONFIG, "claims": [*CONFIG["claims"], later]})
+    assert project.planned(finished) == {"claims": 1, "look": 1, "figures": 2, "report": 1}
+    project.run(finished)
+    counts = Counter(row["batch_size"] for row in project.rows(finished, "staged/far"))
+    assert counts == {"8": 9, "512": 6} and project.planned(finished) == {}

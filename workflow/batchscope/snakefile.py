@@ -237,13 +237,17 @@ class Jobs:
         read = {(claim.test.experiment, claim.test.file) for claim in self.study.claims}
         return [f"{self.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
 
-    def look_due(self) -> list[str]:
-        """The table of the next look, where seeds come in stages and there is to be one."""
+    def looked_at(self) -> list[str]:
+        """The table of the look at this stage, where seeds come in stages.
+
+        One that gave no seeds was at this stage: where a grid or a claim came to the study since,
+        its tables are newer, and it is made again.
+        """
         study = self.study.folder_name
         if self.partial or not self._staged:
             return []
-        due = looks.goes_on(RESULTS, study)
-        return [paths.look_table(RESULTS, study, self.look + 1).as_posix()] if due else []
+        number = self.look + looks.goes_on(RESULTS, study)
+        return [paths.look_table(RESULTS, study, number).as_posix()]
 
     def ledger_tables(self) -> list[str]:
         """Tables of claims of all studies that have one."""
@@ -275,7 +279,7 @@ class Jobs:
             behind += self._lacking_data()
             behind += chain.from_iterable(map(self._records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
-        return [self.report, *_missing([*self.look_due(), *behind])]
+        return [self.report, *self.looked_at(), *_missing(behind)]
 
     def damaged(self) -> set[str]:
         """Outputs that are there and lack a file of theirs: their jobs are to run again.
@@ -318,7 +322,7 @@ class Jobs:
         now = self.planned_anew()
         while left := now._left(made, whole):
             if os.environ.get(ONCE_MORE):
-                if now.look > self.look:
+                if now._stage != self._stage:
                     return  # the command that this one is of goes on
                 sys.exit(f"Not made, though no job failed: {', '.join(left)}.")
             command = [sys.executable, "-m", "snakemake", *sys.argv[1:], "--nolock"]
@@ -327,8 +331,13 @@ class Jobs:
             if done.returncode:
                 sys.exit(done.returncode)
             before, now = now, self.planned_anew()
-            if now.look == before.look:
+            if now._stage == before._stage:
                 return
+
+    @property
+    def _stage(self) -> tuple[int, int]:
+        """What a look changes: which one was the last, and how many runs there are by it."""
+        return self.look, len(self.study.runs) + len(self.study.commands)
 
     def _left(self, made: Iterable[str], whole: bool) -> list[str]:
         """Returns what a command was to make and has not made."""

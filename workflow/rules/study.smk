@@ -45,9 +45,8 @@ rule claims:
 rule look:
     """Looks at what is open, and gives the runs that it needs more seeds."""
     input:
-        # At the tables of this stage, and never again at them.
-        tables=ancient(STUDY.tables()),
-        claims=ancient(STUDY.stated()),
+        tables=STUDY.tables(),
+        claims=STUDY.stated(),
     output:
         parts.look_table(),
     log:

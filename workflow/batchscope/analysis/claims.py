@@ -219,7 +219,7 @@ def _doublings(rows: pandas.DataFrame, test: Test) -> bool:
     return not (pandas.to_numeric(rows[test.over], errors="coerce") <= 0).any()
 
 
-def _statement(rows: pandas.DataFrame, test: Test, looks: Sequence[int] = ()) -> Statement:
+def _statement(rows: pandas.DataFrame, test: Test, looks: Sequence[int]) -> Statement:
     """Returns what a test states of its `rows`; without contrasts where these lack its cells."""
     if rows.empty:
         return Statement(())
