@@ -156,3 +156,61 @@ def test_training_time_is_a_median_with_quartiles(tmp_path):
     assert found["train_seconds"] == pytest.approx(most * at_16["seconds_per_epoch"].median())
     assert found["train_seconds_q1"] <= found["train_seconds"] <= found["train_seconds_q3"]
     assert drawing.axes[0].get_ylim()[0] == 0
+
+
+def published_of(*series, column="distance"):
+    """Rows of published.csv: each series its factors, batch sizes and numbers."""
+    return pandas.DataFrame(
+        [
+            {"figure": "a", "document": "Table 2", "series": str(factors), "column": column}
+            | {"batch_size": size, "value": value, **factors}
+            for factors, sizes, values in series
+            for size, value in zip(sizes, values, strict=True)
+        ]
+    )
+
+
+def stars(axes):
+    return [line for line in axes.lines if line.get_marker() == "*"]
+
+
+def test_the_numbers_of_a_document_are_stars_at_its_batch_sizes():
+    frame = runs_of(distance=NARROW)
+    numbers = published_of(({}, (16, 1024), (0.5, 0.9)))
+    with canvas.style():
+        drawing = against_batch_size.draw(frame, spec_of(DISTANCE), numbers)
+    (axes,) = drawing.axes
+    (star,) = stars(axes)
+    assert star.get_xdata().tolist() == [4, 10] and star.get_ydata().tolist() == [0.5, 0.9]
+    assert axes.get_xlim()[1] > 10 and axes.get_ylim()[1] > 0.9  # they are within the axes
+    assert legend(drawing) == ["document, Table 2"]
+    far = published_of(({}, (16,), (20.0,)))
+    with canvas.style():
+        (axes,) = against_batch_size.draw(frame, spec_of(DISTANCE), far).axes
+    assert axes.get_yscale() == "log" and axes.get_ylim()[1] > 20
+
+
+def test_a_series_of_a_document_stands_at_ours_of_its_factors():
+    frame = pandas.concat(
+        [runs_of(distance=scale * NARROW).assign(learning_rate=scale) for scale in (1.0, 2.0)]
+    )
+    sizes = (16, 64, 256)
+    numbers = published_of(
+        ({"learning_rate": 2.0}, sizes, (1, 2, 3)),
+        ({"learning_rate": 9.0}, sizes, (4, 5, 6)),  # none of ours
+        ({"optimizer": "sgd"}, (64,), (7,)),  # which of ours is not said
+    )
+    with canvas.style():
+        (axes,) = against_batch_size.draw(frame, spec_of(DISTANCE), numbers).axes
+    own, several = stars(axes)
+    assert own.get_ydata().tolist() == [1, 2, 3] and several.get_ydata().tolist() == [7]
+    mean = axes.containers[1].lines[0]
+    assert own.get_xdata() == pytest.approx(mean.get_xdata())
+    assert own.get_color() == mean.get_color() and several.get_xdata().tolist() == [6]
+
+
+def test_numbers_of_other_columns_are_in_no_panel():
+    numbers = published_of(({}, (16,), (0.5,)), column="test_accuracy")
+    with canvas.style():
+        drawing = against_batch_size.draw(runs_of(distance=NARROW), spec_of(DISTANCE), numbers)
+    assert not stars(drawing.axes[0]) and not legend(drawing)

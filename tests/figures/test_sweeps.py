@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 from test_machine_figures import busy
 
@@ -209,3 +210,22 @@ def test_highest_values_decide_the_scale_of_a_dense_range(peaks, dense, scale):
     assert axes.get_yscale() == scale
     if scale == "linear":
         assert axes.get_ylim() == pytest.approx((0, 1.08 * max(peaks)))
+
+
+def test_the_numbers_of_a_document_stand_in_the_panel_of_this_device():
+    figure = figures.FIGURES["frameworks"]
+    rows = [*busy(framework="tensorflow"), *busy(framework="jax")]
+    tables = figures.Tables(utilisation=pandas.DataFrame(rows))
+    numbers = pandas.DataFrame(
+        {"figure": "frameworks", "document": "Figure 7", "series": "jax", "framework": "jax"}
+        | {"batch_size": [4, 4096], "column": "utilisation_percent", "value": [20.0, 30.0]}
+    )
+    drawing = figure.draw(figure.select(tables), numbers)
+    shown = {
+        axes.get_title(): found
+        for axes in drawing.axes
+        if (found := [line for line in axes.lines if line.get_marker() == "*"])
+    }
+    ((star,),) = shown.values()
+    assert star.get_xdata().tolist() == [2, 12] and star.get_ydata().tolist() == [20, 30]
+    assert legend(drawing)[-1] == "document, Figure 7"

@@ -3,7 +3,8 @@
 A figure is a spec in the catalogue: a table, its panels, and the kind of figure that they make.
 Each kind is a module of batchscope.figures.kinds, under its name:
 
-- `draw(frame, spec) -> matplotlib.figure.Figure`: the figure, from that frame alone;
+- `draw(frame, spec) -> matplotlib.figure.Figure`: the figure, from that frame alone, and from the
+  rows of published.csv as a third argument where a document has numbers of it;
 - `select(tables, spec) -> DataFrame`, where `rows.select` will not do: the rows and columns that
   the figure shows, its CSV. Where they are none, there is nothing to show, and no figure.
 
@@ -54,12 +55,16 @@ class Figure:
 
         return getattr(self._kind(), "select", rows.select)(tables, self.entry)
 
-    def draw(self, frame: pandas.DataFrame) -> Drawing:
-        """Returns the figure, drawn from what `select` returned."""
+    def draw(self, frame: pandas.DataFrame, numbers: pandas.DataFrame | None = None) -> Drawing:
+        """Returns the figure, drawn from what `select` returned, with a document's numbers in it.
+
+        These are rows of published.csv, of figures alone that a document may give numbers for.
+        """
         from batchscope.figures.drawing import canvas
 
+        given = () if numbers is None or numbers.empty else (numbers,)
         with canvas.style():
-            return self._kind().draw(frame, self.entry)
+            return self._kind().draw(frame, self.entry, *given)
 
     def _kind(self) -> Any:
         return importlib.import_module(f"{__name__}.kinds.{self.entry.kind}")
@@ -167,30 +172,30 @@ def write(
     from batchscope import disk
     from batchscope.errors import UserError
 
-    names = list(names)
+    names, published = list(names), published or {}
     for name in names:
         if name not in FIGURES:
             known = ", ".join(FIGURES)
             raise UserError(f"figures: received {name!r}; one of {known} is expected.")
     _read_once.cache_clear()  # of tables that were there before
     with disk.atomic_folder(folder) as beside:
-        given = (_write_figure, repeat(tables), names, repeat(beside))
+        numbers = [name in published for name in names]
+        given = (_write_figure, repeat(tables), names, repeat(beside), numbers)
         if (workers := min(processes, len(names))) > 1:
             with ProcessPoolExecutor(workers, None, tasks.name_own, (tasks.named_own(),)) as pool:
                 found = [*pool.map(*given)]
         else:
             found = [*map(*given)]
-        lines = [
-            {**line, "published": (published or {}).get(line["name"])}
-            for line in filter(None, found)
-        ]
+        lines = [{**line, "published": published.get(line["name"])} for line in filter(None, found)]
         (beside / LISTING).write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
 
 
 _read_once = functools.cache(read)  # by each of the processes that share the figures
 
 
-def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any] | None:
+def _write_figure(
+    tables: Path | str, name: str, folder: Path, published: bool
+) -> dict[str, Any] | None:
     """Writes a figure's three files; returns its line of the list, None where it shows nothing."""
     from batchscope.figures.drawing import canvas
     from batchscope.tables import csv_tables
@@ -200,7 +205,8 @@ def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any]
     entry, frame = figure.entry, figure.select(read)
     if frame.empty:
         return None
-    svg, png = canvas.svg_and_png(figure.draw(frame), entry.title)
+    numbers = read.published[read.published["figure"] == name] if published else None
+    svg, png = canvas.svg_and_png(figure.draw(frame, numbers), entry.title)
     csv_tables.guarded(frame).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")

@@ -19,7 +19,7 @@ from batchscope.catalogue import entries
 from batchscope.catalogue.entries import Panel, Scale
 from batchscope.catalogue.tables import clipped
 from batchscope.figures import Tables, rows
-from batchscope.figures.drawing import canvas
+from batchscope.figures.drawing import canvas, document_points
 from batchscope.store import records
 
 _SLOT = 0.62  # share of the distance between two batch sizes that all series take together
@@ -40,6 +40,7 @@ class Cell(NamedTuple):
     panel: Panel
     title: str
     lines: list[Series]
+    document: tuple[document_points.Line, ...] = ()
 
     @property
     def frame(self) -> pandas.DataFrame:
@@ -49,7 +50,8 @@ class Cell(NamedTuple):
     @property
     def values(self) -> np.ndarray:
         """All values that it draws."""
-        return rows.finished(self.frame)[self.panel.column].to_numpy(float)
+        own = rows.finished(self.frame)[self.panel.column].to_numpy(float)
+        return np.concatenate([own, *(line.values for line in self.document)])
 
 
 def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
@@ -93,9 +95,12 @@ def _times(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     return rows.shown(rows.only(frame, ["at_epoch", time, *ends]), spec)
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(
+    frame: pandas.DataFrame, spec: entries.Figure, numbers: pandas.DataFrame | None = None
+) -> Figure:
     """Returns the figure: a row of panels for each part of the series, where they are many."""
     every, columns = _cells(frame, spec)
+    every = [with_document(cell, numbers) for cell in every]
     shown, more = canvas.first(every, _MOST_PANELS, "panels")
     labels = list(dict.fromkeys(line.label for cell in shown for line in cell.lines))
     looks = dict(zip(labels, canvas.series_styles(len(labels)), strict=True))
@@ -115,7 +120,9 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
             axes.set_ylabel("")
             axes.tick_params(labelleft=not axes.get_shared_y_axes().joined(axes, grid[0]))
     _draw_references(grid, frame, spec)
-    canvas.legend(figure, [(looks[one], one or _ALL) for one in labels], least=2)
+    named = [(looks[one], one or _ALL) for one in labels] if len(labels) > 1 else []
+    starred = numbers if any(cell.document for cell in shown) else None
+    canvas.legend(figure, [*named, *document_points.entries(starred)])
     means = "Means over seeds with a 95 % interval (Student's t); small: single runs."
     canvas.notes(figure, rows.runs(frame), more, means if frame["seed"].nunique() > 1 else "")
     return figure
@@ -227,17 +234,29 @@ def _share(grid: np.ndarray, every: list[Cell], apart: bool) -> None:
             canvas.alike_scales(*zip(*found, strict=True))
 
 
+def with_document(cell: Cell, numbers: pandas.DataFrame | None) -> Cell:
+    """Returns a cell with a document's numbers of its column, where its series are of them."""
+    if numbers is None:
+        return cell
+    found = document_points.lines(numbers, cell.panel.column, cell.lines)
+    return cell._replace(document=tuple(found))
+
+
 def draw_cell(axes: Axes, cell: Cell, looks: dict[str, dict[str, Any]]) -> None:
     """Draws the series of a pair of axes, beside each other at every batch size."""
     panel, frame, count = cell.panel, cell.frame, len(cell.lines)
-    sizes = sorted(frame["batch_size"].unique().tolist())
+    sizes = {*frame["batch_size"].tolist()}.union(*(line.sizes for line in cell.document))
+    sizes = sorted(map(int, sizes))
     width = _SLOT * min(canvas.spacing(sizes), 1.0) / count  # in doublings
+    offsets = [(index - (count - 1) / 2) * width for index in range(count)]
     ends = [
-        _draw_line(
-            axes, line.frame, panel, looks[line.label], (index - (count - 1) / 2) * width, count
-        )
-        for index, line in enumerate(cell.lines)
+        _draw_line(axes, line.frame, panel, looks[line.label], offset, count)
+        for line, offset in zip(cell.lines, offsets, strict=True)
     ]
+    for place, at, values in cell.document:
+        beside = 0.0 if place is None else offsets[place]
+        look = None if place is None else looks[cell.lines[place].label]
+        document_points.draw(axes, np.log2(at.astype(float)) + beside, values, look)
     if np.isfinite(cell.values).any():
         canvas.value_axis(axes, cell.values, np.concatenate(ends), panel.scale)
     else:

@@ -21,7 +21,7 @@ from batchscope.catalogue import entries
 from batchscope.catalogue.entries import Panel, Scale
 from batchscope.catalogue.tables import QUARTILES, TABLES, clipped
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, timings
+from batchscope.figures.drawing import canvas, document_points, timings
 from batchscope.store import records
 
 Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # each with its look
@@ -86,7 +86,9 @@ def _timed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
     return rows[np.isfinite(rows[column].to_numpy(float))]
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(
+    frame: pandas.DataFrame, spec: entries.Figure, numbers: pandas.DataFrame | None = None
+) -> Figure:
     """Returns the figure: the panels that show something."""
     groups, panels = timings.series(frame), _known(frame, spec.panels)
     lines = [*zip(groups, canvas.series_styles(len(groups)), strict=True)]
@@ -103,7 +105,8 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
             beside = previous is not None and previous.column in _BY_SWEEP
             axes.set_yticks(range(len(groups)), [""] * len(groups) if beside else labels)
             continue
-        at = _draw_lines(axes, frame, panel, lines)
+        document = () if numbers is None else document_points.lines(numbers, panel.column, groups)
+        at = _draw_lines(axes, frame, panel, lines, [*document])
         if panel.column == _EXAMPLES and len(groups) <= _LIMITED:
             limits |= _draw_limits(axes, at, lines)
         if panel.column == _STEP and _FIXED in frame:  # the fit is the line
@@ -114,7 +117,8 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     disturbed = frame[[name for name in _FLAGS if name in frame]].fillna(0).astype(float) > 0
     found += [(_DISTURBED, "disturbed")] if disturbed.any(axis=None) else []
     lost = frame["status"].eq(records.OUT_OF_MEMORY).any()
-    canvas.legend(figure, [*found, (_LOST, "out of memory")] if lost else found)
+    found += [(_LOST, "out of memory")] if lost else []
+    canvas.legend(figure, [*found, *document_points.entries(numbers)])
     return figure
 
 
@@ -141,9 +145,17 @@ def batch_axis(axes: Axes, sizes: Any) -> Transform:
     return lambda values: np.asarray(values, float)
 
 
-def _draw_lines(axes: Axes, frame: pandas.DataFrame, panel: Panel, lines: Lines) -> Transform:
+def _draw_lines(
+    axes: Axes,
+    frame: pandas.DataFrame,
+    panel: Panel,
+    lines: Lines,
+    document: Sequence[document_points.Line],
+) -> Transform:
     """Draws medians with their quartiles, rings where disturbed, crosses where memory ran out."""
-    at = batch_axis(axes, frame["batch_size"])
+    at = batch_axis(
+        axes, [*frame["batch_size"], *(size for line in document for size in line.sizes)]
+    )
     fitted = {"linestyle": "none"} if panel.column == _STEP and _FIXED in frame else {}
     if panel.scale == Scale.LOG:
         axes.set_yscale("log")
@@ -160,6 +172,9 @@ def _draw_lines(axes: Axes, frame: pandas.DataFrame, panel: Panel, lines: Lines)
         if flag in rows and (disturbed := rows[flag].to_numpy(float, na_value=0.0) > 0).any():
             axes.plot(place[disturbed], values[0][disturbed], zorder=4, **_DISTURBED)
         drawn.append(values.ravel())
+    for place, sizes, values in document:
+        document_points.draw(axes, at(sizes), values, None if place is None else lines[place][1])
+        drawn.append(values.to_numpy())
     dense = panel.column == _EXAMPLES and is_dense(frame["batch_size"])
     linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
     timings.value_axis(axes, drawn, linear, dense)

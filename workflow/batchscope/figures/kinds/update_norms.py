@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis.run_series import Series
 from batchscope.catalogue import entries
 from batchscope.figures import rows
-from batchscope.figures.drawing import canvas
-from batchscope.figures.kinds.against_batch_size import Cell, draw_cell
+from batchscope.figures.drawing import canvas, document_points
+from batchscope.figures.kinds.against_batch_size import Cell, draw_cell, with_document
 
 _MOST_ROWS = 6  # series
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(
+    frame: pandas.DataFrame, spec: entries.Figure, numbers: pandas.DataFrame | None = None
+) -> Figure:
     """Returns the figure: for each series, distributions beside medians."""
     (panel,), (ink,) = rows.panels(frame, spec), canvas.series_styles(1)
     groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)
@@ -29,11 +31,13 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
         _draw_distributions(left, group.frame, looks, panel.column)
         canvas.title(left, wording.titled("Distribution", group.label))
         title = wording.titled(panel.title, group.label)
-        cell = Cell(panel, title, [Series("", {}, rows.runs(group.frame))])
+        own = replace(group, label="", frame=rows.runs(group.frame))
+        cell = with_document(Cell(panel, title, [own]), numbers)
         draw_cell(right, cell, {"": ink})
         canvas.keep_possible(right, panel.column, cell.values)
     canvas.size_legend(figure, looks)
-    canvas.notes(figure, rows.runs(frame), more, "Triangles: medians.")
+    stars = [f"Stars: {text}." for _, text in document_points.entries(numbers)]
+    canvas.notes(figure, rows.runs(frame), more, "Triangles: medians.", *stars)
     return figure
 
 
