@@ -14,6 +14,7 @@ from small_study import MODEL_FILE, config, problems, timed
 
 IDS = {"dataset": "mine-1f0a93c2", "model": "campbell_cnn", "optimizer": "sgd"}
 RMSPROP = {"optimizer": "rmsprop", "momentum": 0.5}
+STEPS = {"batch_schedule": "steps", "largest_batch_size": 64}
 TRAINING = {
     **{name: factor.default for name, factor in run_factors.FACTORS.items() if name != "seed"},
     **{**IDS, "batch_size": 32, "learning_rate": 0.1, "epochs": 4},
@@ -106,6 +107,19 @@ def test_a_batch_above_the_training_set_is_refused():
             "beta_scaling",
         ),
         ({"optimizer": "adam", "weight_decay_scaling": "linear"}, "weight_decay_scaling"),
+        ({"batch_rises": 2}, "batch_rises"),
+        ({"largest_batch_size": 64}, "largest_batch_size"),
+        ({"batch_schedule": "steps"}, "largest_batch_size"),
+        ({**STEPS, "largest_batch_size": 16}, "largest_batch_size"),
+        ({**STEPS, "largest_batch_size": 10**6, "data": info(100)}, "largest_batch_size"),
+        ({**STEPS, "schedule": "cosine"}, "schedule"),
+        ({**STEPS, "batch_schedule": "seesaw"}, "schedule"),
+        (
+            {**STEPS, "batch_schedule": "seesaw", "schedule": "cosine", "batch_rises": 2},
+            "batch_rises",
+        ),
+        ({**STEPS, "warmup_epochs": 3, "batch_rises_from": 0.5}, "batch_rises_from"),
+        ({**STEPS, "method": "proximal"}, "batch_schedule"),
     ],
 )
 def test_of_a_training(changes, factor):

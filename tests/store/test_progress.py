@@ -31,14 +31,14 @@ def clock(monkeypatch, *seconds: float) -> None:
 
 def test_a_line_has_epoch_losses_and_time_left(folder, monkeypatch, capsys):
     clock(monkeypatch, 0, 10, 20, 21, 40)
-    reporter = progress.Reporter(folder, epochs=5, steps=10)
-    reporter.report(0, 5, [])  # from here on the time is taken
+    reporter = progress.Reporter(folder, epochs=5)
+    reporter.report(0, 0.5, [])  # from here on the time is taken
     assert capsys.readouterr().out == "Epoch 1 of 5 (50 % of it).\n"
     reporter.report(2, 0, [ROW, ROW])
-    reporter.report(2, 1, [ROW, ROW])  # a second later
+    reporter.report(2, 0.1, [ROW, ROW])  # a second later
     losses = "training loss 0.1235, validation loss 0.6543"
     assert capsys.readouterr().out == f"Epoch 2 of 5: {losses} after epoch 2; about 20 s left.\n"
-    reporter.report(3, 5, [ROW] * 3)
+    reporter.report(3, 0.5, [ROW] * 3)
     line = f"Epoch 4 of 5 (50 % of it): {losses} after epoch 3; about 15 s left.\n"
     assert capsys.readouterr().out == line
     assert progress.overview(folder.parents[1]) == f"some+run: e{line[1:-2]}"
@@ -47,7 +47,7 @@ def test_a_line_has_epoch_losses_and_time_left(folder, monkeypatch, capsys):
 def test_the_log_of_a_long_training_stays_one_to_read(folder, monkeypatch, capsys):
     words = range(0, 4 * 3600, 5)
     clock(monkeypatch, 0, *words)
-    reporter = progress.Reporter(folder, epochs=len(words), steps=1)
+    reporter = progress.Reporter(folder, epochs=len(words))
     written = []
     monkeypatch.setattr(reporter, "_write", written.append)
     for epoch in range(len(words)):
@@ -59,7 +59,7 @@ def test_the_log_of_a_long_training_stays_one_to_read(folder, monkeypatch, capsy
 def test_who_runs_is_known_by_the_file_and_its_process(folder):
     results = folder.parents[1]
     assert progress.overview(results) == "No training runs now."
-    with pytest.raises(KeyError), progress.Reporter(folder, 5, 10).running():
+    with pytest.raises(KeyError), progress.Reporter(folder, 5).running():
         assert progress.overview(results) == "some+run: starts"
         raise KeyError
     assert progress.overview(results) == "No training runs now."
@@ -81,7 +81,7 @@ def test_a_full_disk_stops_no_training(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(progress.disk, "write_json", full)
     clock(monkeypatch, 0, 10, 20)
-    reporter = progress.Reporter(folder, epochs=5, steps=10)
+    reporter = progress.Reporter(folder, epochs=5)
     with reporter.running():
         reporter.report(1, 0, [ROW])
         reporter.report(2, 0, [ROW, ROW])

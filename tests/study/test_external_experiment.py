@@ -115,7 +115,7 @@ def test_a_budget_takes_its_column(tmp_path, budgets, what):
 def test_a_table_of_falling_rates_serves_no_budget(tmp_path):
     frame = own_table.rows(schedule="cosine")
     (problem,) = refused(tmp_path, frame, budgets={"updates": 100})
-    assert problem.startswith("experiments.a.budgets.updates: received with schedule cosine, whose")
+    assert problem.startswith("experiments.a.budgets.updates: received with schedule cosine, ")
     experiment = planned(tmp_path, frame).experiments["a"]
     assert figures.drawn(experiment) == ["primary", "best_losses", "accuracy", "verdict_matrix"]
     targets = planned(tmp_path, single(frame)).experiments["a"]

@@ -258,3 +258,27 @@ def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_pa
     unmeasured = written.made(name)
     assert list(unmeasured.columns) == columns
     assert (len(unmeasured) > 0) == (name in ("history", "trajectories"))
+
+
+def test_seconds_of_a_rising_batch_size_are_those_of_its_examples_at_each_size(tmp_path):
+    ramp = {"batch_schedule": "steps", "largest_batch_size": 32, "batch_rises_from": 0.25}
+    (rising,) = synthetic.grid([16], [0], **ramp)
+    planned = synthetic.study([*synthetic.grid([16, 32], [0]), rising], {"time_epoch": {}})
+    synthetic.write(tmp_path, planned)
+    runs = synthetic.made("runs", tmp_path, planned).set_index("run")
+    small, large = runs["seconds_per_epoch"].iloc[:2]
+    found = runs.loc[rising]
+    assert found["seconds_per_epoch"] == pytest.approx(0.25 * small + 0.75 * large)
+    assert found["train_seconds"] == pytest.approx(found["seconds_per_epoch"] * 40)
+    slow, fast = runs["examples_per_second"].iloc[:2]
+    assert found["examples_per_second"] == pytest.approx(1 / (0.25 / slow + 0.75 / fast))
+    frame = synthetic.made("trajectories", tmp_path, planned)
+    frame = frame[frame["run"] == rising]
+    expected = small * frame["epoch"].clip(upper=10) + large * (frame["epoch"] - 10).clip(lower=0)
+    assert frame["seconds"].tolist() == pytest.approx(expected.tolist(), rel=1e-3)
+    (last,) = [path for path in tmp_path.rglob("*time_epoch*/*.json") if "bs=32" in str(path)]
+    last.unlink()  # without a time at one of its sizes it has none
+    assert math.isnan(synthetic.made("runs", tmp_path, planned)["seconds_per_epoch"].iloc[-1])
+    jobs = job_files.measure_jobs(planned.experiments["gap"], tmp_path, "local")
+    timed = [job.path for job in jobs if job.runs == (rising,) and job.alone]
+    assert len(timed) == 2 and last in timed

@@ -72,5 +72,5 @@ def test_an_epoch_has_the_updates_of_its_examples(results, augmentation):
     one = Training(Run(results, run_names.run_name(factors)))
     examples = len(one.run.data.labels("train"))
     expected = 2 * examples if augmentation == "crop" else examples
-    assert (one.examples, one.steps) == (expected, -(-expected // 8))
+    assert (one.examples, one.course.steps(0)) == (expected, -(-expected // 8))
     assert one.fit().status == "finished"

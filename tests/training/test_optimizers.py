@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope.catalogue import optimizer_constants, run_names
+from batchscope.catalogue.batch_phases import Course
 from batchscope.training import optimizers
 from digit_runs import run_name
 
@@ -122,7 +123,8 @@ def test_rates_rise_with_the_warm_up_and_fall_to_zero_at_the_horizon(schedule, g
     factors = run_names.parse_run(
         run_name(**{"learning_rate": 0.1, "epochs": 4, "schedule": schedule, **given})
     )
-    rates = optimizers.schedule(factors, 5)
+    five = 5 * factors["batch_size"]  # examples of five updates
+    rates = optimizers.schedule(factors, Course(factors, five))
     found = [float(rates(update)) for update in range(21)]
     left = 20 - len(rise)
     expected = rise + [top * FALLS[schedule](update / left) for update in range(left + 1)]
@@ -133,4 +135,5 @@ def test_rates_rise_with_the_warm_up_and_fall_to_zero_at_the_horizon(schedule, g
         before = float(variable.numpy())
         in_graph.apply([keras.ops.ones(())], [variable])
         assert before - float(variable.numpy()) == pytest.approx(expected[update], rel=1e-4)
-    assert optimizers.schedule(run_names.parse_run(run_name()), 5) is None
+    constant = run_names.parse_run(run_name())
+    assert optimizers.schedule(constant, Course(constant, five)) is None

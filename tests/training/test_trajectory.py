@@ -9,8 +9,9 @@ import pytest
 from test_trainer import column, history
 
 from batchscope.catalogue import run_names
+from batchscope.catalogue.batch_phases import Course
 from batchscope.training import trajectory
-from digit_runs import assert_same_bits, record, train, with_digits
+from digit_runs import assert_same_bits, record, run_name, train, with_digits
 
 EVERY = 250
 
@@ -39,13 +40,14 @@ def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
 @pytest.mark.parametrize("batch_size", [1, 7, 1078])
 @pytest.mark.parametrize("every", [1, 99, 3000])
 def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(batch_size, every):
+    course = Course(run_names.parse_run(run_name(batch_size=batch_size, epochs=4)), 1078)
     found = [
         epoch * 1078 + min(step * batch_size, 1078)
         for epoch in range(4)
-        for step in trajectory.evaluation_steps(every, epoch, 1078, batch_size)
+        for step in trajectory.evaluation_steps(every, epoch, course)
     ]
     assert found == grid(every, 4, 1078, batch_size)
-    assert trajectory.evaluation_steps(0, 0, 1078, batch_size) == []
+    assert trajectory.evaluation_steps(0, 0, course) == []
 
 
 def test_the_subset_is_fixed_and_has_at_most_512_examples():

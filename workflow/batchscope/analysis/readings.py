@@ -196,7 +196,7 @@ def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Bu
     if not len(finished):
         return []
     last = finished.groupby(["machine", "run"])[[*AXES.values()]].max()
-    if run_series.falling(evaluations):
+    if run_series.by_horizon(evaluations):
         ends = {*last[AXES[EPOCHS]], *finished[EPOCHS]}
         found = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
         return [*found, Budget(CONVERGENCE)]
@@ -339,7 +339,7 @@ def _target(each: Trainings, stated: Mapping[str, Any]) -> Budget | None:
     none where updates are not known.
     """
     own_target = trainings.at_own_targets(each.runs)
-    if not own_target and (not each.whole("updates") or run_series.falling(each.evaluations)):
+    if not own_target and (not each.whole("updates") or run_series.by_horizon(each.evaluations)):
         return None
     wanted = [Target(*known) for known in stated.get(TARGET, {}).items()]
     for target in wanted[:1] or each.default_targets()[-1:]:

@@ -182,8 +182,7 @@ def _read(factor: str, rows: pandas.DataFrame) -> bool:
     return not method or "method" not in rows or bool((rows["method"] == method).all())
 
 
-def falling(frame: pandas.DataFrame) -> bool:
-    """Returns whether the rate of a run falls towards its horizon, by the column of the factor."""
-    if "schedule" not in frame:
-        return False
-    return bool((frame["schedule"].dropna() != run_factors.CONSTANT).any())
+def by_horizon(frame: pandas.DataFrame) -> bool:
+    """Returns whether a run's rate or batch size goes by its horizon, by the factors' columns."""
+    known = [frame[name].dropna() for name in run_factors.HORIZONTAL if name in frame]
+    return any((column != run_factors.CONSTANT).any() for column in known)

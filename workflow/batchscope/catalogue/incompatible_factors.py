@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import framework_names, optimizer_constants, run_names, tasks
+from batchscope.catalogue import (
+    batch_phases,
+    framework_names,
+    optimizer_constants,
+    run_names,
+    tasks,
+)
 from batchscope.catalogue.dataset_definitions import DatasetInfo
 from batchscope.catalogue.dataset_sources import IMAGES, KINDS
 from batchscope.catalogue.networks import NETWORKS
@@ -17,8 +23,9 @@ from batchscope.catalogue.optimizer_constants import DEFAULT
 from batchscope.catalogue.run_factors import (
     CONSTANT,
     FACTORS,
+    FALLING,
     SWEEP_FACTORS,
-    falling,
+    by_horizon,
     training_copies,
 )
 from batchscope.catalogue.timings import OF_SWEEPS
@@ -105,13 +112,14 @@ def of_training(factors: Factors, info: DatasetInfo) -> Found:
         steps = "with method proximal, whose inner steps would count as updates"
         if factors["warmup_epochs"]:
             yield _wrong(factors, "warmup_epochs", steps, "0 is expected")
-        if falling(factors):
-            yield _wrong(factors, "schedule", steps, f"{CONSTANT} is expected")
-    if falling(factors) and factors["warmup_epochs"] == factors["epochs"]:
+        if name := by_horizon(factors):
+            yield _wrong(factors, name, steps, f"{CONSTANT} is expected")
+    if factors["schedule"] != CONSTANT and factors["warmup_epochs"] == factors["epochs"]:
         beside = f"with a warm-up of all {factors['epochs']} epochs"
         wanted = f"{CONSTANT} is expected, or a shorter warm-up"
         yield _wrong(factors, "schedule", beside, wanted)
     yield from _constants(factors)
+    yield from _batch_schedule(factors, info.training_examples)
     if info.definition.overlapping:
         text = f"received {info.name}, which is for times alone: its splits overlap; another data "
         yield "dataset", f"{text}set is expected."
@@ -176,9 +184,7 @@ def _wrong(factors: Factors, name: str, beside: str, wanted: str) -> tuple[str, 
 
 def _step(factors: Factors, training_size: int | None) -> Found:
     """What a step depends on, in a training or in a timing."""
-    if training_size is not None:
-        examples = training_size * training_copies(factors)
-        yield from _too_large(factors, factors["batch_size"], examples)
+    yield from _beyond_the_training_set(factors, factors["batch_size"], training_size)
     optimizer, momentum = factors["optimizer"], factors["momentum"]
     if momentum and optimizer not in ("sgd", "rmsprop"):
         wanted = "it is expected of sgd and rmsprop alone"
@@ -188,6 +194,12 @@ def _step(factors: Factors, training_size: int | None) -> Found:
         yield "nesterov", f"received true for {given}; sgd with a momentum above 0 is expected."
     yield from _at_most_the_batch_size(factors, "replicas")
     yield from _method(factors)
+
+
+def _beyond_the_training_set(factors: Factors, batch_size: int, size: int | None) -> Found:
+    """What a batch has beyond the training set, of so many examples; None where nobody knows."""
+    if size is not None:
+        yield from _too_large(factors, batch_size, size * training_copies(factors))
 
 
 def _too_large(factors: Factors, batch_size: int, examples: int) -> Found:
@@ -262,6 +274,37 @@ def _constants(factors: Factors) -> Found:
     if scaled and not optimizer_constants.unscaled(factors)["weight_decay"]:
         wanted = "weight_decay above 0 is expected"
         yield _wrong(factors, "weight_decay_scaling", "without a weight decay", wanted)
+
+
+def _batch_schedule(factors: Factors, training_size: int | None) -> Found:
+    """What a batch size that rises needs, and what one that stays has no use for."""
+    schedule = factors["batch_schedule"]
+    of_steps = ("batch_rises", "batch_rises_from")
+    of_rises = ("batch_rise_factor", "largest_batch_size")
+    needless = {CONSTANT: of_steps + of_rises, batch_phases.SEESAW: of_steps}.get(schedule, ())
+    for name in needless:
+        if factors[name] != FACTORS[name].default:
+            others = "steps" if name in of_steps else "steps or seesaw"
+            yield _wrong(factors, name, f"with batch_schedule {schedule}", f"{others} is expected")
+    if schedule == CONSTANT:
+        return
+    beside = f"with batch_schedule {schedule}"
+    if factors["largest_batch_size"] < factors["batch_size"]:
+        wanted = f"at least the batch size, {factors['batch_size']}, is expected"
+        yield _wrong(factors, "largest_batch_size", beside, wanted)
+    largest = factors["largest_batch_size"]
+    for _, text in _beyond_the_training_set(factors, largest, training_size):
+        yield "largest_batch_size", text
+    if schedule == batch_phases.SEESAW and factors["schedule"] == CONSTANT:
+        wanted = f"{wording.listed(FALLING, 'or')} is expected, which it follows"
+        yield _wrong(factors, "schedule", beside, wanted)
+    elif schedule == batch_phases.STEPS and factors["schedule"] != CONSTANT:
+        wanted = f"{CONSTANT} is expected, or batch_schedule {batch_phases.SEESAW}"
+        yield _wrong(factors, "schedule", beside, wanted)
+    rise = factors["warmup_epochs"] / factors["epochs"]
+    if schedule == batch_phases.STEPS and factors["batch_rises_from"] < rise:
+        wanted = f"at least {rise:.3g}, the warm-up's share of the epochs, is expected"
+        yield _wrong(factors, "batch_rises_from", beside, wanted)
 
 
 def _framework(factors: Factors, timings: tuple[str, ...]) -> Found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from batchscope.catalogue import framework_names, optimizer_constants, tasks
+from batchscope.catalogue import batch_phases, framework_names, optimizer_constants, tasks
 from batchscope.catalogue.fields import Section
 from batchscope.catalogue.optimizer_constants import DEFAULT
 from batchscope.catalogue.parameters import Parameter
@@ -20,9 +20,8 @@ _MOST_THREADS, _MOST_DEVICES = 4096, 1024
 # et al. 2019, arXiv 1811.03600; Hoffmann et al. 2022, arXiv 2203.15556).
 CONSTANT = "constant"
 FALLING = ("cosine", "linear")
-FALLING_REASON = (
-    "whose rate falls towards the horizon: before its end a training is no shorter training"
-)
+HORIZONTAL = ("schedule", "batch_schedule")
+FALLING_REASON = "which goes by the horizon: before its end a training is no shorter training"
 # The first is the frozen default.
 _MONITORED = tuple(
     f"{split}_{name}" for name in ("loss", *tasks.METRICS) for split in ("validation", "train")
@@ -243,6 +242,29 @@ class RunFactors(Section):
     Numbers may have another, on their standardised values: huber is quadratic up to one standard
     deviation.
     """
+    batch_schedule: str = _choice(
+        "bsch",
+        (CONSTANT, batch_phases.STEPS, batch_phases.SEESAW),
+        phrase="batch size in {}",
+        phrases={CONSTANT: "constant batch size", batch_phases.SEESAW: "seesaw"},
+    )
+    """What the batch size does: it stays, or rises in place of divisions of the rate, at steps or
+    wherever `schedule` has let the rate fall by another batch_rise_factor.
+    """
+    batch_rise_factor: float = _factor("brf", 2.0, above=1, maximum=1024)
+    """What a rise multiplies the batch size by, in place of a division of the rate by as much."""
+    largest_batch_size: int = _factor(
+        "lbs", 0, unit="examples", minimum=0, maximum=MOST_EXAMPLES, phrase="up to {}"
+    )
+    """Batch size up to which it rises; beyond it the rate is divided."""
+    batch_rises: int = _factor("brn", 1, minimum=1, maximum=64, noun="rise")
+    """Rises of the batch schedule steps."""
+    batch_rises_from: float = _factor(
+        "brs", 0.5, above=0, below=1, phrase="from {} of the examples"
+    )
+    """Share of the horizon's examples at which the first rise of the batch schedule steps stands;
+    the others at equal distances from there to the end.
+    """
 
 
 class TimingOnlyFactors(Section):
@@ -298,9 +320,9 @@ SWEEP_FACTORS: dict[str, Factor] = {
 EVERY_FACTOR: dict[str, Factor] = {**FACTORS, **SWEEP_FACTORS}
 
 
-def falling(factors: dict[str, Any]) -> bool:
-    """Returns whether a run's rate depends on its horizon."""
-    return factors["schedule"] != CONSTANT
+def by_horizon(factors: dict[str, Any]) -> str:
+    """Returns the factor by which a run's rate or batch size goes by its horizon; empty if none."""
+    return next((name for name in HORIZONTAL if factors.get(name, CONSTANT) != CONSTANT), "")
 
 
 def gradients_per_update(factors: dict[str, Any]) -> int:

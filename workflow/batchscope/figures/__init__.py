@@ -121,7 +121,7 @@ def drawn(experiment: Experiment) -> list[str]:
     met = {
         Need.AT_EPOCHS: experiment.at_epochs,
         Need.MARGINS: trainings.margins,
-        Need.PREFIXES: not (own.schedule or any(map(run_factors.falling, runs))),
+        Need.PREFIXES: not (own.schedule or any(map(run_factors.by_horizon, runs))),
         Need.EVALUATIONS: own.evaluated
         if own.columns
         else all(run["evaluate_every"] for run in runs),

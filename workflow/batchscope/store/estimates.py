@@ -14,6 +14,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import (
+    batch_phases,
     dataset_definitions,
     dataset_sources,
     dataset_splits,
@@ -61,6 +62,8 @@ class History:
         try:
             factors = run_names.parse_run(folder.name)
             seconds = record["contended_seconds"] / record["epochs_run"]
+            if len(batch_phases.batch_sizes(factors)) > 1:
+                return False  # of no size
         except (ValueError, KeyError, TypeError, ZeroDivisionError):
             return False  # of another version of this program: unknown
         by_batch = self._times.setdefault(setting(factors), {})
@@ -73,11 +76,12 @@ class History:
         """Returns the seconds that a run takes for all its epochs, or None."""
         if times := self._times.get(setting(factors)):
             means = {batch: statistics.fmean(values) for batch, values in times.items()}
-            return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
-        if noted := self._noted.get(_key(factors)):
+        elif noted := self._noted.get(_key(factors)):
             means = {int(batch): taken for batch, taken in noted.items()}
-            return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
-        return None
+        else:
+            return None
+        shares = batch_phases.shares(factors).items()
+        return factors["epochs"] * sum(part * epoch_seconds(means, size) for size, part in shares)
 
     def weight_bytes(self, factors: dict[str, Any], files: int = 1) -> int | None:
         """Returns the bytes of files of weights, as of a finished run of its kind, or None."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import kept_epochs, run_names, sweep_names
+from batchscope.catalogue import batch_phases, kept_epochs, run_names, sweep_names
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
@@ -87,8 +87,8 @@ def measure_jobs(experiment: plan.Experiment, results: Path | str, machine: str)
         settings = run_names.settings_name(measure, values)
         if measure in TIMINGS:
             for run, factors in trainings.runs.items():
-                path = time_path(place, experiment, factors, measure)
-                yield Job(path, measure, (run,), alone=True)
+                for path in time_paths(place, experiment, factors, measure).values():
+                    yield Job(path, measure, (run,), alone=True)
         elif measure in trainings.pairs:
             for pair in trainings.pairs[measure]:
                 yield Job(paths.pair_path(results, *pair, measure, settings), measure, pair)
@@ -128,6 +128,16 @@ def time_path(
     settings = run_names.job_settings(timing, trainings.measures[timing], repeat)
     configuration = run_names.timing_name(factors)
     return paths.timing_path(place.results, place.recorded, configuration, settings, timing)
+
+
+def time_paths(
+    place: Place, experiment: plan.Experiment, factors: dict[str, Any], timing: str
+) -> dict[int, Path]:
+    """Returns batch size -> its timing record, as `time_path`, for all sizes of a training."""
+    return {
+        size: time_path(place, experiment, {**factors, "batch_size": size}, timing)
+        for size in batch_phases.batch_sizes(factors)
+    }
 
 
 def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:

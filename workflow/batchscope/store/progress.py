@@ -45,27 +45,26 @@ def say(folder: Path, text: str) -> None:
 class Reporter:
     """Reports how far one training is."""
 
-    def __init__(self, folder: Path, epochs: int, steps: int) -> None:
-        self._folder = folder
-        self._epochs, self._steps = epochs, steps
+    def __init__(self, folder: Path, epochs: int) -> None:
+        self._folder, self._epochs = folder, epochs
         self._started = self._reported = self._logged = time.monotonic()
-        self._begun: tuple[float, int] | None = None  # when, and after how many updates
+        self._begun: tuple[float, float] | None = None  # when, and after how many epochs
 
     def running(self) -> contextlib.AbstractContextManager[None]:
         """Keeps the training's file while a block runs."""
         return running(self._folder)
 
-    def report(self, epoch: int, step: int, history: Sequence[dict[str, Any]]) -> None:
-        """Says where the training is, where the last word is some seconds old."""
-        now, done = time.monotonic(), epoch * self._steps + step
+    def report(self, epoch: int, share: float, history: Sequence[dict[str, Any]]) -> None:
+        """Says where the training is, so far in an epoch, where the last word is seconds old."""
+        now, done = time.monotonic(), epoch + share
         if self._begun is None:  # what went before was compilation, or another process
             self._begun = (now, done)
         if now - self._reported < SECONDS:
             return
         self._reported = now
-        text = f"epoch {epoch + (step > 0)} of {self._epochs}"
-        if step:
-            text += f" ({wording.percent(step / self._steps, 0)} of it)"
+        text = f"epoch {epoch + (share > 0)} of {self._epochs}"
+        if share:
+            text += f" ({wording.percent(share, 0)} of it)"
         if history:
             last = history[-1]
             text += (
@@ -74,7 +73,7 @@ class Reporter:
             )
         begun, before = self._begun
         if done > before:
-            left = (now - begun) / (done - before) * (self._epochs * self._steps - done)
+            left = (now - begun) / (done - before) * (self._epochs - done)
             text += f"; about {wording.duration(left)} left"
         self._write(text)
         if now - self._logged >= (now - self._started) * _SHARE:

@@ -23,7 +23,7 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
 from batchscope.catalogue.readers import expected, number, plain, read_items
-from batchscope.catalogue.run_factors import CONSTANT, EVERY_FACTOR, FALLING_REASON
+from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import horizons, messages
@@ -265,11 +265,11 @@ def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, known)
-    falling = horizons.falling_schedule(experiment.trainings.runs.values())
-    schedule = experiment.own.schedule or falling
+    schedule = horizons.of_own_runs(experiment.own.schedule)
+    schedule = schedule or horizons.schedule_of(experiment.trainings.runs.values())
     if schedule and table == "trajectories":
-        text = f"received trajectories with schedule {schedule}, {FALLING_REASON}; schedule "
-        yield Problem((*place, "table"), f"{text}{CONSTANT} is expected, or another table.")
+        text = f"received trajectories {schedule.why}; {schedule.expected}, or another table."
+        yield Problem((*place, "table"), text)
 
 
 def _apart(place: Place, test: Test) -> Iterator[Problem]:

@@ -60,7 +60,8 @@ def problems(
 ) -> Iterator[Problem]:
     """Yields what an experiment asks for and its table, or its log, does not give."""
     source = own.path or "the log"
-    yield from horizons.of_budgets(place, keys.budgets, own.schedule)
+    schedule = horizons.of_own_runs(own.schedule)
+    yield from horizons.of_budgets(place, keys.budgets, schedule)
     for outcome in keys.margins:
         if outcome not in own.columns:
             known = [name for name in own.columns if name in own_columns.outcomes()]

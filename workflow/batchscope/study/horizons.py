@@ -1,41 +1,61 @@
-"""How far trainings go, and what may not be asked of those whose rate falls towards the horizon."""
+"""How far trainings go, and what may not be asked of those that go by their horizon."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchscope.catalogue import run_factors
+from batchscope.catalogue.batch_phases import Course
 from batchscope.catalogue.entries import Need
-from batchscope.catalogue.run_factors import CONSTANT, FALLING_REASON, falling
+from batchscope.catalogue.run_factors import CONSTANT, FALLING_REASON, by_horizon
 from batchscope.problems import Place, Problem
 from batchscope.study import figure_checks
 from batchscope.study.document import ExperimentKeys
 
 
-def falling_schedule(runs: Iterable[dict[str, Any]]) -> str:
-    """Returns the first schedule of some runs that falls towards the horizon; empty if none."""
-    return next((run["schedule"] for run in runs if falling(run)), "")
+class Schedule(NamedTuple):
+    """A factor by which trainings go by their horizon, and its value."""
+
+    factor: str
+    value: str
+
+    @property
+    def why(self) -> str:
+        """Words for what it does."""
+        return f"with {self.factor} {self.value}, {FALLING_REASON}"
+
+    @property
+    def expected(self) -> str:
+        """Words for what is expected in its place."""
+        return f"{self.factor} {CONSTANT} is expected"
 
 
-def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Problem]:
-    """Yields that budgets are stated of trainings whose rate falls; not if `schedule` is empty."""
+def of_own_runs(schedule: str) -> Schedule | None:
+    """Returns the schedule of external runs whose rates fall; none if it is empty."""
+    return Schedule("schedule", schedule) if schedule else None
+
+
+def schedule_of(runs: Iterable[dict[str, Any]]) -> Schedule | None:
+    """Returns the first schedule of some runs that goes by the horizon."""
+    found = ((by_horizon(run), run) for run in runs)
+    return next((Schedule(name, run[name]) for name, run in found if name), None)
+
+
+def of_budgets(place: Place, kinds: Iterable[str], schedule: Schedule | None) -> Iterator[Problem]:
+    """Yields that budgets are stated of trainings that go by their horizon."""
     for kind in kinds if schedule else ():
-        text = f"received with schedule {schedule}, {FALLING_REASON}; schedule "
-        text += f"{CONSTANT} is expected, or no budgets: equal horizons are compared anyway."
+        text = f"received {schedule.why}; {schedule.expected}, or no budgets: equal horizons "
+        text += "are compared anyway."
         yield Problem((*place, "budgets", kind), text)
 
 
 def problems(place: Place, keys: ExperimentKeys, runs: list[dict[str, Any]]) -> Iterator[Problem]:
     """Yields where an experiment reads trainings before their end, or merges their horizons."""
-    schedule = falling_schedule(runs)
+    schedule = schedule_of(runs)
     if not schedule:
         return
-    why, expected = (
-        f"with schedule {schedule}, {FALLING_REASON}",
-        f"schedule {CONSTANT} is expected",
-    )
+    why, expected = schedule.why, schedule.expected
     if keys.at_epochs:
         text = f"received {why}; {expected}, or a run for each number of epochs."
         yield Problem((*place, "at_epochs"), text)
@@ -74,5 +94,4 @@ def _end(column: str, factors: dict[str, Any], size: int | None) -> int | None:
     if size is None or column not in ("updates", "examples"):
         return None
     examples = size * run_factors.training_copies(factors)
-    updates = math.ceil(examples / factors["batch_size"])
-    return epochs * (examples if column == "examples" else updates)
+    return epochs * examples if column == "examples" else Course(factors, examples).updates(epochs)

@@ -95,7 +95,7 @@ def to_target(asked: Trainings, runs: pandas.DataFrame, trajectories: pandas.Dat
     there would have had lower rates before.
     """
     wanted = [Target(*each) for each in asked.budgets.get("target", {}).items()]
-    if run_series.falling(trajectories) and not trainings.at_own_targets(runs):
+    if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
         trajectories = trajectories.iloc[:0]
     scalings = to_target_tables.of_study(trajectories, runs, wanted)
     constant = run_series.constants(runs)

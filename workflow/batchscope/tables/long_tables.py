@@ -17,6 +17,7 @@ import pandas
 from batchscope import disk, errors
 from batchscope.analysis import run_series
 from batchscope.catalogue import (
+    batch_phases,
     budget_kinds,
     columns,
     dataset_definitions,
@@ -126,14 +127,14 @@ def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas
 
 def _histories(place: Place, study: Study, chosen: Experiment) -> Parts:
     """Yields one row per run and epoch; the rate of a schedule is in `epoch_learning_rate`."""
-    speed = _speeds(place, study, chosen)
+    clock = _clock(place, study, chosen)
     for factors, first in _runs(place.results, chosen):
-        rows, per_second = history(place.results, first["run"]), speed(factors)
+        rows, seconds = history(place.results, first["run"]), clock(factors)
         of_epoch = _epoch_examples(place.results, factors)
         for row in rows:
             row |= {ours: row.get(name, NAN) for name, ours in _RENAMED.items()}
             row["examples"] = row["epoch"] * of_epoch
-            row["seconds"] = row["examples"] / per_second
+            row["seconds"] = seconds(row["examples"])
         yield first, rows
 
 
@@ -144,11 +145,11 @@ def _trajectories(places: list[Place], study: Study, chosen: Experiment) -> Part
     had the machine to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
     """
     for place in places:
-        speed = _speeds(place, study, chosen)
+        clock = _clock(place, study, chosen)
         for factors, first in _runs(place.results, chosen):
-            rows, per_second = trajectory(place.results, first["run"], factors), speed(factors)
+            rows, seconds = trajectory(place.results, first["run"], factors), clock(factors)
             for row in rows:
-                row |= {"seconds": row["examples"] / per_second, "machine": place.machine}
+                row |= {"seconds": seconds(row["examples"]), "machine": place.machine}
             yield first, rows
 
 
@@ -235,6 +236,26 @@ def _timed(place: Place, experiment: Experiment, factors: Row, column: str) -> f
     record = read_record(job_files.time_path(place, experiment, factors, timing), "values")
     found = record and record["values"].get(column)
     return NAN if found is None else found
+
+
+def _clock(
+    place: Place, study: Study, experiment: Experiment
+) -> Callable[[Row], Callable[[float], float]]:
+    """Returns, of a run's factors, a function of examples used: the seconds that they take.
+
+    They are the sum over the batch sizes of the run of examples / examples per second.
+    """
+    speed = _speeds(place, study, experiment)
+
+    def clock(factors: Row) -> Callable[[float], float]:
+        course = batch_phases.Course(factors, _epoch_examples(place.results, factors))
+        sizes = batch_phases.batch_sizes(factors)
+        speeds = {size: speed({**factors, "batch_size": size}) for size in sizes}
+        return lambda used: sum(
+            own / speeds[size] for size, own in course.examples_by_size(used).items()
+        )
+
+    return clock
 
 
 def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row], float]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.catalogue import columns, run_names
+from batchscope.catalogue import batch_phases, columns, run_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, paths, records, states
@@ -71,7 +71,7 @@ def _values(
     made = {"train": record}
     for measure, settings in experiment.trainings.measures.items():
         if measure not in MEASURES:
-            found = read(job_files.time_path(place, experiment, factors, measure), "values")
+            found = _timed(place, experiment, factors, measure, read)
         elif MEASURES[measure].pairs:
             continue  # a long table of its own
         else:
@@ -87,6 +87,26 @@ def _values(
     row["tokens_per_second"] = length * _known(row, "examples_per_second")
     row["train_seconds"] = _known(row, "epochs_run") * _known(row, "seconds_per_epoch")
     return row
+
+
+def _timed(
+    place: job_files.Place, experiment: Experiment, factors: Factors, timing: str, read: Reader
+) -> dict[str, Any] | None:
+    """Returns the record of a run's times; of several batch sizes means over their examples."""
+    by_size = {
+        size: read(path, "values")
+        for size, path in job_files.time_paths(place, experiment, factors, timing).items()
+    }
+    first, *others = by_size.values()
+    if not others or not all(by_size.values()):
+        return None if others else first
+    values, shares = {}, batch_phases.shares(factors)
+    for name, power in (("seconds_per_epoch", 1), ("examples_per_second", -1)):
+        known = {size: record["values"].get(name) for size, record in by_size.items()}
+        if all(known.values()):
+            mean = sum(share * known[size] ** power for size, share in shares.items())
+            values[name] = mean**power
+    return {**first, "values": values}
 
 
 def _known(row: dict[str, Any], column: str) -> float:

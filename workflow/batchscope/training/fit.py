@@ -13,8 +13,10 @@ from pathlib import Path
 from types import FrameType
 
 import numpy as np
+import tensorflow as tf
 
-from batchscope.catalogue import incompatible_factors, kept_epochs, tasks
+from batchscope.catalogue import batch_phases, incompatible_factors, kept_epochs, tasks
+from batchscope.catalogue.batch_phases import Course
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import Interrupted
 from batchscope.store import job_files, records, weights
@@ -30,7 +32,7 @@ from batchscope.training import (
 )
 from batchscope.training.checkpoint import Progress
 from batchscope.training.runs import Run
-from batchscope.training.step_loop import Batches, Totals, epoch_order, steps_per_epoch
+from batchscope.training.step_loop import Batches, Totals, epoch_order
 from batchscope.training.update_methods import Method
 
 
@@ -66,10 +68,11 @@ class Training:
         self.training_set = augmentations.extended(factors["augmentation"], train)
         self.examples = len(self.training_set.labels)
         incompatible_factors.check_task(factors, run.data.task)
-        incompatible_factors.check_batch_size(factors, factors["batch_size"], self.examples)
-        self.steps = steps_per_epoch(self.examples, factors["batch_size"])
+        for size in batch_phases.batch_sizes(factors):
+            incompatible_factors.check_batch_size(factors, size, self.examples)
+        self.course = Course(factors, self.examples)
         self.progress = Progress()
-        self.reporter = Reporter(self.folder, factors["epochs"], self.steps)
+        self.reporter = Reporter(self.folder, factors["epochs"])
         self.stopping = False
         self._validated: tuple[int, dict[str, float]] = (-1, {})  # updates, and what came of them
         self._chunk = 1  # steps per call, until it is known how long they take
@@ -81,17 +84,21 @@ class Training:
     def _place(self) -> None:
         """Puts the data on the device and builds the graphs: here memory may be refused."""
         factors, data = self.factors, self.run.data
-        self.schedule = optimizers.schedule(factors, self.steps)
+        self.schedule = optimizers.schedule(factors, self.course)
         with replicas.scope(factors):
             self.optimizer = optimizers.make_optimizer(factors, self.schedule)
         augment = augmentations.layer(factors["augmentation"], factors["seed"])
-        batches = Batches(
-            factors["batch_size"],
+        size, offset = factors["batch_size"], 0
+        if self.course.varies:
+            size, offset = (tf.Variable(each, False, dtype=tf.int32) for each in (size, offset))
+        self.batches = Batches(
+            size,
+            offset=offset,
             augment=augment,
             method=Method.of(factors),
             micro_batch=factors["micro_batch_size"],
         )
-        given = self.model, self.optimizer, self.training_set, batches, factors["update_norms"]
+        given = self.model, self.optimizer, self.training_set, self.batches, factors["update_norms"]
         self.loop = replicas.make_loop(factors, *given)
         evaluated = bool(factors["evaluate_every"])
         validation = data.examples("validation")
@@ -171,12 +178,14 @@ class Training:
         """Runs the rest of an epoch; returns whether every loss was finite."""
         progress = self.progress
         order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
-        every, size = self.factors["evaluate_every"], self.factors["batch_size"]
-        due = trajectory.evaluation_steps(every, progress.epoch, self.examples, size)
-        while progress.step < self.steps:
+        every, segments = self.factors["evaluate_every"], self.course.segments(progress.epoch)
+        due = trajectory.evaluation_steps(every, progress.epoch, self.course)
+        while progress.step < segments[-1].stop:
             start = progress.step
             coming = due[bisect.bisect_right(due, start) :][:1]
-            stop = min(start + self._chunk, self.steps, *coming)
+            segment = next(each for each in segments if start < each.stop)
+            self.batches.follow(segment)
+            stop = min(start + self._chunk, segment.stop, *coming)
             totals = Totals(progress.loss, progress.scores)
             progress.step, totals, seconds, norms = self.loop.run(order, start, stop, totals)
             progress.loss, progress.scores = totals
@@ -190,7 +199,7 @@ class Training:
             # Half of the limit: steps take longer when other jobs join.
             fitting = int((stop - start) / seconds * self.limits.chunk_seconds / 2)
             self._chunk = max(1, min(fitting, self.limits.chunk_steps or fitting))
-            if progress.step < self.steps:
+            if progress.step < segments[-1].stop:
                 self._pause()
         return True
 
@@ -202,7 +211,7 @@ class Training:
         numbers = validated["validation_loss"], *trainable.values()
         if not all(np.isfinite(value).all() for value in numbers):
             return False
-        steps = (progress.epoch + 1) * self.steps
+        steps = self.course.updates(progress.epoch + 1)
         rate = self.schedule(steps - 1) if self.schedule else self.optimizer.learning_rate
         trained = self.loop.scoring.metrics(progress.scores, self.training_set.labels)
         row = {
@@ -239,7 +248,13 @@ class Training:
     @property
     def updates(self) -> int:
         """How many were made so far."""
-        return self.progress.epoch * self.steps + self.progress.step
+        return self.course.updates(self.progress.epoch) + self.progress.step
+
+    @property
+    def used(self) -> int:
+        """How many examples of the present epoch were used so far."""
+        step = self.progress.step
+        return self.course.used(self.progress.epoch)[step] if step else 0
 
     def _validate(self) -> dict[str, float]:
         """Returns loss and metrics on the validation data, computed once after an update."""
@@ -254,8 +269,7 @@ class Training:
         rows = progress.trajectory
         if self.evaluate is None or (rows and rows[-1]["updates"] == self.updates):
             return
-        used = min(progress.step * self.factors["batch_size"], self.examples)
-        examples = progress.epoch * self.examples + used
+        examples = progress.epoch * self.examples + self.used
         found = self.evaluate()
         # The history's row of this update, where it ends an epoch.
         own = tasks.columns(self.run.data.task, "validation")
@@ -265,7 +279,8 @@ class Training:
 
     def _pause(self) -> None:
         """Says how far it is, writes a checkpoint if one is due; a signal raises `Interrupted`."""
-        self.reporter.report(self.progress.epoch, self.progress.step, self.progress.history)
+        progress = self.progress
+        self.reporter.report(progress.epoch, self.used / self.examples, progress.history)
         due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
         if due or self.stopping:
             checkpoint.save(self.checkpoint, self._key, self.progress, self.variables)

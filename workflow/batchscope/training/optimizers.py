@@ -8,7 +8,8 @@ import keras
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.catalogue import optimizer_constants, run_factors
+from batchscope.catalogue import optimizer_constants
+from batchscope.catalogue.batch_phases import Course
 from batchscope.catalogue.optimizer_constants import DEFAULT
 
 # The factor's values are Keras's class names in lower case.
@@ -28,7 +29,7 @@ def effective_learning_rate(factors: dict[str, Any]) -> float:
     return factors["learning_rate"] * k**power
 
 
-def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
+def schedule(factors: dict[str, Any], course: Course) -> Schedule | None:
     """Returns the rate of every update of a run; None where it is constant from the first.
 
     Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the W updates of the
@@ -41,8 +42,10 @@ def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
     - `linear`: r (1 - t / T);
     - `cosine`: r (1 + cos(pi t / T)) / 2 (Loshchilov and Hutter 2017, arXiv 1608.03983,
       equation 5, without restarts).
+
+    Where the batch size rises, the rate is r times that of its phase, as `batch_phases` says.
     """
-    rate, rise = effective_learning_rate(factors), factors["warmup_epochs"] * steps
+    rate, rise = effective_learning_rate(factors), course.updates(factors["warmup_epochs"])
     scaled = factors["learning_rate_scaling"] != "none"
     # Keras calls it a decay; it goes from any rate to any other, and stays at the second.
     warm_up = keras.optimizers.schedules.PolynomialDecay(
@@ -51,12 +54,19 @@ def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
         end_learning_rate=rate,
         power=1.0,
     )
-    if not run_factors.falling(factors):
-        return warm_up if rise else None
-    fall = factors["epochs"] * steps - rise
-    decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
-    if factors["schedule"] == "cosine":
+    fall = course.updates(factors["epochs"]) - rise
+    if course.varies:
+        updates, factor = zip(*course.rates(), strict=True)
+        # Each value holds up to a boundary and with it.
+        ends = [update - rise - 1 for update in updates[1:]]
+        rates = [rate * each for each in factor]
+        decay = keras.optimizers.schedules.PiecewiseConstantDecay(ends, rates)
+    elif factors["schedule"] == "cosine":
         decay = keras.optimizers.schedules.CosineDecay(rate, fall)
+    elif factors["schedule"] == "linear":
+        decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
+    else:
+        return warm_up if rise else None
     return _Then(warm_up, rise, decay) if rise else decay
 
 

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from batchscope.catalogue.batch_phases import Segment
 from batchscope.datasets import Examples
 from batchscope.training import losses, optimizers, scoring
 from batchscope.training.update_methods import Evaluate, Method, accumulated
@@ -33,6 +34,14 @@ class Batches:
     augment: keras.layers.Layer | None = None
     method: Method = Method()  # how an update uses its batch
     micro_batch: int = 0  # examples of a part whose gradients are accumulated; 0 for whole batches
+    # Of an epoch's order: update k of the epoch uses examples from offset + k size on.
+    offset: int | tf.Variable = 0
+
+    def follow(self, segment: Segment) -> None:
+        """Makes the updates from now on those of a part of an epoch, where sizes are variables."""
+        if isinstance(self.size, tf.Variable):
+            self.size.assign(segment.size)
+            self.offset.assign(segment.offset)
 
 
 class Totals(NamedTuple):
@@ -95,12 +104,13 @@ class StepLoop:
             start = step
             size = tf.convert_to_tensor(batches.size)  # read once, where it is a variable
             rest = 0 if batches.whole else size - 1
-            steps = tf.maximum(1, (examples + rest) // size)
+            offset = tf.convert_to_tensor(batches.offset)
+            steps = tf.maximum(1, (examples - offset + rest) // size)
 
             def body(
                 step: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor, *norms: tf.TensorArray
             ) -> tuple:
-                first = step % steps * size
+                first = offset + step % steps * size
                 batch = order[first : tf.minimum(first + size, examples)]
                 batch_loss, batch_scores, *norm = update(batch)
                 norms = [array.write(step - start, norm[0]) for array in norms]

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from batchscope.catalogue.batch_phases import Course
 from batchscope.datasets import Dataset
 from batchscope.training.losses import Evaluated, Objective, together
-from batchscope.training.step_loop import steps_per_epoch
 
 # Of the training set, whose loss is evaluated: most of what an evaluation costs. The same examples
 # for all runs, so that their number blurs no comparison of two runs.
 MOST_EXAMPLES = 512
 
 
-def evaluation_steps(every: int, epoch: int, examples: int, batch_size: int) -> list[int]:
+def evaluation_steps(every: int, epoch: int, course: Course) -> list[int]:
     """Returns the steps of an epoch, counted from 1, after which an evaluation stands.
 
     They are the first updates by which at least k * `every` examples were used since the training
@@ -24,8 +24,7 @@ def evaluation_steps(every: int, epoch: int, examples: int, batch_size: int) -> 
     """
     if not every:
         return []
-    ends = np.arange(steps_per_epoch(examples, batch_size) + 1, dtype=np.int64) * batch_size
-    used = epoch * examples + np.minimum(ends, examples)
+    used = epoch * course.examples + np.array(course.used(epoch), np.int64)
     return (np.flatnonzero(np.diff(used // every)) + 1).tolist()
 
 

@@ -1,0 +1,150 @@
+"""Trainings whose batch size rises: the updates by hand, known risks, the same bits."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+import keras
+import numpy as np
+import pytest
+
+from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue.batch_phases import Course
+from batchscope.datasets import Examples
+from batchscope.datasets.prepared import Learned
+from batchscope.training import optimizers, step_loop
+from digit_runs import (
+    assert_same_bits,
+    door,
+    record,
+    run_name,
+    train,
+    wait_for_checkpoints,
+    with_digits,
+)
+
+RISING = {"batch_schedule": "steps", "batch_rises": 3, "batch_rises_from": 0.3}
+RISING |= {"batch_size": 8, "largest_batch_size": 64}
+
+
+def trained(factors, images, targets):
+    """Weights after a training of a linear regression from 0, by our loop."""
+    model = keras.Sequential([keras.Input(images.shape[1:]), keras.layers.Dense(1, use_bias=False)])
+    model.set_weights([np.zeros((images.shape[1], 1), np.float32)])
+    course = Course(factors, len(images))
+    rates = optimizers.schedule(factors, course)
+    import tensorflow as tf
+
+    size, offset = (tf.Variable(each, dtype=tf.int32) for each in (factors["batch_size"], 0))
+    batches = step_loop.Batches(size, offset=offset)
+    learned = Learned(tasks.REGRESSION, deviations=(1.0,))
+    examples = Examples(images, targets[:, None], 1.0, learned)
+    loop = step_loop.StepLoop(model, optimizers.make_optimizer(factors, rates), examples, batches)
+    for epoch in range(factors["epochs"]):
+        order, start, totals = step_loop.epoch_order(0, epoch, len(images)), 0, step_loop.Totals()
+        for segment in course.segments(epoch):
+            batches.follow(segment)
+            _, totals, _, _ = loop.run(order, start, segment.stop, totals)
+            start = segment.stop
+    return model.get_weights()[0][:, 0]
+
+
+def by_hand(factors, images, targets):
+    """The same by numpy, batch after batch by the definition of the phases."""
+    course, weights, update = Course(factors, len(images)), np.zeros(images.shape[1]), 0
+    changes = course.rates()
+    for epoch in range(factors["epochs"]):
+        order, used = step_loop.epoch_order(0, epoch, len(images)), course.used(epoch)
+        for start, stop in zip(used, used[1:], strict=False):
+            rate = factors["learning_rate"] * [each for at, each in changes if at <= update][-1]
+            batch = order[start:stop]
+            errors = images[batch] @ weights - targets[batch]
+            weights = weights - rate * 2 * images[batch].T @ errors / len(batch)
+            update += 1
+    return weights
+
+
+@pytest.fixture(scope="module")
+def regression():
+    generator = np.random.default_rng(3)
+    images = generator.normal(size=(203, 5)).astype(np.float32)
+    noise = generator.normal(size=203)
+    return images, (images @ np.arange(1, 6) + noise).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        RISING,
+        {**RISING, "largest_batch_size": 16},  # the rate falls too
+        {**RISING, "batch_schedule": "seesaw", "schedule": "cosine", "batch_rises": 1}
+        | {"batch_rises_from": 0.5, "warmup_epochs": 0},
+    ],
+)
+def test_updates_are_those_by_hand(regression, given):
+    factors = run_names.parse_run(run_name(learning_rate=0.01, epochs=3, **given))
+    found = trained(factors, *regression)
+    np.testing.assert_allclose(found, by_hand(factors, *regression), rtol=2e-4)
+
+
+def test_a_rising_batch_size_has_the_risk_of_a_falling_rate():
+    """Of noisy linear regression both have the same risk within a constant (Meterez et al. 2025).
+
+    Both use every example once, so that batches are independent. With Gaussian inputs of unit
+    covariance in d dimensions the risk r follows, for rate eta and batch size B,
+    r' = r ((1 - 2 eta)^2 + 4 eta^2 (d + 1) / B) + 4 eta^2 d s^2 / B.
+    """
+    dimension, examples, noise = 10, 4096, 1.0
+
+    def expected(factors):
+        course, risk = Course(factors, examples), float(dimension)
+        changes, sizes = course.rates(), np.diff(course.used(0))
+        for update, size in enumerate(sizes):
+            rate = factors["learning_rate"] * [each for at, each in changes if at <= update][-1]
+            spread = 4 * rate**2 / size
+            risk = risk * ((1 - 2 * rate) ** 2 + spread * (dimension + 1))
+            risk += spread * dimension * noise**2
+        return risk
+
+    given = {"learning_rate": 0.02, "epochs": 1, **RISING}
+    growing = run_names.parse_run(run_name(**given))
+    falling = run_names.parse_run(run_name(**given | {"largest_batch_size": 8}))
+    found = {}
+    for name, factors in (("growing", growing), ("falling", falling)):
+        risks = []
+        for seed in range(12):
+            generator = np.random.default_rng(seed)
+            images = generator.normal(size=(examples, dimension)).astype(np.float32)
+            truth = np.ones(dimension)
+            targets = (images @ truth + noise * generator.normal(size=examples)).astype(np.float32)
+            risks.append(float(np.sum((trained(factors, images, targets) - truth) ** 2)))
+        found[name] = np.mean(risks)
+        error = 4 * np.std(risks, ddof=1) / np.sqrt(len(risks))
+        assert found[name] == pytest.approx(expected(factors), abs=error)
+    assert 0.5 < expected(growing) / expected(falling) < 2
+    assert Course(growing, examples).updates(1) < 0.6 * Course(falling, examples).updates(1)
+
+
+@pytest.mark.slow
+def test_a_killed_ramp_ends_with_the_same_bits(digits, tmp_path):
+    run = run_name(**RISING, optimizer="adam", evaluate_every=150, micro_batch_size=8)
+    whole = with_digits(digits, tmp_path / "whole")
+    done = train(whole, run)
+    again = with_digits(digits, tmp_path / "again")
+    arguments = ("train", "--results", str(again), "--run", run)
+    arguments += ("--chunk-steps", "2", "--checkpoint-seconds", "0")
+    for checkpoints in (3, 20):
+        process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        wait_for_checkpoints(process, again / "runs" / run, checkpoints)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=300)
+    assert train(again, run)["resumed"] == 2
+    assert_same_bits(whole / "runs" / run, again / "runs" / run)
+    folders = [folder / "runs" / run for folder in (whole, again)]
+    one, other = ((folder / "trajectory.csv").read_text() for folder in folders)
+    assert one == other
+    factors = run_names.parse_run(run)
+    examples = len(np.load(next((whole / "data").glob("*/train_labels.npy"))))
+    course = Course(factors, examples)
+    assert done["steps_run"] == record(whole, run)["steps_run"] == course.updates(3)
