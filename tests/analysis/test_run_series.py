@@ -83,3 +83,11 @@ def test_runs_that_nothing_stopped_are_told_from_those_whose_epochs_were_chosen(
     assert run_series.unstopped(runs).tolist() == [False, True, False, False]
     at_loss = runs.assign(target_train_loss=0.3)
     assert run_series.unstopped(at_loss).tolist() == [False, True, False, True]
+
+
+def test_a_constant_batch_size_is_not_named_by_where_another_rises():
+    ramp = {"batch_schedule": "steps", "largest_batch_size": 64}
+    stays = {"batch_schedule": "constant", "largest_batch_size": 0}
+    rows = [{"batch_size": size, "seed": 0, **of} for size in (8, 16) for of in (ramp, stays)]
+    labels = [each.label for each in run_series.series(pandas.DataFrame(rows))]
+    assert labels == ["batch size in steps, up to 64", "constant batch size"]

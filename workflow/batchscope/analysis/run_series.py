@@ -174,7 +174,10 @@ def of(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
 
 
 def _read(factor: str, rows: pandas.DataFrame) -> bool:
-    """Whether the rows read a factor, where it is a method's own or a scaling rule's."""
+    """Whether the rows read a factor, where it is of a method, a scaling rule or a rising batch."""
+    if factor in run_factors.OF_RISES:
+        rising = rows.get("batch_schedule")
+        return rising is None or bool((rising != run_factors.CONSTANT).any())
     if factor == "base_batch_size":
         rules = [name for name in rows if name.endswith("_scaling")]
         return not rules or bool((rows[rules] != "none").any(axis=None))

@@ -24,6 +24,7 @@ from batchscope.catalogue.run_factors import (
     CONSTANT,
     FACTORS,
     FALLING,
+    OF_RISES,
     SWEEP_FACTORS,
     by_horizon,
     training_copies,
@@ -280,8 +281,7 @@ def _batch_schedule(factors: Factors, training_size: int | None) -> Found:
     """What a batch size that rises needs, and what one that stays has no use for."""
     schedule = factors["batch_schedule"]
     of_steps = ("batch_rises", "batch_rises_from")
-    of_rises = ("batch_rise_factor", "largest_batch_size")
-    needless = {CONSTANT: of_steps + of_rises, batch_phases.SEESAW: of_steps}.get(schedule, ())
+    needless = {CONSTANT: OF_RISES, batch_phases.SEESAW: of_steps}.get(schedule, ())
     for name in needless:
         if factors[name] != FACTORS[name].default:
             others = "steps" if name in of_steps else "steps or seesaw"

@@ -21,6 +21,7 @@ _MOST_THREADS, _MOST_DEVICES = 4096, 1024
 CONSTANT = "constant"
 FALLING = ("cosine", "linear")
 HORIZONTAL = ("schedule", "batch_schedule")
+OF_RISES = ("batch_rise_factor", "largest_batch_size", "batch_rises", "batch_rises_from")
 FALLING_REASON = "which goes by the horizon: before its end a training is no shorter training"
 # The first is the frozen default.
 _MONITORED = tuple(
