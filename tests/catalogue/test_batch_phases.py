@@ -90,9 +90,9 @@ def test_a_course_has_the_updates_of_the_definition(examples, given):
                 start = offset + each * size
                 rate = [value for at, value in rates if at <= len(found)][-1]
                 found.append((epoch, start, min(size, examples - start), rate))
-                assert used[each] == start
+                assert used[each] == course.used_by(epoch, each) == start
             step = stop
-        assert used[-1] == examples and len(used) == step + 1
+        assert used[-1] == course.used_by(epoch, step) == examples and len(used) == step + 1
     np.testing.assert_allclose(found, expected)
 
 

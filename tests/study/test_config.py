@@ -47,7 +47,7 @@ def test_bad_config(name, tmp_path, monkeypatch):
     assert [parsed(line) for line in lines] == (CORPUS / f"{name}.txt").read_text().splitlines()
     for line in lines:
         assert "expected" in line or ": unknown " in line
-        assert len(line) < 640
+        assert len(line) < 560
 
 
 @pytest.mark.parametrize(

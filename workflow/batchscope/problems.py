@@ -19,7 +19,8 @@ Place = tuple[str | int, ...]  # keys and positions from the root of the configu
 
 _SHOWN = 60  # characters of a received value
 
-MOST_LISTED = 20  # known names beside the one that was probably meant
+_MOST_NAMED = 32  # known names where none was probably meant
+_MOST_LISTED = 20  # known names beside the one that was probably meant
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,11 @@ def unknown(
     known, key = sorted(known), str(place[-1])
     meant = (aliases or {}).get(key, key)
     hint = missing_blank(key) or _hint(meant, known)
-    if hint and len(known) > MOST_LISTED:  # the list would hide the word that was meant
+    if hint and len(known) > _MOST_LISTED:  # the list would hide the word that was meant
         return Problem(place, f"unknown {noun}.{hint}")
-    choices = ", ".join(known) or "none"
+    choices = ", ".join(known[:_MOST_NAMED]) or "none"
+    if more := len(known[_MOST_NAMED:]):
+        choices += f" and {more} more, which `python workflow/run.py explain` lists"
     return Problem(place, f"unknown {noun}.{hint} Known {wording.plural(noun)}: {choices}.")
 
 

@@ -100,7 +100,7 @@ class Course:
 
     @property
     def varies(self) -> bool:
-        """Whether the batch size does."""
+        """Whether the batch size or the rate does."""
         return len(self.phases) > 1
 
     def segments(self, epoch: int) -> list[Segment]:
@@ -135,6 +135,11 @@ class Course:
         for stop, offset, size in self.segments(epoch):
             found += range(offset + len(found) * size, offset + stop * size, size)
         return [*found, self.examples]
+
+    def used_by(self, epoch: int, step: int) -> int:
+        """Returns the examples of an epoch used by so many of its updates."""
+        _, offset, size = next(each for each in self.segments(epoch) if step <= each.stop)
+        return min(offset + step * size, self.examples)
 
     def rates(self) -> list[tuple[int, float]]:
         """Returns the updates at which the rate changes, and what the first is multiplied by."""

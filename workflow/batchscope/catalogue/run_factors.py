@@ -22,7 +22,7 @@ CONSTANT = "constant"
 FALLING = ("cosine", "linear")
 HORIZONTAL = ("schedule", "batch_schedule")
 OF_RISES = ("batch_rise_factor", "largest_batch_size", "batch_rises", "batch_rises_from")
-FALLING_REASON = "which goes by the horizon: before its end a training is no shorter training"
+HORIZON_REASON = "which goes by the horizon: before its end a training is no shorter training"
 # The first is the frozen default.
 _MONITORED = tuple(
     f"{split}_{name}" for name in ("loss", *tasks.METRICS) for split in ("validation", "train")

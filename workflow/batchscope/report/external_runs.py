@@ -24,7 +24,7 @@ from batchscope.analysis.to_target_tables import Scaling
 from batchscope.catalogue import factor_words, own_columns, tasks
 from batchscope.catalogue.entries import Panel
 from batchscope.catalogue.own_columns import AXES, OUTCOMES
-from batchscope.catalogue.run_factors import FALLING_REASON
+from batchscope.catalogue.run_factors import HORIZON_REASON
 from batchscope.errors import UserError
 from batchscope.logs import Source, files
 from batchscope.report import page
@@ -60,7 +60,7 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     if external.schedule:
         raise UserError(
             f"{path}, column schedule: received {problems.show(external.schedule)}, "
-            f"{FALLING_REASON}; a single row of each run is expected, at the target that it was "
+            f"{HORIZON_REASON}; a single row of each run is expected, at the target that it was "
             "trained to."
         )
     runs = external_tables.runs(external, "", "")

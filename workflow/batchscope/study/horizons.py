@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from batchscope.catalogue import run_factors
 from batchscope.catalogue.batch_phases import Course
 from batchscope.catalogue.entries import Need
-from batchscope.catalogue.run_factors import CONSTANT, FALLING_REASON, by_horizon
+from batchscope.catalogue.run_factors import CONSTANT, HORIZON_REASON, by_horizon
 from batchscope.problems import Place, Problem
 from batchscope.study import figure_checks
 from batchscope.study.document import ExperimentKeys
@@ -23,7 +23,7 @@ class Schedule(NamedTuple):
     @property
     def why(self) -> str:
         """Words for what it does."""
-        return f"with {self.factor} {self.value}, {FALLING_REASON}"
+        return f"with {self.factor} {self.value}, {HORIZON_REASON}"
 
     @property
     def expected(self) -> str:

@@ -253,8 +253,8 @@ class Training:
     @property
     def used(self) -> int:
         """How many examples of the present epoch were used so far."""
-        step = self.progress.step
-        return self.course.used(self.progress.epoch)[step] if step else 0
+        step = self.progress.step  # 0 after the last epoch too
+        return self.course.used_by(self.progress.epoch, step) if step else 0
 
     def _validate(self) -> dict[str, float]:
         """Returns loss and metrics on the validation data, computed once after an update."""
