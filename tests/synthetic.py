@@ -356,6 +356,8 @@ def _measured(
         surfaces = [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}]
         rise = 0.3 * (size / 16) ** 0.2 * _alone(generator, 0.1)
         return {"landscape_rise": rise}, {"surfaces": surfaces, "lines": [0, 1]}
+    if measure == "branches":
+        return _branches(settings, size)
     of_way = {"displacement": _displacement, "gradient_alignment": _alignment}
     return of_way[measure](size, rate, generator)
 
@@ -378,6 +380,33 @@ def _displacement(size: int, rate: float, generator: Generator) -> Measured:
     }
 
 
+def _branches(settings: dict[str, Any], size: int) -> Measured:
+    """Losses that rise where a batch exceeds a size, which grows along the training."""
+    generator, factors, points = np.random.default_rng(size), [1, *settings["factors"]], []
+    for share in settings["points"]:
+        too_large = [max(math.log2(size * each / (2000 * share)), 0.0) for each in factors]
+        losses = [1 - share / 2 + 0.1 * each + generator.normal(0, 0.003) for each in too_large]
+        noise = _noise_at(round(40 * share), size, generator)
+        points.append(
+            {
+                "share": share,
+                "examples_used": round(share * 40 * 1149),
+                "losses": losses,
+                "learning_rates": [0.05 * each for each in factors],
+                "noise": {
+                    name: noise[name]
+                    for name in (
+                        "gradient_noise_scale",
+                        "gradient_norm_squared",
+                        "gradient_variance",
+                    )
+                },
+            }
+        )
+    details = {"factors": factors, "batch_size": size, "points": points}
+    return {"local_critical_batch_size": size * factors[-1]}, details
+
+
 def _alignment(size: int, rate: float, generator: Generator) -> Measured:
     values, places, examples = {}, [], 2.0 ** np.arange(9)
     for place, epoch, cosine in (("start", 0, 0.12), ("middle", 20, 0.05), ("end", 40, 0.01)):
@@ -397,7 +426,9 @@ def _noise_at(epoch: int, size: int, generator: Generator) -> dict[str, float | 
     scale = variance / norm_squared if norm_squared > 0 else None
     found = {"noise_scale": scale, "noise_scale_error": scale and scale / 5}
     found |= {"norm_squared": norm_squared, "variance": variance}
-    return {f"gradient_{name}": value for name, value in found.items()}
+    found = {f"gradient_{name}": value for name, value in found.items()}
+    own = {"scale": scale and 1.4 * scale, "ratio": scale and 1.4}
+    return found | {f"normalisation_noise_{name}": value for name, value in own.items()}
 
 
 def _landscape(settings: dict[str, Any], size: int, generator: Generator) -> dict[str, np.ndarray]:

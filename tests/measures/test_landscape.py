@@ -193,7 +193,9 @@ def interrupted(monkeypatch, stop=None):
 @pytest.mark.slow
 def test_a_killed_job_goes_on_from_its_rows_and_uses_no_others(results, tmp_path, monkeypatch):
     rows = {"key": np.array("landscape-v0"), "losses": np.zeros((6, 5)), "done": np.ones(6, bool)}
-    disk.write_arrays(tmp_path / f"{NAME}.rows.npz", rows)
+    kept = tmp_path / f"{NAME}.kept" / "rows.npz"
+    kept.parent.mkdir()
+    disk.write_arrays(kept, rows)
     with monkeypatch.context() as patch:
         calls = interrupted(patch)
         whole, _ = measured(results, tmp_path)
@@ -203,7 +205,7 @@ def test_a_killed_job_goes_on_from_its_rows_and_uses_no_others(results, tmp_path
     with monkeypatch.context() as patch, pytest.raises(Killed):
         interrupted(patch, 17)  # three rows of 5, and one point
         measured(results, again)
-    assert [path.name for path in again.iterdir()] == [f"{NAME}.rows.npz"]
+    assert [path.name for path in again.iterdir()] == [f"{NAME}.kept"]
     with monkeypatch.context() as patch:
         calls = interrupted(patch)
         resumed, _ = measured(results, again)

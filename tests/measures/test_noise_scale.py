@@ -15,6 +15,7 @@ from batchscope.errors import UserError
 from batchscope.measures import finished_run, noise_scale
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths
+from batchscope.training import losses
 from measured_run import (
     COUNTS,
     DATASET,
@@ -35,7 +36,7 @@ NAMES = (
 
 def of_vectors(vectors, micro_batch=1):
     vectors = np.asarray(vectors)
-    found = noise_scale.products(vectors.__getitem__, *vectors.shape)
+    found, _ = noise_scale.products(vectors.__getitem__, *vectors.shape)
     return noise_scale.estimate(*found, micro_batch)
 
 
@@ -162,3 +163,25 @@ def test_noise_alone_and_too_few_examples(tmp_path):
     assert values["gradient_noise_scale"] is None and values["gradient_noise_scale_error"] is None
     with pytest.raises(UserError, match=r"examples: received 70 of 70 .* at least 90"):
         written(tmp_path, tmp_path, micro_batch=30)
+
+
+def test_normalisation_layers_alone(tmp_path):
+    write_dataset(tmp_path)
+    write_run(tmp_path)
+    rows = FinishedRun(tmp_path, RUN).data.examples("train").rows(np.arange(12))
+    layers = keras.layers
+    inside = keras.Sequential([layers.LayerNormalization(), layers.Dense(3)])
+    model = keras.Sequential(
+        [keras.Input((8, 8, 1)), layers.BatchNormalization(), layers.Flatten(), inside]
+    )
+    loss = losses.Objective(model, rows, 1)
+    # gamma and beta of one channel, of 64 values, then the kernel and bias of the last layer.
+    part = noise_scale.normalisation(loss)
+    assert part.tolist() == [*range(2 + 2 * 64)]
+    whole, alone = noise_scale.of_objective(loss)
+    gradients = np.stack([loss.chunk_gradient(at) for at in range(12)]).astype(float)
+    for found, own in ((whole, gradients), (alone, gradients[:, part])):
+        assert found[:2] == pytest.approx(by_pairs(own), rel=1e-6)
+    plain = keras.Sequential([keras.Input((8, 8, 1)), layers.Flatten(), layers.Dense(3)])
+    whole, alone = noise_scale.of_objective(losses.Objective(plain, rows, 1))
+    assert math.isfinite(whole.variance) and np.isnan(alone).all()

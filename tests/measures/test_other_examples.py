@@ -25,6 +25,7 @@ SETTINGS = {
     "sharpness": {"examples": 20, "iterations": 2, "starts": 2, "dimensions": 4},
     "gradient_alignment": {"examples": 8, "draws": 2},
     "noise_scale": {"examples": 16},
+    "branches": {"examples": 16, "factors": (2,), "points": (0.3, 0.9), "window": 32},
     "hessian": {"examples": 20, "probes": 3, "iterations": 6},
     "sam_sharpness": {"examples": 20},
     "landscape": {"examples": 20, "points": 5, "lines": 1},
@@ -80,6 +81,7 @@ def test_every_measure_has_finite_values(measure, trained, tmp_path):
     assert record["status"] == records.FINISHED
     values = record["values"]
     unresolved = {"gradient_noise_scale", "gradient_noise_scale_error"}  # of few examples
+    unresolved |= {"normalisation_noise_scale", "normalisation_noise_ratio"}
     missing = {name for name, value in values.items() if value is None}
     assert missing <= {name for name in values if name.removesuffix("_start") in unresolved}
     assert all(math.isfinite(value) for value in values.values() if value is not None)

@@ -53,13 +53,17 @@ class Segment(NamedTuple):
 def phases(factors: dict[str, Any]) -> tuple[Phase, ...]:
     """Returns the phases of a run, one for each batch size or rate."""
     first, most = factors["batch_size"], factors["largest_batch_size"]
-    power = 1.0 if factors["optimizer"] == "sgd" else 0.5
     found = [Phase(0.0, first, 1.0)]
     for index, share in enumerate(_rises(factors), 1):
         wanted = factors["batch_rise_factor"] ** index
         size = min(round(first * wanted), most)
-        found.append(Phase(share, size, (size / first) ** power / wanted))
+        found.append(Phase(share, size, rate_factor(factors["optimizer"], size / first) / wanted))
     return tuple(found)
+
+
+def rate_factor(optimizer: str, times: float) -> float:
+    """Returns the factor on the rate with which so many times the batch size trains alike."""
+    return times if optimizer == "sgd" else math.sqrt(times)
 
 
 def batch_sizes(factors: dict[str, Any]) -> tuple[int, ...]:

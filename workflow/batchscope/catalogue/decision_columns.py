@@ -200,6 +200,41 @@ CRITICAL: dict[str, Column] = {
     ),
 }
 
+LOCAL_CRITICAL: dict[str, Column] = {
+    "batch_size": Integer("Batch size of the trainings that were left."),
+    "share": Column("Share of the examples that they used, at which they were left."),
+    "examples_used": Column("Examples that they had used by then: the mean over the seeds."),
+    "critical_batch_size": Column(
+        "Local critical batch size: the median over the seeds of local_critical_batch_size of "
+        "branch_points.csv."
+    ),
+    **interval(
+        "critical_batch_size",
+        "Lower end of the 95 % t-interval of its logarithm, empty where it is open: a seed for "
+        "which not even the smallest factor was small enough.",
+        "Upper end, which is farther by the step to the next factor, since what lies between two "
+        "is never seen; empty where it is open: a seed for which the largest was not too large.",
+    ),
+    "noise_scale": Column(
+        "Gradient noise scale of the same weights: the ratio of means over the seeds."
+    ),
+    **interval(
+        "noise_scale", "Lower end of Fieller's 95 % interval.", "Upper end; empty where it is open."
+    ),
+    "factor": Integer("Factor k on the batch size of the branches of this row, above 1."),
+    "loss": Column("Mean over the seeds of their loss.", "nats"),
+    "against": Integer("The smaller factor that decides."),
+    "estimate": Column("Mean over the paired seeds of the loss less that at `against`."),
+    "low": Column("Lower end of its interval at the level."),
+    "high": Column("Upper end."),
+    "bound": Column("The tolerance: what the interval is read against."),
+    "level": Column("One-sided level of each end: alpha* of the rows of the table."),
+    **_verdict(
+        "within (no smaller factor is better by more than the tolerance), beyond (one is), "
+        "not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
+    ),
+}
+
 TO_TARGET: dict[str, Column] = {
     **_TARGET,
     "batch_size": Integer("Examples per update."),

@@ -35,6 +35,7 @@ DECISIONS: dict[str, Table] = {
     "trends": Table(decision_columns.TRENDS),
     "critical_batch_size": Table(decision_columns.CRITICAL),
     "to_target": Table(decision_columns.TO_TARGET),
+    "local_critical_batch_size": Table(decision_columns.LOCAL_CRITICAL),
     "advice": Table(decision_columns.ADVICE),
 }
 # In the order in which they are written.

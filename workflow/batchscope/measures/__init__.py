@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,7 +59,7 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
     """
     entry = MEASURES[measure]
     parsed = run_names.parse_settings(measure, settings)
-    scratch = Path(output).with_suffix(".rows.npz")
+    scratch = Path(output).with_suffix(".kept")
     run, *others = (replace(each, scratch=scratch) for each in runs)
     statuses = [each.record["status"] for each in (run, *others)]
     status = next((word for word in statuses if word != records.FINISHED), records.FINISHED)
@@ -78,4 +79,4 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
     if ".npz" in entry.also_writes:
         disk.write_arrays(Path(output).with_suffix(".npz"), found.arrays)
     disk.write_json(output, record)
-    scratch.unlink(missing_ok=True)
+    shutil.rmtree(scratch, ignore_errors=True)

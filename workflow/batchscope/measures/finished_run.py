@@ -33,7 +33,8 @@ class FinishedRun(Run):
     named as their files: `initial`, `final`, `best`, or `epochs/3` for those after epoch 3.
     """
 
-    scratch: Path | None = None  # where a measure keeps what it finished, to go on after a kill
+    # Folder in which a measure keeps what it finished, to go on after a kill.
+    scratch: Path | None = None
 
     @cached_property
     def record(self) -> dict[str, Any]:

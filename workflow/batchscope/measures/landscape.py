@@ -229,7 +229,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     weights_file = run.weights_file(settings["weights"])
     key += [disk.file_sha256(weights_file), described["subset"]["sha256"]]
     loss = objective.evaluate()[0]
-    kept = Kept(run.scratch, " ".join(key))
+    kept = Kept(run.scratch / "rows.npz", " ".join(key))
     weights, _ = models.weights(objective.model)
     found = measure(plane_of(objective), weights, settings, kept)
     normalised = "moving" if batch_norm.layers(objective.model) else "none"

@@ -13,6 +13,10 @@ the mean over a micro-batch of m examples, its covariance is Sigma / m.
 
 Without dropout; batch normalisation uses its moving statistics.
 
+The gradients of normalisation layers alone, a fraction of all weights, foretell that of all of them
+(G. Gray et al. 2024, "Normalization Layer Per-Example Gradients are Sufficient to Predict Gradient
+Noise Scale in Transformers", arXiv 2411.00999).
+
 Source: S. McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", arXiv 1812.06162,
 section 2.2 and appendix A.1 (their estimator from two batch sizes, here 1 and n).
 """
@@ -23,14 +27,23 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 
+from batchscope import private_interfaces
 from batchscope.catalogue import kept_epochs
 from batchscope.catalogue.measures.noise_scale import FEWEST_UNITS
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, finite
 from batchscope.training import models
+from batchscope.training.losses import Objective
 
+_NORMALISATION = (
+    keras.layers.BatchNormalization,
+    keras.layers.GroupNormalization,
+    keras.layers.LayerNormalization,
+    keras.layers.RMSNormalization,
+)
 Gradient = Callable[[int], np.ndarray]
 
 
@@ -43,19 +56,27 @@ class NoiseScale(NamedTuple):
     error: float  # its standard error; NaN where it or one that leaves out an example is
 
 
-def products(gradient: Gradient, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+def products(
+    gradient: Gradient, count: int, size: int, part: np.ndarray | None = None
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Returns |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
 
-    Each gradient is computed twice, the same both times, and not kept.
+    First of all their components, then of some. Each gradient is computed twice, the same both
+    times, and not kept.
+
+    Args:
+        part: The indices of these components; none where it is None.
     """
-    total, squared, along = np.zeros(size), np.empty(count), np.empty(count)
+    part = np.empty(0, np.intp) if part is None else part
+    total, squared, along = np.zeros(size), np.empty((2, count)), np.empty((2, count))
     for index in range(count):
         one = gradient(index).astype(np.float64)
-        squared[index] = one @ one
+        squared[:, index] = one @ one, one[part] @ one[part]
         total += one
     for index in range(count):
-        along[index] = gradient(index).astype(np.float64) @ total
-    return squared, along
+        one = gradient(index).astype(np.float64)
+        along[:, index] = one @ total, one[part] @ total[part]
+    return (squared[0], along[0]), (squared[1], along[1])
 
 
 def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> NoiseScale:
@@ -89,11 +110,38 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
     return math.sqrt((count - 1) / count * ((left_out - left_out.mean()) ** 2).sum())
 
 
+def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
+    """Returns the noise scale at present weights, and that of normalisation layers alone.
+
+    The second is NaN of a model without any. A last, smaller micro-batch is left out.
+
+    Args:
+        loss: Over chunks of `micro_batch` examples.
+    """
+    count, part = loss.examples // micro_batch, normalisation(loss)
+    whole, alone = products(loss.chunk_gradient, count, loss.size, part)
+    none = NoiseScale(math.nan, math.nan, math.nan, math.nan)
+    found = estimate(*whole, micro_batch)
+    return found, estimate(*alone, micro_batch) if len(part) else none
+
+
+def normalisation(loss: Objective) -> np.ndarray:
+    """Returns where a flat gradient has the components of normalisation layers."""
+    own = {
+        id(variable)
+        for layer in private_interfaces.all_layers(loss.model)
+        if isinstance(layer, _NORMALISATION)
+        for variable in layer.trainable_variables
+    }
+    mine = [id(variable) in own for variable in loss.variables]
+    return np.flatnonzero(np.repeat(mine, loss.sizes))
+
+
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures a run at start and end, or after one epoch; raises `UserError` of few examples."""
     epoch, micro_batch = settings["epoch"], settings["micro_batch"]
     loss, described = run.training_loss(settings, chunk=micro_batch)
-    count = loss.examples // micro_batch  # a last, smaller micro-batch is left out
+    count = loss.examples // micro_batch
     if count < FEWEST_UNITS:
         raise UserError(
             f"noise_scale.examples: received {loss.examples} of {described['subset']['available']} "
@@ -106,12 +154,14 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     values: dict[str, float | None] = {}
     for suffix, weights in places.items():
         models.set_weights(loss.model, *run.weights(weights))
-        found = estimate(*products(loss.chunk_gradient, count, loss.size), micro_batch)
+        found, alone = of_objective(loss, micro_batch)
         columns = {
             "gradient_noise_scale": found.scale,
             "gradient_noise_scale_error": found.error,
             "gradient_norm_squared": found.norm_squared,
             "gradient_variance": found.variance,
+            "normalisation_noise_scale": alone.scale,
+            "normalisation_noise_ratio": alone.scale / found.scale if found.scale else math.nan,
         }
         values |= finite({f"{column}{suffix}": value for column, value in columns.items()})
     counts = {"gradients": count, "micro_batch": micro_batch, "parameters": loss.size}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pandas
 from batchscope.analysis import (
     claims,
     comparisons,
+    local_critical_batch_size,
     readings,
     run_series,
     to_target_tables,
@@ -34,7 +36,7 @@ from batchscope.tables import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Study, Trainings
+    from batchscope.study.plan import Experiment, Study, Trainings
 
 Tables = dict[str, pandas.DataFrame]
 
@@ -57,9 +59,17 @@ def make(results: Path | str, study: Study, experiment: str) -> Tables:
         **held_equal(study, experiment, runs, long["trajectories"]),
         **to_target(chosen.trainings, runs, long["trajectories"]),
     }
+    made["local_critical_batch_size"] = local_critical_batch_size.table(
+        made["branches"], made["branch_points"], _tolerance(chosen), chosen.trainings.looks
+    )
     made["advice"] = advice.rows(results, chosen, made)
     made["published"] = published.table(chosen, made)
     return {name: made[name] for name in TABLES}
+
+
+def _tolerance(experiment: Experiment) -> float:
+    """Returns what the loss of a branch may exceed those of smaller ones by; NaN without any."""
+    return experiment.trainings.measures.get("branches", {}).get("tolerance", math.nan)
 
 
 def held_equal(

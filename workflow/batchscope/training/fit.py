@@ -78,6 +78,7 @@ class Training:
         self._chunk = 1  # steps per call, until it is known how long they take
         self.checkpoint = self.folder / "checkpoint.npz"
         self.snapshots = self.folder / "epochs"  # weights after epochs before the last
+        self.visits: tuple[int, ...] = ()  # updates after which it is visited
         self._key = f"{VERSIONS['train']} {run.name}"
         self._checkpointed = time.monotonic()
 
@@ -126,6 +127,9 @@ class Training:
         if end.status == records.FINISHED:
             self._add_to_trajectory()
         return end
+
+    def visit(self) -> None:
+        """Is called after each of the updates `visits`; what it does must leave every variable."""
 
     def _train_epochs(self, epochs: int) -> End:
         while self.progress.epoch < epochs:
@@ -180,9 +184,11 @@ class Training:
         order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
         every, segments = self.factors["evaluate_every"], self.course.segments(progress.epoch)
         due = trajectory.evaluation_steps(every, progress.epoch, self.course)
+        visits = [update - self.course.updates(progress.epoch) for update in self.visits]
+        halts = sorted({*due, *visits})
         while progress.step < segments[-1].stop:
             start = progress.step
-            coming = due[bisect.bisect_right(due, start) :][:1]
+            coming = halts[bisect.bisect_right(halts, start) :][:1]
             segment = next(each for each in segments if start < each.stop)
             self.batches.follow(segment)
             stop = min(start + self._chunk, segment.stop, *coming)
@@ -194,8 +200,10 @@ class Training:
             progress.contended_seconds += seconds
             if not math.isfinite(progress.loss):
                 return False
-            if [progress.step] == coming:
+            if progress.step in due:
                 self._add_to_trajectory()
+            if progress.step in visits:
+                self.visit()
             # Half of the limit: steps take longer when other jobs join.
             fitting = int((stop - start) / seconds * self.limits.chunk_seconds / 2)
             self._chunk = max(1, min(fitting, self.limits.chunk_steps or fitting))

@@ -50,12 +50,12 @@ def _train_again(run: Run, epoch: int, path: Path) -> None:
     again = fit.Training(replace(run, name=plain), folder=scratch)
     again.stop_on_signals()
     again.fit(epoch)
-    _check_same(run, epoch, again.progress.history)
+    check_same(run, epoch, again.progress.history)
     records.write_weights(path, *models.weights(again.model))
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _check_same(run: Run, epoch: int, history: list[dict]) -> None:
+def check_same(run: Run, epoch: int, history: list[dict]) -> None:
     """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
     path = run.folder / "history.csv"
     rows = disk.read_rows(path, delete=paths.run_record(run.folder))

@@ -26,10 +26,12 @@ _UNITS = {
     "gradient_noise_scale_error": "examples",
     "gradient_norm_squared": "nats^2",
     "gradient_variance": "nats^2",
+    "normalisation_noise_scale": "examples",
+    "normalisation_noise_ratio": "",
 }
 
 ENTRY = Measure(
-    version="noise_scale-v1",
+    version="noise_scale-v2",
     settings=(
         examples(512, "Training examples whose gradients are taken"),
         Parameter(
@@ -67,6 +69,16 @@ ENTRY = Measure(
             "Trace of the covariance of single examples' gradients at the last weights, unbiased.",
             "nats^2",
         ),
+        "normalisation_noise_scale": Column(
+            "The noise scale of the weights of normalisation layers alone, at the last weights "
+            "(Gray et al. 2024, arXiv 2411.00999); empty of a model without any, and where it is "
+            "not resolved.",
+            "examples",
+        ),
+        "normalisation_noise_ratio": Column(
+            "normalisation_noise_scale over gradient_noise_scale.",
+            label="Noise scale of normalisation layers over that of all weights",
+        ),
     },
     problems=_problems,
     weights=("initial", "final"),
@@ -82,6 +94,22 @@ ENTRY = Measure(
             "size that was used.",
             kind="noise_scale",
             panels=(Panel("gradient_noise_scale", "", "noise scale (examples)", Scale.LOG),),
+        ),
+        Figure(
+            "normalisation_noise_scale",
+            "Noise scale of normalisation layers alone",
+            "Gradients",
+            "The gradient noise scale of the weights of normalisation layers alone over that of "
+            "all weights: where it is about the same at every batch size, the former foretells the "
+            "latter (Gray et al. 2024).",
+            panels=(
+                Panel(
+                    "normalisation_noise_ratio",
+                    "",
+                    "normalisation layers / all weights",
+                    Scale.LOG,
+                ),
+            ),
         ),
     ),
     minutes=120,

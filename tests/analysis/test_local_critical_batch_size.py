@@ -1,0 +1,89 @@
+"""The table of local critical batch sizes: verdicts, and intervals over seeds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+from batchscope.analysis import local_critical_batch_size
+from batchscope.catalogue.measures.branches import critical_factor
+
+FACTORS = (1, 2, 4)
+
+
+def tables(losses):
+    """branches.csv and branch_points.csv of seeds with these losses, shape (seeds, factors)."""
+    branches, points = [], []
+    for seed, row in enumerate(losses):
+        same = {"run": f"r{seed}", "batch_size": 8, "seed": seed, "learning_rate": 0.1}
+        same |= {"share": 0.5, "examples_used": 100 + seed}
+        branches += [
+            {**same, "factor": factor, "branch_loss": loss}
+            for factor, loss in zip(FACTORS, row, strict=True)
+        ]
+        whole = [loss if math.isfinite(loss) else math.inf for loss in row]
+        critical = 8 * critical_factor(list(FACTORS), whole, 0.1)
+        noise = {"gradient_variance": 30.0, "gradient_norm_squared": 2.0 + 0.1 * seed}
+        points.append({**same, **noise, "local_critical_batch_size": critical})
+    return pandas.DataFrame(branches), pandas.DataFrame(points)
+
+
+def losses(means, scatter=0.01, seeds=8, seed=0):
+    generator = np.random.default_rng(seed)
+    shared = generator.normal(size=(seeds, 1))  # pairs cancel it
+    return np.array(means) + shared + scatter * generator.normal(size=(seeds, len(means)))
+
+
+def test_larger_factors_beside_the_best_smaller_one():
+    found = local_critical_batch_size.table(*tables(losses([1.0, 0.8, 1.0])), 0.1)
+    assert found["factor"].tolist() == [2, 4]
+    assert found["verdict"].tolist() == ["within", "beyond"]
+    assert found["against"].tolist() == [1, 2]
+    assert found["estimate"].tolist() == pytest.approx([-0.2, 0.2], abs=0.02)
+    assert (found["critical_batch_size"] == 16).all()
+    # All seeds have 16: what lies between 16 and 32 was never seen.
+    assert found["critical_batch_size_low"].tolist() == pytest.approx([16, 16])
+    assert found["critical_batch_size_high"].tolist() == pytest.approx([32, 32])
+    assert found["noise_scale"].tolist() == pytest.approx([30 / 2.35] * 2)
+    assert (found["noise_scale_low"] < 30 / 2.35).all()
+
+
+def test_the_verdict_is_read_off_the_interval():
+    for seed in range(20):
+        given = losses([1.0, 1.05, 1.15], 0.1, 6 + seed % 3, seed)
+        for row in local_critical_batch_size.table(*tables(given), 0.1).to_dict("records"):
+            inside, outside = row["high"] < row["bound"], row["low"] > row["bound"]
+            expected = "within" if inside else "beyond" if outside else "not_resolved"
+            assert row["verdict"] == expected
+
+
+def test_ends_are_open_where_no_factor_was_small_or_large_enough():
+    low = local_critical_batch_size.table(*tables(losses([1.0, 1.5, 2.0])), 0.1)
+    assert low["critical_batch_size"].tolist() == [8, 8]
+    assert low["critical_batch_size_low"].isna().all()
+    assert low["critical_batch_size_high"].tolist() == pytest.approx([16, 16])
+    high = local_critical_batch_size.table(*tables(losses([1.0, 1.0, 1.0])), 0.1)
+    assert high["critical_batch_size_high"].isna().all()
+    assert high["critical_batch_size_low"].tolist() == pytest.approx([32, 32])
+
+
+def test_a_branch_that_diverged_is_beyond_and_stages_share_the_level():
+    given = losses([1.0, 0.8, 1.0])
+    given[3, 2] = math.nan
+    found = local_critical_batch_size.table(*tables(given), 0.1)
+    assert found["verdict"].tolist() == ["within", "beyond"]
+    assert found["reason"].tolist() == ["", "failed"]
+    assert found["estimate"].isna().tolist() == [False, True]
+    given = losses([1.0, 0.8, 1.0], 0.1, 9)
+    one, staged = (
+        local_critical_batch_size.table(*tables(given), 0.1, looks) for looks in ((), (6, 9, 13))
+    )
+    assert (staged["high"] - staged["low"] > one["high"] - one["low"]).all()
+
+
+def test_no_branches():
+    found = local_critical_batch_size.table(pandas.DataFrame(), pandas.DataFrame(), math.nan)
+    assert found.empty

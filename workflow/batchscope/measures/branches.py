@@ -1,0 +1,121 @@
+"""A run trained again and left at several points, where branches with larger batches go on.
+
+The run passes the same weights as before, bit for bit: its history must be the one on disk. What
+was finished before a kill is kept beside the record, with the training's checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import disk
+from batchscope.catalogue import run_names
+from batchscope.catalogue.batch_phases import rate_factor
+from batchscope.catalogue.measures.branches import ENTRY
+from batchscope.measures import FinishedRun, Measured, finite, noise_scale
+from batchscope.training import models, snapshots
+from batchscope.training.branches import Branches, Stem, Window
+from batchscope.training.fit import Training
+from batchscope.training.losses import Objective
+from batchscope.training.step_loop import epoch_order
+
+
+class _Left(Training):
+    """A run's training, which is left for branches at its points."""
+
+    def __init__(self, run: FinishedRun, settings: dict[str, Any], noise: Objective) -> None:
+        plain = run_names.run_name({**run.factors, "evaluate_every": 0})
+        super().__init__(replace(run, name=plain), folder=run.scratch)
+        self.window = Window.of(settings, self.factors["batch_size"], self.examples)
+        self._noise, self._branches = noise, None
+        used = run.record["epochs_run"] * self.examples
+        self._shares = {self._update(share * used): share for share in settings["points"]}
+        self.visits = tuple(self._shares)
+        self._file = self.folder / "points.json"
+        self.points: dict[str, Any] = disk.read_json(self._file) if self._file.exists() else {}
+
+    def _update(self, examples: float) -> int:
+        """Returns the first update by whose end so many examples were used."""
+        epoch, rest = divmod(max(examples - 1e-6, 0.0), self.examples)
+        size = self.factors["batch_size"]
+        return self.course.updates(int(epoch)) + int(rest // size) + 1
+
+    @property
+    def epochs(self) -> int:
+        """How many it takes to the last point."""
+        return math.ceil(max(self.visits) / self.course.steps(0))
+
+    def visit(self) -> None:
+        """Measures at a point, unless that was done before a kill."""
+        key = str(self.updates)
+        if key not in self.points:
+            self.points[key] = self._point()
+            disk.write_json(self._file, self.points)
+
+    def _point(self) -> dict[str, Any]:
+        if self._branches is None:
+            validate = lambda: self.validation.evaluate()[0]  # noqa: E731
+            given = self.factors, self.model, self.optimizer, self.training_set, self.batches
+            self._branches = Branches(Stem(*given, validate), self.window)
+        rate = self.optimizer.learning_rate
+        if self.schedule:
+            rate = self.schedule(self.updates)
+        rate = float(np.asarray(rate))
+        losses = self._branches.losses(self._following(), rate)
+        times = (rate_factor(self.factors["optimizer"], each) for each in self.window.factors)
+        return {
+            "share": self._shares[self.updates],
+            "examples_used": self.progress.epoch * self.examples + self.used,
+            "losses": [loss if math.isfinite(loss) else None for loss in losses],
+            "learning_rates": [rate * each for each in times],
+            "noise": self._noise_scale(),
+        }
+
+    def _following(self) -> np.ndarray:
+        """Returns the examples that the training uses next, as many as a window has."""
+        seed, epoch = self.factors["seed"], self.progress.epoch
+        found = epoch_order(seed, epoch, self.examples)[self.used :]
+        while len(found) < self.window.examples:
+            epoch += 1
+            found = np.concatenate([found, epoch_order(seed, epoch, self.examples)])
+        return found[: self.window.examples]
+
+    def _noise_scale(self) -> dict[str, float | None]:
+        models.set_weights(self._noise.model, *models.weights(self.model))
+        found, _ = noise_scale.of_objective(self._noise)
+        return finite(
+            {
+                "gradient_noise_scale": found.scale,
+                "gradient_norm_squared": found.norm_squared,
+                "gradient_variance": found.variance,
+            }
+        )
+
+
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures branches of a run; a killed job goes on from its checkpoint.
+
+    Raises:
+        UserError: If the run trains otherwise here, or a batch would exceed the training set.
+    """
+    noise, described = run.training_loss(settings, chunk=1)
+    again = _Left(run, settings, noise)
+    again.fit(again.epochs)
+    snapshots.check_same(run, again.epochs, again.progress.history)
+    points = [again.points[str(update)] for update in sorted(again.visits)]
+    window = again.window
+    details = {
+        "points": points,
+        "factors": [*window.factors],
+        "batch_size": window.batch_size,
+        "window_examples": window.examples,
+        "subset": described["subset"],
+    }
+    rows = ENTRY.tables["branch_points"].rows({**details, "settings": settings}, Path())
+    last = [row["local_critical_batch_size"] for row in rows][-1]
+    return Measured({"local_critical_batch_size": last}, details)

@@ -1,0 +1,141 @@
+"""Branches: a training goes on from where it stands, several times, with larger batches.
+
+All branches of a point use the same examples in the same order, those that the training itself uses
+next. A branch of factor k has k times the batch size and a rate that is what it was there, constant
+from then on, times k of sgd or the square root of k of all others (`batch_phases.rate_factor`). Its
+loss is that on the validation data, at `parts` places that divide the window evenly, smoothed
+exponentially with a weight of one half: l <- (l + loss) / 2.
+
+Source: W. Merrill et al. 2025, "Critical Batch Size Revisited", arXiv 2505.23971, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from batchscope.catalogue import batch_phases
+from batchscope.datasets import Examples
+from batchscope.errors import UserError
+from batchscope.training import optimizers
+from batchscope.training.step_loop import Batches, StepLoop, Totals
+
+
+class Window(NamedTuple):
+    """For how long branches train, and with which factors on the batch size."""
+
+    factors: tuple[int, ...]  # ascending, 1 first; each divides the last
+    batch_size: int  # of factor 1
+    part: int  # examples before an evaluation: whole batches of every factor
+    parts: int
+
+    @property
+    def examples(self) -> int:
+        """How many a branch uses."""
+        return self.part * self.parts
+
+    @classmethod
+    def of(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Window:
+        """Returns the window that a measure's settings ask for, of a training set of so many.
+
+        It is the next longer one with whole batches. Raises `UserError` where the largest batch is
+        larger than the training set.
+        """
+        factors = tuple(sorted({1, *settings["factors"]}))
+        largest = factors[-1] * batch_size
+        if largest > examples:
+            raise UserError(
+                f"branches.factors: received {factors[-1]}, a batch size of {largest}; at most "
+                f"{examples // batch_size} is expected, by the {examples} training examples."
+            )
+        parts = settings["evaluations"]
+        wanted = settings["window"] or examples
+        return cls(factors, batch_size, math.ceil(wanted / parts / largest) * largest, parts)
+
+
+@dataclass(frozen=True)
+class Stem:
+    """The training that is left, and what branches share with it."""
+
+    factors: dict[str, Any]
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer  # built
+    examples: Examples
+    batches: Batches
+    validate: Callable[[], float]  # the loss at the model's present weights
+
+
+class Branches:
+    """The branches of one training; they leave every variable of it as it was."""
+
+    def __init__(self, stem: Stem, window: Window) -> None:
+        self.stem, self.window = stem, window
+        self._optimizer = optimizers.make_optimizer(stem.factors)
+        augment = stem.batches.augment
+        self._batches = Batches(
+            tf.Variable(window.batch_size, False, dtype=tf.int32),
+            whole=True,
+            augment=augment,
+            method=stem.batches.method,
+            micro_batch=stem.batches.micro_batch,
+        )
+        self._loop = StepLoop(stem.model, self._optimizer, stem.examples, self._batches)
+        self._loop.compile()
+        # Those of a model have its generators, as dropout's.
+        self._shared = [*stem.model.variables, *(augment.variables if augment else [])]
+
+    def losses(self, order: np.ndarray, rate: float) -> list[float]:
+        """Returns the smoothed loss of each branch from here; NaN of one that diverged.
+
+        Args:
+            order: The examples that follow, int32, as many as the window has.
+            rate: Of the next update of the training itself.
+        """
+        here = [variable.numpy() for variable in self._shared]
+        found = [self._branch(order, rate, factor, here) for factor in self.window.factors]
+        _assign(self._shared, here)
+        return found
+
+    def _branch(
+        self, order: np.ndarray, rate: float, factor: int, here: Sequence[np.ndarray]
+    ) -> float:
+        _assign(self._shared, here)
+        pairs = (_state(each) for each in (self._optimizer, self.stem.optimizer))
+        for own, other in zip(*pairs, strict=True):
+            own.assign(other.value)
+        times = batch_phases.rate_factor(self.stem.factors["optimizer"], factor)
+        self._optimizer.learning_rate = rate * times
+        size, smoothed = factor * self.window.batch_size, math.nan
+        self._batches.size.assign(size)
+        for part in np.split(order, self.window.parts):
+            for stretch in self._stretches(part):
+                padded = np.resize(stretch, self._loop.examples)
+                _, totals, _, _ = self._loop.run(padded, 0, len(stretch) // size, Totals())
+                if not math.isfinite(totals.loss):
+                    return math.nan
+            loss = self.stem.validate()
+            smoothed = loss if math.isnan(smoothed) else (smoothed + loss) / 2
+        return smoothed
+
+    def _stretches(self, part: np.ndarray) -> Iterator[np.ndarray]:
+        """Yields what one call trains: no more than an epoch, in whole batches of every factor."""
+        largest = self.window.factors[-1] * self.window.batch_size
+        most = self._loop.examples // largest * largest
+        for start in range(0, len(part), most):
+            yield part[start : start + most]
+
+
+def _assign(variables: Sequence[keras.Variable], values: Sequence[np.ndarray]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def _state(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
+    """Returns an optimizer's variables but its rate, which is none where it follows a schedule."""
+    return [each for each in optimizer.variables if each.name != "learning_rate"]
