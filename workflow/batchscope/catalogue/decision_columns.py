@@ -235,6 +235,35 @@ LOCAL_CRITICAL: dict[str, Column] = {
     ),
 }
 
+RAMPS: dict[str, Column] = {
+    "batch_size": Integer("First batch size of trainings whose batch size rises."),
+    "learning_rate": Column("Their rate, of several the one with the lowest mean validation loss."),
+    "outcome": Text(
+        "The outcome after as many examples as constant batch sizes use, at each training's end: "
+        "the stated margins', else test_loss or best_validation_loss; or what it costs: updates, "
+        "seconds."
+    ),
+    "against": Integer(
+        "The constant batch size that decides; of a cost that with the best mean of the outcome."
+    ),
+    **{f"against_{name}": Text(f"Its {name}.") for name in ("schedule", "batch_schedule")},
+    "estimate": Column(
+        "Mean over the paired seeds of the outcome less that at `against`; of a cost the ratio."
+    ),
+    "low": Column("Lower end of its interval at the level."),
+    "high": Column("Upper end."),
+    "bound": Column(
+        "What the interval is read against: the margin as a difference (below 0 where higher is "
+        "better), 1 of a cost."
+    ),
+    "level": Column("One-sided level of each end: alpha* of the rows of the table."),
+    **_verdict(
+        "within (no constant size is better by more than the margin), beyond (one is); of a cost "
+        "supported (it is lower), contradicted (higher); not_resolved, provisional (2 to 5 paired "
+        "seeds), one_seed or not_testable."
+    ),
+}
+
 TO_TARGET: dict[str, Column] = {
     **_TARGET,
     "batch_size": Integer("Examples per update."),

@@ -36,6 +36,7 @@ DECISIONS: dict[str, Table] = {
     "critical_batch_size": Table(decision_columns.CRITICAL),
     "to_target": Table(decision_columns.TO_TARGET),
     "local_critical_batch_size": Table(decision_columns.LOCAL_CRITICAL),
+    "ramps": Table(decision_columns.RAMPS),
     "advice": Table(decision_columns.ADVICE),
 }
 # In the order in which they are written.

@@ -19,7 +19,7 @@ from batchscope.catalogue.budget_kinds import ENDS, EXAMPLES, TAKEN, TARGET
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import UserError
 from batchscope.figures import Tables
-from batchscope.report import gaps, page
+from batchscope.report import gaps, page, rising
 from batchscope.report.text import (
     ESTIMATE,
     VERDICTS,
@@ -74,10 +74,16 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
             command = gaps.snakemake(study, config, how="--cores all")
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
     tables = {name: Tables(folder / name) for name in trained}
+    of_rises = {name: rising.of_experiment(each) for name, each in tables.items()}
     return page.render(
         "advice.txt.j2",
         cards=[{**card, "lines": [*_aligned(card["sizes"])]} for card in cards(study, tables)],
-        without=[name for name, each in tables.items() if each.advice.empty],
+        rising=[*of_rises.values()],
+        without=[
+            name
+            for name, each in tables.items()
+            if each.advice.empty and not any(of_rises[name].values())
+        ],
         seeds=seeds,
         trained=trained,
     ).strip()

@@ -25,6 +25,7 @@ from batchscope.catalogue.budget_kinds import (
 from batchscope.catalogue.run_names import ENTRIES
 from batchscope.catalogue.tables import clipped
 from batchscope.host import absence
+from batchscope.report import rising
 from batchscope.report.content import ExperimentResults
 from batchscope.report.text import (
     ESTIMATE,
@@ -69,6 +70,7 @@ def build(found: ExperimentResults, cards: list[Row]) -> Row:
         "timings": [name.replace("_", " ") for name in experiment.times.timings],
         "runs": len(found.rows),
         "cards": own,
+        "rising": rising.of_experiment(tables),
         "answer": answer,
         "rest": rest,
         "equal": equal(tables.comparisons),

@@ -13,6 +13,7 @@ from batchscope.analysis import (
     claims,
     comparisons,
     local_critical_batch_size,
+    ramps,
     readings,
     run_series,
     to_target_tables,
@@ -62,6 +63,7 @@ def make(results: Path | str, study: Study, experiment: str) -> Tables:
     made["local_critical_batch_size"] = local_critical_batch_size.table(
         made["branches"], made["branch_points"], _tolerance(chosen), chosen.trainings.looks
     )
+    made["ramps"] = ramps.table(runs, chosen.trainings.margins, chosen.trainings.looks)
     made["advice"] = advice.rows(results, chosen, made)
     made["published"] = published.table(chosen, made)
     return {name: made[name] for name in TABLES}

@@ -1,0 +1,132 @@
+"""Whether a batch size that rises pays: beside every constant size, and costs beside the best."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+from batchscope.analysis import ramps
+from batchscope.catalogue import run_names
+from batchscope.figures import Tables
+from batchscope.report import page, rising
+from digit_runs import run_name
+
+RISES = {"batch_schedule": "steps", "largest_batch_size": 64, "batch_rises": 2}
+
+
+def runs(losses, seeds=8, scatter=0.01, rates=(0.1,), status=None, **more):
+    """runs.csv of configurations, (factors, mean loss, updates): the rate 0.1 is the best one."""
+    generator, found = np.random.default_rng(3), []
+    shared = generator.normal(size=seeds)
+    for factors, mean, updates in losses:
+        for rate in rates:
+            for seed in range(seeds):
+                given = {"batch_size": 8, "learning_rate": rate, "seed": seed, **factors}
+                run = run_name(**given)
+                loss = mean + abs(math.log(rate / 0.1)) + shared[seed]
+                loss += scatter * generator.normal()
+                row = {**run_names.parse_run(run), "run": run, "status": "finished"}
+                row |= {"best_validation_loss": loss, "test_loss": loss, "steps_run": updates}
+                row |= {"train_seconds": updates * math.exp(0.02 * generator.normal())}
+                found.append(row)
+    return pandas.DataFrame(found).assign(**more)
+
+
+def rows(frame, margins=()):
+    table = ramps.table(frame, dict(margins))
+    return table.set_index("outcome").to_dict("index")
+
+
+def test_a_ramp_that_pays():
+    constant = [({}, 1.0, 400), ({"batch_size": 32}, 1.3, 100)]
+    for rates in ((0.1,), (0.05, 0.1, 0.2)):
+        found = rows(runs([*constant, (RISES, 1.01, 250)], rates=rates), {"test_loss": 0.05})
+        assert [*found] == ["test_loss", "updates", "seconds"]
+        loss, updates, seconds = found.values()
+        assert loss["verdict"] == "within" and loss["against"] == 8
+        assert loss["high"] < loss["bound"] == 0.05
+        assert loss["learning_rate"] == 0.1
+        assert updates["estimate"] == pytest.approx(250 / 400)
+        assert seconds["estimate"] == pytest.approx(250 / 400, rel=0.03)
+        assert seconds["low"] < 250 / 400 < seconds["high"] < 1
+        assert {updates["verdict"], seconds["verdict"]} == {"supported"}
+        assert updates["against"] == seconds["against"] == 8
+
+
+def test_a_ramp_that_is_worse_than_some_constant_size_does_not_pay():
+    frame = runs([({}, 1.5, 400), ({"batch_size": 32}, 1.0, 100), (RISES, 1.2, 250)])
+    found = rows(frame, {"test_loss": 0.05})
+    assert found["test_loss"]["verdict"] == "beyond" and found["test_loss"]["against"] == 32
+    assert found["updates"]["verdict"] == "contradicted"
+    assert found["updates"]["estimate"] == pytest.approx(2.5)
+    accuracy = frame.assign(test_accuracy=-frame["test_loss"])
+    found = rows(accuracy, {"test_accuracy": 0.05})["test_accuracy"]
+    assert found["verdict"] == "beyond" and found["bound"] == -0.05
+    assert found["low"] < found["estimate"] < found["high"] < -0.05
+
+
+def test_a_step_decay_is_a_constant_size_and_other_horizons_are_not_compared():
+    decay = {**RISES, "largest_batch_size": 8}
+    found = ramps.table(runs([(decay, 1.0, 400), (RISES, 1.0, 250)]), {})
+    assert found["outcome"].tolist() == ["test_loss", "updates", "seconds"]
+    assert (found["against"] == 8).all()
+    assert (found["against_batch_schedule"] == "steps").all()
+    longer = ramps.table(runs([({"epochs": 9}, 1.0, 400), (RISES, 1.0, 250)]), {})
+    assert longer["verdict"].tolist() == ["not_testable"]
+    assert longer["reason"].tolist() == ["alone"]
+
+
+def test_the_verdict_is_read_off_the_interval_at_every_look():
+    frame = runs([({}, 1.0, 400), ({"batch_size": 32}, 1.02, 100), (RISES, 1.05, 250)], 9, 0.05)
+    widths = []
+    for looks in ((), (6, 9, 13)):
+        for row in ramps.table(frame, {"test_loss": 0.05}, looks).to_dict("records"):
+            inside, outside = row["high"] < row["bound"], row["low"] > row["bound"]
+            assert (row["verdict"] in ("within", "supported")) == inside
+            assert (row["verdict"] in ("beyond", "contradicted")) == outside
+            widths += [row["high"] - row["low"]] if row["outcome"] == "test_loss" else []
+    assert widths[1] > widths[0]
+
+
+def test_failed_ramps_and_none():
+    frame = runs([({}, 1.0, 400), (RISES, 1.0, 250)])
+    frame.loc[len(frame) - 1, "status"] = "diverged"
+    assert rows(frame)["test_loss"]["verdict"] == "beyond"
+    assert rows(frame)["test_loss"]["reason"] == "failed"
+    assert ramps.table(runs([({}, 1.0, 400)]), {}).empty
+    assert ramps.table(pandas.DataFrame(), {}).empty
+
+
+@pytest.mark.parametrize(
+    ("loss", "updates", "pays"), [(1.0, 250, "yes"), (2.0, 250, "no"), (1.0, 900, "no")]
+)
+def test_what_the_card_says_follows_from_the_verdicts(loss, updates, pays):
+    frame = runs([({}, 1.0, 400), ({"batch_size": 32}, 1.3, 100), (RISES, loss, updates)])
+    table = ramps.table(frame, {"test_loss": 0.05})
+    found = rising.of_experiment(Tables(ramps=table))
+    assert [row["pays"] for row in found["ramps"]] == [pays]
+    (row,) = found["ramps"]
+    assert row["saved"] == (["updates", "seconds"] if updates == 250 else [])
+    given = {"cards": [], "without": [], "seeds": False, "trained": ["a"]}
+    text = page.render("advice.txt.j2", rising=[found], **given)
+    assert row["outcomes"][0]["shown"] in text and row["costs"][1]["shown"] in text
+
+
+def test_what_trainings_bear_grows_where_intervals_are_apart():
+    points = [
+        {"share": 0.1, "examples_used": 100, "batch_size": 8, "critical_batch_size": 16},
+        {"share": 0.5, "examples_used": 500, "batch_size": 8, "critical_batch_size": 64},
+    ]
+    for low, grows in ((40.0, True), (20.0, False), (math.nan, False)):
+        ends = [{"low": 8.0, "high": 32.0}, {"low": low, "high": math.nan}]
+        table = pandas.DataFrame(
+            [
+                point | {f"critical_batch_size_{name}": end for name, end in each.items()}
+                for point, each in zip(points, ends, strict=True)
+            ]
+        )
+        (row,) = rising.of_experiment(Tables(local_critical_batch_size=table))["borne"]
+        assert row["grows"] == grows and row["batch_size"] == 8

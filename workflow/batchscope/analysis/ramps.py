@@ -1,0 +1,197 @@
+"""Whether a batch size that rises pays: beside every constant one, after as many examples.
+
+Each configuration is read at its own best learning rate. Stated of a rising one is that no constant
+one is better by more than the margin: a contrast for each of them, paired by seed, all of which
+must hold. What it costs, in updates and in seconds, is a ratio to the constant one with the best
+mean, stated to be below 1. All are one family.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import chosen_rates, contrasts, run_series
+from batchscope.analysis.chosen_rates import RATE
+from batchscope.analysis.contrasts import Contrast, Statement
+from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Trainings
+from batchscope.catalogue import batch_phases, factor_words, run_factors, stages, tasks
+from batchscope.catalogue.decision_columns import RAMPS
+from batchscope.catalogue.outcomes import Reason, Verdict
+
+COSTS = {"steps_run": "updates", "train_seconds": "seconds"}  # column of runs.csv -> outcome
+_OUTCOMES = ("test_loss", CHOSEN_ON)  # the first that is known, where no margin is stated
+_OF_SCHEDULE = (*run_factors.HORIZONTAL, *run_factors.OF_RISES)
+# What configurations that are compared may differ in, beside the seed.
+_FREE = {*_OF_SCHEDULE, RATE, "batch_size", "base_batch_size", "evaluate_every"}
+_WITHIN = {Verdict.SUPPORTED: Verdict.WITHIN, Verdict.CONTRADICTED: Verdict.BEYOND}
+
+
+@dataclass(frozen=True)
+class _Arm:
+    """A configuration: its runs of all rates and seeds."""
+
+    factors: dict[str, Any]  # of its first run
+    trainings: Trainings
+
+    @property
+    def rises(self) -> bool:
+        """Whether its batch size does."""
+        return len(batch_phases.batch_sizes(self.factors)) > 1
+
+    def chosen(self, column: str) -> Chosen:
+        """Returns a column at the rates that the validation losses choose."""
+        losses, cube = (self.trainings.column(name) for name in (CHOSEN_ON, column))
+        return self.trainings.chosen_by(losses, cube, not column.startswith("test"))
+
+    def by_seed(self, values: np.ndarray) -> pandas.Series:
+        """Returns values of the only batch size by seed."""
+        return pandas.Series(values[0], self.trainings.axes[2])
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """What is stated of a configuration: its row of the table, before it is judged."""
+
+    row: dict[str, Any]
+    statement: Statement | None = None  # None where the row has its verdict
+    others: Sequence[_Arm] = ()  # by the place that contrasts have as `at`
+    sign: float = 1.0  # -1 of an outcome of which higher is better
+
+    def judged(self, found: contrasts.Judged) -> dict[str, Any]:
+        """Returns the row with a verdict."""
+        cost = self.row["outcome"] in COSTS.values()
+        columns = found.columns(ratio=cost)
+        if self.sign < 0:
+            ends = {"estimate": "estimate", "low": "high", "high": "low"}
+            columns |= {name: -columns[other] for name, other in ends.items()}
+        against = self.others[found.deciding.cells["at"]].factors
+        return {
+            **self.row,
+            **columns,
+            "verdict": found.verdict if cost else _WITHIN.get(found.verdict, found.verdict),
+            "against": against["batch_size"],
+            **{f"against_{name}": against[name] for name in run_factors.HORIZONTAL},
+        }
+
+
+def table(
+    runs: pandas.DataFrame, margins: Mapping[str, float], looks: Sequence[int] = ()
+) -> pandas.DataFrame:
+    """Returns one row per configuration whose batch size rises, and outcome or cost.
+
+    None without such runs of all factors, or without a constant batch size beside them.
+
+    Args:
+        margins: Outcome -> largest loss that counts as negligible, as the study states them.
+        looks: Numbers of seeds at which one looks.
+    """
+    found: list[_Stated] = []
+    rising = "batch_schedule" in runs and (runs["batch_schedule"] != run_factors.CONSTANT).any()
+    for arms in _groups(run_series.own(runs)) if rising else ():
+        constant = [arm for arm in arms if not arm.rises]
+        for arm in arms:
+            found += _compared(arm, constant, margins, looks) if arm.rises else ()
+    judged = iter(contrasts.judge([each.statement for each in found if each.statement]))
+    rows = [each.judged(next(judged)) if each.statement else each.row for each in found]
+    named = [name for name in run_series.factor_columns(runs) if name != RATE]
+    return run_series.table(rows, RAMPS, named)
+
+
+def _groups(runs: pandas.DataFrame) -> Iterator[list[_Arm]]:
+    """Yields configurations that differ in their batch sizes and rates over time alone."""
+    varying = run_series.varying(runs)
+    alike = [name for name in varying if name not in _FREE]
+    apart = ["batch_size", *(name for name in varying if name in _OF_SCHEDULE)]
+    for _, group in runs.groupby(alike, sort=False, dropna=False) if alike else [((), runs)]:
+        yield [
+            _Arm(
+                {name: factor_words.plain(own[name].iloc[0]) for name in run_factors.FACTORS},
+                Trainings({}, own, own.iloc[:0]),
+            )
+            for _, own in group.groupby(apart, sort=False, dropna=False)
+        ]
+
+
+def _compared(
+    arm: _Arm, constant: Sequence[_Arm], margins: Mapping[str, float], looks: Sequence[int]
+) -> Iterator[_Stated]:
+    """Yields what is stated of a configuration whose batch size rises."""
+    runs = arm.trainings.runs
+    named = dict.fromkeys((*margins, *_OUTCOMES))
+    known = [name for name in named if name in runs and runs[name].notna().any()]
+    compared = [name for name in known if name in margins] or known[:1]
+    for outcome in compared:
+        margin = margins.get(outcome, tasks.loss_margin(tasks.of(runs.columns)))
+        sign = -1.0 if tasks.higher_is_better(outcome) else 1.0
+        own, others = arm.chosen(outcome), [each.chosen(outcome) for each in constant]
+        row = _row(arm, own, outcome, sign * margin)
+        usable = [at for at, each in enumerate(others) if np.isfinite(each.values).any()]
+        if not usable:
+            yield _Stated({**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE})
+        elif np.isinf(own.values).any():
+            yield _Stated({**row, "verdict": Verdict.BEYOND, "reason": Reason.FAILED})
+        else:
+            found = [
+                Contrast(
+                    sign
+                    * (
+                        arm.by_seed(own.values) - constant[at].by_seed(others[at].values)
+                    ).to_numpy(),
+                    high=margin,
+                    tuned=bool(own.tuned[0] or others[at].tuned[0]),
+                    cells={"at": at},
+                )
+                for at in usable
+            ]
+            yield _Stated(row, _staged(found, looks), constant, sign)
+        if usable and outcome == compared[0]:
+            means = {at: np.nanmean(sign * others[at].values) for at in usable}
+            best = min(means, key=means.__getitem__)
+            yield from _costs(arm, own, constant[best], others[best], looks)
+
+
+def _costs(
+    arm: _Arm, own: Chosen, other: _Arm, others: Chosen, looks: Sequence[int]
+) -> Iterator[_Stated]:
+    """Yields what a configuration costs beside another one, both at the rates that are read."""
+    for column, outcome in COSTS.items():
+        taken, beside = (
+            each.by_seed(
+                np.where(
+                    chosen.read < 0,
+                    math.nan,
+                    chosen_rates.at(each.trainings.column(column), chosen.read),
+                )
+            )
+            for each, chosen in ((arm, own), (other, others))
+        )
+        ratios = np.log(taken / beside).to_numpy()
+        if np.isfinite(ratios).any():
+            statement = _staged([Contrast(ratios, high=0.0, cells={"at": 0})], looks)
+            yield _Stated(_row(arm, own, outcome, 1.0), statement, [other])
+
+
+def _row(arm: _Arm, own: Chosen, outcome: str, bound: float) -> dict[str, Any]:
+    return {
+        **run_series.constants(arm.trainings.runs),
+        "batch_size": arm.factors["batch_size"],
+        RATE: own.rates[0],
+        "outcome": outcome,
+        "bound": bound,
+    }
+
+
+def _staged(found: Sequence[Contrast], looks: Sequence[int]) -> Statement:
+    """Returns the statement of contrasts over all seeds, by those of each look."""
+    seen = stages.seen(len(found[0].given), looks)
+    at_looks = [
+        Statement(tuple(replace(each, given=each.given[:seeds]) for each in found))
+        for seeds, _ in seen
+    ]
+    return contrasts.staged(at_looks, [share for _, share in seen])
