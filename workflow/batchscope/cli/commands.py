@@ -104,6 +104,17 @@ def critical_batch_size(arguments: Namespace) -> None:
         print(f"\nWritten: {', '.join(map(str, written))}")
 
 
+def merge(arguments: Namespace) -> None:
+    """Copy what is missing here of another machine's results, after checks of versions and data."""
+    from batchscope.store import merging
+
+    found = merging.merge(arguments.folder, arguments.results)
+    counts = (wording.count(count, kind) for kind, count in found.copied.items())
+    print(f"Copied from {arguments.folder}: {', '.join(counts)}.")
+    for path, reason in found.passed_over:
+        print(f"Passed over: {path}: {reason}.")
+
+
 def results(arguments: Namespace) -> None:
     """Write what became of every document, a page each, and their index."""
     from batchscope.report import results_index
@@ -139,6 +150,7 @@ OPTIONS = {
     explain: ("name",),
     import_: ("files", "--output", "--columns", "--examples-per-epoch", "--pattern", "--format"),
     critical_batch_size: ("file", "--target", "--step-seconds", "--base", "--output"),
+    merge: ("folder", "--results"),
     results: ("--results", "--output", "--study", "--figures"),
     ledger: ("--results", "--output"),
     schema: (),

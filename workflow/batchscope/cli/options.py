@@ -71,6 +71,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "choices": tuple(tasks.TASKS),
         "help": "what is learned, where labels leave it open",
     },
+    "folder": {"type": Path, "help": "a copy of another machine's folder results"},
     "name": {"nargs": "?", "help": "such as batch_size; all if left out"},
     "file": {"type": Path, "metavar": "FILE.csv", "help": "a row per evaluation"},
     "files": {"nargs": "+", "metavar": "FILES", "help": "logs, folders, and patterns with {name}"},

@@ -80,11 +80,12 @@ def _pays(outcomes: list[Row], costs: list[Row]) -> str:
 
 def _outcome(row: Mapping[str, Any]) -> Row:
     how = of_difference(row["outcome"])
+    margin = rounded(how.times * abs(float(row["bound"])))
     return {
         **row,
         "label": label(row["outcome"]),
         "shown": bracketed([row[name] for name in ESTIMATE], how),
-        "margin": rounded(how.times * abs(float(row["bound"]))) + how.suffix,
+        "margin": margin + (how.suffix.rstrip("s") if margin == "1" else how.suffix),
     }
 
 
