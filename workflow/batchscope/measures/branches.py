@@ -59,9 +59,8 @@ class _Left(Training):
 
     def _point(self) -> dict[str, Any]:
         if self._branches is None:
-            validate = lambda: self.validation.evaluate()[0]  # noqa: E731
             given = self.factors, self.model, self.optimizer, self.training_set, self.batches
-            self._branches = Branches(Stem(*given, validate), self.window)
+            self._branches = Branches(Stem(*given, self._validation_loss), self.window)
         rate = self.optimizer.learning_rate
         if self.schedule:
             rate = self.schedule(self.updates)
@@ -75,6 +74,9 @@ class _Left(Training):
             "learning_rates": [rate * each for each in times],
             "noise": self._noise_scale(),
         }
+
+    def _validation_loss(self) -> float:
+        return self.validation.evaluate()[0]
 
     def _following(self) -> np.ndarray:
         """Returns the examples that the training uses next, as many as a window has."""
