@@ -116,6 +116,20 @@ def test_conda_twins_never_drift_from_the_lock():
         assert dependencies - {"snakemake", *plugins} <= pins.keys(), path.name
 
 
+def test_the_container_has_the_versions_of_the_lock():
+    text = (ROOT / "Containerfile").read_text()
+    given = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.M))
+    assert given["TENSORFLOW"] == locked("requirements.lock")["tensorflow"]
+    assert given["VARIANT"] == "cpu"
+    conda = yaml.safe_load((ROOT / "envs" / "batchscope.yaml").read_text())
+    assert f"python={given['PYTHON']}" in conda["dependencies"]
+    # What is copied is what the build is given, and no more.
+    copied = re.findall(r"^COPY (\S+) ", text, re.M)
+    kept = (ROOT / ".dockerignore").read_text().split()
+    assert kept == ["*", *(f"!{name}" for name in copied)]
+    assert all((ROOT / name).is_file() for name in copied)
+
+
 def test_every_lock_entry_has_hashes():
     for name in ("requirements.lock", "requirements-dev.lock"):
         entries = re.split(r"\n(?=[a-z])", (ROOT / name).read_text())
