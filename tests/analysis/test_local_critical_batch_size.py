@@ -84,6 +84,27 @@ def test_a_branch_that_diverged_is_beyond_and_stages_share_the_level():
     assert (staged["high"] - staged["low"] > one["high"] - one["low"]).all()
 
 
+def test_smaller_factors_that_diverged_for_a_seed_are_compared_over_the_others():
+    given = losses([0.2, 0.8, 0.81])
+    given[3, 0] = math.nan
+    found = local_critical_batch_size.table(*tables(given), 0.1)
+    assert found["verdict"].tolist() == ["beyond", "beyond"]
+    assert found["against"].tolist() == [1, 1]
+    given[:, 0] = math.nan
+    found = local_critical_batch_size.table(*tables(given), 0.1)
+    assert found["verdict"].tolist() == ["not_testable", "within"]
+    assert found["reason"].tolist() == ["failed", ""]
+
+
+def test_the_mean_lies_in_its_interval():
+    rows = np.array([[1.0, 1.0, 2.0]] * 8 + [[1.0, 1.0, 1.0]] * 7)
+    rows[:8] += np.array([0, -0.3, 0])
+    branches, points = tables(rows)
+    found = local_critical_batch_size.table(branches, points, 0.1).iloc[0]
+    low, value = found["critical_batch_size_low"], found["critical_batch_size"]
+    assert low < value and value == pytest.approx(16 ** (8 / 15) * 32 ** (7 / 15))
+
+
 def test_no_branches():
     found = local_critical_batch_size.table(pandas.DataFrame(), pandas.DataFrame(), math.nan)
     assert found.empty

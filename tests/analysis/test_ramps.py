@@ -100,6 +100,46 @@ def test_failed_ramps_and_none():
     assert ramps.table(pandas.DataFrame(), {}).empty
 
 
+def test_external_runs_that_lack_factors_and_runs_that_something_stops():
+    frame = runs([({}, 1.0, 400), (RISES, 1.0, 250)])
+    assert ramps.table(frame.assign(batch_rises=np.nan), {}).empty
+    assert ramps.table(frame[["batch_size", "batch_schedule", "run"]], {}).empty
+    assert ramps.table(frame.assign(patience=3), {}).empty
+
+
+def test_configurations_that_differ_in_their_base_batch_size_stay_apart():
+    scaled = {"learning_rate_scaling": "linear"}
+    arms = [
+        ({**scaled, "base_batch_size": base}, loss, 400) for base, loss in ((8, 1.0), (16, 5.0))
+    ]
+    for order in (1, -1):
+        frame = runs([*arms[::order], ({**RISES, **scaled, "base_batch_size": 8}, 1.0, 250)])
+        found = ramps.table(frame, {"test_loss": 0.05})
+        assert found["verdict"].tolist() == ["within", "supported", "supported"]
+
+
+def test_a_constant_size_that_diverged_decides_nothing():
+    frame = runs([({}, 1.0, 400), ({"batch_size": 64}, 0.5, 50), (RISES, 1.0, 250)])
+    large = frame.index[frame["batch_size"] == 64]
+    frame.loc[large[1:], "status"] = "diverged"
+    found = rows(frame, {"test_loss": 0.05})
+    assert found["test_loss"]["verdict"] == "within" and found["test_loss"]["n"] == 8
+    assert found["test_loss"]["against"] == found["updates"]["against"] == 8
+
+
+def test_a_ramp_that_diverged_before_any_loss_has_a_row_and_no_rate():
+    frame = runs([({}, 1.0, 400), (RISES, 1.0, 250)], rates=(0.05, 0.1))
+    rising_runs = frame["batch_schedule"] == "steps"
+    frame.loc[rising_runs, "status"] = "diverged"
+    frame.loc[rising_runs, ["test_loss", "best_validation_loss"]] = np.nan
+    table = ramps.table(frame, {})
+    assert table["verdict"].tolist()[0] == "beyond" and table["reason"].tolist()[0] == "failed"
+    (row,) = rising.of_experiment(Tables(ramps=table.assign(learning_rate=np.nan)))["ramps"]
+    given = {"cards": [], "without": [], "seeds": False, "trained": ["a"]}
+    text = page.render("advice.txt.j2", rising=[{"ramps": [row], "borne": []}], **given)
+    assert row["pays"] == "no" and "nan" not in text
+
+
 @pytest.mark.parametrize(
     ("loss", "updates", "pays"), [(1.0, 250, "yes"), (2.0, 250, "no"), (1.0, 900, "no")]
 )
@@ -120,11 +160,14 @@ def test_what_trainings_bear_grows_where_intervals_are_apart():
         {"share": 0.1, "examples_used": 100, "batch_size": 8, "critical_batch_size": 16},
         {"share": 0.5, "examples_used": 500, "batch_size": 8, "critical_batch_size": 64},
     ]
-    for low, grows in ((40.0, True), (20.0, False), (math.nan, False)):
+    known = [(40.0, 6, True), (20.0, 6, False), (math.nan, 6, False), (40.0, 2, False)]
+    for low, seeds, grows in known:
         ends = [{"low": 8.0, "high": 32.0}, {"low": low, "high": math.nan}]
         table = pandas.DataFrame(
             [
-                point | {f"critical_batch_size_{name}": end for name, end in each.items()}
+                point
+                | {"n": seeds}
+                | {f"critical_batch_size_{name}": end for name, end in each.items()}
                 for point, each in zip(points, ends, strict=True)
             ]
         )

@@ -96,6 +96,28 @@ def test_a_killed_job_goes_on_from_its_points(trained, tmp_path, monkeypatch):
     assert found == whole
 
 
+def test_points_of_another_training_in_the_folder_are_no_part_of_this_one(trained, tmp_path):
+    wanted = run_names.parse_settings("branches", settings())
+    whole = branches.measure_run(FinishedRun(trained, RUN, scratch=tmp_path / "whole"), wanted)
+    left = disk.read_json(tmp_path / "whole" / "points.json")
+    for point in left["points"].values():
+        point["losses"] = [1.0 for _ in point["losses"]]
+    disk.write_json(tmp_path / "again" / "points.json", {**left, "of": "another training"})
+    (tmp_path / "again").mkdir(exist_ok=True)
+    again = branches.measure_run(FinishedRun(trained, RUN, scratch=tmp_path / "again"), wanted)
+    assert again == whole
+
+
+def test_the_end_of_a_falling_rate_has_that_of_the_last_update(digits, tmp_path):
+    results = with_digits(digits, tmp_path)
+    run = run_name(batch_size=8, model="mlp", schedule="linear", epochs=1)
+    train(results, run)
+    wanted = run_names.parse_settings("branches", settings(points=[1]))
+    found = branches.measure_run(FinishedRun(results, run, scratch=tmp_path / "s"), wanted)
+    (point,) = found.details["points"]
+    assert 0 < point["learning_rates"][0] < 0.001
+
+
 def test_a_run_that_trains_otherwise_here_and_one_too_small_are_refused(trained, tmp_path):
     run = FinishedRun(trained, RUN, scratch=tmp_path / "a")
     with pytest.raises(UserError, match=r"branches.factors: received 512\b"):

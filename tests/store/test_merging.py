@@ -74,7 +74,7 @@ def test_a_measure_of_a_run_that_is_here_too(other, tmp_path):
     assert not (here / MEASURE).exists()
 
 
-def test_other_versions_and_runs_in_training_are_passed_over(other, tmp_path):
+def test_other_versions_and_runs_in_training_are_passed_over(other, tmp_path, monkeypatch):
     here = tmp_path / "results"
     write_record(other, version="train-v0")
     found = merging.merge(other, here)
@@ -82,15 +82,45 @@ def test_other_versions_and_runs_in_training_are_passed_over(other, tmp_path):
     assert not paths.run_folder(here, RUN).exists()
     write_record(other, weights={})
     lock = paths.run_folder(here, RUN) / "training.lock"
+    monkeypatch.setattr(merging.locks, "take", lambda path: None)
     lock.parent.mkdir(parents=True)
     lock.touch()
     assert merging.merge(other, here).copied["run"] == 0
     assert [*lock.parent.iterdir()] == [lock]
+    monkeypatch.undo()
     record = disk.read_json(other / MEASURE)
-    lock.unlink()
     disk.write_json(other / MEASURE, {**record, "version": "weight_distance-v0"})
-    found = merging.merge(other, here)
+    found = merging.merge(other, here)  # a killed process left the lock
+    assert found.copied["run"] == 1
     assert [path for path, _ in found.passed_over] == [other / MEASURE]
+
+
+def test_what_is_made_of_a_record_is_newer_and_half_a_measure_stays_there(other, tmp_path):
+    here = tmp_path / "results"
+    early = paths.snapshot_path(other, RUN, 1)
+    shutil.copytree(other / "runs" / RUN, other / "backup")
+    early.parent.mkdir()
+    shutil.copy(paths.run_folder(other, RUN) / "final.npz", early)
+    disk.write_json(other / f"runs/{RUN}/branches/default.kept/points.json", {})
+    found = merging.merge(other, here)
+    assert not found.passed_over and not (here / f"runs/{RUN}/branches").exists()
+    record = paths.run_record(paths.run_folder(here, RUN))
+    copied = paths.snapshot_path(here, RUN, 1)
+    assert os.stat(copied).st_mtime_ns >= os.stat(record).st_mtime_ns
+
+
+def test_timings_of_another_version_and_those_with_a_folder(other, tmp_path):
+    here = tmp_path / "results"
+    old = other / TIMING.format("there")
+    disk.write_json(old, {**disk.read_json(old), "version": "time_epoch-v0"})
+    profile = other / "timing/there/one+bs=8/profile/default.json"
+    disk.write_json(profile, disk.read_json(old) | {"version": None})
+    profile.with_suffix("").mkdir()
+    (profile.with_suffix("") / "trace.json").write_text("{}")
+    found = merging.merge(other, here)
+    assert found.copied["timing"] == 1
+    assert [path for path, _ in found.passed_over] == [old]
+    assert (here / profile.relative_to(other)).with_suffix("").joinpath("trace.json").exists()
 
 
 def test_timings_of_another_machine_with_the_same_name(other, tmp_path):

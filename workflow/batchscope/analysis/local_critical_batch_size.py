@@ -67,39 +67,42 @@ def _rows(
                 **_noise(here),
             }
             for factor in losses.index[1:]:
-                smaller = losses.loc[: factor - 1]
+                smaller = losses.loc[: factor - 1].dropna(how="all")
+                known = {**row, "factor": factor, "loss": losses.loc[factor].mean(skipna=False)}
                 yield (
-                    {**row, "factor": factor, "loss": losses.loc[factor].mean(skipna=False)}
-                    | (_undecided(losses.loc[factor])),
+                    known | _undecided(losses.loc[factor], smaller),
                     _statement(losses.loc[factor], smaller, tolerance, looks),
                 )
 
 
-def _undecided(losses: pandas.Series) -> dict[str, Any]:
-    """Returns the verdict of a factor at which a branch diverged; nothing of any other."""
-    if losses.notna().all():
+def _undecided(losses: pandas.Series, smaller: pandas.DataFrame) -> dict[str, Any]:
+    """Returns the verdict of a factor where branches diverged: its own, or all smaller ones."""
+    if losses.notna().all() and len(smaller):
         return {}
-    return {"verdict": Verdict.BEYOND, "reason": Reason.FAILED, "n": int(losses.notna().sum())}
+    verdict = Verdict.BEYOND if len(smaller) else Verdict.NOT_TESTABLE
+    return {"verdict": verdict, "reason": Reason.FAILED, "n": int(losses.notna().sum())}
 
 
 def _statement(
     losses: pandas.Series, smaller: pandas.DataFrame, tolerance: float, looks: Sequence[int]
 ) -> Statement | None:
-    """Returns the statement of a factor beside smaller ones; None where a branch diverged."""
-    if losses.isna().any():
+    """Returns the statement of a factor beside smaller ones; None where a branch diverged.
+
+    A smaller one that diverged for some seeds is compared over the others.
+    """
+    if losses.isna().any() or not len(smaller):
         return None
-    whole = smaller[smaller.notna().all(axis=1)]
     seen = stages.seen(losses.size, looks)
     at_looks = [
         Statement(
             tuple(
                 Contrast((losses - other).to_numpy()[:seeds], high=tolerance, cells={"factor": at})
-                for at, other in whole.iterrows()
+                for at, other in smaller.iterrows()
             )
         )
         for seeds, _ in seen
     ]
-    return contrasts.staged(at_looks, [share for _, share in seen]) if len(whole) else None
+    return contrasts.staged(at_looks, [share for _, share in seen])
 
 
 def _judged(found: contrasts.Judged, tolerance: float) -> dict[str, Any]:
@@ -109,16 +112,16 @@ def _judged(found: contrasts.Judged, tolerance: float) -> dict[str, Any]:
 
 
 def _critical(points: pandas.DataFrame, sizes: np.ndarray) -> dict[str, float]:
-    """Returns the median over seeds and its interval, of those that were tried, `sizes`."""
+    """Returns the geometric mean over seeds and its interval, of those that were tried, `sizes`."""
     own = points["local_critical_batch_size"].to_numpy(float)
     found = intervals.t_interval(np.log(own))
     following = dict(itertools.pairwise(sizes.tolist()))
     low = high = math.nan
     if not (own == sizes[0]).any():
-        low = math.exp(found.low)
+        low = contrasts.exponential(found.low)
     if not (own == sizes[-1]).any():
-        high = math.exp(found.high) * max(following[each] / each for each in own)
-    return intervals.columns("critical_batch_size", (float(np.median(own)), low, high))
+        high = contrasts.exponential(found.high) * max(following[each] / each for each in own)
+    return intervals.columns("critical_batch_size", (contrasts.exponential(found.mean), low, high))
 
 
 def _noise(points: pandas.DataFrame) -> dict[str, float]:

@@ -29,6 +29,7 @@ _OUTCOMES = ("test_loss", CHOSEN_ON)  # the first that is known, where no margin
 _OF_SCHEDULE = (*run_factors.HORIZONTAL, *run_factors.OF_RISES)
 # What configurations that are compared may differ in, beside the seed.
 _FREE = {*_OF_SCHEDULE, RATE, "batch_size", "base_batch_size", "evaluate_every"}
+_APART = (*_OF_SCHEDULE, "base_batch_size")  # of those, what tells configurations apart
 _WITHIN = {Verdict.SUPPORTED: Verdict.WITHIN, Verdict.CONTRADICTED: Verdict.BEYOND}
 
 
@@ -92,8 +93,7 @@ def table(
         looks: Numbers of seeds at which one looks.
     """
     found: list[_Stated] = []
-    rising = "batch_schedule" in runs and (runs["batch_schedule"] != run_factors.CONSTANT).any()
-    for arms in _groups(run_series.own(runs)) if rising else ():
+    for arms in _groups(run_series.own(runs)) if _rise(runs) else ():
         constant = [arm for arm in arms if not arm.rises]
         for arm in arms:
             found += _compared(arm, constant, margins, looks) if arm.rises else ()
@@ -103,11 +103,22 @@ def table(
     return run_series.table(rows, RAMPS, named)
 
 
+def _rise(runs: pandas.DataFrame) -> bool:
+    """Whether some run may have a batch size that rises; external ones lack some factors."""
+    if not {*run_factors.FACTORS} <= {*runs} or runs[[*run_factors.FACTORS]].isna().any(axis=None):
+        return False
+    return bool((runs["batch_schedule"] != run_factors.CONSTANT).any())
+
+
 def _groups(runs: pandas.DataFrame) -> Iterator[list[_Arm]]:
-    """Yields configurations that differ in their batch sizes and rates over time alone."""
+    """Yields configurations that differ in their batch sizes and rates over time alone.
+
+    Of runs that all train for as many epochs: not of those that something may stop before.
+    """
+    runs = runs[(runs[[*run_series.STOPS]] == 0).all(axis=1)]
     varying = run_series.varying(runs)
     alike = [name for name in varying if name not in _FREE]
-    apart = ["batch_size", *(name for name in varying if name in _OF_SCHEDULE)]
+    apart = ["batch_size", *(name for name in varying if name in _APART)]
     for _, group in runs.groupby(alike, sort=False, dropna=False) if alike else [((), runs)]:
         yield [
             _Arm(
@@ -122,7 +133,7 @@ def _compared(
     arm: _Arm, constant: Sequence[_Arm], margins: Mapping[str, float], looks: Sequence[int]
 ) -> Iterator[_Stated]:
     """Yields what is stated of a configuration whose batch size rises."""
-    runs = arm.trainings.runs
+    runs = pandas.concat([each.trainings.runs for each in (arm, *constant)])
     named = dict.fromkeys((*margins, *_OUTCOMES))
     known = [name for name in named if name in runs and runs[name].notna().any()]
     compared = [name for name in known if name in margins] or known[:1]
@@ -131,7 +142,9 @@ def _compared(
         sign = -1.0 if tasks.higher_is_better(outcome) else 1.0
         own, others = arm.chosen(outcome), [each.chosen(outcome) for each in constant]
         row = _row(arm, own, outcome, sign * margin)
-        usable = [at for at, each in enumerate(others) if np.isfinite(each.values).any()]
+        # One that failed is better at nothing.
+        finite = [each.values[~np.isnan(each.values)] for each in others]
+        usable = [at for at, each in enumerate(finite) if len(each) and np.isfinite(each).all()]
         if not usable:
             yield _Stated({**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE})
         elif np.isinf(own.values).any():

@@ -205,8 +205,8 @@ LOCAL_CRITICAL: dict[str, Column] = {
     "share": Column("Share of the examples that they used, at which they were left."),
     "examples_used": Column("Examples that they had used by then: the mean over the seeds."),
     "critical_batch_size": Column(
-        "Local critical batch size: the median over the seeds of local_critical_batch_size of "
-        "branch_points.csv."
+        "Local critical batch size: the geometric mean over the seeds of "
+        "local_critical_batch_size of branch_points.csv."
     ),
     **interval(
         "critical_batch_size",

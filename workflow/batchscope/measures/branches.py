@@ -17,6 +17,7 @@ from batchscope import disk
 from batchscope.catalogue import run_names
 from batchscope.catalogue.batch_phases import rate_factor
 from batchscope.catalogue.measures.branches import ENTRY
+from batchscope.catalogue.run_names import VERSIONS
 from batchscope.measures import FinishedRun, Measured, finite, noise_scale
 from batchscope.training import models, snapshots
 from batchscope.training.branches import Branches, Stem, Window
@@ -37,7 +38,10 @@ class _Left(Training):
         self._shares = {self._update(share * used): share for share in settings["points"]}
         self.visits = tuple(self._shares)
         self._file = self.folder / "points.json"
-        self.points: dict[str, Any] = disk.read_json(self._file) if self._file.exists() else {}
+        self._of = f"{VERSIONS['branches']} {self._key} {run.record['weights'].get('final')}"
+        kept = disk.read_json(self._file) if self._file.exists() else {}
+        # Those of another training in the same folder are not its own.
+        self.points: dict[str, Any] = kept["points"] if kept.get("of") == self._of else {}
 
     def _update(self, examples: float) -> int:
         """Returns the first update by whose end so many examples were used."""
@@ -55,15 +59,16 @@ class _Left(Training):
         key = str(self.updates)
         if key not in self.points:
             self.points[key] = self._point()
-            disk.write_json(self._file, self.points)
+            disk.write_json(self._file, {"of": self._of, "points": self.points})
 
     def _point(self) -> dict[str, Any]:
         if self._branches is None:
             given = self.factors, self.model, self.optimizer, self.training_set, self.batches
             self._branches = Branches(Stem(*given, self._validation_loss), self.window)
         rate = self.optimizer.learning_rate
-        if self.schedule:
-            rate = self.schedule(self.updates)
+        if self.schedule:  # after the last update there is no next one
+            last = self.course.updates(self.factors["epochs"]) - 1
+            rate = self.schedule(min(self.updates, last))
         rate = float(np.asarray(rate))
         losses = self._branches.losses(self._following(), rate)
         times = (rate_factor(self.factors["optimizer"], each) for each in self.window.factors)

@@ -15,7 +15,7 @@ from batchscope.analysis import intervals, run_series
 from batchscope.analysis.ramps import COSTS
 from batchscope.catalogue import factor_words, run_factors
 from batchscope.catalogue.batch_phases import SEESAW
-from batchscope.catalogue.outcomes import Verdict
+from batchscope.catalogue.outcomes import LEAST_SEEDS, Verdict
 from batchscope.figures import Tables
 from batchscope.report.text import ESTIMATE, bracketed, label, of_difference, rounded
 
@@ -54,7 +54,7 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
             {
                 "words": factor_words.describe(factors),
                 "batch_size": int(first["batch_size"]),
-                "rate": wording.shortest(float(first["learning_rate"])),
+                "rate": _rate(first["learning_rate"]),
                 "outcomes": outcomes,
                 "costs": costs,
                 "pays": _pays(outcomes, costs),
@@ -62,6 +62,10 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
             }
         )
     return found
+
+
+def _rate(rate: Any) -> str:
+    return "" if pandas.isna(rate) else wording.shortest(float(rate))
 
 
 def _pays(outcomes: list[Row], costs: list[Row]) -> str:
@@ -116,7 +120,8 @@ def _borne(table: pandas.DataFrame) -> list[Row]:
                     "series": group.label,
                     "batch_size": int(size),
                     "ends": ends,
-                    "grows": lowest > highest,
+                    "grows": lowest > highest and rows["n"].min() >= LEAST_SEEDS,
+                    "seeds": int(rows["n"].min()),
                 }
             )
     return found

@@ -8,6 +8,7 @@ a machine that has the name of this one.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import Any
 from batchscope import disk
 from batchscope.catalogue import command_names
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
+from batchscope.host import locks
 from batchscope.store import paths, records
 
 DATA, RUN, MEASURE, TIMING = "data set", "run", "measure", "timing"
@@ -84,7 +87,7 @@ def _merge_run(folder: Path, results: Path, found: Merged) -> None:
         return
     if other := records.other_version(step, record):
         found.passed_over.append((folder, f"made by version {other}"))
-    elif target.exists() and any(target.glob("*.lock")):
+    elif any(map(_held, target.glob("*.lock"))):
         found.passed_over.append((folder, "is being trained here"))
     else:
         digests = {f"{name}.npz": sha for name, sha in (record.get("weights") or {}).items()}
@@ -92,11 +95,19 @@ def _merge_run(folder: Path, results: Path, found: Merged) -> None:
         found.copied[RUN] += 1
 
 
+def _held(lock: Path) -> bool:
+    """Whether a process holds a lock, which a killed one leaves behind."""
+    if (descriptor := locks.take(lock)) is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
 def _merge_measure(record: Path, source: Path, results: Path, found: Merged) -> None:
     """Copies a measure of a run, or of two, that are the same here."""
     _, run, folder, *others = record.relative_to(source).parts
-    if (measure := folder.removesuffix("_to")) not in MEASURES:
-        return  # a file that a command left, in a folder of its own
+    if (measure := folder.removesuffix("_to")) not in MEASURES or ".kept" in str(record.parent):
+        return  # a file that a command left, or a measure that was killed
     target = results / record.relative_to(source)
     if target.exists():
         return
@@ -122,17 +133,29 @@ def _same(run: str, source: Path, results: Path) -> bool:
 def _merge_timings(folder: Path, results: Path, found: Merged) -> None:
     """Copies what is missing of a machine's timings, unless another one has its name here."""
     target = results / "timing" / folder.name
-    ours, theirs = ({_machine(path) for path in each.rglob("*.json")} for each in (target, folder))
+    ours, theirs = (
+        {_machine(path) for path in each.glob("*/*/*.json")} for each in (target, folder)
+    )
     if ours and not theirs <= ours:
         found.passed_over.append((folder, "of another machine of that name"))
         return
-    for record in sorted(folder.rglob("*.json")):
-        copy = target / record.relative_to(folder)
-        if not copy.exists():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            for path in sorted(record.parent.glob(f"{record.stem}.*"), reverse=True):
-                disk.copy(path, copy.with_name(path.name))
-            found.copied[TIMING] += 1
+    for record in sorted(folder.glob("*/*/*.json")):
+        timing, copy = record.parent.name, target / record.relative_to(folder)
+        if copy.exists() or timing not in TIMINGS:
+            continue
+        if other := records.other_version(timing, disk.read_json(record)):
+            found.passed_over.append((record, f"made by version {other}"))
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        for suffix in TIMINGS[timing].also_writes:  # folders
+            _copy_tree(record.with_name(record.stem + suffix), copy.with_name(copy.stem + suffix))
+        disk.copy(record, copy)
+        found.copied[TIMING] += 1
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    with disk.atomic_folder(target) as new:
+        shutil.copytree(source, new, dirs_exist_ok=True, symlinks=True)
 
 
 def _machine(record: Path) -> str:
@@ -162,11 +185,16 @@ def _copy_folder(
 
 
 def _files(folder: Path, measures: bool) -> Iterator[Path]:
-    """Yields the files of a folder, its record last."""
+    """Yields the files of a folder: its record after what it is of, before what is made of it."""
     names = {name + end for name in MEASURES for end in ("", "_to")}
-    record = folder / paths.RECORD
+    record, later = folder / paths.RECORD, []
     for path in sorted(folder.rglob("*")):
-        kept = measures or path.relative_to(folder).parts[0] not in names
-        if kept and path.is_file() and not path.is_symlink() and path != record:
+        first = path.relative_to(folder).parts[0]
+        if not path.is_file() or path.is_symlink() or path == record:
+            continue
+        if first in (*names, "epochs"):
+            later += [path] if measures or first == "epochs" else []
+        else:
             yield path
     yield record
+    yield from later

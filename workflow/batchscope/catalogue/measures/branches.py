@@ -182,7 +182,7 @@ ENTRY = Measure(
             "Local critical batch size",
             "Gradients",
             "How large a batch the training bears, by examples used: it is left at each point and "
-            "goes on with larger batches over the same examples. Dots: the median over seeds of "
+            "goes on with larger batches over the same examples. Dots: the mean over seeds of "
             "the largest that ends within the tolerance of all smaller ones, with a 95 % interval. "
             "Diamonds: the gradient noise scale of the same weights. Grey: the critical batch size "
             "of whole trainings, where the experiment has one. Dotted: the batch size that was "
