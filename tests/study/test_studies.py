@@ -1,4 +1,4 @@
-"""Every shipped study plans at both scales, and shows what it measures; no data is read."""
+"""Every shipped study plans at its scales, and shows what it measures; no data is read."""
 
 import dataclasses
 import functools
@@ -12,7 +12,8 @@ from batchscope.study import config
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]
-REDUCED = sorted(ROOT.glob("studies/*.yaml"))
+# All but those that take minutes as they are.
+REDUCED = [path for path in FILES[1:] if "\nreduced:" in path.read_text(encoding="utf-8")]
 PLANS = [
     *(pytest.param(path, "full", id=path.stem) for path in FILES),
     *(pytest.param(path, "reduced", id=f"{path.stem}-reduced") for path in REDUCED),
