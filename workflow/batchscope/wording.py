@@ -76,8 +76,9 @@ def estimate(
     """Returns a finite value and its interval, multiplied by a unit and rounded by the interval.
 
     All have the decimals that show two significant digits of its half width: of the narrower half,
-    or of a tenth of the width where a median lies next to a quartile. Where an end above zero would
-    become zero, each number has two significant digits. A value without ends (None, NaN) has three.
+    or of a tenth of the width where a median lies next to a quartile. Where an end of an interval
+    beside zero would become zero, each number has two significant digits. A value without ends
+    (None, NaN) has three.
     """
     ends = [math.nan if end is None else end for end in (low, high)]
     numbers = [_something(unit.times * one) for one in (value, *ends)]
@@ -90,7 +91,8 @@ def estimate(
     narrow = max(min(halves), width / 10) if min(halves) > 0 else width / 2
     decimals = 1 - math.floor(math.log10(narrow))
     largest = max(map(abs, numbers))
-    if numbers[1] > 0 and round(numbers[1], max(decimals, 0)) == 0:
+    nearest = max(numbers[1], -numbers[2])  # above zero where the interval holds no zero
+    if nearest > 0 and round(nearest, max(decimals, 0)) == 0:
         return Estimate(*(number(one, 2) for one in numbers))
     if decimals > _MOST_DECIMALS or largest >= 1e6:
         digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
