@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
-import math
+import signal
+import subprocess
+import time
 
 import pytest
 
@@ -11,9 +13,9 @@ from batchscope import disk
 from batchscope.catalogue import run_names
 from batchscope.catalogue.measures.branches import ENTRY
 from batchscope.errors import UserError
-from batchscope.measures import branches, noise_scale
+from batchscope.measures import branches
 from batchscope.measures.finished_run import FinishedRun
-from digit_runs import run_name, step, train, with_digits
+from digit_runs import door, run_name, step, train, with_digits
 
 RUN = run_name(batch_size=8, optimizer="adam", learning_rate=0.002, evaluate_every=8, model="mlp")
 WANTED = {"points": [0.2, 0.6], "factors": [4], "window": 64, "evaluations": 1, "examples": 64}
@@ -34,9 +36,15 @@ def settings(**changed):
     return run_names.settings_name("branches", {**WANTED, **changed})
 
 
-def measured(results, output, wanted):
-    given = ("--results", str(results), "--run", RUN, "--settings", wanted)
-    code, text = step("branches", *given, "--output", str(output))
+def given(results, output, wanted, run=RUN):
+    return ("branches", "--results", str(results), "--run", run, "--settings", wanted) + (
+        "--output",
+        str(output),
+    )
+
+
+def measured(results, output, wanted, run=RUN):
+    code, text = step(*given(results, output, wanted, run))
     assert code == 0, text
     return disk.read_json(output)
 
@@ -68,53 +76,44 @@ def test_a_branch_of_the_same_size_is_the_training_itself(trained, tmp_path):
 
 
 def test_the_noise_scale_is_that_of_the_same_weights(trained, tmp_path):
-    wanted = run_names.parse_settings("branches", settings(points=[1]))
-    run = FinishedRun(trained, RUN, scratch=tmp_path)
-    (point,) = branches.measure_run(run, wanted).details["points"]
-    loss, _ = run.training_loss(wanted, chunk=1)
-    scale = noise_scale.of_objective(loss)[0].scale
-    assert point["noise"]["gradient_noise_scale"] == (scale if math.isfinite(scale) else None)
+    record = measured(trained, tmp_path / "a.json", settings(points=[1]))
+    (point,) = record["points"]
+    wanted = run_names.settings_name("noise_scale", {"examples": WANTED["examples"]})
+    asked = ("--results", str(trained), "--run", RUN, "--settings", wanted)
+    code, text = step("noise_scale", *asked, "--output", str(tmp_path / "b.json"))
+    assert code == 0, text
+    values = disk.read_json(tmp_path / "b.json")["values"]
+    assert point["noise"] == {name: values[name] for name in point["noise"]}
 
 
-def test_a_killed_job_goes_on_from_its_points(trained, tmp_path, monkeypatch):
-    wanted = run_names.parse_settings("branches", settings())
-    whole = branches.measure_run(FinishedRun(trained, RUN, scratch=tmp_path / "whole"), wanted)
-    again, done = FinishedRun(trained, RUN, scratch=tmp_path / "again"), []
-    of_point = branches._Left._point
-
-    def killed(self):
-        done.append(self.updates)
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        return of_point(self)
-
-    monkeypatch.setattr(branches._Left, "_point", killed)
-    with pytest.raises(KeyboardInterrupt):
-        branches.measure_run(again, wanted)
-    found = branches.measure_run(again, wanted)
-    assert done[2:] == done[1:2]
-    assert found == whole
-
-
-def test_points_of_another_training_in_the_folder_are_no_part_of_this_one(trained, tmp_path):
-    wanted = run_names.parse_settings("branches", settings())
-    whole = branches.measure_run(FinishedRun(trained, RUN, scratch=tmp_path / "whole"), wanted)
-    left = disk.read_json(tmp_path / "whole" / "points.json")
-    for point in left["points"].values():
-        point["losses"] = [1.0 for _ in point["losses"]]
-    disk.write_json(tmp_path / "again" / "points.json", {**left, "of": "another training"})
-    (tmp_path / "again").mkdir(exist_ok=True)
-    again = branches.measure_run(FinishedRun(trained, RUN, scratch=tmp_path / "again"), wanted)
-    assert again == whole
+def test_a_killed_job_goes_on_from_its_points(trained, tmp_path):
+    wanted = settings(points=[0.2, 0.4, 0.6, 0.8], window=2048)
+    whole = measured(trained, tmp_path / "whole.json", wanted)
+    output, kept = tmp_path / "again.json", tmp_path / "again.kept" / "points.json"
+    process = door(*given(trained, output, wanted), stdout=subprocess.DEVNULL)
+    while process.poll() is None and not kept.exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=300)
+    left = disk.read_json(kept)
+    assert 1 <= len(left["points"]) < 4
+    first = min(left["points"], key=int)
+    left["points"][first]["losses"] = [2.0, 3.0]
+    disk.write_json(kept, left)
+    found = measured(trained, output, wanted)
+    assert found["points"][0]["losses"] == [2.0, 3.0]
+    assert found["points"][1:] == whole["points"][1:]
+    assert not kept.exists()
+    # What another training left in the folder is no part of this one.
+    disk.write_json(kept, {**left, "of": "another training"})
+    assert measured(trained, output, wanted) == whole
 
 
 def test_the_end_of_a_falling_rate_has_that_of_the_last_update(digits, tmp_path):
     results = with_digits(digits, tmp_path)
     run = run_name(batch_size=8, model="mlp", schedule="linear", epochs=1)
     train(results, run)
-    wanted = run_names.parse_settings("branches", settings(points=[1]))
-    found = branches.measure_run(FinishedRun(results, run, scratch=tmp_path / "s"), wanted)
-    (point,) = found.details["points"]
+    (point,) = measured(results, tmp_path / "a.json", settings(points=[1]), run)["points"]
     assert 0 < point["learning_rates"][0] < 0.001
 
 
