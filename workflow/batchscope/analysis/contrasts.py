@@ -33,6 +33,7 @@ from scipy import special
 
 from batchscope.analysis import intervals, seeds_wanted
 from batchscope.analysis.intervals import Interval
+from batchscope.catalogue import stages
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
 
 ROUNDING = 1e-12  # share of the numbers below which their difference is none
@@ -222,6 +223,19 @@ def staged(looks: Sequence[Statement], shares: Sequence[float]) -> Statement:
         return tuple(_over_looks(each) for each in zip(*alike, strict=True))
 
     return replace(looks[-1], contrasts=merged("contrasts"), steps=merged("steps"))
+
+
+def by_seeds(found: Sequence[Contrast], looks: Sequence[int]) -> Statement:
+    """Returns the statement of contrasts with a number per seed, at the looks at so many of these.
+
+    All have a number, or NaN, for each of the same seeds in order.
+    """
+    seen = stages.seen(len(found[0].given), looks)
+    at_looks = [
+        Statement(tuple(replace(each, given=each.given[:seeds]) for each in found))
+        for seeds, _ in seen
+    ]
+    return staged(at_looks, [share for _, share in seen])
 
 
 def _over_looks(found: Sequence[Contrast]) -> Contrast:

@@ -17,11 +17,8 @@ import pandas
 
 from batchscope.analysis import contrasts, intervals, noise_scales, run_series
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.catalogue import stages
 from batchscope.catalogue.decision_columns import LOCAL_CRITICAL
-from batchscope.catalogue.outcomes import Reason, Verdict
-
-_VERDICTS = {Verdict.SUPPORTED: Verdict.WITHIN, Verdict.CONTRADICTED: Verdict.BEYOND}
+from batchscope.catalogue.outcomes import OF_MARGIN, Reason, Verdict
 
 
 def table(
@@ -92,21 +89,15 @@ def _statement(
     """
     if losses.isna().any() or not len(smaller):
         return None
-    seen = stages.seen(losses.size, looks)
-    at_looks = [
-        Statement(
-            tuple(
-                Contrast((losses - other).to_numpy()[:seeds], high=tolerance, cells={"factor": at})
-                for at, other in smaller.iterrows()
-            )
-        )
-        for seeds, _ in seen
+    found = [
+        Contrast((losses - other).to_numpy(), high=tolerance, cells={"factor": at})
+        for at, other in smaller.iterrows()
     ]
-    return contrasts.staged(at_looks, [share for _, share in seen])
+    return contrasts.by_seeds(found, looks)
 
 
 def _judged(found: contrasts.Judged, tolerance: float) -> dict[str, Any]:
-    verdict = _VERDICTS.get(found.verdict, found.verdict)
+    verdict = OF_MARGIN.get(found.verdict, found.verdict)
     against = found.deciding.cells["factor"]
     return {**found.columns(), "verdict": verdict, "against": against, "bound": tolerance}
 

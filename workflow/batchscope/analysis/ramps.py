@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from batchscope.analysis import chosen_rates, contrasts, run_series
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.contrasts import Contrast, Statement
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Trainings
-from batchscope.catalogue import batch_phases, factor_words, run_factors, stages, tasks
+from batchscope.catalogue import batch_phases, factor_words, run_factors, tasks
 from batchscope.catalogue.decision_columns import RAMPS
-from batchscope.catalogue.outcomes import Reason, Verdict
+from batchscope.catalogue.outcomes import OF_MARGIN, Reason, Verdict
 
 COSTS = {"steps_run": "updates", "train_seconds": "seconds"}  # column of runs.csv -> outcome
 _OUTCOMES = ("test_loss", CHOSEN_ON)  # the first that is known, where no margin is stated
@@ -30,7 +30,6 @@ _OF_SCHEDULE = (*run_factors.HORIZONTAL, *run_factors.OF_RISES)
 # What configurations that are compared may differ in, beside the seed.
 _FREE = {*_OF_SCHEDULE, RATE, "batch_size", "base_batch_size", "evaluate_every"}
 _APART = (*_OF_SCHEDULE, "base_batch_size")  # of those, what tells configurations apart
-_WITHIN = {Verdict.SUPPORTED: Verdict.WITHIN, Verdict.CONTRADICTED: Verdict.BEYOND}
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,11 @@ class _Arm:
         """Returns values of the only batch size by seed."""
         return pandas.Series(values[0], self.trainings.axes[2])
 
+    def taken(self, column: str, chosen: Chosen) -> pandas.Series:
+        """Returns a column by seed, at the rates at which another one was read."""
+        found = chosen_rates.at(self.trainings.column(column), chosen.read)
+        return self.by_seed(np.where(chosen.read < 0, math.nan, found))
+
 
 @dataclass(frozen=True)
 class _Stated:
@@ -75,7 +79,7 @@ class _Stated:
         return {
             **self.row,
             **columns,
-            "verdict": found.verdict if cost else _WITHIN.get(found.verdict, found.verdict),
+            "verdict": found.verdict if cost else OF_MARGIN.get(found.verdict, found.verdict),
             "against": against["batch_size"],
             **{f"against_{name}": against[name] for name in run_factors.HORIZONTAL},
         }
@@ -150,19 +154,17 @@ def _compared(
         elif np.isinf(own.values).any():
             yield _Stated({**row, "verdict": Verdict.BEYOND, "reason": Reason.FAILED})
         else:
+            values = arm.by_seed(own.values)
             found = [
                 Contrast(
-                    sign
-                    * (
-                        arm.by_seed(own.values) - constant[at].by_seed(others[at].values)
-                    ).to_numpy(),
+                    (sign * (values - constant[at].by_seed(others[at].values))).to_numpy(),
                     high=margin,
                     tuned=bool(own.tuned[0] or others[at].tuned[0]),
                     cells={"at": at},
                 )
                 for at in usable
             ]
-            yield _Stated(row, _staged(found, looks), constant, sign)
+            yield _Stated(row, contrasts.by_seeds(found, looks), constant, sign)
         if usable and outcome == compared[0]:
             means = {at: np.nanmean(sign * others[at].values) for at in usable}
             best = min(means, key=means.__getitem__)
@@ -174,19 +176,9 @@ def _costs(
 ) -> Iterator[_Stated]:
     """Yields what a configuration costs beside another one, both at the rates that are read."""
     for column, outcome in COSTS.items():
-        taken, beside = (
-            each.by_seed(
-                np.where(
-                    chosen.read < 0,
-                    math.nan,
-                    chosen_rates.at(each.trainings.column(column), chosen.read),
-                )
-            )
-            for each, chosen in ((arm, own), (other, others))
-        )
-        ratios = np.log(taken / beside).to_numpy()
+        ratios = np.log(arm.taken(column, own) / other.taken(column, others)).to_numpy()
         if np.isfinite(ratios).any():
-            statement = _staged([Contrast(ratios, high=0.0, cells={"at": 0})], looks)
+            statement = contrasts.by_seeds([Contrast(ratios, high=0.0, cells={"at": 0})], looks)
             yield _Stated(_row(arm, own, outcome, 1.0), statement, [other])
 
 
@@ -198,13 +190,3 @@ def _row(arm: _Arm, own: Chosen, outcome: str, bound: float) -> dict[str, Any]:
         "outcome": outcome,
         "bound": bound,
     }
-
-
-def _staged(found: Sequence[Contrast], looks: Sequence[int]) -> Statement:
-    """Returns the statement of contrasts over all seeds, by those of each look."""
-    seen = stages.seen(len(found[0].given), looks)
-    at_looks = [
-        Statement(tuple(replace(each, given=each.given[:seeds]) for each in found))
-        for seeds, _ in seen
-    ]
-    return contrasts.staged(at_looks, [share for _, share in seen])

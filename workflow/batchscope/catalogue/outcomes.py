@@ -28,6 +28,10 @@ class Verdict(enum.StrEnum):
     NOT_TESTABLE = "not_testable"
 
 
+# What a statement that none is better by more than a margin is called, by its verdict.
+OF_MARGIN = {Verdict.SUPPORTED: Verdict.WITHIN, Verdict.CONTRADICTED: Verdict.BEYOND}
+
+
 class Reason(enum.StrEnum):
     """Why a verdict is what it is, where the interval alone does not say."""
 

@@ -6,7 +6,7 @@ from then on, times k of sgd or the square root of k of all others (`batch_phase
 loss is that on the validation data, at `parts` places that divide the window evenly, smoothed
 exponentially with a weight of one half: l <- (l + loss) / 2.
 
-Source: W. Merrill et al. 2025, "Critical Batch Size Revisited", arXiv 2505.23971, section 3.
+Source: W. Merrill et al. 2025, "Critical Batch Size Revisited", arXiv 2505.23971.
 """
 
 from __future__ import annotations

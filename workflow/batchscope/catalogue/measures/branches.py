@@ -180,7 +180,7 @@ ENTRY = Measure(
         Figure(
             "local_critical_batch_size",
             "Local critical batch size",
-            "Gradients",
+            "Training",
             "How large a batch the training bears, by examples used: it is left at each point and "
             "goes on with larger batches over the same examples. Dots: the mean over seeds of "
             "the largest that ends within the tolerance of all smaller ones, with a 95 % interval. "
