@@ -4,11 +4,19 @@ min_version("9.0")
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/train.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/frameworks.smk"
 include: "workflow/rules/command.smk"
-include: "workflow/rules/measure.smk"
-include: "workflow/rules/timing.smk"
+include: "workflow/rules/bundle.smk"
 include: "workflow/rules/study.smk"
+
+
+# Where jobs are bundled, what they leave is no rule's.
+if not STUDY.bundled:
+
+    include: "workflow/rules/train.smk"
+    include: "workflow/rules/measure.smk"
+    include: "workflow/rules/timing.smk"
 
 
 rule all:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,17 +42,43 @@ def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
     table = states.Table(study, tmp_path)
     assert not any(state.missing for state in table.every.values()) and all(table.data().values())
     for path in files:
-        text = path.read_text()
-        path.unlink()
+        elsewhere = path.rename(tmp_path / "elsewhere")
         table = states.Table(study, tmp_path)
-        lost = [state.job for state in table.every.values() if state.missing]
+        missing = [state for state in table.every.values() if state.missing]
+        lost = [state.job for state in missing if not state.stale]
         damaged = [state.job for state in table.every.values() if state.damaged]
         if path.parent.parent.name == "data":
-            assert lost == [] and not any(table.data().values())
+            assert missing == [] and not any(table.data().values())
         else:
             assert len(lost) == 1 and lost[0].path.parent == path.parent
             assert damaged == ([] if path.suffix == ".json" else lost)
-        path.write_text(text)
+            # What is measured of a run that is to be trained follows it.
+            stale = [state.job for state in missing if state.stale]
+            assert len(stale) == (lost[0].measure == "train")
+            assert all(job.runs == lost[0].runs for job in stale)
+        elsewhere.rename(path)
+
+
+def test_a_measure_is_made_again_after_its_run(tmp_path):
+    study = planned(vary={"batch_size": [16]}, seeds=1, measure=["evaluate", "weight_distance"])
+    finish(tmp_path, study)
+    training, *measures = states.Table(study, tmp_path).every.values()
+    os.utime(training.job.path, ns=2 * (measures[0].job.path.stat().st_mtime_ns + 10**6,))
+    by_now = [*states.Table(study, tmp_path).every.values()]
+    assert [state.missing for state in by_now] == [False, True, True]
+    assert all(state.stale and not state.damaged for state in by_now[1:])
+
+
+@pytest.mark.parametrize("deleted", [".json", ".npz"])
+def test_a_measure_has_all_of_its_files(tmp_path, deleted):
+    study = planned(vary={"batch_size": [16]}, seeds=1, measure=["landscape"])
+    finish(tmp_path, study)
+    (path,) = tmp_path.glob("runs/*/landscape/default.json")
+    path.with_suffix(".npz").touch()
+    assert not any(state.missing for state in states.Table(study, tmp_path).every.values())
+    path.with_suffix(deleted).unlink()
+    (state,) = (each for each in states.Table(study, tmp_path).every.values() if each.missing)
+    assert state.job.path == path and state.damaged == (deleted == ".npz")
 
 
 @pytest.mark.parametrize(("version", "made"), [("train-v1", True), (VERSIONS["train"], False)])

@@ -376,9 +376,10 @@ def test_two_faults_at_once_are_two_lines(monkeypatch):
 
 def test_overrides_are_read():
     loaded = {"study": "s"}
-    assert config.check_overrides(dict(loaded), loaded) == {"scale": "full", "partial": False}
-    given = {**loaded, "scale": "reduced", "partial": "true"}
-    assert config.check_overrides(given, loaded) == {"scale": "reduced", "partial": True}
+    assert config.check_overrides(dict(loaded), loaded) == config.OVERRIDES
+    given = {**loaded, "scale": "reduced", "partial": "true", "runs_per_job": "4"}
+    read = {"scale": "reduced", "partial": True, "runs_per_job": 4}
+    assert config.check_overrides(given, loaded) == read
 
 
 def test_a_study_in_json_is_the_same_to_snakemakes_reader(written):
@@ -396,8 +397,12 @@ def test_a_study_in_json_is_the_same_to_snakemakes_reader(written):
         ({"study": "s", "sclae": "reduced"}, ["--config sclae: unknown key -> 'scale'"]),
         ({"study": "t"}, ["--config study: received another value than the file's"]),
         (
-            {"study": "s", "scale": "small", "partial": 1},
-            ["--config scale: received 'small'", "--config partial: received 1"],
+            {"study": "s", "scale": "small", "partial": 1, "runs_per_job": 0},
+            [
+                "--config scale: received 'small'",
+                "--config partial: received 1",
+                "--config runs_per_job: received 0",
+            ],
         ),
     ],
 )

@@ -29,6 +29,7 @@ SMALLEST = {
     "dag": ("--runs 5 --blocks 1", 1),
     "error_rates": ("--studies 40", 77),
     "grid": ("--config study.yaml --blocks 1", 1),
+    "large": ("--runs 10", 0),
     "speedups": ("--cases imports adam_mini_batches2025 --blocks 1", 2),
     "training": ("--networks campbell_cnn --batch-sizes 256 --blocks 1", 3),
 }
@@ -49,6 +50,7 @@ def test_a_benchmark_prints_its_ratios(name, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(RATIO.findall(done.stdout) or SHARE.findall(done.stdout)) == expected
+    assert name != "large" or len(re.findall(r"^\|.*\| [\d.]+ GB \|$", done.stdout, re.M)) == 9
 
 
 @pytest.mark.slow

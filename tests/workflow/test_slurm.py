@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -139,14 +140,11 @@ def _rule(submission: dict[str, str]) -> str:
 # What sbatch is asked for: no cluster needed --------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def submissions(tmp_path_factory) -> list[dict[str, str]]:
+def asked(folder: Path, *options: str) -> list[dict[str, str]]:
     """What is asked for a study whose data are there, and whose half of the runs."""
     pytest.importorskip("snakemake_executor_plugin_slurm")
     # The process that local jobs fork from is of no use, and no business, on a cluster.
-    project = Project(
-        tmp_path_factory.mktemp("asked"), '[ -z "${BATCHSCOPE_WARM:-}" ] || touch warm; exit 1'
-    )
+    project = Project(folder, '[ -z "${BATCHSCOPE_WARM:-}" ] || touch warm; exit 1')
     for name in ("sinfo", "squeue", "sacct", "scontrol"):
         project.program(name, "#!/bin/sh\nexit 0\n")
     study = project.study("tests/slurm/devices.yaml")
@@ -158,14 +156,42 @@ def submissions(tmp_path_factory) -> list[dict[str, str]]:
             made += [paths.run_folder(results, name) / file for file in paths.run_files(run)]
     for path in made:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{}" if path.suffix == ".json" else "")
-    with project.snakemake("--configfile", "tests/slurm/devices.yaml") as process:
+        path.write_text('{"status": "finished"}' if path.suffix == ".json" else "")
+    with project.snakemake("--configfile", "tests/slurm/devices.yaml", *options) as process:
         assert process.wait(300) != 0
     found = project.submissions()
     assert found, project.tail()
     assert not (project.root / "warm").exists()
     assert "Traceback" not in project.log.read_text()
     return found
+
+
+@pytest.fixture(scope="module")
+def submissions(tmp_path_factory) -> list[dict[str, str]]:
+    """Of a job for each training, measure and timing."""
+    return asked(tmp_path_factory.mktemp("asked"), "--config", "runs_per_job=1")
+
+
+def test_what_a_bundle_asks_for(tmp_path):
+    sent = asked(tmp_path, "--retries", "1")
+    bundles = [each for each in sent if _rule(each) == "bundle"]
+    assert {_rule(each) for each in sent} == {"bundle", "run_command"}
+    kinds = Counter(
+        (each["--cpus-per-task"], each.get("--gpus"), "--exclusive" in each) for each in bundles
+    )
+    # With one or four threads, with and without a GPU: two runs, each on its own while no time is
+    # known, and their times together. Each is sent twice.
+    assert kinds == {
+        (cpus, gpus, alone): 2 if alone else 4
+        for cpus in "14"
+        for gpus in (None, "1")
+        for alone in (False, True)
+    }
+    for each in bundles:
+        assert each["--signal"] == "TERM@60"
+        assert ("--nice" in each) == ("--exclusive" in each)
+        memory = [int(it["--mem"]) for it in bundles if it["--comment"] == each["--comment"]]
+        assert memory == [memory[0], 2 * memory[0]]
 
 
 def test_memory_and_time_reach_sbatch_and_memory_grows(submissions):
@@ -228,7 +254,8 @@ def test_a_study_runs_through_to_its_report(project):
     assert "Does a study run through on a cluster?" in report.read_text()
     jobs = cluster.ask("scontrol", "-o", "show", "job").splitlines()
     ours = [job for job in jobs if "JobName=batchscope_" in job]
-    assert len(ours) == len(project.submissions()) == 11
+    # The run and what is measured of it, its times, and the command.
+    assert len(ours) == len(project.submissions()) == 3
     assert all("JobState=COMPLETED" in job for job in ours)
     (record,) = project.root.glob("results/runs/command-*/record.json")
     assert json.loads(record.read_text())["train_seconds"] > 0
@@ -248,7 +275,7 @@ def interrupted(project) -> dict[str, list]:
     # A limit below what it has had, or little above: SLURM warns it within half a minute.
     ends = [["scancel", "{job}"], ["scontrol", "update", "JobId={job}", "TimeLimit=1"]]
     waiting = dict(zip(runs, ends, strict=True))
-    before, stopped = len(project.submissions()), []
+    before, stopped, bundles = len(project.submissions()), [], {}
     rest = project.root / "rest"
     rest.touch()
     arguments = ("--configfile", "tests/slurm/slow.yaml")
@@ -257,7 +284,8 @@ def interrupted(project) -> dict[str, list]:
         def those_that_train_are_stopped() -> bool:
             assert process.poll() is None, project.tail()
             for run in [run for run in waiting if project.has_trained(run)]:
-                stopped.append(_running_job(run))
+                stopped.append(_running_job(project, run))
+                bundles[run] = _bundle(project, run)
                 assert stopped[-1], project.tail()
                 end = [word.format(job=stopped[-1]) for word in waiting.pop(run)]
                 subprocess.run(end, check=True)
@@ -267,13 +295,21 @@ def interrupted(project) -> dict[str, list]:
         _wait(those_that_train_are_stopped, 300, project)
         rest.unlink()
         project.wait(process, 900)
-    return {"runs": runs, "submissions": project.submissions()[before:]}
+    return {"runs": runs, "bundles": bundles, "submissions": project.submissions()[before:]}
 
 
-def _running_job(run: str) -> str:
-    """Returns the number of a run's job."""
+def _bundle(project: Project, run: str) -> str:
+    """Returns the name of the bundle that a run is in."""
+    written = project.root.glob(f"results/bundles/*/{paths.BUNDLED}")
+    (bundle,) = (path.parent.name for path in written if run in path.read_text())
+    return bundle
+
+
+def _running_job(project: Project, run: str) -> str:
+    """Returns the number of the job that a run is in."""
     listed = cluster.ask("squeue", "-h", "-t", "R", "-o", "%A %k").splitlines()
-    return next((line.split()[0] for line in listed if line.endswith(run)), "")
+    bundle = _bundle(project, run)
+    return next((line.split()[0] for line in listed if line.endswith(bundle)), "")
 
 
 def _wait(condition: Callable[[], object], seconds: float, project: Project) -> None:
@@ -297,8 +333,8 @@ def _undisturbed_weights(project: Project, run: str, results: Path) -> bytes:
 @pytest.mark.parametrize("index", [0, 1], ids=["cancelled", "out of time"])
 def test_an_interrupted_training_is_sent_again_and_goes_on(project, interrupted, tmp_path, index):
     run = interrupted["runs"][index]
-    asked = [each for each in interrupted["submissions"] if each["--comment"].endswith(run)]
-    assert sum(_rule(each) == "train" for each in asked) >= 2
+    sent = [each["--comment"] for each in interrupted["submissions"]]
+    assert sum(each.endswith(interrupted["bundles"][run]) for each in sent) >= 2
     record = project.record(run)
     assert record["status"] == "finished"
     assert record["resumed"] >= 1  # no checkpoint was due: the signal asked for it

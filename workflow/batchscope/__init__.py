@@ -27,6 +27,7 @@ PACKAGES = {
     "figures": ("numpy", "pandas", "matplotlib"),
     "report": ("jinja2", "pandas"),
     "rule_parts": (),
+    "bundle_rule": (),
     "snakefile": (),
     "cli": (),
 }

@@ -19,6 +19,8 @@ SNAKEMAKE = {
     "dag": "what a command was to make, and which of its outputs are made though they are there",
     "get_rule": "docstrings of rules that a loop makes; a rule's own must be a literal",
     "global_resources": "whether GPUs are given with --resources; `resources` belong to a job",
+    "nodes": "whether a number of jobs is given, as for a cluster, in place of one of cores",
+    "remote_exec": "whether this is a job of a cluster, which reads the Snakefile anew",
     "local_exec": "whether jobs run on this machine, where they share imported libraries",
     "register_resource": "a resource `gpu` of one where none is given",
     "scheduler": "to take away its limit of jobs per second, which keeps it busy on one machine",

@@ -78,6 +78,11 @@ def snapshot(run: str = "{run}", epoch: int | str = "{epoch}") -> str:
     return paths.snapshot_path(RESULTS, run, epoch).as_posix()
 
 
+def bundle_made(bundle: str = "{bundle}") -> str:
+    """File that a bundle of jobs leaves when all of them are made."""
+    return paths.bundle_file(RESULTS, bundle, paths.BUNDLE_MADE).as_posix()
+
+
 def experiment_tables(study: str = "{study}", experiment: str = "{experiment}") -> list[str]:
     """Tables of an experiment."""
     folder = paths.study_folder(RESULTS, study) / experiment
@@ -125,8 +130,8 @@ def output(entry: Measure | Timing) -> str:
     """Path of a measure's or timing's record."""
     name, run, settings = entry.name, "{run}", "{settings}"
     if isinstance(entry, Timing):
-        timed = f"{{{subject(entry)}}}"
-        path = paths.timing_path(RESULTS, "{machine}", timed, settings, name)
+        machine, timed = (f"{{{subject}}}" for subject in entry.subjects)
+        path = paths.timing_path(RESULTS, machine, timed, settings, name)
     elif entry.pairs:
         path = paths.pair_path(RESULTS, run, "{other}", name, settings)
     else:
@@ -144,20 +149,11 @@ def log(record: str) -> str:
     return paths.log_path(RESULTS, record).as_posix()
 
 
-def subject(entry: Timing) -> str:
-    """The wildcard, and the option of the command line, that say what is timed."""
-    return "timing" if entry.trains else "sweep"
-
-
 def command(step: str) -> str:
     """The command that makes a measure or a timing; any change of it makes all again."""
     entry = run_names.ENTRIES[step]
-    if isinstance(entry, Timing):
-        options, data = ("machine", subject(entry)), True
-    else:
-        options, data = ("run", "other") if entry.pairs else ("run",), entry.data
-    words = [f"--{option} {{wildcards.{option}:q}}" for option in (*options, "settings")]
-    words += ["--model-file {input.model:q}"] if data else []
+    words = [f"--{option} {{wildcards.{option}:q}}" for option in (*entry.subjects, "settings")]
+    words += ["--model-file {input.model:q}"] if isinstance(entry, Timing) or entry.data else []
     written = "{output.record:q}" if entry.also_writes else "{output:q}"
     made = f"--output {written} > {{log:q}} 2>&1"
     return " ".join(["python workflow/run.py", entry.name, *words, made])

@@ -8,18 +8,18 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk, figures, project_files, rule_parts
+from batchscope import bundle_rule, disk, figures, project_files, rule_parts, wording
 from batchscope.catalogue import run_names
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence, guard
 from batchscope.rule_parts import RESULTS
-from batchscope.store import job_files, looks, owners, paths, records, states, status
+from batchscope.store import bundles, job_files, looks, owners, paths, records, states, status
 from batchscope.study import command_line, commands, plan
 from batchscope.study import config as configuration
 
@@ -63,14 +63,23 @@ class Jobs:
     scale: str  # `full` or `reduced`
     partial: bool  # whether to report on whatever exists, and to compute nothing
     look: int = 0  # which one was the last, as it was planned
+    jobs_each: int | str = 1  # of a bundle; or AUTO
 
     @classmethod
-    def of(cls, configfiles: list[Any], given: dict[str, Any]) -> Jobs:
+    def of(
+        cls,
+        configfiles: list[Any],
+        given: dict[str, Any],
+        cluster: bool = False,
+        remote: bool = False,
+    ) -> Jobs:
         """Plans the study of Snakemake's configuration; ends the process on a problem in it.
 
         Args:
             configfiles: Files of `--configfile`; none for the default study.
             given: What Snakemake made of them and of `--config`.
+            cluster: Whether jobs go to a cluster.
+            remote: Whether this is one of these jobs: it is of what was planned before.
         """
         try:
             check_folder(RESULTS)
@@ -80,7 +89,11 @@ class Jobs:
             options = configuration.check_overrides({**raw, **given}, raw)
             study = _planned(path, options["scale"])
             look = looks.last(RESULTS, study.folder_name)
-            made = cls(study, path, options["scale"], options["partial"], look)
+            each = options["runs_per_job"]
+            large = cluster or len(study.runs) >= bundles.LARGE
+            if remote or (each == configuration.AUTO and not large):
+                each = 1
+            made = cls(study, path, options["scale"], options["partial"], look, each)
             owners.check(made.folder, study.name, path)
             # A job of a cluster, which reads this too, looks at no file of the others.
             every = [run.command.needs for run in study.commands.values()]
@@ -108,6 +121,22 @@ class Jobs:
     def table(self) -> states.Table:
         """How every job of the study stands."""
         return states.Table(self.study, RESULTS)
+
+    @property
+    def bundled(self) -> bool:
+        """Whether several runs are one job."""
+        return self.jobs_each != 1
+
+    @functools.cached_property
+    def bundles(self) -> bundle_rule.Planned:
+        """What is left to make, in bundles; ends the process on a damaged record."""
+        if not self.bundled or self.partial:
+            return bundle_rule.Planned()
+        try:
+            left = status.overview(self.study, RESULTS, self.table)
+        except UserError as error:
+            sys.exit(str(error))
+        return bundle_rule.Planned(bundles.planned(self.study, RESULTS, left, self.jobs_each))
 
     def check(self) -> None:
         """Reads own data and builds own models before any job; ends the process on a fault.
@@ -156,7 +185,12 @@ class Jobs:
         return [*map(rule_parts.dataset_record, self.study.datasets)]
 
     def run_records(self) -> list[str]:
-        """Records of the study's runs, but of those that need what is not here."""
+        """Records of the study's runs, but of those that need what is not here.
+
+        Where jobs are bundled, what the bundles of trainings leave, which measures are part of.
+        """
+        if self.bundles:
+            return self.bundles.trained
         runs = self.study.runs.items()
         needs = [*runs, *((name, run.command.needs) for name, run in self.study.commands.items())]
         return [rule_parts.run_file(run) for run, needed in needs if not absence.of(needed)]
@@ -168,7 +202,9 @@ class Jobs:
         """
         found = list(dict.fromkeys(self._records(experiment)))
         if not self.partial:
-            return found
+            # Of a target of its own; the whole study makes its bundles before.
+            made = self.bundles.made
+            return [*filter(os.path.exists, found), *made] if made else found
         return [rule_parts.literal(self.config_path), *filter(os.path.exists, found)]
 
     def also(self, experiment: str) -> str:
@@ -276,10 +312,22 @@ class Jobs:
                 names = ", ".join(Path(path).parent.name for path in deleted)
                 print(f"{names}: deleted; made first, and the rest after that.", file=sys.stderr)
                 return deleted
+            if self.bundles:
+                return self._first()
             behind += self._lacking_data()
             behind += chain.from_iterable(map(self._records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
         return [self.report, *self.looked_at(), *_missing(behind)]
+
+    def _first(self) -> list[str]:
+        """What is made before all else where jobs are bundled: tables follow single records."""
+        states = self.table.every.values()
+        commanded = [state for state in states if state.job.measure == "run_command"]
+        single = [state.job.path.as_posix() for state in commanded if state.missing]
+        jobs = wording.count(self.bundles.jobs, "job")
+        text = f"{jobs} in {wording.count(len(self.bundles), 'bundle')} first"
+        print(f"{text}; then tables, figures and the report.", file=sys.stderr)
+        return [*self.bundles.made, *single, *self._lacking_data()]
 
     def damaged(self) -> set[str]:
         """Outputs that are there and lack a file of theirs: their jobs are to run again.
@@ -290,8 +338,13 @@ class Jobs:
         if self.partial:
             return found
         data = filter(os.path.exists, self._lacking_data())
-        runs = (state.job.path.as_posix() for state in self.table.every.values() if state.damaged)
-        return {*found, *runs, *data}
+        runs = (
+            state.job.path.as_posix()
+            for state in self.table.every.values()
+            if state.damaged and (not self.bundled or state.job.measure == "run_command")
+        )
+        # A bundle is to run, whatever one of its name left before.
+        return {*found, *runs, *data, *self.bundles.made}
 
     def _deleted_data(self) -> list[str]:
         """Records of data sets that something here was made of, and that are not whole.
@@ -308,7 +361,7 @@ class Jobs:
         found = (dataset for dataset, whole in self.table.data().items() if not whole)
         return [*map(rule_parts.dataset_record, found)]
 
-    def go_on(self, made: Iterable[str], whole: bool) -> None:
+    def go_on(self, made: Sequence[str], whole: bool) -> None:
         """Makes what a command has left, by the same command; ends the process where that fails.
 
         Snakemake looks at no job behind a data set that it makes anew, for runs take it whatever
@@ -319,8 +372,9 @@ class Jobs:
             made: Files that the command was to make.
             whole: Whether it was to make the whole study.
         """
-        now = self.planned_anew()
-        while left := now._left(made, whole):
+        before, now = self, self.planned_anew()
+        # Tables follow what bundles made, and are there already, where it was made again.
+        while (left := now._left(made, whole)) or (whole and before.bundles):
             if os.environ.get(ONCE_MORE):
                 if now._stage != self._stage:
                     return  # the command that this one is of goes on
@@ -335,14 +389,20 @@ class Jobs:
                 return
 
     @property
-    def _stage(self) -> tuple[int, int]:
-        """What a look changes: which one was the last, and how many runs there are by it."""
-        return self.look, len(self.study.runs) + len(self.study.commands)
+    def _stage(self) -> tuple[int, int, frozenset[str]]:
+        """What a command changes that is not the last: the look, its runs, and what bundles left.
 
-    def _left(self, made: Iterable[str], whole: bool) -> list[str]:
+        A stage is behind whoever finds another one.
+        """
+        return self.look, len(self.study.runs) + len(self.study.commands), self.bundles.names
+
+    def _left(self, made: Sequence[str], whole: bool) -> list[str]:
         """Returns what a command was to make and has not made."""
-        wanted = [*made, *self.targets()] if whole else made
-        return [*_missing(wanted), *(sorted(self.damaged()) if whole else [])]
+        # What a bundle leaves says nothing: one that took too long left some of its jobs to others.
+        files = [path for path in made if Path(path).name != paths.BUNDLE_MADE]
+        if whole:
+            return [*_missing([*files, *self.targets()]), *sorted(self.damaged())]
+        return _missing(files if len(files) == len(made) else [*files, *self.run_records()])
 
     def quoted_logs(self) -> list[str]:
         """Logs of what a partial report lacks: it quotes them."""

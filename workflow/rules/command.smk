@@ -16,6 +16,7 @@ rule run_command:
         runtime=240,
         gpu=STUDY.of_command(lambda one: one.gpus),
         cpus_per_task=STUDY.of_command(lambda one: one.threads),
+        alone=STUDY.of_command(lambda one: int(one.alone)),
         # Replaces the profile's default, so the signal stands here again.
         slurm_extra=STUDY.of_command(lambda one: f"{'--exclusive ' * one.alone}--signal=TERM@60"),
     params:

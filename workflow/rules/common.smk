@@ -13,12 +13,23 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.run_names import VERSIONS
 
+
+# With --sdm apptainer: the image of the Containerfile, which is built and not downloaded.
+container: "batchscope.sif"
+
+
 STARTED = time.time()
 GIVEN = workflow.global_resources
 jobs.activate(gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0)
 # A study is run alone: --configfile replaces the default study, it is never merged with it. There
 # is no `configfile:` here, for Snakemake names no line of a broken file.
-STUDY = jobs.Jobs.of(workflow.configfiles, config)
+# Snakemake is given a number of jobs only for a cluster's, of whose nodes it knows no cores.
+STUDY = jobs.Jobs.of(
+    workflow.configfiles,
+    config,
+    cluster=workflow.nodes is not None,
+    remote=workflow.remote_exec,
+)
 CONFIG = parts.literal(STUDY.config_path)  # as an input; commands have the path itself
 PARAMS = {"config": lambda wildcards: STUDY.config_path, "scale": STUDY.scale}
 ENVIRONMENT = parts.environment(workflow.basedir)
@@ -64,6 +75,8 @@ onstart:
     if workflow.local_exec and STUDY.study.runs:
         warm_process.launch(project_files.WORKFLOW)
     STUDY.check()
+    if any(job.rule.name == "bundle" for job in workflow.dag.jobs):
+        STUDY.bundles.start()
 
 
 onsuccess:
@@ -86,6 +99,7 @@ wildcard_constraints:
     dataset=r"[a-z0-9_-]+",
     epoch=r"[0-9]+|middle",
     look=r"[0-9]+",
+    bundle=r"[0-9a-f]+",
     # Of other machines nothing is made here.
     machine=STUDY.study.machine,
     # Tables of other studies are read, where they are named as one's own runs, and never made.

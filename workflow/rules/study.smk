@@ -1,4 +1,13 @@
-"""Tables, figures and pages: cheap, so they depend on their own code."""
+"""Tables, figures and pages: cheap, so they depend on their own code, and no cluster is asked."""
+
+
+localrules:
+    tabulate,
+    claims,
+    look,
+    figures,
+    report,
+    ledger,
 
 
 rule tabulate:
@@ -51,7 +60,6 @@ rule look:
         parts.look_table(),
     log:
         "logs/look/{study}/{look}.log",
-    localrule: True
     conda:
         ENVIRONMENT
     params:

@@ -25,6 +25,7 @@ for ENTRY in TIMINGS.values():
             cpus_per_task=THREADS,
             # Replaces the profile's default, so the signal stands here again.
             slurm_extra="--exclusive --signal=TERM@60",
+            alone=1,
         params:
             ENTRY.version,
         shell:
@@ -32,27 +33,3 @@ for ENTRY in TIMINGS.values():
             parts.command(locals().get("rule", ENTRY.name))
 
     workflow.get_rule(ENTRY.name).docstring = ENTRY.doc
-
-
-# Frameworks that are timed beside TensorFlow: an environment for each, made on demand.
-for FRAMEWORK in FRAMEWORKS.values():
-
-    rule:
-        name:
-            f"install_{FRAMEWORK.name}"
-        input:
-            f"envs/{FRAMEWORK.name}.lock",
-        output:
-            environments.record(FRAMEWORK.name),
-        log:
-            f"logs/install_framework/{FRAMEWORK.name}.log",
-        # A cluster's nodes may reach no package index.
-        localrule: True
-        conda:
-            ENVIRONMENT
-        shell:
-            parts.installing(locals().get("rule", f"install_{FRAMEWORK.name}"))
-
-    workflow.get_rule(f"install_{FRAMEWORK.name}").docstring = (
-        f"Installs {FRAMEWORK.title} into an environment of its own."
-    )

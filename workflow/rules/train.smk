@@ -1,25 +1,4 @@
-"""Data and trainings: one job per data set, run, and snapshot that no training kept."""
-
-
-rule prepare_data:
-    """Reads or downloads a data set, splits it and writes its arrays."""
-    output:
-        record=parts.dataset_record("{dataset}"),
-    log:
-        parts.log(parts.dataset_record("{dataset}")),
-    conda:
-        ENVIRONMENT
-    resources:
-        mem_mb=lambda wildcards, attempt: 3000 * attempt,
-        runtime=120,
-    params:
-        # A function of the data set's name, which carries the definition's digest.
-        definition=lambda wildcards: STUDY.definition(wildcards.dataset),
-        version=VERSIONS["prepare_data"],
-    shell:
-        "python workflow/run.py prepare_data --dataset {wildcards.dataset:q}"
-        " --definition {params.definition:q} > {log:q} 2>&1"
-        " && cat {log:q} >&2"
+"""Trainings: one job per run, and per snapshot that no training kept."""
 
 
 rule train:

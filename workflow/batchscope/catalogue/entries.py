@@ -220,6 +220,11 @@ class Measure(Entry):
     data: bool = True  # whether it reads the data set and builds the model, which takes TensorFlow
     factors: dict[str, Any] = field(default_factory=dict)  # factor -> what a run must have for it
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Options of the command line, and wildcards of its rule, that say what is measured."""
+        return ("run", "other") if self.pairs else ("run",)
+
 
 REPEATS = Parameter(
     "repeats",
@@ -251,6 +256,11 @@ class Timing(Entry):
     # Whether a copy of the process that local jobs fork from may take it, since neither an import
     # nor the memory that it leaves behind is part of its numbers.
     forked: bool = False
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Options of the command line, and wildcards of its rule, that say what is timed."""
+        return ("machine", "timing" if self.trains else "sweep")
 
 
 Kind = TypeVar("Kind", bound=Entry)

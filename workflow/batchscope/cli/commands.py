@@ -31,6 +31,12 @@ def plan(arguments: Namespace) -> None:
         os.environ[absence.VARIABLE] = "true"
     step_times.note(options.study(arguments), arguments.results)
     print(status.main(arguments.config, arguments.scale, arguments.results))
+    if arguments.submit_cost:
+        from batchscope.store import submit_cost
+
+        study = options.study(arguments)
+        left = status.overview(study, arguments.results)
+        print(submit_cost.cost(study, arguments.results, left).line)
     lines, problems = descriptions.described(options.study(arguments), arguments.results)
     print("\n".join(["", *lines] if lines else []), end="\n" if lines else "", flush=True)
     if problems:
@@ -52,6 +58,17 @@ def watch(arguments: Namespace) -> None:
             if arguments.once:
                 return
             time.sleep(arguments.seconds)
+
+
+def log(arguments: Namespace) -> None:
+    """Show the logs of a run, of its measures and its bundle, by words of its name."""
+    from batchscope.store import job_logs
+
+    found = job_logs.find(arguments.results, arguments.names)
+    for path in found:
+        print(f"{path}: {job_logs.last_line(path)}")
+    if len(found) == 1:
+        print(found[0].read_text(encoding="utf-8", errors="replace"), end="")
 
 
 def advice(arguments: Namespace) -> None:
@@ -144,8 +161,9 @@ def schema(arguments: Namespace) -> None:
 # Command -> its options, in the order of the help.
 OPTIONS = {
     init: ("data", "model", "--label", "--task", "--output", "--results"),
-    plan: ("--results", "--scale", "config", "--gpus", "--verify"),
+    plan: ("--results", "--scale", "config", "--gpus", "--verify", "--submit-cost"),
     watch: ("--results", "--once", "--seconds"),
+    log: ("names", "--results"),
     advice: ("--results", "--scale", "config", "--seeds"),
     explain: ("name",),
     import_: ("files", "--output", "--columns", "--examples-per-epoch", "--pattern", "--format"),

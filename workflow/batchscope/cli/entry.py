@@ -33,11 +33,8 @@ def parser() -> argparse.ArgumentParser:
         command = added.add_parser(name, description=entry.doc)
         command.set_defaults(call=steps.timing if name in TIMINGS else steps.measure)
         options.add_settings(command, name)
-        if name in TIMINGS:
-            subject = ("--machine", "--timing" if entry.trains else "--sweep")
-        else:
-            subject = ("--run", "--other") if entry.pairs else ("--run",)
-        options.add(command, *subject, "--results", "--output", "--model-file")
+        subjects = (f"--{option}" for option in entry.subjects)
+        options.add(command, *subjects, "--results", "--output", "--model-file")
     return made
 
 

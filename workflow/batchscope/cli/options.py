@@ -73,6 +73,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "folder": {"type": Path, "help": "a copy of another machine's folder results"},
     "name": {"nargs": "?", "help": "such as batch_size; all if left out"},
+    "names": {"nargs": "+", "metavar": "WORD", "help": "of a run's name, such as bs=16 seed=0"},
     "file": {"type": Path, "metavar": "FILE.csv", "help": "a row per evaluation"},
     "files": {"nargs": "+", "metavar": "FILES", "help": "logs, folders, and patterns with {name}"},
     "--columns": {
@@ -94,6 +95,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--output": {"type": Path, "required": True, "help": "the file or folder to write"},
     "--experiment": {"required": True},
     "--gpus": {**_FLAG, "help": "jobs go to GPUs: to a cluster"},
+    "--submit-cost": {**_FLAG, "help": "and what a cluster accounts for: core-hours, jobs"},
     "--verify": {**_FLAG, "help": "check every recorded SHA-256"},
     "--once": {**_FLAG, "help": "print it once, as for a pipe"},
     "--seeds": {**_FLAG, "help": "and what more seeds would resolve"},
@@ -118,6 +120,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--framework": {"required": True, "choices": tuple(framework_names.FRAMEWORKS)},
     "--run": _name("--run", run_names.parse_run, "a run"),
     "--command": _name("--command", command_names.checked, "a command's run"),
+    "--bundle": {"required": True, "help": "the name of a bundle of jobs in paths"},
     "--other": _name("--other", run_names.parse_run, "a run"),
     "--sweep": _name("--sweep", sweep_names.parse, "a sweep"),
     "--timing": _name("--timing", run_names.configuration, "a timing configuration"),

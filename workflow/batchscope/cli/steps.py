@@ -105,6 +105,13 @@ def timing(arguments: Namespace) -> None:
     timings.write(arguments.step, timed, arguments.machine, arguments.settings)
 
 
+def bundle(arguments: Namespace) -> None:
+    """Make the jobs of a bundle, one after the other."""
+    from batchscope.cli import bundle as bundled
+
+    print(bundled.make(arguments.results, arguments.bundle))
+
+
 def try_batch(arguments: Namespace) -> None:
     """Try whether one batch fits into memory."""
     from batchscope.timing import TimingJob, attempts
@@ -166,6 +173,7 @@ OPTIONS = {
     + ("--chunk-seconds", "--chunk-steps"),
     run_command: ("--results", "--command"),
     snapshot: ("--results", "--run", "--epoch", "--model-file"),
+    bundle: ("--results", "--bundle"),
     try_batch: ("--results", "--sweep", "--batch-size", "--memory-mb", "--model-file"),
     tabulate: (*_STUDY, "--experiment", "--output"),
     figures: (*_STUDY, "--experiment", "--output", "--tables", "--processes"),

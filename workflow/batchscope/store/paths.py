@@ -16,10 +16,12 @@ SPLITS = ("train", "validation", "test")
 ARRAYS = tuple(f"{split}_{what}.npy" for split in SPLITS for what in ("images", "labels"))
 RUN_FILES = ("history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
 TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs, or by a command
+SNAPSHOTS = "epochs"  # folder of a run's weights before its last
 # Of a run that a command makes: what its job leaves, what makes it, its output, its own files.
 COMMAND_FILES = (RECORD, TRAJECTORY)
 COMMAND_NOTE, COMMAND_OUTPUT, COMMAND_FOLDER = "command.json", "output.txt", "files"
 COMMANDED = "{command}"  # stands for its name
+BUNDLED, BUNDLE_MADE = "jobs.json", "made.json"  # of a bundle: what it is of, and its end
 
 
 def dataset_folder(results: Path | str, dataset: str) -> Path:
@@ -49,7 +51,7 @@ def run_files(factors: dict[str, Any]) -> tuple[str, ...]:
 
 def snapshot_path(results: Path | str, run: str, epoch: int | str) -> Path:
     """Returns the file of a run's weights after an epoch before its last."""
-    return run_folder(results, run) / "epochs" / f"{epoch}.npz"
+    return run_folder(results, run) / SNAPSHOTS / f"{epoch}.npz"
 
 
 def measure_path(results: Path | str, run: str, measure: str, settings: str) -> Path:
@@ -109,8 +111,16 @@ def epoch_seconds_note(results: Path | str) -> Path:
     return Path(results) / "epoch_seconds.json"
 
 
+def bundle_file(results: Path | str, bundle: str, file: str) -> Path:
+    """Returns a file of a bundle of jobs that are made as one: `BUNDLED` or `BUNDLE_MADE`."""
+    return Path(results) / "bundles" / bundle / file
+
+
 def log_path(results: Path | str, output: Path | str) -> Path:
-    """Returns the log of the job that writes a record, of data, a run, a measure or a timing."""
+    """Returns the log of the job that writes a record, of data, a run, a measure or a timing.
+
+    Or weights before a run's last.
+    """
     kind, *folders, file = Path(output).relative_to(results).parts
     if file == RECORD:
         *folders, file = folders
@@ -119,5 +129,6 @@ def log_path(results: Path | str, output: Path | str) -> Path:
         step = {"data": "prepare_data", "runs": made}[kind]
     else:
         step = folders.pop(1 if kind == "runs" else 2).removesuffix("_to")
-        file = file.removesuffix(".json")
+        step = "snapshot" if step == SNAPSHOTS else step
+        file = file.removesuffix(".json").removesuffix(".npz")
     return Path(results).parent.joinpath("logs", step, *folders, f"{file}.log")

@@ -1,7 +1,7 @@
 """How every job of a study stands: one table, from which all who ask are answered.
 
-A job is made where its record and each file beside it are there. One that is not made is missing,
-or waits for what is not here: a GPU, cores, a framework.
+A job is made where its record and each file beside it are there, of a measure no older than that of
+its run. One that is not made is missing, or waits for what is not here: a GPU, cores, a framework.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from batchscope import disk
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.run_names import ENTRIES
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.host.absence import Absence
@@ -28,9 +29,10 @@ class State:
     """How one job stands."""
 
     job: Job
-    made: bool  # whether its record and each file beside it are there
+    made: bool  # whether its record and each file beside it are there, and not stale
     recorded: bool  # whether each run that it is of has a record
     lacking: Absence | None  # what it needs and is not here, whether it is made or not
+    stale: bool = False  # whether it is a measure of a run that is made after it
 
     @property
     def missing(self) -> bool:
@@ -46,7 +48,7 @@ class State:
     @property
     def damaged(self) -> bool:
         """Whether it has a record, and lacks a file beside it."""
-        return self.missing and self.job.path.exists()
+        return self.missing and not self.stale and self.job.path.exists()
 
 
 class Table:
@@ -168,7 +170,19 @@ def _other(job: Job, trained: list[State]) -> State:
     # What reads weights alone needs no more than these.
     if recorded and job.measure in MEASURES and not MEASURES[job.measure].data:
         lacking = None
-    return State(job, job.path.exists(), recorded, lacking)
+    beside = (job.path.with_suffix(suffix) for suffix in ENTRIES[job.measure].also_writes)
+    there = job.path.exists()
+    stale = (
+        there
+        and job.measure in MEASURES
+        and not all(state.made and _no_older(job.path, state.job.path) for state in trained)
+    )
+    whole = there and all(path.exists() for path in beside)
+    return State(job, whole and not stale, recorded, lacking, stale)
+
+
+def _no_older(path: Path, other: Path) -> bool:
+    return path.stat().st_mtime >= other.stat().st_mtime
 
 
 def _names(folder: Path) -> set[str]:

@@ -56,6 +56,7 @@ class Overview:
     # What is yet to be made, trainings first, and its seconds, or None: of one core, or for
     # timings of the whole machine.
     jobs: list[tuple[Job, float | None]]
+    untrained: frozenset[str]  # runs that are to be trained, from their first epoch
     to_epoch: int  # how many of these train finished runs to an epoch whose weights are read
     # Missing data sets, and models on data sets of missing runs, and their bytes, or None.
     sizes: list[tuple[str, float | None]]
@@ -96,9 +97,13 @@ class Overview:
         return not (self.missing_data or self.outdated or missing)
 
 
-def overview(study: plan.Study, results: Path | str) -> Overview:
-    """Returns where a study stands; raises `UserError` if a record is damaged."""
-    results, table = Path(results), states.Table(study, results)
+def overview(study: plan.Study, results: Path | str, table: states.Table | None = None) -> Overview:
+    """Returns where a study stands; raises `UserError` if a record is damaged.
+
+    Args:
+        table: How its jobs stand, where that is known.
+    """
+    results, table = Path(results), table or states.Table(study, results)
     statuses = states.statuses(table)
     missing = [run for run in study.runs if statuses[run] == records.MISSING]
     every = [state for state in table.every.values() if not state.lacking]
@@ -145,6 +150,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
             *_command_jobs(study, results, commanded, every),
             *((job, noted.get(job.kind)) for job in (*unmade, *repeated)),
         ],
+        untrained=frozenset((*missing, *again)),
         to_epoch=len(to_epoch),
         sizes=sizes,
         absent=table.absent(),

@@ -7,11 +7,16 @@ from typing import Any
 
 import yaml
 
+from batchscope.catalogue.parameters import Parameter
 from batchscope.errors import ConfigError, UserError, check_regular
 from batchscope.problems import Problem, missing_blank, received, show, unknown
 from batchscope.study import plan, planner, yaml_text
 
 SCALES = ("full", "reduced")
+AUTO = "auto"
+# What --config takes: how a study is run, and nothing of what it is.
+OVERRIDES = {"scale": "full", "partial": False, "runs_per_job": AUTO}
+_RUNS_PER_JOB = Parameter(kind="int", minimum=1, words=((AUTO, AUTO),))
 
 _MOST_BYTES = 500_000  # fifty times a long study
 _FILE = "a file that begins with `study:`"
@@ -99,24 +104,24 @@ def study(
 
 
 def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, Any]:
-    """Returns what `--config` asked for: `{"scale": "full", "partial": False}` by default.
+    """Returns what `--config` asked for, or the default of each of `OVERRIDES`.
 
     Args:
         given: Snakemake's configuration: the file's, changed by `--config`.
         loaded: The file's own, from `read`.
 
     Raises:
-        ConfigError: If anything but `scale` and `partial` was given.
+        ConfigError: If anything else was given.
     """
     problems = []
-    options: dict[str, Any] = {"scale": "full", "partial": False}
+    options = dict(OVERRIDES)
     asked = {key: given[key] for key in options if key in given and key not in loaded}
     for key in sorted({*given, *loaded} - {*asked}):
         if key not in loaded:
             problems.append(unknown(("--config", key), "key", sorted(options)))
         elif key not in given or _comparable(given[key]) != _comparable(loaded[key]):
             text = "received another value than the file's; "
-            text += "scale or partial is expected: a study is changed in its file."
+            text += f"{', '.join(options)} are expected: a study is changed in its file."
             problems.append(Problem(("--config", key), text))
     options |= asked
     if options["scale"] not in SCALES:
@@ -127,6 +132,11 @@ def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, 
     except ValueError:
         place = ("--config", "partial")
         problems.append(received(place, options["partial"], "true or false"))
+    try:
+        options["runs_per_job"] = _RUNS_PER_JOB.read(options["runs_per_job"])
+    except ValueError:
+        place = ("--config", "runs_per_job")
+        problems.append(received(place, options["runs_per_job"], _RUNS_PER_JOB.expected))
     if problems:
         lines = [problem.line.replace("--config.", "--config ", 1) for problem in problems]
         raise ConfigError(lines)

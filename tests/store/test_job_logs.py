@@ -1,0 +1,43 @@
+"""A run's logs by words of its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchscope import disk
+from batchscope.errors import UserError
+from batchscope.store import job_logs, paths
+
+RUNS = [f"digits+small_cnn+bs={size}+lr=0.1+seed={seed}" for size in (16, 160) for seed in (0, 1)]
+
+
+@pytest.fixture
+def results(tmp_path):
+    for run in RUNS:
+        for path in (f"train/{run}.log", f"evaluate/{run}/default.log"):
+            log = tmp_path / "logs" / path
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text("first\nlast\n\n")
+    return tmp_path / "results"
+
+
+def test_all_words_are_of_one_name(results):
+    found = job_logs.find(results, ["bs=16", "seed=0"])
+    assert {path.parts[path.parts.index("logs") + 1] for path in found} == {"train", "evaluate"}
+    assert all(RUNS[0] in str(path) for path in found) and len(found) == 2
+    assert len(job_logs.find(results, ["small_cnn"])) == 8
+    assert len(job_logs.find(results, [RUNS[2]])) == 2
+    assert job_logs.last_line(found[0]) == "last"
+    with pytest.raises(UserError, match="bs=17"):
+        job_logs.find(results, ["bs=17"])
+
+
+def test_a_bundle_of_the_run_has_logs_too(results):
+    root = results.parent
+    steps = {"steps": [{"files": [f"results/runs/{RUNS[0]}/record.json"], "words": ["train"]}]}
+    disk.write_json(paths.bundle_file(results, "ab", paths.BUNDLED), steps)
+    for path in ("logs/bundle/ab.log", f"{job_logs.CLUSTER}/ab/17.log"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("of the bundle")
+    assert len(job_logs.find(results, ["bs=16", "seed=0"])) == 4
+    assert len(job_logs.find(results, ["bs=16", "seed=1"])) == 2

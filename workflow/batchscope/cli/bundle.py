@@ -1,0 +1,102 @@
+"""Makes the jobs of a bundle, each by a command of its own, as Snakemake would."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from batchscope import disk, project_files, wording
+from batchscope.errors import Interrupted, UserError
+from batchscope.host import job, warm_process
+from batchscope.store import bundles, paths
+
+_LAST_LINES = 5  # of a log that a failure shows
+
+
+def make(results: Path, name: str) -> str:
+    """Makes what is missing of a bundle; returns what it did, in a line.
+
+    A step that fails does not keep others from being made, but for those that need its files. After
+    `bundles.SECONDS` no other is begun: what is left goes into other bundles.
+
+    Raises:
+        UserError: If steps failed.
+        Interrupted: If a signal asked this process to stop; the step under way was asked too.
+    """
+    bundle = bundles.read(results, name)
+    if job.VARIABLE not in os.environ and not bundle.gpus:
+        # Single jobs of one machine fork from one process with the imports behind it; so do these.
+        warm_process.launch(project_files.WORKFLOW)
+    failed, made, begun = [], 0, time.monotonic()
+    with _stopped() as children:
+        for step in bundle.steps:
+            if step.made:
+                continue
+            if made and time.monotonic() - begun > bundles.SECONDS:
+                break
+            made += 1
+            if not step.ready or children.run(step):
+                failed.append(step)
+    if failed:
+        logs = "\n".join(f"{step.log}: {_end(Path(step.log))}" for step in failed)
+        raise UserError(f"{len(failed)} of {made} jobs failed; the others are made.\n{logs}")
+    left = sum(not step.made for step in bundle.steps)
+    disk.write_json(paths.bundle_file(results, name, paths.BUNDLE_MADE), {"jobs": made})
+    return f"{wording.count(made, 'job')} made" + (f", {left} left for later." if left else ".")
+
+
+class _Children:
+    """The commands of a bundle, one at a time."""
+
+    def __init__(self) -> None:
+        self._running: subprocess.Popen | None = None
+        self._asked = False
+
+    def run(self, step: bundles.Step) -> int:
+        """Runs a step, with its output in its log; returns its exit status."""
+        if self._asked:
+            raise Interrupted
+        log = Path(step.log)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, str(project_files.CLI), *step.words]
+        with open(log, "w", encoding="utf-8") as output:
+            self._running = subprocess.Popen(command, stdout=output, stderr=output)
+            status = self._running.wait()
+        if self._asked:
+            raise Interrupted
+        return status
+
+    def stop(self, signum: int, _: object) -> None:
+        """Passes on a signal that asks this process to stop."""
+        self._asked = True
+        if self._running:
+            with contextlib.suppress(ProcessLookupError):
+                self._running.send_signal(signum)
+
+
+@contextlib.contextmanager
+def _stopped() -> Iterator[_Children]:
+    children = _Children()
+    before = {each: signal.signal(each, children.stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield children
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _end(log: Path) -> str:
+    """Returns the last lines of a log; what needs the files of a failed step has none."""
+    try:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            lines = deque((line.rstrip() for line in file if line.strip()), _LAST_LINES)
+    except FileNotFoundError:
+        return "not tried, for what it needs was not made."
+    return "\n  ".join(lines)
