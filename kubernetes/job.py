@@ -15,11 +15,16 @@ import uuid
 
 APP = "batchscope"
 GRACE_SECONDS = 90  # after SIGTERM: a training writes its checkpoint
-# Kubernetes signals the first process alone; all of the job's are to get it, and to end by it.
+# Kubernetes signals the first process alone, and ends all others with it. All are to get the
+# signal; a shell among them dies of it at once, before the training behind it has its checkpoint.
 RUN = """
 sh "$1" & child=$!
-trap 'kill -TERM -1' TERM
-while :; do wait $child; status=$?; kill -0 $child 2>/dev/null || exit $status; done
+trap 'stopped=1; kill -TERM -1' TERM
+while :; do wait $child; status=$?; kill -0 $child 2>/dev/null || break; done
+seconds=0
+while [ -n "$stopped" ] && [ $seconds -lt 80 ] && kill -0 -1 2>/dev/null
+do sleep 1; seconds=$((seconds + 1)); done
+exit $status
 """
 
 
@@ -33,6 +38,7 @@ def manifest(given: argparse.Namespace) -> dict:
     term = {"labelSelector": apart, "topologyKey": "kubernetes.io/hostname"}
     pod = {
         "restartPolicy": "Never",
+        "activeDeadlineSeconds": 60 * given.minutes,  # of the pod: it does not run while it waits
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
         "volumes": [{"name": "work", "persistentVolumeClaim": {"claimName": given.claim}}],
@@ -55,7 +61,6 @@ def manifest(given: argparse.Namespace) -> dict:
         "metadata": {"name": name, "labels": labels},
         "spec": {
             "backoffLimit": 0,  # Snakemake sends it again, with more memory
-            "activeDeadlineSeconds": 60 * given.minutes,
             "ttlSecondsAfterFinished": 24 * 3600,
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
@@ -77,9 +82,14 @@ def submit(given: argparse.Namespace) -> str:
 
 
 def status(name: str) -> str:
-    """Returns `success`, `failed` or `running`; a job that is no more has failed."""
+    """Returns `success`, `failed` or `running`; a job that is no more has failed.
+
+    One of which nothing is heard counts as running: to send it again would run it twice.
+    """
     words = ["kubectl", "get", "job", name, "--ignore-not-found", "-o", "json"]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        return "running"
     if not done.stdout.strip():
         return "failed"
     conditions = json.loads(done.stdout).get("status", {}).get("conditions") or []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def written(tmp_path, monkeypatch):
     monkeypatch.setattr(project_files, "CLI", program)
     monkeypatch.setenv(job.VARIABLE, "0")  # no process to fork from is started
 
-    def write(*steps):
+    def write(*steps, seconds_at_most=None):
         made = bundles.Bundle(
             steps=tuple(
                 bundles.Step(
@@ -62,6 +63,7 @@ def written(tmp_path, monkeypatch):
             memory_mb=1,
             alone=False,
             seconds=None,
+            seconds_at_most=seconds_at_most,
         )
         made.write(tmp_path)
         return made.name
@@ -95,9 +97,8 @@ def test_a_failure_keeps_only_what_needs_it_from_being_made(written, tmp_path):
     assert calls(tmp_path) == ["fail a", "make c", "fail a"]
 
 
-def test_after_its_time_it_leaves_the_rest_to_others(written, tmp_path, monkeypatch):
-    monkeypatch.setattr(bundles, "SECONDS", 0.0)
-    name = written(("make", "a"), ("make", "b"), ("make", "c"))
+def test_after_its_time_it_leaves_the_rest_to_others(written, tmp_path):
+    name = written(("make", "a"), ("make", "b"), ("make", "c"), seconds_at_most=0.0)
     bundle.make(tmp_path, name)
     assert calls(tmp_path) == ["make a"]
     assert paths.bundle_file(tmp_path, name, paths.BUNDLE_MADE).exists()
@@ -122,3 +123,18 @@ def test_a_signal_ends_the_step_under_way_and_starts_no_other(written, tmp_path,
     process.send_signal(signum)
     assert process.wait(60) == 85
     assert calls(tmp_path) == ["make a", "wait b"]
+
+
+def test_a_record_that_is_planned_anew_goes_when_its_step_begins(written, tmp_path):
+    """Not before: whatever keeps the bundle from being run keeps it."""
+    for record in ("a.json", "b.json"):
+        (tmp_path / record).write_text("of an older version")
+        os.utime(tmp_path / record, (1.0, 1.0))
+    name = written(("fail", "a.json"), ("make", "b.json"))
+    assert (tmp_path / "a.json").exists()
+    with pytest.raises(UserError):
+        bundle.make(tmp_path, name)
+    assert not (tmp_path / "a.json").exists() and (tmp_path / "b.json").read_text() == ""
+    with pytest.raises(UserError):
+        bundle.make(tmp_path, name)
+    assert calls(tmp_path) == ["fail a.json", "make b.json", "fail a.json"]

@@ -95,3 +95,11 @@ def test_private_interfaces_stand_in_one_module():
     found = {path: uses(path) for path in LIBRARY.rglob("*.py")}
     assert len(found.pop(LIBRARY / "private_interfaces.py")) >= 6
     assert not [use for each in found.values() for use in each]
+
+
+def test_an_array_on_the_disk_is_read_at_random(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(10_000))
+    array = np.lib.format.open_memmap(tmp_path / "a.npy", mode="r")
+    for mapped in (array, array[..., None]):
+        private_interfaces.read_at_random(mapped)
+        assert mapped[[7_000, 3]].ravel().tolist() == [7_000, 3]

@@ -10,6 +10,7 @@ import pytest
 import small_study
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.cli import entry
+from batchscope.errors import UserError
 from batchscope.store import bundles, estimates, job_files, paths, states, status
 from batchscope.study import planner
 
@@ -71,13 +72,14 @@ def test_times_have_the_machine_to_themselves_in_turns(tmp_path):
     )
 
 
-def test_measures_of_two_runs_come_after_all_trainings(tmp_path):
+def test_measures_of_two_runs_come_after_theirs(tmp_path):
     _, found = planned(tmp_path, 2)
-    trainings = {each.name for each in found if each.steps[0].words[0] == "train"}
     pairs = [each for each in found if each.steps[0].words[0] == "line"]
     assert sum(len(each.steps) for each in pairs) == 3
-    assert all({*each.after} == trainings for each in pairs)
     assert all(len(step.after) == 2 for each in pairs for step in each.steps)
+    for each in pairs:
+        needed = {file for step in each.steps for file in step.after}
+        assert {*each.after} == {other.name for other in found if needed & {*other.records}}
 
 
 def test_weights_before_the_last_are_there_before_they_are_read(tmp_path):
@@ -113,7 +115,8 @@ def test_what_is_made_is_left_out_and_its_name_is_another(tmp_path):
     _, rest = planned(tmp_path, 2)
     assert {*files(rest)} == {*files(found)} - {*files(found[:1])}
     make(rest[0])
-    assert rest[0].steps[0].made and not rest[1].steps[0].made
+    assert rest[0].steps[0].made(0.0) and not rest[1].steps[0].made(0.0)
+    assert not {each.name for each in rest} & {each.name for each in found}
 
 
 def test_a_run_that_is_trained_again_is_measured_again(tmp_path):
@@ -131,13 +134,16 @@ def test_a_run_that_is_trained_again_is_measured_again(tmp_path):
 def test_a_step_is_made_again_after_what_it_needs(tmp_path):
     record, measure = tmp_path / "record.json", tmp_path / "measure.json"
     step = bundles.Step((str(measure),), ("evaluate",), "log", (str(record),))
-    assert (step.ready, step.made) == (False, False)
+    assert (step.ready, step.made(0.0)) == (False, False)
     measure.touch()
     record.touch()
     os.utime(measure, (1.0, 1.0))
-    assert (step.ready, step.made) == (True, False)
+    assert (step.ready, step.made(0.0)) == (True, False)
     os.utime(record, (1.0, 1.0))
-    assert step.made
+    assert step.made(1.0) and not step.made(2.0)  # it was there when it was planned anew
+    weights = bundles.Step((str(tmp_path / "1.npz"),), ("snapshot",), "log", (str(record),))
+    (tmp_path / "1.npz").touch()
+    assert weights.made(10.0**12)  # a training may have kept them
 
 
 def test_bundles_take_about_as_long_where_times_are_known(tmp_path):
@@ -166,10 +172,19 @@ def test_bundles_take_about_as_long_where_times_are_known(tmp_path):
 def test_a_bundle_reads_as_it_was_written(tmp_path):
     _, found = planned(tmp_path, 2)
     for bundle in found:
-        bundle.write(tmp_path)
-        assert bundles.read(tmp_path, bundle.name) == bundle
-    bundles.clear(tmp_path)
-    assert not paths.bundle_file(tmp_path, found[0].name, paths.BUNDLED).exists()
+        bundle.write(tmp_path / "s")
+        assert bundles.read(tmp_path / "s", bundle.name)[0] == bundle
+    path = paths.bundle_file(tmp_path / "s", found[0].name, paths.BUNDLED)
+    path.write_text('{"steps": 1}')
+    with pytest.raises(UserError, match="damaged"):
+        bundles.read(tmp_path / "s", found[0].name)
+    bundles.clear(tmp_path / "s")
+    assert not path.exists()
+
+
+def test_a_stated_number_of_jobs_has_no_limit_of_time(tmp_path):
+    assert {bundle.seconds_at_most for bundle in planned(tmp_path, 2)[1]} == {None}
+    assert {bundle.seconds_at_most for bundle in planned(tmp_path)[1]} == {bundles.SECONDS}
 
 
 def test_the_command_line_knows_every_step(tmp_path):

@@ -35,8 +35,10 @@ def test_all_words_are_of_one_name(results):
 def test_a_bundle_of_the_run_has_logs_too(results):
     root = results.parent
     steps = {"steps": [{"files": [f"results/runs/{RUNS[0]}/record.json"], "words": ["train"]}]}
-    disk.write_json(paths.bundle_file(results, "ab", paths.BUNDLED), steps)
-    for path in ("logs/bundle/ab.log", f"{job_logs.CLUSTER}/ab/17.log"):
+    disk.write_json(
+        paths.bundle_file(paths.bundles_folder(results, "s"), "ab", paths.BUNDLED), steps
+    )
+    for path in ("logs/bundle/s/ab.log", f"{job_logs.CLUSTER}/s_ab/17.log"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text("of the bundle")
     assert len(job_logs.find(results, ["bs=16", "seed=0"])) == 4

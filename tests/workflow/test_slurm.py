@@ -300,7 +300,7 @@ def interrupted(project) -> dict[str, list]:
 
 def _bundle(project: Project, run: str) -> str:
     """Returns the name of the bundle that a run is in."""
-    written = project.root.glob(f"results/bundles/*/{paths.BUNDLED}")
+    written = project.root.glob(f"results/bundles/*/*/{paths.BUNDLED}")
     (bundle,) = (path.parent.name for path in written if run in path.read_text())
     return bundle
 

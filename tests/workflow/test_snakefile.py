@@ -171,17 +171,17 @@ def test_a_command_goes_on_until_its_targets_are_there(whole, monkeypatch, statu
     begun = []
     done = subprocess.CompletedProcess([], returncode=status)
     monkeypatch.setattr(subprocess, "run", lambda command, env, **_: begun.append(env) or done)
-    whole.go_on([whole.report], True)
+    whole.go_on([whole.report], {"all"})
     assert begun == []
     next(Path("results").glob(deleted)).unlink()
     with pytest.raises(SystemExit) if status else contextlib.nullcontext():
-        whole.go_on([whole.report], True)
+        whole.go_on([whole.report], {"all"})
     assert len(begun) == 1 and begun[0][snakefile.ONCE_MORE]
     # The second time it is an error; what was not asked for is none.
     monkeypatch.setenv(snakefile.ONCE_MORE, "true")
-    whole.go_on([whole.report], False)
+    whole.go_on([whole.report], set())
     with pytest.raises(SystemExit, match=left):
-        whole.go_on([], True)
+        whole.go_on([], {"all"})
 
 
 @pytest.mark.parametrize("name", ["a{b}", "a<b>", "a{b", "plain"])

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from batchscope import rule_parts
 from batchscope.rule_parts import RESULTS
-from batchscope.store import bundles
+from batchscope.store import bundles, paths
 from batchscope.store.bundles import Bundle
 
 
 class Planned:
     """The bundles of all that is left of a study; a cluster's job reads its own from the disk."""
 
-    def __init__(self, found: Iterable[Bundle] = ()) -> None:
+    def __init__(self, study: str, found: Iterable[Bundle] = ()) -> None:
+        self._study = study
+        self._folder = paths.bundles_folder(RESULTS, study)
         self._found = {bundle.name: bundle for bundle in found}
 
     def __len__(self) -> int:
@@ -23,28 +24,31 @@ class Planned:
         return len(self._found)
 
     @property
-    def names(self) -> frozenset[str]:
-        """Their names: of all that is left."""
-        return frozenset(self._found)
+    def files(self) -> frozenset[str]:
+        """What their jobs write."""
+        steps = (step for bundle in self._found.values() for step in bundle.steps)
+        return frozenset(file for step in steps for file in step.files)
 
     @property
     def made(self) -> list[str]:
-        """What they leave."""
-        return [*map(rule_parts.bundle_made, self._found)]
+        """What they leave when they have ended."""
+        return [*map(self._made, self._found)]
 
     @property
     def trained(self) -> list[str]:
         """What those leave that have not the machine to themselves."""
-        alone = (name for name, bundle in self._found.items() if not bundle.alone)
-        return [*map(rule_parts.bundle_made, alone)]
+        return [self._made(name) for name, bundle in self._found.items() if not bundle.alone]
 
     @property
     def jobs(self) -> int:
         """How many jobs they are of."""
         return sum(len(bundle.records) for bundle in self._found.values())
 
+    def _made(self, name: str) -> str:
+        return rule_parts.bundle_made(self._study, name)
+
     def _of(self, wildcards: Any) -> Bundle:
-        return self._found.get(wildcards.bundle) or bundles.read(RESULTS, wildcards.bundle)
+        return self._found.get(wildcards.bundle) or bundles.read(self._folder, wildcards.bundle)[0]
 
     def data(self, wildcards: Any) -> list[str]:
         """Records of the data sets that a bundle reads."""
@@ -52,7 +56,7 @@ class Planned:
 
     def after(self, wildcards: Any) -> list[str]:
         """What bundles leave that come before this one."""
-        return [*map(rule_parts.bundle_made, self._of(wildcards).after)]
+        return [*map(self._made, self._of(wildcards).after)]
 
     def each(self, value_of: Callable[[Bundle], Any]) -> Callable[[Any], Any]:
         """Returns, as a function of the wildcards, what a bundle says of itself."""
@@ -62,13 +66,8 @@ class Planned:
         """The memory of an attempt at a bundle, MB."""
         return rule_parts.enough(self._of(wildcards).memory_mb, attempt)
 
-    def start(self) -> None:
-        """Writes the bundles for their jobs, and deletes records that they are to make again.
-
-        As Snakemake does with what a job of its own is to write. Weights that a training kept stay.
-        """
-        bundles.clear(RESULTS)
+    def write(self) -> None:
+        """Writes the bundles for their jobs, in place of those of the command before."""
+        bundles.clear(self._folder)
         for bundle in self._found.values():
-            bundle.write(RESULTS)
-            for record in bundle.records:
-                Path(record).unlink(missing_ok=True)
+            bundle.write(self._folder)

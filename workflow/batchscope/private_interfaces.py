@@ -6,10 +6,12 @@ Each function imports its library when it is called. Snakemake's own are in the 
 
 from __future__ import annotations
 
+import mmap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
     import tensorflow as tf
     from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XLine, XPlane, XSpace  # noqa: F401
 
@@ -18,7 +20,7 @@ SNAKEMAKE = {
     "configfiles": "the configuration file as it was given; `config` has its contents alone",
     "dag": "what a command was to make, and which of its outputs are made though they are there",
     "get_rule": "docstrings of rules that a loop makes; a rule's own must be a literal",
-    "global_resources": "whether GPUs are given with --resources; `resources` belong to a job",
+    "global_resources": "which GPUs and cores are given; `resources` belong to a job",
     "nodes": "whether a number of jobs is given, as for a cluster, in place of one of cores",
     "remote_exec": "whether this is a job of a cluster, which reads the Snakefile anew",
     "local_exec": "whether jobs run on this machine, where they share imported libraries",
@@ -33,6 +35,15 @@ def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
     `Model.layers` holds the outermost alone, and not every layer lists those that it holds.
     """
     return list(model._flatten_layers(include_self=False))
+
+
+def read_at_random(array: np.memmap) -> None:
+    """Tells the system that rows of an array on the disk are read in no order (Linux).
+
+    It reads 32 pages around each otherwise. NumPy has the map of an array under no public name.
+    """
+    if hasattr(mmap, "MADV_RANDOM"):
+        array._mmap.madvise(mmap.MADV_RANDOM)
 
 
 def calls(model: keras.Model) -> list[Any]:

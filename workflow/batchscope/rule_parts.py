@@ -78,9 +78,10 @@ def snapshot(run: str = "{run}", epoch: int | str = "{epoch}") -> str:
     return paths.snapshot_path(RESULTS, run, epoch).as_posix()
 
 
-def bundle_made(bundle: str = "{bundle}") -> str:
-    """File that a bundle of jobs leaves when all of them are made."""
-    return paths.bundle_file(RESULTS, bundle, paths.BUNDLE_MADE).as_posix()
+def bundle_made(study: str = "{study}", bundle: str = "{bundle}") -> str:
+    """File that a bundle of jobs leaves when it has ended."""
+    folder = paths.bundles_folder(RESULTS, study)
+    return paths.bundle_file(folder, bundle, paths.BUNDLE_MADE).as_posix()
 
 
 def experiment_tables(study: str = "{study}", experiment: str = "{experiment}") -> list[str]:

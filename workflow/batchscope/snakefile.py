@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import json
 import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -19,7 +21,17 @@ from batchscope.catalogue import run_names
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence, guard
 from batchscope.rule_parts import RESULTS
-from batchscope.store import bundles, job_files, looks, owners, paths, records, states, status
+from batchscope.store import (
+    bundles,
+    job_files,
+    looks,
+    memory_kills,
+    owners,
+    paths,
+    records,
+    states,
+    status,
+)
 from batchscope.study import command_line, commands, plan
 from batchscope.study import config as configuration
 
@@ -34,13 +46,19 @@ FIGURE_CODE = project_files.code_of("figures")
 REPORT_CODE = [*project_files.code_of("report"), *project_files.templates()]
 
 
-def activate(gpus: bool) -> None:
+def activate(gpus: bool, scheduled: bool = False) -> None:
     """Lets jobs find the Python that runs Snakemake, whether or not its venv is activated.
 
     A rule's conda environment still comes before it.
+
+    Args:
+        gpus: Whether jobs may find a GPU that is not here.
+        scheduled: Whether a scheduler started this process: another attempt may have more memory.
     """
-    # Jobs may find a GPU that is not here. Where Snakemake was given none, what this process
-    # inherited stays: a job on a cluster's node has it from the process that sent it.
+    if scheduled:
+        os.environ[memory_kills.SCHEDULED] = "true"
+    # Where Snakemake was given none, what this process inherited stays: a job on a cluster's node
+    # has it from the process that sent it.
     if gpus:
         os.environ[absence.VARIABLE] = "true"
     folder = os.path.dirname(sys.executable)
@@ -63,7 +81,8 @@ class Jobs:
     scale: str  # `full` or `reduced`
     partial: bool  # whether to report on whatever exists, and to compute nothing
     look: int = 0  # which one was the last, as it was planned
-    jobs_each: int | str = 1  # of a bundle; or AUTO
+    runs_per_job: int | str = 1  # or AUTO
+    cluster: bool = False  # whether jobs go to one
 
     @classmethod
     def of(
@@ -89,11 +108,8 @@ class Jobs:
             options = configuration.check_overrides({**raw, **given}, raw)
             study = _planned(path, options["scale"])
             look = looks.last(RESULTS, study.folder_name)
-            each = options["runs_per_job"]
-            large = cluster or len(study.runs) >= bundles.LARGE
-            if remote or (each == configuration.AUTO and not large):
-                each = 1
-            made = cls(study, path, options["scale"], options["partial"], look, each)
+            given = options["scale"], options["partial"]
+            made = cls(study, path, *given, look, 1 if remote else options["runs_per_job"], cluster)
             owners.check(made.folder, study.name, path)
             # A job of a cluster, which reads this too, looks at no file of the others.
             every = [run.command.needs for run in study.commands.values()]
@@ -125,18 +141,21 @@ class Jobs:
     @property
     def bundled(self) -> bool:
         """Whether several runs are one job."""
-        return self.jobs_each != 1
+        if self.runs_per_job == configuration.AUTO:
+            return self.cluster or len(self.study.runs) >= bundles.LARGE
+        return self.runs_per_job != 1
 
     @functools.cached_property
     def bundles(self) -> bundle_rule.Planned:
         """What is left to make, in bundles; ends the process on a damaged record."""
         if not self.bundled or self.partial:
-            return bundle_rule.Planned()
+            return bundle_rule.Planned(self.study.folder_name)
         try:
             left = status.overview(self.study, RESULTS, self.table)
         except UserError as error:
             sys.exit(str(error))
-        return bundle_rule.Planned(bundles.planned(self.study, RESULTS, left, self.jobs_each))
+        found = bundles.planned(self.study, RESULTS, left, self.runs_per_job)
+        return bundle_rule.Planned(self.study.folder_name, found)
 
     def check(self) -> None:
         """Reads own data and builds own models before any job; ends the process on a fault.
@@ -202,9 +221,9 @@ class Jobs:
         """
         found = list(dict.fromkeys(self._records(experiment)))
         if not self.partial:
-            # Of a target of its own; the whole study makes its bundles before.
-            made = self.bundles.made
-            return [*filter(os.path.exists, found), *made] if made else found
+            # Bundles are of a target of its own; the whole study makes them before.
+            bundled = self._bundled_files(experiment)
+            return [*(path for path in found if path not in bundled), *self.bundles.made]
         return [rule_parts.literal(self.config_path), *filter(os.path.exists, found)]
 
     def also(self, experiment: str) -> str:
@@ -227,6 +246,8 @@ class Jobs:
             }
         if found.own.path:  # a file of another content may be older
             followed["runs"] = found.own.sha256
+        if self.bundled and not self.partial:
+            followed["records"] = _dates(self._bundled_files(experiment))
         waiting = [state for state in self.table.experiments[experiment] if state.lacking]
         if waiting:  # what comes to be there, or was copied here, changes rows
             there = (each.job.path for each in waiting if each.job.path.exists())
@@ -253,6 +274,22 @@ class Jobs:
             yield job.path.as_posix()
             for suffix in beside.get(job.measure, ()):
                 yield job.path.with_suffix(suffix).as_posix()
+
+    def _bundled_files(self, experiment: str) -> frozenset[str]:
+        """Of these files those that bundles make.
+
+        A job's inputs cost Snakemake their number times that of its outputs: the dates of these are
+        a parameter of the tables.
+        """
+        if not self.bundled:
+            return frozenset()
+        single = {state.job.path for state in self.table.every.values() if not _commanded(state)}
+        made = (Path(path) for path in self._records(experiment))
+        return frozenset(
+            path.as_posix()
+            for path in made
+            if path in single or path.with_suffix(".json") in single
+        )
 
     def tables(self) -> list[str]:
         """Tables of every experiment."""
@@ -321,8 +358,7 @@ class Jobs:
 
     def _first(self) -> list[str]:
         """What is made before all else where jobs are bundled: tables follow single records."""
-        states = self.table.every.values()
-        commanded = [state for state in states if state.job.measure == "run_command"]
+        commanded = filter(_commanded, self.table.every.values())
         single = [state.job.path.as_posix() for state in commanded if state.missing]
         jobs = wording.count(self.bundles.jobs, "job")
         text = f"{jobs} in {wording.count(len(self.bundles), 'bundle')} first"
@@ -341,10 +377,9 @@ class Jobs:
         runs = (
             state.job.path.as_posix()
             for state in self.table.every.values()
-            if state.damaged and (not self.bundled or state.job.measure == "run_command")
+            if state.damaged and (not self.bundled or _commanded(state))
         )
-        # A bundle is to run, whatever one of its name left before.
-        return {*found, *runs, *data, *self.bundles.made}
+        return {*found, *runs, *data}
 
     def _deleted_data(self) -> list[str]:
         """Records of data sets that something here was made of, and that are not whole.
@@ -361,20 +396,20 @@ class Jobs:
         found = (dataset for dataset, whole in self.table.data().items() if not whole)
         return [*map(rule_parts.dataset_record, found)]
 
-    def go_on(self, made: Sequence[str], whole: bool) -> None:
+    def go_on(self, made: Sequence[str], rules: Collection[str]) -> None:
         """Makes what a command has left, by the same command; ends the process where that fails.
 
         Snakemake looks at no job behind a data set that it makes anew, for runs take it whatever
-        its age: where they are missing, it ends as if they were there. And a look may have given
-        more seeds; then there is a new stage of the study, until nothing more is open.
+        its age: where they are missing, it ends as if they were there. Tables follow what bundles
+        made, and these may have left some. And a look may have given more seeds; then there is a
+        new stage of the study, until nothing more is open.
 
         Args:
             made: Files that the command was to make.
-            whole: Whether it was to make the whole study.
+            rules: Whose jobs it was to run; with `all` it was to make the whole study.
         """
         before, now = self, self.planned_anew()
-        # Tables follow what bundles made, and are there already, where it was made again.
-        while (left := now._left(made, whole)) or (whole and before.bundles):
+        while left := now._left(made, rules, before):
             if os.environ.get(ONCE_MORE):
                 if now._stage != self._stage:
                     return  # the command that this one is of goes on
@@ -394,15 +429,23 @@ class Jobs:
 
         A stage is behind whoever finds another one.
         """
-        return self.look, len(self.study.runs) + len(self.study.commands), self.bundles.names
+        return self.look, len(self.study.runs) + len(self.study.commands), self.bundles.files
 
-    def _left(self, made: Sequence[str], whole: bool) -> list[str]:
-        """Returns what a command was to make and has not made."""
-        # What a bundle leaves says nothing: one that took too long left some of its jobs to others.
-        files = [path for path in made if Path(path).name != paths.BUNDLE_MADE]
-        if whole:
-            return [*_missing([*files, *self.targets()]), *sorted(self.damaged())]
-        return _missing(files if len(files) == len(made) else [*files, *self.run_records()])
+    def _left(self, made: Sequence[str], rules: Collection[str], before: Jobs) -> list[str]:
+        """Returns what a command was to make and has not made.
+
+        Args:
+            before: The study as it was before the last command.
+        """
+        bundled = {path for path in made if Path(path).name == paths.BUNDLE_MADE}
+        files = [path for path in made if path not in bundled]
+        if "all" in rules:
+            # What is there may be older than what bundles made again.
+            tables = [self.report] if before.bundles else []
+            return [*tables, *_missing([*files, *self.targets()]), *sorted(self.damaged())]
+        if "bundle" in rules:  # of `runs`, or of a file behind some
+            files += self.bundles.trained if bundled else self.bundles.made
+        return _missing(files)
 
     def quoted_logs(self) -> list[str]:
         """Logs of what a partial report lacks: it quotes them."""
@@ -480,6 +523,20 @@ def _whole_figures(folder: Path) -> bool:
     except (OSError, ValueError, TypeError, KeyError):
         return False
     return names.issubset(os.listdir(folder))
+
+
+def _commanded(state: states.State) -> bool:
+    """Whether a run that a command makes: none is bundled."""
+    return state.job.measure == "run_command"
+
+
+def _dates(files: Iterable[str]) -> str:
+    """Returns a digest of which files are there, and since when."""
+    found = hashlib.sha256()
+    for file in sorted(files):
+        with contextlib.suppress(FileNotFoundError):
+            found.update(f"{file} {os.stat(file).st_mtime_ns}\n".encode())
+    return found.hexdigest()
 
 
 def _missing(wanted: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ rule bundle:
         # Declares nothing that its jobs write: Snakemake deletes what a failed job declared.
         parts.bundle_made(),
     log:
-        "logs/bundle/{bundle}.log",
+        "logs/bundle/{study}/{bundle}.log",
     conda:
         ENVIRONMENT
     threads: STUDY.bundles.each(lambda bundle: ALONE if bundle.alone else bundle.threads)
@@ -29,4 +29,5 @@ rule bundle:
         ),
     # `exec`: as of a training, so that the signal before its time is up reaches the job alone.
     shell:
-        "exec python workflow/run.py bundle --bundle {wildcards.bundle:q} > {log:q} 2>&1"
+        "exec python workflow/run.py bundle --of-study {wildcards.study:q}"
+        " --bundle {wildcards.bundle:q} > {log:q} 2>&1"

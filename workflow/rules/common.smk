@@ -20,14 +20,15 @@ container: "batchscope.sif"
 
 STARTED = time.time()
 GIVEN = workflow.global_resources
-jobs.activate(gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0)
+jobs.activate(gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0, scheduled=workflow.remote_exec)
 # A study is run alone: --configfile replaces the default study, it is never merged with it. There
 # is no `configfile:` here, for Snakemake names no line of a broken file.
-# Snakemake is given a number of jobs only for a cluster's, of whose nodes it knows no cores.
+# Snakemake is given a number of jobs in place of one of cores for a cluster; in a dry-run it makes
+# that one, and the GPUs of a cluster's profile tell.
 STUDY = jobs.Jobs.of(
     workflow.configfiles,
     config,
-    cluster=workflow.nodes is not None,
+    cluster=workflow.nodes is not None and (GIVEN["_cores"].value is None or "gpu" in GIVEN),
     remote=workflow.remote_exec,
 )
 CONFIG = parts.literal(STUDY.config_path)  # as an input; commands have the path itself
@@ -76,12 +77,12 @@ onstart:
         warm_process.launch(project_files.WORKFLOW)
     STUDY.check()
     if any(job.rule.name == "bundle" for job in workflow.dag.jobs):
-        STUDY.bundles.start()
+        STUDY.bundles.write()
 
 
 onsuccess:
     made = [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
-    STUDY.go_on(made, any(job.rule.name == "all" for job in workflow.dag.jobs))
+    STUDY.go_on(made, {job.rule.name for job in workflow.dag.jobs})
     if news := STUDY.news(STARTED):
         logger.info(news)
 

@@ -37,7 +37,7 @@ FRAMEWORK_MODELS = tuple(name for name, network in NETWORKS.items() if network.f
 _FRAMEWORK_TIMINGS = tuple(name for name, entry in OF_SWEEPS.items() if entry.frameworks)
 _AS_FROZEN = (
     *("loop", "input_pipeline", "method", "augmentation", "delay_seconds", "replicas", "momentum"),
-    *("micro_batch_size", "precision"),
+    *("micro_batch_size", "precision", "compilation"),
 )
 _OF_FRAMEWORKS: dict[str, tuple[Any, ...]] = {
     "model": FRAMEWORK_MODELS,
@@ -48,7 +48,7 @@ _OF_FRAMEWORKS: dict[str, tuple[Any, ...]] = {
 # All that a batch which is divided among replicas, and a loop with Python in it, can do.
 _SIMPLE = {
     name: FACTORS[name].default
-    for name in ("method", "augmentation", "micro_batch_size", "precision")
+    for name in ("method", "augmentation", "micro_batch_size", "precision", "compilation")
 }
 Factors = dict[str, Any]
 Found = Iterator[tuple[str, str]]
@@ -237,6 +237,12 @@ def _method(factors: Factors) -> Found:
         crops = factors["augmentation"] == "crop"
         simple = {**_SIMPLE, "augmentation": "crop"} if crops else _SIMPLE
         yield from _not_simple(factors, simple, f"with {factors['replicas']} replicas", "1 replica")
+    if factors["compilation"] != "none":
+        # An update that holds a loop, or draws at random as the layers of augmentation do.
+        crops = factors["augmentation"] == "crop"
+        simple = {name: _SIMPLE[name] for name in ("method", "augmentation", "micro_batch_size")}
+        simple |= {"augmentation": "crop"} if crops else {}
+        yield from _not_simple(factors, simple, "with compilation xla", "compilation none")
     yield from _at_most_the_batch_size(factors, "micro_batch_size")
     if method != "plain" and factors["micro_batch_size"]:
         wanted = "0 is expected, or method plain"

@@ -266,6 +266,12 @@ class RunFactors(Section):
     """Share of the horizon's examples at which the first rise of the batch schedule steps stands;
     the others at equal distances from there to the end.
     """
+    compilation: str = _choice(
+        "comp", ("none", "xla"), titles={"xla": "XLA"}, of_step=True, phrase="compiled by {}"
+    )
+    """What compiles an update: nothing, so that TensorFlow runs its operations one by one, or XLA,
+    which makes one program of them: its last bits are others, and so is what dropout draws.
+    """
 
 
 class TimingOnlyFactors(Section):

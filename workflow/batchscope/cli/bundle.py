@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -20,26 +21,27 @@ from batchscope.store import bundles, paths
 _LAST_LINES = 5  # of a log that a failure shows
 
 
-def make(results: Path, name: str) -> str:
-    """Makes what is missing of a bundle; returns what it did, in a line.
+def make(folder: Path, name: str) -> str:
+    """Makes what is missing of a bundle in its study's folder; returns what it did, in a line.
 
     A step that fails does not keep others from being made, but for those that need its files. After
-    `bundles.SECONDS` no other is begun: what is left goes into other bundles.
+    its `seconds_at_most` no other is begun: what is left goes into other bundles.
 
     Raises:
         UserError: If steps failed.
         Interrupted: If a signal asked this process to stop; the step under way was asked too.
     """
-    bundle = bundles.read(results, name)
+    bundle, planned = bundles.read(folder, name)
     if job.VARIABLE not in os.environ and not bundle.gpus:
         # Single jobs of one machine fork from one process with the imports behind it; so do these.
         warm_process.launch(project_files.WORKFLOW)
+    most = math.inf if bundle.seconds_at_most is None else bundle.seconds_at_most
     failed, made, begun = [], 0, time.monotonic()
     with _stopped() as children:
         for step in bundle.steps:
-            if step.made:
+            if step.made(planned):
                 continue
-            if made and time.monotonic() - begun > bundles.SECONDS:
+            if made and time.monotonic() - begun > most:
                 break
             made += 1
             if not step.ready or children.run(step):
@@ -47,8 +49,8 @@ def make(results: Path, name: str) -> str:
     if failed:
         logs = "\n".join(f"{step.log}: {_end(Path(step.log))}" for step in failed)
         raise UserError(f"{len(failed)} of {made} jobs failed; the others are made.\n{logs}")
-    left = sum(not step.made for step in bundle.steps)
-    disk.write_json(paths.bundle_file(results, name, paths.BUNDLE_MADE), {"jobs": made})
+    left = sum(not step.made(planned) for step in bundle.steps)
+    disk.write_json(paths.bundle_file(folder, name, paths.BUNDLE_MADE), {"jobs": made})
     return f"{wording.count(made, 'job')} made" + (f", {left} left for later." if left else ".")
 
 
@@ -66,8 +68,12 @@ class _Children:
         log = Path(step.log)
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, str(project_files.CLI), *step.words]
+        if step.record:  # as Snakemake does: what is made again is not to be taken for it
+            Path(step.record).unlink(missing_ok=True)
         with open(log, "w", encoding="utf-8") as output:
             self._running = subprocess.Popen(command, stdout=output, stderr=output)
+            if self._asked:  # meanwhile
+                self._running.send_signal(signal.SIGTERM)
             status = self._running.wait()
         if self._asked:
             raise Interrupted

@@ -120,6 +120,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--framework": {"required": True, "choices": tuple(framework_names.FRAMEWORKS)},
     "--run": _name("--run", run_names.parse_run, "a run"),
     "--command": _name("--command", command_names.checked, "a command's run"),
+    "--of-study": {"required": True, "help": "the name of a study in paths"},
     "--bundle": {"required": True, "help": "the name of a bundle of jobs in paths"},
     "--other": _name("--other", run_names.parse_run, "a run"),
     "--sweep": _name("--sweep", sweep_names.parse, "a sweep"),

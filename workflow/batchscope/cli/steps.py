@@ -108,8 +108,10 @@ def timing(arguments: Namespace) -> None:
 def bundle(arguments: Namespace) -> None:
     """Make the jobs of a bundle, one after the other."""
     from batchscope.cli import bundle as bundled
+    from batchscope.store import paths
 
-    print(bundled.make(arguments.results, arguments.bundle))
+    folder = paths.bundles_folder(arguments.results, arguments.of_study)
+    print(bundled.make(folder, arguments.bundle))
 
 
 def try_batch(arguments: Namespace) -> None:
@@ -173,7 +175,7 @@ OPTIONS = {
     + ("--chunk-seconds", "--chunk-steps"),
     run_command: ("--results", "--command"),
     snapshot: ("--results", "--run", "--epoch", "--model-file"),
-    bundle: ("--results", "--bundle"),
+    bundle: ("--results", "--of-study", "--bundle"),
     try_batch: ("--results", "--sweep", "--batch-size", "--memory-mb", "--model-file"),
     tabulate: (*_STUDY, "--experiment", "--output"),
     figures: (*_STUDY, "--experiment", "--output", "--tables", "--processes"),

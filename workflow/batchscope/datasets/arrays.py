@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope.catalogue import dataset_sources
+from batchscope.catalogue import dataset_sources, npz_header
 from batchscope.catalogue.folder_parts import PART_OF
 from batchscope.datasets import kinds, splits, targets
 from batchscope.datasets.raw import (
@@ -23,6 +23,7 @@ from batchscope.datasets.raw import (
     reading,
     refused,
 )
+from batchscope.host import control_groups
 from batchscope.store.paths import SPLITS
 
 MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
@@ -112,7 +113,8 @@ def _read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
         for key in archive.files:
             if key.casefold() in _USED:
                 with reading(f"{where}: {key}", "a plain array", *_DAMAGED):
-                    found[key.casefold()] = array = archive[key]
+                    array = npz_header.mapped(path, key, control_groups.most_held())
+                    found[key.casefold()] = array = archive[key] if array is None else array
                     if not isinstance(array, np.ndarray):
                         raise ValueError("a file of another kind")
         if not found:

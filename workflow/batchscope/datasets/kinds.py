@@ -17,6 +17,7 @@ _LIMITS = {"f": 2**53, "i": 2**63, "u": 2**63}
 _LABEL = "a whole number, a word or a one-hot row"
 # Different whole numbers, beyond which they may be classes or quantities; fewer where most are.
 _MANY, _FEW = 100, 10
+_ROWS = 4096  # examples looked at together: there may be more than fit into memory
 LARGEST = float(np.finfo(np.float32).max)  # of a number that is trained on
 
 # Part -> its place in the file, for errors, and its labels, where there are any.
@@ -43,7 +44,8 @@ def _images(where: str, images: np.ndarray) -> np.ndarray:
     if images.dtype.kind == "f":
         with np.errstate(over="ignore"):
             found = images.astype(np.float32, copy=False)
-        if not np.isfinite(found).all():
+        parts = range(0, len(found), _ROWS)
+        if not all(np.isfinite(found[start : start + _ROWS]).all() for start in parts):
             received = "NaN, infinity or a number beyond float32"
             raise refused(where, received, "a finite number of each pixel")
         return found

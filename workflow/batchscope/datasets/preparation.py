@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope import disk
+from batchscope import disk, private_interfaces
 from batchscope.catalogue import dataset_definitions, dataset_sources, run_names, tasks
 from batchscope.datasets import (
     arrays,
@@ -163,6 +163,8 @@ def _write_images(
 
     Plain writes, not a map of the file: a full disk is then an error, not a signal.
     """
+    if isinstance(images, np.memmap):  # a source that is larger than the memory
+        private_interfaces.read_at_random(images)
     like = stored(images[rows[:0]])
     header = {
         "descr": np.lib.format.dtype_to_descr(like.dtype),

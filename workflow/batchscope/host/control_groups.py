@@ -36,6 +36,9 @@ _KILLS = _Place("memory.oom_control", "oom_kill"), _Place("memory.events", "oom_
 _REFUSALS = _Place("memory.failcnt"), _Place("memory.events.local", "oom")
 
 
+_HELD = 0.25  # of the memory: there are others, and what is computed of it
+
+
 @dataclass(frozen=True)
 class Group:
     """One control group."""
@@ -121,6 +124,11 @@ def limit_mb(groups: list[Group] | None = None) -> float:
     limits = [group.limit() for group in (own() if groups is None else groups)]
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([total, *(limit for limit in limits if limit is not None)]) / 10**6
+
+
+def most_held() -> float:
+    """Returns the bytes of the largest array that is held in memory; others stay on the disk."""
+    return _HELD * limit_mb() * 10**6
 
 
 def _read(folder: Path, place: _Place) -> int | None:

@@ -90,6 +90,8 @@ def serve(
     fcntl.fcntl(sys.stdin, fcntl.F_SETFL, os.O_ASYNC)
     if select.select([sys.stdin], [], [], 0)[0]:  # closed before
         return
+    # A scheduler signals all processes of a job; a copy is asked to stop by the job that it is of.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     snakemake, descriptor = map(int, sys.argv[1:])
     listeners = [socket.socket(fileno=descriptor)]
     tensorflow_start.load()

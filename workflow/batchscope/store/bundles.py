@@ -7,12 +7,12 @@ is made is lost with it; what it did not come to is planned anew by the next com
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pydantic
 from batchscope import disk
 from batchscope.catalogue import run_factors, run_names
 from batchscope.catalogue.entries import REPEATS, Timing
+from batchscope.errors import reading
 from batchscope.store import job_files, paths
 from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
 from batchscope.store.status import Overview
@@ -51,11 +52,19 @@ class Step:
         return all(map(os.path.exists, self.after))
 
     @property
-    def made(self) -> bool:
-        """Whether all that it writes is there, and no older than what it needs."""
+    def record(self) -> str:
+        """The record that it makes; of weights that a training may have kept none."""
+        return self.files[0] if self.files[0].endswith(".json") else ""
+
+    def made(self, planned: float) -> bool:
+        """Whether all that it writes is there, and no older than what it needs.
+
+        A record is to be younger than `planned`, the time at which it was missing or stale.
+        """
         try:
             oldest = min(map(os.path.getmtime, self.files))
-            return all(os.path.getmtime(file) <= oldest for file in self.after)
+            needed = [planned] if self.record else []
+            return all(each <= oldest for each in (*needed, *map(os.path.getmtime, self.after)))
         except FileNotFoundError:
             return False
 
@@ -71,34 +80,32 @@ class Bundle:
     memory_mb: int
     alone: bool  # whether they have the machine to themselves
     seconds: float | None  # that they take, where it is known
+    seconds_at_most: float | None = None  # after which no other is begun
     after: tuple[str, ...] = ()  # names of bundles that come first
-
-    @property
-    def name(self) -> str:
-        """The digest of what it writes."""
-        written = [file for step in self.steps for file in step.files]
-        return hashlib.sha256("\n".join(written).encode()).hexdigest()[:16]
+    # No other's, so that what one of the same jobs left before is never taken for its own.
+    name: str = field(default_factory=lambda: uuid.uuid4().hex[:16], compare=False)
 
     @property
     def records(self) -> list[str]:
-        """The records that it makes: they stand first among the files of a step."""
-        first = (step.files[0] for step in self.steps)
-        return [file for file in first if file.endswith(".json")]
+        """The records that it makes."""
+        return [step.record for step in self.steps if step.record]
 
-    def write(self, results: Path | str) -> None:
-        """Writes it where `read` finds it, on whichever node."""
-        disk.write_json(paths.bundle_file(results, self.name, paths.BUNDLED), asdict(self))
-
-
-def clear(results: Path | str) -> None:
-    """Deletes what is known of all bundles; nothing that their jobs made."""
-    shutil.rmtree(paths.bundle_file(results, "any", paths.BUNDLED).parents[1], ignore_errors=True)
+    def write(self, folder: Path | str) -> None:
+        """Writes it into the folder of its study's bundles, where `read` finds it on any node."""
+        disk.write_json(paths.bundle_file(folder, self.name, paths.BUNDLED), asdict(self))
 
 
-def read(results: Path | str, name: str) -> Bundle:
-    """Returns a bundle that was written; raises `UserError` where it is missing or damaged."""
-    path = paths.bundle_file(results, name, paths.BUNDLED)
-    return pydantic.TypeAdapter(Bundle).validate_python(disk.read_json(path, "steps"))
+def clear(folder: Path | str) -> None:
+    """Deletes what is known of a study's bundles; nothing that their jobs made."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def read(folder: Path | str, name: str) -> tuple[Bundle, float]:
+    """Returns a bundle that was written, and when; raises `UserError` if it is damaged or none."""
+    path = paths.bundle_file(folder, name, paths.BUNDLED)
+    with reading(path, "a bundle of jobs"):
+        written = path.stat().st_mtime
+        return pydantic.TypeAdapter(Bundle).validate_json(path.read_bytes()), written
 
 
 @dataclass(frozen=True)
@@ -132,19 +139,17 @@ def planned(
     kinds: dict[tuple[Any, ...], list[_Unit]] = {}
     for unit in _Jobs(study, Path(results), left).units():
         kinds.setdefault(unit.kind, []).append(unit)
-    found = [
-        _bundle(part)
-        for (noun, *_), units in kinds.items()
-        if noun != MEASURE
-        for part in _parts(units, noun, jobs_each)
-    ]
-    trained = tuple(bundle.name for bundle in found if not bundle.alone)
-    return found + [
-        _bundle(part, trained)
-        for (noun, *_), units in kinds.items()
-        if noun == MEASURE
-        for part in _parts(units, noun, jobs_each)
-    ]
+    most = SECONDS if jobs_each == AUTO else None
+    found: list[Bundle] = []
+    makes: dict[str, str] = {}  # record -> its bundle
+    for (noun, *_), units in sorted(kinds.items(), key=lambda each: each[0][0] == MEASURE):
+        for part in _parts(units, noun, jobs_each):
+            steps = (step for unit in part for step in unit.steps if noun == MEASURE)
+            needed = {makes.get(file, "") for step in steps for file in step.after}
+            first = tuple(sorted(needed - {""}))
+            found.append(_bundle(part, most, first))
+            makes |= dict.fromkeys(found[-1].records, found[-1].name)
+    return found
 
 
 def _parts(units: list[_Unit], noun: str, jobs_each: int | str) -> Iterator[list[_Unit]]:
@@ -175,7 +180,7 @@ def _number(units: list[_Unit], noun: str, jobs_each: int | str) -> int:
     return min(len(units), max(least, min(beside, most)))
 
 
-def _bundle(units: list[_Unit], after: tuple[str, ...] = ()) -> Bundle:
+def _bundle(units: list[_Unit], most: float | None, after: tuple[str, ...]) -> Bundle:
     first, seconds = units[0], [unit.seconds for unit in units]
     return Bundle(
         steps=tuple(step for unit in units for step in unit.steps),
@@ -185,6 +190,7 @@ def _bundle(units: list[_Unit], after: tuple[str, ...] = ()) -> Bundle:
         memory_mb=max(unit.memory_mb for unit in units),
         alone=first.noun == TIMING,
         seconds=None if None in seconds else sum(filter(None, seconds)),
+        seconds_at_most=most,
         after=after,
     )
 

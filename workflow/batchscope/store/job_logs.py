@@ -9,7 +9,7 @@ from batchscope.errors import UserError
 from batchscope.problems import received
 from batchscope.store import paths
 
-CLUSTER = Path(".snakemake", "slurm_logs", "rule_bundle")  # a folder for each bundle
+CLUSTER = Path(".snakemake", "slurm_logs", "rule_bundle")  # a folder for each, of its wildcards
 
 
 def find(results: Path, words: Collection[str]) -> list[Path]:
@@ -22,12 +22,12 @@ def find(results: Path, words: Collection[str]) -> list[Path]:
     """
     root = results.parent
     found = [path for path in root.glob("logs/**/*.log") if _names(path.parts, words)]
-    for path in results.glob(f"bundles/*/{paths.BUNDLED}"):
+    for path in results.glob(f"bundles/*/*/{paths.BUNDLED}"):
         text = path.read_text(encoding="utf-8").replace('"', "/").split("/")
         if any(_names((part,), words) for part in {*text}):
-            bundle = path.parent.name
-            found += [root / "logs" / "bundle" / f"{bundle}.log"]
-            found += (root / CLUSTER / bundle).glob("*.log")
+            bundle, study = path.parent.name, path.parent.parent.name
+            found += [root / "logs" / "bundle" / study / f"{bundle}.log"]
+            found += (root / CLUSTER).glob(f"*{bundle}*/*.log")
     found = [path for path in found if path.exists()]
     if not found:
         expected = "words of a run's name, such as bs=16 seed=0; results/runs has a folder for each"

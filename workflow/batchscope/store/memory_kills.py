@@ -14,7 +14,7 @@ from batchscope.errors import UserError
 from batchscope.host import control_groups
 
 NOTE = "memory_kill.json"
-SCHEDULED = "SLURM_JOB_ID"  # in the environment of a job that a scheduler started
+SCHEDULED = "BATCHSCOPE_SCHEDULED"  # in the environment of a job that a scheduler started
 
 
 def record_or_retry(folder: Path, limit_mb: float | None) -> str | None:

@@ -111,9 +111,14 @@ def epoch_seconds_note(results: Path | str) -> Path:
     return Path(results) / "epoch_seconds.json"
 
 
-def bundle_file(results: Path | str, bundle: str, file: str) -> Path:
-    """Returns a file of a bundle of jobs that are made as one: `BUNDLED` or `BUNDLE_MADE`."""
-    return Path(results) / "bundles" / bundle / file
+def bundles_folder(results: Path | str, study: str) -> Path:
+    """Returns the folder of a study's bundles of jobs that are made as one."""
+    return Path(results) / "bundles" / study
+
+
+def bundle_file(folder: Path | str, bundle: str, file: str) -> Path:
+    """Returns a file of a bundle in its study's folder: `BUNDLED` or `BUNDLE_MADE`."""
+    return Path(folder) / bundle / file
 
 
 def log_path(results: Path | str, output: Path | str) -> Path:

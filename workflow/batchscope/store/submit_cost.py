@@ -35,7 +35,7 @@ class Cost:
 
 
 def cost(study: plan.Study, results: Path | str, left: Overview) -> Cost:
-    """Returns what a cluster is asked for: bundles, runs that commands make, and data."""
+    """Returns what a cluster is asked for: bundles, and runs that commands make."""
     seconds: list[float | None] = []
     core = gpu = node = 0.0
     for bundle in bundles.planned(study, results, left):
@@ -52,7 +52,7 @@ def cost(study: plan.Study, results: Path | str, left: Overview) -> Cost:
             node += (taken or 0.0) if command.alone else 0.0
             gpu += (taken or 0.0) / (1 if command.alone else command.threads) * command.gpus
     return Cost(
-        jobs=len(seconds) + len(left.missing_data),
+        jobs=len(seconds),
         core_hours=core / 3600,
         gpu_hours=gpu / 3600,
         node_hours=node / 3600,

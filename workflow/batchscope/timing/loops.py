@@ -37,7 +37,6 @@ from batchscope.timing.instruments import ceiling
 from batchscope.timing.instruments.processes import MEGABYTE
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
-from batchscope.training.update_methods import Method
 
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 # Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
@@ -66,7 +65,7 @@ def make_loop(
 ) -> StepLoop:
     """Returns the loop of a training, with an optimizer of its own; `whole` as `Batches` has it."""
     augment = augmentations.layer(factors["augmentation"], 0)
-    batches = Batches(size, whole, augment, Method.of(factors), factors["micro_batch_size"])
+    batches = Batches.of(factors, size, augment, whole=whole)
     return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
 
 

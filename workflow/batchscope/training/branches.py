@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import keras
@@ -78,13 +78,8 @@ class Branches:
         self.stem, self.window = stem, window
         self._optimizer = optimizers.make_optimizer(stem.factors)
         augment = stem.batches.augment
-        self._batches = Batches(
-            tf.Variable(window.batch_size, False, dtype=tf.int32),
-            whole=True,
-            augment=augment,
-            method=stem.batches.method,
-            micro_batch=stem.batches.micro_batch,
-        )
+        size = tf.Variable(window.batch_size, False, dtype=tf.int32)
+        self._batches = replace(stem.batches, size=size, whole=True, offset=0)
         self._loop = StepLoop(stem.model, self._optimizer, stem.examples, self._batches)
         self._loop.compile()
         # Those of a model have its generators, as dropout's.

@@ -33,7 +33,6 @@ from batchscope.training import (
 from batchscope.training.checkpoint import Progress
 from batchscope.training.runs import Run
 from batchscope.training.step_loop import Batches, Totals, epoch_order
-from batchscope.training.update_methods import Method
 
 
 @dataclass(frozen=True)
@@ -92,13 +91,7 @@ class Training:
         size, offset = factors["batch_size"], 0
         if self.course.varies:
             size, offset = (tf.Variable(each, False, dtype=tf.int32) for each in (size, offset))
-        self.batches = Batches(
-            size,
-            offset=offset,
-            augment=augment,
-            method=Method.of(factors),
-            micro_batch=factors["micro_batch_size"],
-        )
+        self.batches = Batches.of(factors, size, augment, offset=offset)
         given = self.model, self.optimizer, self.training_set, self.batches, factors["update_norms"]
         self.loop = replicas.make_loop(factors, *given)
         evaluated = bool(factors["evaluate_every"])

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from batchscope import private_interfaces
 from batchscope.datasets import Examples
-from batchscope.training import scoring
+from batchscope.training import placed, scoring
 
 # Numbers of input per forward pass outside training, and the limits of its examples: large
 # enough that a chunk's fixed cost does not count, small enough that the activations of a
@@ -117,7 +117,7 @@ class Objective:
         self._place(examples)
         # One trace for all chunks, the last and smaller one too.
         chunks = [
-            tf.TensorSpec([None, *shape], self._chunks[0][0].dtype),
+            tf.TensorSpec([None, *shape], self._chunks.type),
             tf.TensorSpec([None, *np.shape(examples.labels)[1:]], self.scoring.labels),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
@@ -128,14 +128,10 @@ class Objective:
         self._assign = _graph(self._assign_in_graph, vector)
 
     def _place(self, examples: Examples) -> None:
-        """Puts examples on the device, once for all calls."""
+        """Puts examples on the device, once for all calls, unless they are too many."""
         images, labels = examples.images, examples.labels
         self.examples, self.labels = len(images), labels
-        self._chunks = []
-        for start in range(0, len(images), self._chunk):
-            rows = slice(start, start + self._chunk)
-            given = tf.constant(np.asarray(labels[rows]), self.scoring.labels)
-            self._chunks.append((tf.constant(images[rows]), given))
+        self._chunks = placed.Chunks(images, labels, self.scoring.labels, self._chunk)
 
     def over(self, examples: Examples) -> Objective:
         """Returns the same function over other examples, by the same graphs: nothing is traced."""

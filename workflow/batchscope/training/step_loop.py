@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from batchscope.catalogue.batch_phases import Segment
 from batchscope.datasets import Examples
-from batchscope.training import losses, optimizers, scoring
+from batchscope.errors import UserError
+from batchscope.training import losses, optimizers, placed, scoring
 from batchscope.training.update_methods import Evaluate, Method, accumulated
 
 # From a batch's examples, int32 of shape (b,), to the sums of its losses, float64, and its scores,
@@ -36,6 +37,25 @@ class Batches:
     micro_batch: int = 0  # examples of a part whose gradients are accumulated; 0 for whole batches
     # Of an epoch's order: update k of the epoch uses examples from offset + k size on.
     offset: int | tf.Variable = 0
+    compiled: bool = False  # whether XLA compiles an update
+
+    @classmethod
+    def of(
+        cls,
+        factors: dict[str, Any],
+        size: int | tf.Variable,
+        augment: keras.layers.Layer | None,
+        **given: Any,
+    ) -> Batches:
+        """Returns those of a training, by its factors and what is given besides."""
+        return cls(
+            size,
+            augment=augment,
+            method=Method.of(factors),
+            micro_batch=factors["micro_batch_size"],
+            compiled=factors["compilation"] == "xla",
+            **given,
+        )
 
     def follow(self, segment: Segment) -> None:
         """Makes the updates from now on those of a part of an epoch, where sizes are variables."""
@@ -74,8 +94,8 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 class StepLoop:
     """The updates of one epoch as a loop inside the graph.
 
-    The images are kept on the device as they are and turned into float32 batch by batch. With
-    `update_norms`, `run` returns the norm of every update.
+    The images are kept on the device as they are, or on the disk, and turned into float32 batch by
+    batch. With `update_norms`, `run` returns the norm of every update.
     """
 
     def __init__(
@@ -140,13 +160,12 @@ class StepLoop:
         """Returns the update with a batch, as operations of the graph."""
         variables = model.trainable_variables
         augment, method = self.batches.augment, self.batches.method
-        scale = examples.scale  # the graph outlives the arrays: it keeps copies
-        all_images = tf.constant(examples.images)
+        scale, images_of = examples.scale, placed.rows_of(examples.images)
         all_labels = tf.constant(np.asarray(examples.labels), self.scoring.labels)
         scored = self.scoring
 
         def evaluation(batch: tf.Tensor, share: tf.Tensor | None = None) -> Evaluate:
-            images = losses.scaled(tf.gather(all_images, batch), scale)
+            images = losses.scaled(images_of(batch), scale)
             labels = tf.gather(all_labels, batch)
             if augment:
                 images = augment(images, training=True)
@@ -180,7 +199,14 @@ class StepLoop:
             norms = [distance(old, variables)] if self.update_norms else []
             return total, scores, *norms
 
-        return update
+        if not self.batches.compiled:
+            return update
+        if placed.stays_on_disk(examples.images):
+            raise UserError(
+                "compilation: received xla, for examples that stay on the disk, since they are too "
+                "many for the memory; none is expected."
+            )
+        return tf.function(update, autograph=False, jit_compile=True)
 
     def compile(self) -> None:
         """Traces the loop, so that no later call pays for it, nor for the search for its trace."""

@@ -14,7 +14,6 @@ from batchscope.datasets import Examples, Learned
 from batchscope.datasets.looks import Look
 from batchscope.training import augmentations, models, optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
-from batchscope.training.update_methods import Method
 
 _SECONDS = 0.2  # that steps are repeated for; the first one is not counted
 
@@ -26,7 +25,7 @@ def seconds(factors: dict[str, Any], look: Look, model_file: Path | str | None) 
         factors["model"], look, factors["seed"], model_file, precision=factors["precision"]
     )
     augment = augmentations.layer(factors["augmentation"], factors["seed"])
-    batches = Batches(size, False, augment, Method.of(factors), factors["micro_batch_size"])
+    batches = Batches.of(factors, size, augment)
     optimizer = optimizers.make_optimizer(factors)
     loop = StepLoop(model, optimizer, _examples(look, size), batches)
     loop.compile()

@@ -1,0 +1,102 @@
+"""Updates that XLA compiles: those of TensorFlow up to rounding, and the same bits each time."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from batchscope.catalogue import run_factors
+from batchscope.datasets import Examples
+from batchscope.datasets.looks import Look
+from batchscope.errors import UserError
+from batchscope.host import control_groups
+from batchscope.training import models, optimizers
+from batchscope.training.step_loop import Batches, StepLoop, Totals
+
+COUNT, SIZE = 50, 16
+
+
+def examples() -> Examples:
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 255, (COUNT, 8, 8, 1), np.uint8)
+    return Examples(images, generator.integers(0, 3, COUNT).astype(np.int32), 1 / 255)
+
+
+def trained(cuts=(0, 4), given: Examples | None = None, **changes) -> tuple[Totals, list]:
+    """Totals, norms and weights after two epochs, whose calls are cut at some steps."""
+    factors = {name: factor.default for name, factor in run_factors.FACTORS.items()}
+    factors |= {
+        "batch_size": SIZE,
+        "optimizer": "sgd",
+        "learning_rate": 0.1,
+        "epochs": 2,
+        **changes,
+    }
+    model = models.build("small_cnn", Look((8, 8, 1), 3), seed=0)
+    batches = Batches.of(factors, SIZE, None)
+    loop = StepLoop(model, optimizers.make_optimizer(factors), given or examples(), batches, True)
+    loop.compile()
+    norms = []
+    for epoch in range(2):
+        totals, order = Totals(), np.random.default_rng(epoch).permutation(COUNT).astype(np.int32)
+        for start, stop in zip(cuts, cuts[1:], strict=False):
+            _, totals, _, own = loop.run(order, start, stop, totals)
+            norms += [*own]
+    return totals, [*norms, *(part for each in model.weights for part in each.numpy().ravel())]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("changes", [{}, {"momentum": 0.9}])
+def test_it_is_the_same_up_to_rounding(optimizer, changes):
+    changes = {"optimizer": optimizer, **({} if optimizer == "adam" else changes)}
+    totals, weights = trained(**changes)
+    compiled, others = trained(**changes, compilation="xla")
+    assert compiled.loss == pytest.approx(totals.loss, rel=1e-5)
+    assert compiled.scores == totals.scores
+    np.testing.assert_allclose(others, weights, rtol=2e-3, atol=2e-5)
+
+
+def test_wherever_calls_are_cut_the_bits_are_the_same():
+    """The last batch of an epoch is smaller: another program."""
+    whole = trained(compilation="xla")
+    assert trained((0, 1, 3, 4), compilation="xla") == whole
+    assert trained(compilation="xla") == whole
+
+
+def test_it_takes_no_examples_from_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(control_groups, "_HELD", 0.0)
+    found = examples()
+    np.save(tmp_path / "images.npy", found.images)
+    images = np.lib.format.open_memmap(tmp_path / "images.npy", mode="r")
+    with pytest.raises(UserError, match="compilation: received xla"):
+        trained(given=Examples(images, found.labels, found.scale), compilation="xla")
+
+
+def test_dropout_draws_as_often_and_the_same_each_time():
+    """A generator is a variable, which the program changes too; what it draws is XLA's."""
+
+    def drawn(compilation: str) -> list:
+        factors = {name: factor.default for name, factor in run_factors.FACTORS.items()}
+        factors |= {"batch_size": SIZE, "optimizer": "sgd", "learning_rate": 0.1}
+        factors |= {"epochs": 1, "compilation": compilation}
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential(
+            [
+                keras.Input((8, 8, 1)),
+                keras.layers.Flatten(),
+                keras.layers.Dropout(0.5, seed=1),
+                keras.layers.Dense(3, activation="softmax"),
+            ]
+        )
+        batches = Batches.of(factors, SIZE, None)
+        loop = StepLoop(model, optimizers.make_optimizer(factors), examples(), batches)
+        loop.run(np.arange(COUNT, dtype=np.int32), 0, 4, Totals())
+        return [each.numpy() for each in model.variables]
+
+    plain, compiled, again = drawn("none"), drawn("xla"), drawn("xla")
+    generators = [index for index, each in enumerate(plain) if each.dtype.kind in "iu"]
+    assert generators
+    for index, value in enumerate(compiled):
+        np.testing.assert_array_equal(value, again[index])
+        assert index not in generators or (value == plain[index]).all()

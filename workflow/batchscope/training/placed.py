@@ -1,0 +1,68 @@
+"""Examples as graphs read them: on the device, or row by row from the disk where they are many.
+
+What is mapped from the disk passes through the system's page cache, which holds as much as there is
+memory for. The numbers are the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from batchscope import private_interfaces
+from batchscope.host import control_groups
+
+
+def stays_on_disk(images: Any) -> bool:
+    """Whether examples are mapped from the disk, and too large to be held."""
+    return isinstance(images, np.memmap) and images.nbytes > control_groups.most_held()
+
+
+def rows_of(images: Any) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns what gives rows of examples by their indices, int32 of shape (b,), in a graph."""
+    if not stays_on_disk(images):
+        held = tf.constant(images)  # the graph outlives the arrays: it keeps copies
+        return lambda chosen: tf.gather(held, chosen)
+    kind = tf.as_dtype(images.dtype)
+    private_interfaces.read_at_random(images)
+
+    def read(chosen: tf.Tensor) -> tf.Tensor:
+        found = tf.numpy_function(images.__getitem__, [chosen], kind, stateful=False)
+        return tf.ensure_shape(found, [None, *images.shape[1:]])
+
+    return read
+
+
+class Chunks(Sequence):
+    """Consecutive examples and their labels as tensors, held or read at each use."""
+
+    def __init__(self, images: Any, labels: Any, label_type: tf.DType, size: int) -> None:
+        self._images, self._labels, self._type = images, labels, label_type
+        self._rows = [slice(start, start + size) for start in range(0, len(images), size)]
+        self._mapped = stays_on_disk(images)
+        self._held = [] if self._mapped else [self._read(rows) for rows in self._rows]
+
+    def __len__(self) -> int:
+        """How many chunks there are."""
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Examples and labels of a chunk."""
+        return self._read(self._rows[index]) if self._mapped else self._held[index]
+
+    @property
+    def type(self) -> tf.DType:
+        """The type of the examples."""
+        return tf.as_dtype(self._images.dtype)
+
+    def _read(self, rows: slice) -> tuple[tf.Tensor, tf.Tensor]:
+        labels = tf.constant(np.asarray(self._labels[rows]), self._type)
+        if tf.executing_eagerly() or not self._mapped:
+            return tf.constant(self._images[rows]), labels
+        # A graph would keep a constant of its own of each chunk.
+        shape = self._images[rows].shape
+        read = tf.numpy_function(lambda: np.asarray(self._images[rows]), [], self.type)
+        return tf.ensure_shape(read, shape), labels
