@@ -205,3 +205,80 @@ def test_the_ledger_reads_the_claims_of_every_study_that_has_some(whole):
         Path(path).parent.mkdir()
         Path(path).touch()
     assert whole.ledger_tables() == found
+
+
+@pytest.fixture
+def bundled(whole) -> snakefile.Jobs:
+    """The same study with bundles, whose records can be read."""
+    for path in every_file(whole):
+        if path.endswith(".json") and "figures" not in path:
+            Path(path).write_text('{"status": "finished"}')
+    # Measures no older than their runs, as they are made.
+    for path in sorted(every_file(whole), key=lambda path: "/landscape/" in path):
+        if path.startswith("results/runs"):
+            os.utime(path)
+    return dataclasses.replace(whole, runs_per_job=2)
+
+
+def test_tables_follow_the_dates_of_what_bundles_made(bundled):
+    assert len(bundled.bundles) == 0 and bundled.table_inputs("a") == []
+    before = bundled.also("a")
+    assert dataclasses.replace(bundled, runs_per_job=1).also("a") != before
+    run = [*bundled.study.runs][0]
+    record = Path(rule_parts.run_file(run))
+    stamp = record.stat().st_mtime_ns
+    os.utime(record, ns=(stamp, stamp - 10**9))
+    assert dataclasses.replace(bundled).also("a") != before
+    os.utime(record, ns=(stamp, stamp))
+    assert dataclasses.replace(bundled).also("a") == before
+
+
+def test_bundles_are_made_before_all_else(bundled):
+    run = [*bundled.study.runs][0]
+    Path(rule_parts.run_file(run)).unlink()
+    now = dataclasses.replace(bundled)
+    (trained,) = now.bundles.trained
+    assert now.targets() == [trained] == now.table_inputs("a") == now.run_records()
+    assert now.damaged() == set()  # the measure of that run is in the bundle
+    assert dataclasses.replace(bundled).bundles.trained != [trained]  # no other's name
+
+
+@pytest.mark.parametrize("rules", [{"all", "bundle"}, {"bundle"}])
+def test_a_command_goes_on_after_its_bundles(bundled, monkeypatch, rules):
+    """Tables are there, and older than what was made; of `runs`, a bundle left some."""
+    run = [*bundled.study.runs][0]
+    record = Path(rule_parts.run_file(run))
+    record.unlink()
+    study = dataclasses.replace(bundled)
+    made, begun = study.bundles.made, []
+
+    def once_more(command, **_):
+        begun.append(command)
+        record.write_text('{"status": "finished"}')
+        for path in Path("results/runs", run).rglob("*/*.*"):
+            os.utime(path)
+        return subprocess.CompletedProcess([], 0)
+
+    monkeypatch.setattr(subprocess, "run", once_more)
+    if "all" in rules:
+        once_more(None)
+        begun.clear()
+    study.go_on(made, rules)
+    assert len(begun) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "cluster", "large", "expected"),
+    [
+        ("auto", False, False, False),
+        ("auto", True, False, True),
+        ("auto", False, True, True),
+        (1, True, True, False),
+        (2, False, False, True),
+    ],
+)
+def test_when_jobs_are_bundled(monkeypatch, given, cluster, large, expected):
+    if large:
+        monkeypatch.setattr(snakefile.bundles, "LARGE", 2)
+    study = dataclasses.replace(made(), runs_per_job=given, cluster=cluster)
+    assert study.bundled == expected

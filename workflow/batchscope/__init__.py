@@ -28,6 +28,7 @@ PACKAGES = {
     "report": ("jinja2", "pandas"),
     "rule_parts": (),
     "bundle_rule": (),
+    "table_inputs": (),
     "snakefile": (),
     "cli": (),
 }

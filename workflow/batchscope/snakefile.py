@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import json
 import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import bundle_rule, disk, figures, project_files, rule_parts, wording
-from batchscope.catalogue import run_names
+from batchscope import (
+    bundle_rule,
+    disk,
+    figures,
+    project_files,
+    rule_parts,
+    table_inputs,
+    wording,
+)
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence, guard
 from batchscope.rule_parts import RESULTS
@@ -219,77 +224,21 @@ class Jobs:
 
         A partial table also follows the configuration: it has a row for what is missing.
         """
-        found = list(dict.fromkeys(self._records(experiment)))
-        if not self.partial:
-            # Bundles are of a target of its own; the whole study makes them before.
-            bundled = self._bundled_files(experiment)
-            return [*(path for path in found if path not in bundled), *self.bundles.made]
-        return [rule_parts.literal(self.config_path), *filter(os.path.exists, found)]
+        found = self._followed.records(experiment)
+        if self.partial:
+            return [rule_parts.literal(self.config_path), *filter(os.path.exists, found)]
+        if not self.bundled:
+            return found
+        # Bundles are of a target of its own; the whole study makes them before.
+        return [*self._followed.not_bundled(experiment), *self.bundles.made]
 
     def also(self, experiment: str) -> str:
-        """What an experiment's tables follow besides its records, as JSON.
+        """What an experiment's tables follow besides their inputs, as JSON."""
+        return self._followed.also(experiment, dates=self.bundled and not self.partial)
 
-        Epochs, other machines, margins, budgets, what the advice and the planned seeds say, and a
-        document's numbers: a change of these trains nothing.
-        """
-        found = self.study.experiments[experiment]
-        followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self.study.machines}
-        usual = plan.Trainings()
-        for name in ("margins", "budgets", "slower", "seeds_planned", "beside", "looks"):
-            # Left out where there are none, so that no older table is made again.
-            if (value := getattr(found.trainings, name)) != getattr(usual, name):
-                followed[name] = value
-        if found.numbers:
-            followed["published"] = {
-                figure: [found.published[figure]["figure"], *map(asdict, series)]
-                for figure, series in found.numbers.items()
-            }
-        if found.own.path:  # a file of another content may be older
-            followed["runs"] = found.own.sha256
-        if self.bundled and not self.partial:
-            followed["records"] = _dates(self._bundled_files(experiment))
-        waiting = [state for state in self.table.experiments[experiment] if state.lacking]
-        if waiting:  # what comes to be there, or was copied here, changes rows
-            there = (each.job.path for each in waiting if each.job.path.exists())
-            followed["left_out"] = {
-                "why": sorted({each.lacking.status for each in waiting}),
-                "there": sorted(path.as_posix() for path in there),
-            }
-        return json.dumps(followed, sort_keys=True)
-
-    def _records(self, experiment: str) -> Iterator[str]:
-        """Yields the files that an experiment's tables are made of."""
-        found = self.study.experiments[experiment]
-        yield from map(rule_parts.literal, found.own.files)
-        for other in found.trainings.beside:
-            yield from self._records(other)
-        # What other machines measured is read, and never made.
-        for folder, machine in self.study.machines.values():
-            runs = (job_files.training_job(folder, run) for run in found.trainings.runs)
-            for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
-                if job.path.exists():
-                    yield rule_parts.literal(job.path.as_posix())
-        beside = {name: entry.also_writes for name, entry in run_names.ENTRIES.items()}
-        for job in (state.job for state in self.table.experiments[experiment] if not state.lacking):
-            yield job.path.as_posix()
-            for suffix in beside.get(job.measure, ()):
-                yield job.path.with_suffix(suffix).as_posix()
-
-    def _bundled_files(self, experiment: str) -> frozenset[str]:
-        """Of these files those that bundles make.
-
-        A job's inputs cost Snakemake their number times that of its outputs: the dates of these are
-        a parameter of the tables.
-        """
-        if not self.bundled:
-            return frozenset()
-        single = {state.job.path for state in self.table.every.values() if not _commanded(state)}
-        made = (Path(path) for path in self._records(experiment))
-        return frozenset(
-            path.as_posix()
-            for path in made
-            if path in single or path.with_suffix(".json") in single
-        )
+    @functools.cached_property
+    def _followed(self) -> table_inputs.Followed:
+        return table_inputs.Followed(self.study, self.table)
 
     def tables(self) -> list[str]:
         """Tables of every experiment."""
@@ -352,13 +301,13 @@ class Jobs:
             if self.bundles:
                 return self._first()
             behind += self._lacking_data()
-            behind += chain.from_iterable(map(self._records, self.study.experiments))
+            behind += chain.from_iterable(map(self._followed.records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
         return [self.report, *self.looked_at(), *_missing(behind)]
 
     def _first(self) -> list[str]:
         """What is made before all else where jobs are bundled: tables follow single records."""
-        commanded = filter(_commanded, self.table.every.values())
+        commanded = filter(table_inputs.commanded, self.table.every.values())
         single = [state.job.path.as_posix() for state in commanded if state.missing]
         jobs = wording.count(self.bundles.jobs, "job")
         text = f"{jobs} in {wording.count(len(self.bundles), 'bundle')} first"
@@ -377,7 +326,7 @@ class Jobs:
         runs = (
             state.job.path.as_posix()
             for state in self.table.every.values()
-            if state.damaged and (not self.bundled or _commanded(state))
+            if state.damaged and (not self.bundled or table_inputs.commanded(state))
         )
         return {*found, *runs, *data}
 
@@ -523,20 +472,6 @@ def _whole_figures(folder: Path) -> bool:
     except (OSError, ValueError, TypeError, KeyError):
         return False
     return names.issubset(os.listdir(folder))
-
-
-def _commanded(state: states.State) -> bool:
-    """Whether a run that a command makes: none is bundled."""
-    return state.job.measure == "run_command"
-
-
-def _dates(files: Iterable[str]) -> str:
-    """Returns a digest of which files are there, and since when."""
-    found = hashlib.sha256()
-    for file in sorted(files):
-        with contextlib.suppress(FileNotFoundError):
-            found.update(f"{file} {os.stat(file).st_mtime_ns}\n".encode())
-    return found.hexdigest()
 
 
 def _missing(wanted: Iterable[str]) -> list[str]:
