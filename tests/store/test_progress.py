@@ -70,7 +70,7 @@ def test_who_runs_is_known_by_the_file_and_its_process(folder):
     assert progress.overview(results) == "No training runs now."
     elsewhere = {**left, "host": "another", "at": time.time() - 600}
     (folder / progress.FILE).write_text(json.dumps(elsewhere))
-    assert progress.overview(results) == "some+run: starts (reported 10 min ago)"
+    assert progress.overview(results) == "some+run on another: starts (reported 10 min ago)"
     (folder / progress.FILE).write_text('{"host"')  # it ends in this moment
     assert progress.overview(results) == "No training runs now."
 

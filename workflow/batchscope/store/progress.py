@@ -92,9 +92,11 @@ def overview(results: Path | str) -> str:
             found = disk.read_json(path)
         except UserError:
             continue  # it ended in this moment
-        if found["host"] == platform.node() and not psutil.pid_exists(found["process"]):
+        here = found["host"] == platform.node()
+        if here and not psutil.pid_exists(found["process"]):
             continue
+        where = "" if here else f" on {found['host']}"
         age = time.time() - found["at"]
         silent = f" (reported {wording.duration(age)} ago)" if age > _SILENT else ""
-        lines.append(f"{path.parent.name}: {found['said']}{silent}")
+        lines.append(f"{path.parent.name}{where}: {found['said']}{silent}")
     return "\n".join(lines or ["No training runs now."])
