@@ -186,11 +186,11 @@ def test_a_kill_for_memory_is_recorded_and_any_other_is_reported(results, tmp_pa
     groups.write("job/step", 300 * MB, 0, 0)
     run = run_name(epochs=3, seed=22, batch_size=200)
     folder = results / "runs" / run
-    done = killed(groups, True, results, run, SLURM_JOB_ID="1")
+    done = killed(groups, True, results, run, BATCHSCOPE_SCHEDULED="true")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "An attempt with more goes on from the checkpoint" in done.stderr
     assert not (folder / "record.json").exists() and (folder / "checkpoint.npz").exists()
-    done = killed(groups, True, results, run, SLURM_JOB_ID="2")
+    done = killed(groups, True, results, run, BATCHSCOPE_SCHEDULED="true")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads((folder / "record.json").read_text())["status"] == "out_of_memory"
     assert not (folder / memory_kills.NOTE).exists()

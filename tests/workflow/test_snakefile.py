@@ -12,7 +12,7 @@ import pytest
 import small_study
 from batchscope import figures, rule_parts, snakefile
 from batchscope.host import absence
-from batchscope.store import paths
+from batchscope.store import memory_kills, paths
 from batchscope.study import planner
 
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
@@ -282,3 +282,13 @@ def test_when_jobs_are_bundled(monkeypatch, given, cluster, large, expected):
         monkeypatch.setattr(snakefile.bundles, "LARGE", 2)
     study = dataclasses.replace(made(), runs_per_job=given, cluster=cluster)
     assert study.bundled == expected
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_a_job_of_any_scheduler_knows_that_it_is_one(monkeypatch, scheduled):
+    """Its kill for memory is no result yet: the next attempt has more."""
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setenv(memory_kills.SCHEDULED, "")
+    monkeypatch.delenv(memory_kills.SCHEDULED)
+    snakefile.activate(gpus=False, scheduled=scheduled)
+    assert (memory_kills.SCHEDULED in os.environ) == scheduled
