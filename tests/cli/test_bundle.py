@@ -90,11 +90,21 @@ def test_a_failure_keeps_only_what_needs_it_from_being_made(written, tmp_path):
         bundle.make(tmp_path, name)
     assert calls(tmp_path) == ["fail a", "make c"]
     text = str(raised.value)
-    assert "2 of 3" in text and "why it failed" in text and str(tmp_path / "logs" / "b.log") in text
+    assert "1 of 2" in text and "why it failed" in text and str(tmp_path / "logs" / "a.log") in text
     assert not paths.bundle_file(tmp_path, name, paths.BUNDLE_MADE).exists()
     with pytest.raises(UserError):  # sent again: what was made stays
         bundle.make(tmp_path, name)
     assert calls(tmp_path) == ["fail a", "make c", "fail a"]
+
+
+def test_what_needs_a_run_that_another_bundle_left_is_left_too(written, tmp_path):
+    """As a measure of two runs, of which one came to no turn within its bundle's time."""
+    name = written(("make", "a", "elsewhere"), ("make", "b"))
+    bundle.make(tmp_path, name)
+    assert calls(tmp_path) == ["make b"]
+    (tmp_path / "elsewhere").touch()
+    bundle.make(tmp_path, name)
+    assert calls(tmp_path) == ["make b", "make a"]
 
 
 def test_after_its_time_it_leaves_the_rest_to_others(written, tmp_path):

@@ -249,3 +249,27 @@ def test_how_a_job_of_pbs_stands(tmp_path, said, ended, expected):
         text=True,
     )
     assert done.stdout.strip() == expected
+
+
+@pytest.mark.slow
+def test_a_signal_leaves_a_pbs_job_time(tmp_path):
+    """PBS signals all processes of a job; the job has ended when its training is saved."""
+    engine = Engine(tmp_path, qsub="#!/bin/sh\nfor script; do :; done\necho $script\n")
+    training, script = tmp_path / "training", tmp_path / "script"
+    training.write_text(
+        f"trap 'sleep 2; touch {tmp_path}/saved; exit 85' TERM; touch {tmp_path}/started\n"
+        "while :; do sleep 0.1; done\n"
+    )
+    script.write_text(f"cd / && sh {training} && exit 0 || exit 1\n")
+    environment = {**os.environ, "PATH": f"{engine.bin}{os.pathsep}{os.environ['PATH']}"}
+    words = ["pbs/submit", "-l", "place=free", str(script)]
+    sent = subprocess.check_output(words, cwd=engine.root, env=environment, text=True).strip()
+    process = subprocess.Popen(
+        ["sh", sent], cwd=engine.root, env={**environment, "PBS_JOBID": "1.s"}, process_group=0
+    )
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None
+    os.killpg(process.pid, 15)
+    process.wait(60)
+    assert (tmp_path / "saved").exists()
+    assert (engine.root / "logs" / "pbs" / "1.s.ended").read_text().strip() != "0"

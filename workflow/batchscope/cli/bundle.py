@@ -25,7 +25,8 @@ def make(folder: Path, name: str) -> str:
     """Makes what is missing of a bundle in its study's folder; returns what it did, in a line.
 
     A step that fails does not keep others from being made, but for those that need its files. After
-    its `seconds_at_most` no other is begun: what is left goes into other bundles.
+    its `seconds_at_most` no other is begun, and none at all whose run is not there, as another
+    bundle may have left it: what is left goes into other bundles.
 
     Raises:
         UserError: If steps failed.
@@ -39,12 +40,12 @@ def make(folder: Path, name: str) -> str:
     failed, made, begun = [], 0, time.monotonic()
     with _stopped() as children:
         for step in bundle.steps:
-            if step.made(planned):
+            if step.made(planned) or not step.ready:
                 continue
             if made and time.monotonic() - begun > most:
                 break
             made += 1
-            if not step.ready or children.run(step):
+            if children.run(step):
                 failed.append(step)
     if failed:
         logs = "\n".join(f"{step.log}: {_end(Path(step.log))}" for step in failed)
@@ -99,10 +100,7 @@ def _stopped() -> Iterator[_Children]:
 
 
 def _end(log: Path) -> str:
-    """Returns the last lines of a log; what needs the files of a failed step has none."""
-    try:
-        with open(log, encoding="utf-8", errors="replace") as file:
-            lines = deque((line.rstrip() for line in file if line.strip()), _LAST_LINES)
-    except FileNotFoundError:
-        return "not tried, for what it needs was not made."
+    """Returns the last lines of a log."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        lines = deque((line.rstrip() for line in file if line.strip()), _LAST_LINES)
     return "\n  ".join(lines)

@@ -115,16 +115,7 @@ def overview(study: plan.Study, results: Path | str, table: states.Table | None 
     commanded = {run for run in study.commands if statuses[run] == records.MISSING}
     commanded.update(made_again)
     unmade = [state.job for state in others if state.missing]
-    # Made again by its version, or with its run: a time reads no run.
-    repeated = [
-        state.job
-        for state in others
-        if state.made
-        and (
-            state.job.path in old
-            or (state.job.noun == MEASURE and not {*again}.isdisjoint(state.job.runs))
-        )
-    ]
+    repeated = [*_repeated(others, {*old}, {*again})]
     to_epoch = job_files.trained_again(study, unmade, results)
     trainings = [(run, study.runs[run]) for run in (*missing, *again)]
     trainings += [(run, {**study.runs[run], "epochs": epoch}) for run, epoch in to_epoch]
@@ -161,6 +152,16 @@ def overview(study: plan.Study, results: Path | str, table: states.Table | None 
             if experiment.commands
         },
     )
+
+
+def _repeated(
+    others: Iterable[states.State], old: Collection[Path], again: Collection[str]
+) -> Iterator[Job]:
+    """Yields what is made again by its version, or with one of its runs: a time reads no run."""
+    for state in others:
+        follows = state.job.noun == MEASURE and any(run in again for run in state.job.runs)
+        if state.made and (follows or state.job.path in old):
+            yield state.job
 
 
 def _command_jobs(
