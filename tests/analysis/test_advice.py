@@ -228,6 +228,6 @@ def test_seeds_in_stages_are_wanted_beyond_the_last_look_alone():
     check = one(found, "check", "looks")
     assert (check["passed"], check["estimate"], check["bound"]) == (0, 6, 28)
     need = one(advised(frame, asked=ASKED._replace(looks=(6, 9))), "need", "seeds")
-    assert yaml.safe_load(need["value"]) == {"until": "decided", "at_most": 12}
+    assert yaml.safe_load(need["value"]) == {"until": "decided", "at_most": 12, "first": 9}
     decided = advised(asked=ASKED._replace(looks=(6, 9)))
     assert one(decided, "check", "looks")["passed"] == 1

@@ -46,6 +46,9 @@ def test_the_runs_that_an_open_claim_reads_get_the_seeds_of_the_next_look():
     assert named == [(9, ["32-0.1-0", "32-0.2-0", "8-0.1-0", "8-0.2-0"])]
     [(seeds, every)] = of_claim(runs())
     assert seeds == 9 and len(every) == 6
+    later = runs()
+    later["seed"] += 100
+    assert of_claim(later) == [(seeds, every)]  # of the first seed, whichever it is
     # Keys of rows that are no factors of runs select none of them.
     assert of_claim(runs(), cells={"epoch": (3,)}) == [(seeds, every)]
 

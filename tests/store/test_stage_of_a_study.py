@@ -64,6 +64,18 @@ def test_each_configuration_has_the_most_seeds_that_a_look_gave_it(tmp_path):
     assert not looks.goes_on(tmp_path, "s")
 
 
+def test_the_seeds_of_a_pilot_are_left_out():
+    def begun(stage=None):
+        return planned(stage, seeds={**STAGED, "first": 4})
+
+    runs = begun().runs
+    assert {factors["seed"] for factors in runs.values()} == {4, 5, 6, 7, 8, 9}
+    first = next(name for name in runs if name.endswith("seed=4"))
+    study = begun(Stage(13, {first: 9}))
+    assert counts(study) == {16: 9, 32: 6}
+    assert study.experiments["a"].trainings.seeds == tuple(range(4, 13))
+
+
 def test_another_plan_after_a_look_is_said():
     first = next(iter(planned().runs))
     stage = Stage(28, {first: 19})

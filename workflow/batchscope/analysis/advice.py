@@ -245,5 +245,9 @@ def _needs(series: Series) -> Iterator[Need]:
     more, planned = unresolved["seeds_to_resolve"].dropna(), max(series.asked.looks, default=0)
     if series.replicates >= LEAST_SEEDS and max(more, default=0) > planned:
         seeds = int(more.max())
-        value = f"{{until: decided, at_most: {seeds}}}" if planned else seeds
-        yield Need("seeds", "seeds", value, (seeds - series.replicates) * of_seed, seeds)
+        if planned:  # those looked at were planned otherwise: begin with others
+            first = int(series.tables.runs["seed"].min()) + planned
+            value = f"{{until: decided, at_most: {seeds}, first: {first}}}"
+            yield Need("seeds", "seeds", value, seeds * of_seed, seeds)
+        else:
+            yield Need("seeds", "seeds", seeds, (seeds - series.replicates) * of_seed, seeds)

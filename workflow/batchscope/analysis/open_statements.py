@@ -88,7 +88,7 @@ def _row(statement: str, row: pandas.Series, runs: pandas.DataFrame, looks: Sequ
     if row["verdict"] != Verdict.NOT_RESOLVED or explained or not bounded or runs.empty:
         return found
     if following := stages.following(_fewest(runs), looks):
-        names = sorted(runs.loc[runs["seed"] == 0, "run"])
+        names = sorted(runs.loc[runs["seed"] == runs["seed"].min(), "run"])
         found |= {"seeds": following, "runs": json.dumps(names)}
     return found
 

@@ -25,22 +25,27 @@ class Staged(NamedTuple):
     """The seeds of an experiment that is trained until its statements are decided."""
 
     at_most: int
+    first: int  # seed; those before it are of a pilot, by which the values were chosen
+
+    @property
+    def seeds(self) -> range:
+        """All that it may come to."""
+        return range(self.first, self.first + self.at_most)
 
 
 class Stage(NamedTuple):
     """What an experiment has come to by its looks.
 
-    A configuration, which is a run but for its seed, goes by the name of its run of seed 0.
+    A configuration, which is a run but for its seed, goes by the name of its run of the first seed.
     """
 
     planned: int = 0  # the most seeds, as they were planned at the last look; 0 before any
     seeds: Mapping[str, int] = {}  # configuration -> seeds that it has been given
     others: int = 0  # seeds of every other one; 0 for those of the first look
 
-    def of(self, configuration: str, planned: Sequence[int]) -> range:
-        """Returns the seeds of a configuration, by the numbers of seeds after which one looks."""
-        seeds = self.seeds.get(configuration, self.others or planned[0])
-        return range(min(seeds, planned[-1]))
+    def seeds_of(self, configuration: str, planned: Sequence[int]) -> int:
+        """Returns how many seeds it has, by the numbers of seeds after which one looks."""
+        return self.seeds.get(configuration, self.others or planned[0])
 
 
 def looks(at_most: int) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ def runs(findings: Findings, place: Place, made_by: Command, factors: grids.Grid
     found: dict[str, Run] = {}
     resolved: dict[str, str] = {}
     for _, values, _ in factors.combinations():
-        for seed in factors.seeds_of(functools.partial(_first, made_by, values)):
+        for seed in factors.seeds_of(functools.partial(_name, made_by, values)):
             run = Run(made_by, {**values, "seed": seed})
             try:
                 name = run.name
@@ -116,11 +116,11 @@ def runs(findings: Findings, place: Place, made_by: Command, factors: grids.Grid
     return found
 
 
-def _first(made_by: Command, values: dict[str, Any]) -> str:
-    """Returns the name of a configuration's run of seed 0; empty where it is too long."""
+def _name(made_by: Command, values: dict[str, Any], seed: int) -> str | None:
+    """Returns the name of a run; None where it is too long."""
     with contextlib.suppress(ValueError):
-        return Run(made_by, {**values, "seed": 0}).name
-    return ""
+        return Run(made_by, {**values, "seed": seed}).name
+    return None
 
 
 def planned(made: dict[str, Run], factors: grids.Grid, keys: CommandKeys) -> plan.OwnRuns:

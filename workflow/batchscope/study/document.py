@@ -101,6 +101,7 @@ class _Seeds(FieldReader):
         {
             "until": Parameter(kind="str", choices=(stages.DECIDED,)),
             "at_most": Parameter(kind="int", minimum=LEAST_SEEDS, maximum=10_000),
+            "first": Parameter(kind="int", minimum=0, maximum=2**31),
         },
         "key",
         expected,
@@ -113,7 +114,7 @@ class _Seeds(FieldReader):
             given = self.staged.read(raw)
             if "until" not in given:
                 raise expected(self.expected)
-            return stages.Staged(given.get("at_most", stages.AT_MOST))
+            return stages.Staged(given.get("at_most", stages.AT_MOST), given.get("first", 0))
         if isinstance(raw, list) and raw:
             return read_items(FACTORS["seed"].read_item, raw)
         count = Parameter(kind="int", minimum=1, maximum=2**32, wanted=self.expected)
@@ -215,7 +216,8 @@ class ExperimentKeys(Section):
     """Factors that move together; every case is run with every combination."""
     seeds: Annotated[Any, _Seeds()] = None
     """How many seeds (6 means 0 to 5), a list of them, or {until: decided, at_most: 28}: after 6,
-    9, 13, 19 and 28 of them one looks, and the runs that open statements need get more.
+    9, 13, 19 and 28 of them one looks, and the runs that open statements need get more. `first`
+    is the first seed, where those before it were used to choose values.
     """
     at_epochs: Annotated[tuple[int, ...], _EPOCHS] = ()
     """Numbers of epochs that every training serves: its weights after each of them are evaluated,

@@ -76,9 +76,15 @@ class Grid:
     looks: tuple[int, ...] = ()
     stage: Stage = _FIRST
 
-    def seeds_of(self, name: Callable[[], str]) -> tuple[int, ...] | range:
-        """Returns the seeds of a combination at this stage, by the name of its run of seed 0."""
-        return self.stage.of(name(), self.looks) if self.looks else self.seeds
+    def seeds_of(self, name: Callable[[int], str | None]) -> tuple[int, ...] | range:
+        """Returns the seeds of a combination at this stage.
+
+        Args:
+            name: From a seed to the name of its run; None where it has none.
+        """
+        if not self.looks:
+            return self.seeds
+        return self.seeds[: self.stage.seeds_of(name(self.seeds[0]) or "", self.looks)]
 
     @property
     def complete(self) -> bool:
@@ -201,7 +207,7 @@ def read(
     if kind is not TIMING:
         seeds = () if keys.seeds is None else keys.seeds
         if isinstance(seeds, Staged):
-            seeds, looks = range(seeds.at_most), stages.looks(seeds.at_most)
+            seeds, looks = seeds.seeds, stages.looks(seeds.at_most)
         if keys.seeds is None and not reader.findings.broken((*place, "seeds")):
             reader.findings.report(missing((*place, "seeds"), EXPECTED_SEEDS))
     grid = Grid(

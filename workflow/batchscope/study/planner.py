@@ -377,10 +377,9 @@ class _Planner:
             info = self.by_id[factors["dataset"]]
             self._check(incompatible_factors.of_examples(factors, info), find)
             self._check(incompatible_factors.of_training(factors, info), find)
-            first = functools.partial(self._run_name, grid.place, {**factors, "seed": 0}, timed)
-            for seed in grid.seeds_of(first):
-                run = {**factors, "seed": seed}
-                name = self._run_name(grid.place, run, timed)
+            name_of = functools.partial(self._run_name, grid.place, factors, timed)
+            for seed in grid.seeds_of(name_of):
+                name = name_of(seed)
                 if name is None:
                     return {}
                 if name in cases:  # values of vary and seeds are distinct: it is the case
@@ -389,7 +388,7 @@ class _Planner:
                     self.findings.report(Problem(place, text + "every run once is expected."))
                     return {}
                 cases[name] = index
-                runs[name] = run
+                runs[name] = {**factors, "seed": seed}
         return runs
 
     def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
@@ -412,7 +411,10 @@ class _Planner:
         """Reports what is wrong with one combination."""
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
 
-    def _run_name(self, place: Place, factors: dict[str, Any], timed: bool) -> str | None:
+    def _run_name(
+        self, place: Place, factors: dict[str, Any], timed: bool, seed: int
+    ) -> str | None:
+        factors = {**factors, "seed": seed}
         try:
             name = run_names.run_name(factors)
             if timed:
