@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import small_study
-from batchscope import figures, rule_parts, snakefile
+from batchscope import figures, once_more, rule_parts, snakefile
 from batchscope.host import absence
 from batchscope.store import memory_kills, paths
 from batchscope.study import planner
@@ -171,17 +171,17 @@ def test_a_command_goes_on_until_its_targets_are_there(whole, monkeypatch, statu
     begun = []
     done = subprocess.CompletedProcess([], returncode=status)
     monkeypatch.setattr(subprocess, "run", lambda command, env, **_: begun.append(env) or done)
-    whole.go_on([whole.report], {"all"})
+    once_more.go_on(whole, [whole.report], {"all"})
     assert begun == []
     next(Path("results").glob(deleted)).unlink()
     with pytest.raises(SystemExit) if status else contextlib.nullcontext():
-        whole.go_on([whole.report], {"all"})
-    assert len(begun) == 1 and begun[0][snakefile.ONCE_MORE]
+        once_more.go_on(whole, [whole.report], {"all"})
+    assert len(begun) == 1 and begun[0][once_more.SECOND]
     # The second time it is an error; what was not asked for is none.
-    monkeypatch.setenv(snakefile.ONCE_MORE, "true")
-    whole.go_on([whole.report], set())
+    monkeypatch.setenv(once_more.SECOND, "true")
+    once_more.go_on(whole, [whole.report], set())
     with pytest.raises(SystemExit, match=left):
-        whole.go_on([], {"all"})
+        once_more.go_on(whole, [], {"all"})
 
 
 @pytest.mark.parametrize("name", ["a{b}", "a<b>", "a{b", "plain"])
@@ -252,18 +252,18 @@ def test_a_command_goes_on_after_its_bundles(bundled, monkeypatch, rules):
     study = dataclasses.replace(bundled)
     made, begun = study.bundles.made, []
 
-    def once_more(command, **_):
+    def second(command, **_):
         begun.append(command)
         record.write_text('{"status": "finished"}')
         for path in Path("results/runs", run).rglob("*/*.*"):
             os.utime(path)
         return subprocess.CompletedProcess([], 0)
 
-    monkeypatch.setattr(subprocess, "run", once_more)
+    monkeypatch.setattr(subprocess, "run", second)
     if "all" in rules:
-        once_more(None)
+        second(None)
         begun.clear()
-    study.go_on(made, rules)
+    once_more.go_on(study, made, rules)
     assert len(begun) == 1
 
 

@@ -30,5 +30,6 @@ PACKAGES = {
     "bundle_rule": (),
     "table_inputs": (),
     "snakefile": (),
+    "once_more": (),
     "cli": (),
 }

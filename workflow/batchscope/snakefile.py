@@ -8,7 +8,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -24,7 +24,7 @@ from batchscope import (
     wording,
 )
 from batchscope.errors import UserError, check_folder
-from batchscope.host import absence, guard
+from batchscope.host import absence
 from batchscope.rule_parts import RESULTS
 from batchscope.store import (
     bundles,
@@ -41,7 +41,6 @@ from batchscope.study import command_line, commands, plan
 from batchscope.study import config as configuration
 
 LEDGER = f"{RESULTS}/ledger.html"
-ONCE_MORE = "BATCHSCOPE_ONCE_MORE"  # in the environment of a command that makes what is left
 
 FIGURES_OF_ONE = 6  # two processes would import as much each, and keep a core from other jobs
 
@@ -290,7 +289,7 @@ class Jobs:
 
         Of itself, Snakemake makes nothing again that is missing behind a report which is there. A
         partial report asks for no data and no records. Where data sets were deleted, they come
-        first, alone (see `go_on`).
+        first, alone (see `once_more`).
         """
         behind = [self.headline, *self.tables(), *self.stated(), *self.figures()]
         if not self.partial:
@@ -303,7 +302,7 @@ class Jobs:
             behind += self._lacking_data()
             behind += chain.from_iterable(map(self._followed.records, self.study.experiments))
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
-        return [self.report, *self.looked_at(), *_missing(behind)]
+        return [self.report, *self.looked_at(), *missing(behind)]
 
     def _first(self) -> list[str]:
         """What is made before all else where jobs are bundled: tables follow single records."""
@@ -319,7 +318,7 @@ class Jobs:
 
         The others of a run's or a data set's files, and single figures, are known by its record.
         """
-        found = {folder for folder in self.figures() if not _whole_figures(Path(folder))}
+        found = {folder for folder in self.figures() if not figures.whole(Path(folder))}
         if self.partial:
             return found
         data = filter(os.path.exists, self._lacking_data())
@@ -345,63 +344,12 @@ class Jobs:
         found = (dataset for dataset, whole in self.table.data().items() if not whole)
         return [*map(rule_parts.dataset_record, found)]
 
-    def go_on(self, made: Sequence[str], rules: Collection[str]) -> None:
-        """Makes what a command has left, by the same command; ends the process where that fails.
-
-        Snakemake looks at no job behind a data set that it makes anew, for runs take it whatever
-        its age: where they are missing, it ends as if they were there. Tables follow what bundles
-        made, and these may have left some. And a look may have given more seeds; then there is a
-        new stage of the study, until nothing more is open.
-
-        Args:
-            made: Files that the command was to make.
-            rules: Whose jobs it was to run; with `all` it was to make the whole study.
-        """
-        before, now = self, self.planned_anew()
-        while left := now._left(made, rules, before):
-            if os.environ.get(ONCE_MORE):
-                if now._stage != self._stage:
-                    return  # the command that this one is of goes on
-                sys.exit(f"Not made, though no job failed: {', '.join(left)}.")
-            command = [sys.executable, "-m", "snakemake", *sys.argv[1:], "--nolock"]
-            environment = {**os.environ, ONCE_MORE: "true"}
-            done = subprocess.run(command, env=environment, preexec_fn=guard.end_with_parent)
-            if done.returncode:
-                sys.exit(done.returncode)
-            before, now = now, self.planned_anew()
-            if now._stage == before._stage:
-                return
-
-    @property
-    def _stage(self) -> tuple[int, int, frozenset[str]]:
-        """What a command changes that is not the last: the look, its runs, and what bundles left.
-
-        A stage is behind whoever finds another one.
-        """
-        return self.look, len(self.study.runs) + len(self.study.commands), self.bundles.files
-
-    def _left(self, made: Sequence[str], rules: Collection[str], before: Jobs) -> list[str]:
-        """Returns what a command was to make and has not made.
-
-        Args:
-            before: The study as it was before the last command.
-        """
-        bundled = {path for path in made if Path(path).name == paths.BUNDLE_MADE}
-        files = [path for path in made if path not in bundled]
-        if "all" in rules:
-            # What is there may be older than what bundles made again.
-            tables = [self.report] if before.bundles else []
-            return [*tables, *_missing([*files, *self.targets()]), *sorted(self.damaged())]
-        if "bundle" in rules:  # of `runs`, or of a file behind some
-            files += self.bundles.trained if bundled else self.bundles.made
-        return _missing(files)
-
     def quoted_logs(self) -> list[str]:
         """Logs of what a partial report lacks: it quotes them."""
         if not self.partial:
             return []
         wanted = [state.job.path for state in self.table.every.values() if not state.made]
-        wanted += [Path(path) for path in _missing(self.data_records())]
+        wanted += [Path(path) for path in missing(self.data_records())]
         logs = {paths.log_path(RESULTS, path) for path in wanted}
         return sorted(log.as_posix() for log in logs if log.exists())
 
@@ -462,17 +410,6 @@ def _planned(path: str, scale: str) -> plan.Study:
     return configuration.study(path, scale, recorded, looked)
 
 
-def _whole_figures(folder: Path) -> bool:
-    """Whether a folder has each file of the figures that it lists; one that is not there has."""
-    if not folder.is_dir():
-        return True
-    try:
-        listed = json.loads((folder / figures.LISTING).read_text(encoding="utf-8"))
-        names = {f"{each['name']}{suffix}" for each in listed for suffix in figures.SUFFIXES}
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
-    return names.issubset(os.listdir(folder))
-
-
-def _missing(wanted: Iterable[str]) -> list[str]:
+def missing(wanted: Iterable[str]) -> list[str]:
+    """Returns the files that are not there."""
     return [path for path in dict.fromkeys(wanted) if not os.path.exists(path)]

@@ -1,11 +1,11 @@
-"""Glue: the study behind the rules. All that it calls lives in batchscope.snakefile and rule_parts."""
+"""Glue: the study behind the rules. All that it calls lives in the modules of batchscope."""
 
 import sys
 import time
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
-from batchscope import project_files, rule_parts as parts, snakefile as jobs
+from batchscope import once_more, project_files, rule_parts as parts, snakefile as jobs
 from batchscope.host import framework_environments as environments, warm_process
 from batchscope.catalogue.command_names import PATTERN as COMMAND
 from batchscope.catalogue.framework_names import FRAMEWORKS
@@ -82,7 +82,7 @@ onstart:
 
 onsuccess:
     made = [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
-    STUDY.go_on(made, {job.rule.name for job in workflow.dag.jobs})
+    once_more.go_on(STUDY, made, {job.rule.name for job in workflow.dag.jobs})
     if news := STUDY.news(STARTED):
         logger.info(news)
 

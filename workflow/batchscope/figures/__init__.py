@@ -190,6 +190,18 @@ def write(
         (beside / LISTING).write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
 
 
+def whole(folder: Path) -> bool:
+    """Whether a folder has each file of the figures that it lists; one that is not there has."""
+    if not folder.is_dir():
+        return True
+    try:
+        listed = json.loads((folder / LISTING).read_text(encoding="utf-8"))
+        names = {f"{each['name']}{suffix}" for each in listed for suffix in SUFFIXES}
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+    return names <= {path.name for path in folder.iterdir()}
+
+
 _read_once = functools.cache(read)  # by each of the processes that share the figures
 
 
