@@ -128,9 +128,9 @@ class Npz(Source):
     """Your own arrays, in one npz file; images, rows of numbers, or sequences of tokens.
 
     Arrays: `images` (or `inputs`) and `labels`, or `x_train`, `y_train` and, each with its labels,
-    `x_validation` and `x_test`. Labels are whole numbers, words or one-hot rows; of tokens one for
-    each sequence or position, or none, where the next token is predicted. Of a regression they are
-    numbers, (n,) or (n, targets); with `task: multi_label` 0 and 1, (n, labels).
+    `x_validation` and `x_test`. Labels are whole numbers, words or one-hot rows; tokens have one
+    for each sequence or position, or none, where the next token is predicted. Targets of a
+    regression are numbers, (n,) or (n, targets); with `task: multi_label` 0 and 1, (n, labels).
     """
 
     fixed_kind = None

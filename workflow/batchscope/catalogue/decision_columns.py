@@ -269,7 +269,7 @@ TO_TARGET: dict[str, Column] = {
     "batch_size": Integer("Examples per update."),
     "seed": Integer("Seed."),
     "learning_rate": Column(
-        "Learning rate of the training. Of several that were tried, the one that the other seeds "
+        "Learning rate of the training. Where several were tried, the one that the other seeds "
         "choose by their updates to the target."
     ),
     "chosen_learning_rate": Column(
@@ -296,8 +296,8 @@ TO_TARGET: dict[str, Column] = {
     "examples": Column("Examples that it took, each as often as it was used."),
     "seconds": Column(
         "Seconds that it took: examples / examples_per_second of the timing job, evaluations "
-        "excluded; empty where nothing was timed. Of several rates at the one that the other seeds "
-        "choose by their seconds, which now and then is not that of the updates.",
+        "excluded; empty where nothing was timed. Where several rates were tried, at the one that "
+        "the other seeds choose by their seconds, which now and then is not that of the updates.",
         "s",
     ),
     "seconds_learning_rate": Column(

@@ -232,8 +232,8 @@ REPEATS = Parameter(
     "int",
     1,
     "Timing jobs of each configuration, each a process of its own, in turns with those of the "
-    "others: a time gets intervals and verdicts over them. Of a training's configuration there "
-    "are as many as seeds, and none is stated. In a path, which of them it is.",
+    "others: a time gets intervals and verdicts over them. A training's configuration has as many "
+    "as seeds, and states none. In a path, which of them it is.",
     minimum=1,
     maximum=100,
 )

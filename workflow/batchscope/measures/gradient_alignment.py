@@ -1,7 +1,7 @@
 """How far the gradients of single examples point in one direction, at fixed weights.
 
 Larger batches take smaller steps, the article argues, since the gradients in a batch compete, so
-that their mean is shorter than they are. Measured is the mean norm of the mean gradient of b
+that their mean is shorter than they are. The measure is the mean norm of the mean gradient of b
 examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 where all gradients are equal,
 1/sqrt(b) where they are orthogonal and equally long. A mean of norms is at most their root mean
 square (Jensen), so gradients that agree in nothing may lie below 1/sqrt(b). They are compared with

@@ -147,7 +147,7 @@ def note(results: Path, measure: str, name: str, output: Path, seconds: float) -
     """Notes how long a measure or timing took, whatever ran beside it: for estimates alone.
 
     It is no part of the record, which would then differ from one time to the next. Where it
-    cannot be written, nothing else is lost. Of a run that did not finish nothing is noted.
+    cannot be written, nothing else is lost. Nothing is noted of a run that did not finish.
 
     Args:
         name: What it is of, as for `kind`.

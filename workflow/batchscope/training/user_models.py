@@ -100,7 +100,7 @@ def _builder(name: str, digest: str, model_file: Path | str | None) -> Callable[
 def _saved(path: Path) -> object:
     """Returns a model that Keras saved, with weights drawn anew and of the policy that is set.
 
-    Nothing in the file is run. Of what it was compiled with, the loss alone is read.
+    Nothing in the file is run. Only the loss that it was compiled with is read.
     """
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"), object_hook=_without_policy)

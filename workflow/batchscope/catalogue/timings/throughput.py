@@ -197,7 +197,8 @@ ENTRY = Timing(
             "Time per step",
             "Time",
             "Medians and quartiles of timed blocks with the line a + b × batch size; the fixed "
-            "cost a is its floor at the left. Of several series both costs with 95 % intervals.",
+            "cost a is its floor at the left. Where there are several series, both costs with "
+            "95 % intervals.",
             kind="sweep",
             table="throughput",
             panels=(
