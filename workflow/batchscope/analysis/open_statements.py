@@ -1,6 +1,6 @@
 """What a look at an experiment finds open, and the runs that get more seeds for it.
 
-Looked at are the claims of documents and the comparisons that the advice on batch sizes rests on.
+A look takes the claims of documents and the comparisons that the advice on batch sizes rests on.
 One that is settled asks for nothing, and so does one that no number of seeds would settle: where an
 end of its interval is open, or what it is of does not grow with the seeds. Trends that no claim
 states ask for no seeds. All learning rates of a batch size get as many: one with fewer would never

@@ -19,7 +19,7 @@ from batchscope.catalogue.readers import number, read_items
 from batchscope.problems import Place, Problem, missing, received, unmet
 
 # What the examples of a data set are; each built-in network takes some of them.
-# Of tokens each position is predicted; a sequence has one class.
+# Each position of tokens is predicted; a sequence has one class.
 IMAGES, ROWS, TOKENS, SEQUENCES = "images", "rows", "tokens", "sequences"
 KINDS = {
     IMAGES: "images",
@@ -75,7 +75,7 @@ PerClass = Annotated[
     Field(description="Images per class to use, of MNIST to train with; all if left out or null."),
 ]
 FileSha256 = Annotated[
-    Sha256, Field(description="Of the local file; pins its contents, so that it may move.")
+    Sha256, Field(description="Digest of the local file; pins its contents, so that it may move.")
 ]
 Scale = Annotated[
     Positive,

@@ -316,16 +316,16 @@ ADVICE: dict[str, Column] = {
         "(what is better where something else is held equal)."
     ),
     "name": Text(
-        "Of a limit memory, seconds, knee, critical_batch_size or the outcome; of a check "
+        "For a limit, memory, seconds, knee, critical_batch_size or the outcome; for a check, "
         "baseline, test_set, rate_on_edge, timings_disturbed, still_falling, lack_of_fit, "
-        "seeds_planned or looks; of a need sizes, time_epoch, evaluate, target, longer_training, "
-        "seeds or rates; of a trend the outcome."
+        "seeds_planned or looks; for a need, sizes, time_epoch, evaluate, target, longer_training, "
+        "seeds or rates; for a trend, the outcome."
     ),
     "batch_size": Integer(
         "The one that is recommended, the best that was measured; else the one that the row is of."
     ),
     "smallest": Integer("Smallest batch size of the recommended range."),
-    "largest": Integer("Largest one; of memory the largest batch that fits."),
+    "largest": Integer("Largest one; for memory, the largest batch that fits."),
     "learning_rate": Column(
         "The best one of the batch size: by the seconds to the target, or else by the outcome."
     ),
@@ -335,11 +335,11 @@ ADVICE: dict[str, Column] = {
     "bound": Column("What the interval is read against, or what is checked."),
     **_verdict("As in comparisons.csv or trends.csv."),
     "grade": Text(
-        "Of the recommendation: solid (six paired seeds or more, every limit resolved beside the "
-        "range, nothing missing, no check failed), provisional, or open (one seed)."
+        "How sure the recommendation is: solid (six paired seeds or more, every limit resolved "
+        "beside the range, nothing missing, no check failed), provisional, or open (one seed)."
     ),
-    "passed": Integer("Of a check 1, or 0 where it failed."),
-    "key": Text("What to change in the study; of a trend the budget."),
+    "passed": Integer("1 for a check that passed, 0 for one that failed."),
+    "key": Text("What to change in the study; for a trend, the budget."),
     "value": Text("Its new value."),
     "minutes_to_resolve": Column(
         "Minutes of one core that it takes, as trainings, measures and timings of these runs "
@@ -365,11 +365,11 @@ CLAIMS: dict[str, Column] = {
     "high_bound": Column("Bound that it is stated to lie below; empty for none."),
     "cells": Text("The cells that it is tested in, as JSON: factor or key -> value or values."),
     "sides": Text("The cells that are compared, in order, or said to be best or exceptions."),
-    "part": Text("Of several contrasts the cells of the one that decides, as JSON."),
+    "part": Text("Cells of the contrast that decides where there are several, as JSON."),
     "parts": Integer("How many contrasts it is of."),
     "estimate": Column(
-        "Mean over the replicates of what decides: a slope, a difference, a value; of a ratio the "
-        "geometric mean."
+        "Mean over the replicates of what decides: a slope, a difference, a value; for a ratio, "
+        "the geometric mean."
     ),
     "low": Column("Lower end of its t-interval at the level."),
     "high": Column("Upper end."),
@@ -382,7 +382,7 @@ CLAIMS: dict[str, Column] = {
     ),
     "replicates": Integer("Seeds or timing jobs in all."),
     "p": Column("One-sided p of what is stated: the largest of its contrasts."),
-    "p_against": Column("Of its contrary: the smallest of its contrasts times their number."),
+    "p_against": Column("p of its contrary: the smallest of its contrasts times their number."),
     "verdict": Text(
         "supported (the interval lies inside the bounds), contradicted (outside), not_resolved, "
         "provisional (2 to 5 replicates), one_seed or not_testable."

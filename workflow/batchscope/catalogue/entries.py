@@ -68,7 +68,7 @@ class Table:
     """A table of every experiment, written as a CSV file of its name."""
 
     columns: dict[str, Column] = field(default_factory=dict)  # beside what a row is of
-    # Of a measure: makes its rows of a record and the record's path.
+    # Makes a measure's rows of a record and the record's path.
     rows: Callable[[dict[str, Any], Path], Iterable[dict[str, Any]]] | None = None
     # What distinguishes rows beside factors, seed and machine; None where no claim may be of it.
     keys: tuple[str, ...] | None = None

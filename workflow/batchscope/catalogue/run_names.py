@@ -26,8 +26,9 @@ from batchscope.catalogue.timings import TIMINGS
 MAX_NAME_LENGTH = 200
 IDS = ("dataset", "model")  # first in a name, without their alias
 ENTRIES: dict[str, Entry] = {**MEASURES, **TIMINGS}
-# Of the costly steps. Raise a string, here or in an entry, when the numbers of its step change, and
-# only then: Snakemake carries it as the step's one parameter, and a new one recomputes the step.
+# Versions of the costly steps. Raise a string, here or in an entry, when the numbers of its step
+# change, and only then: Snakemake carries it as the step's one parameter, and a new one recomputes
+# the step.
 VERSIONS = {
     "prepare_data": "prepare_data-v2",
     "train": "train-v3",
@@ -115,9 +116,9 @@ _TIMING = Codec(
     IDS,
     run_factors.TIMING_CORE,
 )
-# Of a run by all its factors, `dataset` and `model` by their names in paths.
+# Names of runs by all factors, `dataset` and `model` by their names in paths.
 run_name, parse_run = _RUN.name, _RUN.parse
-# Of a timing configuration: what a run's time per step depends on.
+# Names of timing configurations: what a run's time per step depends on.
 timing_name, parse_timing = _TIMING.name, _TIMING.parse
 
 

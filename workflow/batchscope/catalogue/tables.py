@@ -26,8 +26,8 @@ FIRST = (
 # Cores that others may take on average before a timing counts as disturbed.
 DISTURBED_CORES = 0.2
 QUARTILES = ("", "_q1", "_q3")
-# Of a trajectory, whose rows lie at each run's own evaluations: a budget, of which the last row not
-# beyond it is read.
+# Budgets of a trajectory, whose rows lie at each run's own evaluations: the last row not beyond one
+# is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")
 # What follows from the runs, as verdicts and fits.
 DECISIONS: dict[str, Table] = {
@@ -76,7 +76,7 @@ def claimed(
     if table == "runs":
         own = columns.of_measures(dict(measures), learned) if measures else columns.OF_RECORD
         found = {name: column for name in own if (column := columns.describe(name))}
-    # Of a budget it may be asked at another one.
+    # A budget may be asked at another one.
     known = EVERY_FACTOR if keys == BUDGETS else {*EVERY_FACTOR, *keys}
     names = [name for name, one in found.items() if one.kind != "str" and name not in known]
     return tasks.kept(names, learned)

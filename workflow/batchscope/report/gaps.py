@@ -97,7 +97,7 @@ def _said_of_run(study: Study, results: Path, run: str) -> str:
 def _missing(inputs: Inputs) -> dict[str, dict[str, str]]:
     """Returns measure -> finished run without its record, or sweep -> what the job's log says.
 
-    Of a pair the first run stands for both. What waits for what is not here is not among them.
+    The first run of a pair stands for both. What waits for what is not here is not among them.
     """
     missing: dict[str, dict[str, str]] = {}
     for name, found in inputs.experiments.items():

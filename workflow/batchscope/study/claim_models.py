@@ -74,7 +74,7 @@ Scale = Annotated[
 ]
 Direction = Annotated[
     one_of(RISES, FALLS),
-    Field(description="Of a trend; of an exception, its side of its neighbours."),
+    Field(description="Direction of a trend; for an exception, its side of its neighbours."),
 ]
 Margin = Annotated[
     Positive,

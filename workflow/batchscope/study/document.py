@@ -227,7 +227,7 @@ class ExperimentKeys(Section):
     metrics: OwnMetrics = {}
     """Metrics of the logs that are outcomes too, and which values are better: {word_error: lower,
     bleu: higher}. Their columns are validation_word_error, test_word_error and train_word_error.
-    Of external runs, and of those that a command makes.
+    For external runs, and for those that a command makes.
     """
     margins: Margins = {}
     """How much of an outcome (test_accuracy, test_loss, ...) may be lost for the loss to count as

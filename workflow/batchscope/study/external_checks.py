@@ -148,7 +148,7 @@ def _gaps(empty: np.ndarray) -> tuple[int, int]:
 def identical(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
     """Yields the replicates that equal another to the last bit, which no two trainings do.
 
-    Of single rows, all have to: a target may be reached at one evaluation by several.
+    All single rows have to: several may reach a target at one evaluation.
     """
     evaluated = [name for name in outcomes() if name in rows]
     names = [name for name in (*AXES, *evaluated) if name in rows]

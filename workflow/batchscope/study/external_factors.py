@@ -24,8 +24,8 @@ def choose(found: Cells, rows: pandas.DataFrame) -> tuple[dict[str, list[Any]], 
 
     A column of words is one, and so is a number of which rows at one point of a training have
     several. A number that changes from row to row of a training is a schedule, or is measured. What
-    a path or the user's columns name is one in any case. Of logs of one training each, what nobody
-    names is one where each of its values has enough batch sizes for a series.
+    a path or the user's columns name is one in any case. Where each log is of one training, what
+    nobody names is one if each of its values has enough batch sizes for a series.
     """
     texts = _candidates(found)
     run = _numbered([found.places["run"], rows["batch_size"], rows["seed"]])

@@ -24,7 +24,7 @@ from batchscope.study import external_checks, external_factors
 
 DIVERGED, FINISHED, OFF_TARGET = "diverged", "finished", "off_target"
 _RUN = ["batch_size", "seed"]
-# Of the examples of single rows at one budget, the most over the fewest: updates are whole, and an
+# The most over the fewest examples of single rows at one budget: updates are whole, and an
 # epoch's last batch may be padded or smaller.
 _ROUNDED, _SAME_BUDGET = 1.01, 1.05
 

@@ -63,7 +63,7 @@ def batch_sizes(examples: int, most: float) -> list[int]:
 def best_rate(first: float, after: dict[float, float]) -> float | None:
     """Returns the largest rate by which a loss falls nearly as far as by any; None if by none.
 
-    Of rates by which it falls alike, a larger one is sooner at a target.
+    Where it falls alike by several rates, a larger one is sooner at a target.
 
     Args:
         first: The loss before the trainings.

@@ -75,7 +75,7 @@ class OwnRuns:
     Attributes:
         path: The table of their evaluations, or the pattern of their logs; empty of a command.
         files: All files that were read.
-        sha256: Of these.
+        sha256: Digest of these.
         read_as: What the logs were recognised as, and what of them is called otherwise.
         columns: Columns of our tables that it fills, beside factors.
         evaluated: Whether a training has several evaluations, and not one row at its target.

@@ -35,7 +35,7 @@ PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
 INK, MUTED, GRID, PAPER = "#1a1a1a", "#666666", "#dddddd", "#ffffff"
 OTHERS = "#b8b8b8"  # batch sizes between those that have a colour
 FAILED_COLOUR = "#b3261e"
-# Of batch sizes, from the smallest to the largest: Okabe and Ito's, without yellow.
+# Batch sizes from the smallest to the largest: Okabe and Ito's, without yellow.
 COLOURS = ("#0072b2", "#009e73", "#e69f00", "#d55e00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
@@ -108,7 +108,7 @@ def title(axes: Axes, text: str, lifted: float = 0.0) -> None:
 def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Returns batch size -> colour of its line: the same in all figures of the same sizes.
 
-    Of many, four from the smallest to the largest have a colour; those between are grey.
+    Where there are many, four from the smallest to the largest have a colour, the others are grey.
     """
     sizes = sorted({int(size) for size in sizes})
     places = np.linspace(0, len(sizes) - 1, min(len(sizes), len(COLOURS))).round().astype(int)

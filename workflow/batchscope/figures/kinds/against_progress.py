@@ -50,7 +50,7 @@ def _with_target(
 ) -> pandas.DataFrame:
     """Returns a frame with the loss to reach: as the study states it, or what every run reached.
 
-    Of each series by itself; none where a run did not finish.
+    Each series has its own; none where a run did not finish.
     """
     column = spec.panels[0].column
     if len(compared):

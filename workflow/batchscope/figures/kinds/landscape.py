@@ -1,8 +1,8 @@
 """The loss around trained weights: curves over a position on a line, or surfaces as contours.
 
-Curves are means over seeds, and every seed thin. Of random directions a curve is a batch size, on
-the mean over the directions of each run; of the line between two minimisers it is a part of the
-data. A surface is of one run, over a plane.
+Curves are means over seeds, and every seed thin. Along random directions there is a curve for each
+batch size, of the mean over the directions of each run; on the line between two minimisers there is
+one for each part of the data. A surface shows one run, over a plane.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 def _surfaces(table: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the points of every shown run's first surface.
 
-    Of few batch sizes, and where series and seeds are many of the first seed of each series.
+    Few batch sizes are shown, and where series and seeds are many, the first seed of each series.
     """
     surfaces = table[table["kind"] == "surface"]
     if not np.isfinite(surfaces["loss"].astype(float)).any():

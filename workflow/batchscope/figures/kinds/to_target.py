@@ -106,7 +106,7 @@ def _scalings(frame: pandas.DataFrame) -> list[Scaling]:
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: a row for each series and target, or one row of a single column.
 
-    Of many it is the last target of each series, of those that have a fit.
+    Where there are many, the last target that has a fit stands for each series.
     """
     every, last = _scalings(frame), {}
     for each in every:
