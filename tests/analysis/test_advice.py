@@ -69,6 +69,8 @@ UNLIKE = CRITICAL.assign(lack_of_fit=0.01)
 MAJORITY = ASKED._replace(baselines={"digits": {"test_accuracy": 0.95}})
 DISTURBED = pandas.DataFrame({"blocks": [10], "disturbed_blocks": [5]})
 ON_EDGE = ("seconds", "on_edge")
+FRESH = "{until: decided, at_most: 12, first: 6}"
+IN_A_FILE = ASKED._replace(given_by=advice_needs.IN_A_FILE)
 RATES, BLOCKS = "vary.learning_rate", "measure.time_epoch.blocks"
 # The rate of the outcome, at which the seconds are not read.
 OTHER_RATE = {"frame": flagged("test_accuracy", "on_edge", 16), "made": runs(rates=[0.1, 0.32])}
@@ -147,8 +149,9 @@ FIRST.loc[FIRST["verdict"] == "not_resolved", "reason"] = "at_first_evaluation"
     ("given", "need", "value"),
     [
         ({"frame": comparisons(n=4), "made": runs(4)}, "seeds", "6"),
-        ({"frame": comparisons("bwwwn")}, "seeds", "12"),
-        ({"frame": comparisons("bnwwb")}, "seeds", "12"),
+        ({"frame": comparisons("bwwwn")}, "seeds", FRESH),
+        ({"frame": comparisons("bnwwb")}, "seeds", FRESH),
+        ({"frame": comparisons("bnwwb"), "asked": IN_A_FILE}, "seeds", "12"),
         ({"made": runs(rates=[0.1])}, "rates", "[0.05, 0.1, 0.2]"),
         ({"frame": comparisons(""), "made": UNTIMED}, "time_epoch", "time_epoch"),
         ({"frame": comparisons(accuracy="")}, "evaluate", "evaluate"),
@@ -163,8 +166,9 @@ def test_what_is_missing_lowers_the_grade(given, need, value):
     assert row["grade"] == "provisional"
     needed = one(found, "need", need)
     assert needed["value"] == value
-    if need == "seeds":
-        assert needed["minutes_to_resolve"] == needed["seeds_to_resolve"] - row["n"]
+    if need == "seeds":  # a minute each
+        there = 0 if value == FRESH else row["n"]
+        assert needed["minutes_to_resolve"] == needed["seeds_to_resolve"] - there
 
 
 def test_without_any_value_all_needs_stand_at_once_the_cheapest_first():
@@ -220,14 +224,16 @@ def test_a_plan_says_what_its_advice_will_lack():
     assert not planned([8], [0.1], 1)
 
 
-def test_seeds_in_stages_are_wanted_beyond_the_last_look_alone():
-    """Twelve would settle it: up to 28 they come by themselves, beyond 9 the study must say so."""
+def test_seeds_in_stages_are_wanted_after_the_last_look_alone():
+    """Twelve would settle it: as long as a look follows, more seeds come by themselves."""
     frame = comparisons("bwwwn")
     found = advised(frame, asked=ASKED._replace(looks=(6, 9, 13, 19, 28)))
     assert "seeds" not in set(found.loc[found["item"] == "need", "name"])
     check = one(found, "check", "looks")
     assert (check["passed"], check["estimate"], check["bound"]) == (0, 6, 28)
-    need = one(advised(frame, asked=ASKED._replace(looks=(6, 9))), "need", "seeds")
-    assert yaml.safe_load(need["value"]) == {"until": "decided", "at_most": 12, "first": 9}
+    need = one(advised(frame, asked=ASKED._replace(looks=(6,))), "need", "seeds")
+    assert yaml.safe_load(need["value"]) == {"until": "decided", "at_most": 12, "first": 6}
+    elsewhere = advised(frame, made=runs().iloc[:0], asked=ASKED)  # of another machine
+    assert "seeds" not in set(elsewhere["name"])
     decided = advised(asked=ASKED._replace(looks=(6, 9)))
     assert one(decided, "check", "looks")["passed"] == 1

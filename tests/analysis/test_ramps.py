@@ -91,6 +91,21 @@ def test_the_verdict_is_read_off_the_interval_at_every_look():
     assert widths[1] > widths[0]
 
 
+def test_rates_are_chosen_by_the_seeds_of_each_look():
+    """What is said at six seeds is not changed by rates that later ones choose."""
+    both = [({}, 1.0, 400), ({"batch_size": 32}, 1.0, 100), (RISES, 1.0, 250)]
+    frame = runs(both, 9, 0.02, rates=(0.1, 0.11))
+    late, other = frame["seed"] >= 6, frame["learning_rate"] == 0.11
+    frame.loc[late & other, "best_validation_loss"] -= 5
+    before = ramps.table(frame[~late], {"test_loss": 0.05}, (6, 9))
+    found = ramps.table(frame, {"test_loss": 0.05}, (6, 9))
+    assert before["learning_rate"].tolist() == [0.1] * 3
+    assert found["learning_rate"].tolist() == [0.11] * 3
+    # The interval holds no more than the one that was printed then.
+    loss, then = (each.set_index("outcome").loc["test_loss"] for each in (found, before))
+    assert then["low"] - 1e-12 <= loss["low"] and loss["high"] <= then["high"] + 1e-12
+
+
 def test_failed_ramps_and_none():
     frame = runs([({}, 1.0, 400), (RISES, 1.0, 250)])
     frame.loc[len(frame) - 1, "status"] = "diverged"

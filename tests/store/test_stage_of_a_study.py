@@ -6,23 +6,24 @@ import json
 
 import pytest
 
+import commanded
 from batchscope import disk
 from batchscope.catalogue.stages import Stage
 from batchscope.errors import UserError
-from batchscope.store import looks, paths, stage_costs
+from batchscope.store import job_files, looks, paths, stage_costs
 from batchscope.study import planner
 from small_study import config
 
 STAGED = {"until": "decided", "at_most": 13}
 
 
-def wrote(results, number, *rows):
+def wrote(results, number, *rows, **more):
     """Writes the table of a look: rows are (seeds, runs, seeds that would settle it)."""
     path = paths.look_table(results, "s", number)
     path.parent.mkdir(parents=True, exist_ok=True)
-    own = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")
+    own = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs", *more)
     cells = [
-        {"experiment": "a", "planned": "13", "seeds_to_resolve": wanted, "seeds": seeds}
+        {"experiment": "a", "planned": "13", "seeds_to_resolve": wanted, "seeds": seeds, **more}
         | {"runs": json.dumps(runs) if runs else ""}
         for seeds, runs, wanted in rows
     ]
@@ -71,9 +72,34 @@ def test_the_seeds_of_a_pilot_are_left_out():
     runs = begun().runs
     assert {factors["seed"] for factors in runs.values()} == {4, 5, 6, 7, 8, 9}
     first = next(name for name in runs if name.endswith("seed=4"))
-    study = begun(Stage(13, {first: 9}))
+    study = begun(Stage(13, {first: 9}, first=4))
     assert counts(study) == {16: 9, 32: 6}
     assert study.experiments["a"].trainings.seeds == tuple(range(4, 13))
+
+
+def test_later_seeds_have_timing_jobs_of_their_own():
+    def timed(first):
+        given = {"seeds": {**STAGED, "first": first}, "measure": ["time_epoch"]}
+        experiment = planned(**given).experiments["a"]
+        return {job.path for job in job_files.measure_jobs(experiment, "results", "local")}
+
+    assert len(timed(0)) == len(timed(6)) == 12 and not timed(0) & timed(6)
+
+
+def test_other_seeds_are_another_plan(tmp_path):
+    """They begin at the first look; one that shares seeds with the last plan is told."""
+
+    def told(first, stage):
+        study = planned(stage, seeds={**STAGED, "first": first})
+        assert counts(study) == {16: 6, 32: 6}
+        return [each for each in study.warnings if each.startswith("experiments.a.seeds: ")]
+
+    run = next(iter(planned().runs))
+    wrote(tmp_path, 1, ("9", [run], "11"), first="0")
+    stage = looks.stages(tmp_path, "s")["a"]
+    assert not told(9, stage) and "9" in told(8, stage)[0]
+    wrote(tmp_path, 2, ("", [], ""), first="9")
+    assert looks.stages(tmp_path, "s")["a"] == Stage(13, {}, first=9)
 
 
 def test_another_plan_after_a_look_is_said():
@@ -90,6 +116,18 @@ def test_the_most_runs_are_checked():
     raw = config(experiment={"seeds": STAGED}, max_runs=25)
     with pytest.raises(UserError, match=r"^experiments\.a: received 26 runs; at most 25 "):
         planner.make(raw)
+    raw = config(experiment={"seeds": STAGED}, max_runs=40)
+    raw["experiments"]["b"] = {**raw["experiments"]["a"], "set": {"epochs": 3}}  # 12 each now
+    with pytest.raises(UserError, match=r"^max_runs: received 52 runs "):
+        planner.make(raw)
+
+
+def test_runs_of_a_command_come_in_stages_too(tmp_path):
+    raw = commanded.study(tmp_path, seeds=STAGED)
+    first = next(iter(planner.make(raw, folder=tmp_path).commands))
+    stage = {"a": Stage(13, {first: 9})}
+    later = planner.make(raw, folder=tmp_path, looked=lambda _: stage)
+    assert len(later.commands) == 6 + 6 + 9
 
 
 def test_a_damaged_table_is_one_line(tmp_path):
@@ -102,8 +140,9 @@ def test_what_stages_may_take_is_planned_as_it_may_come(tmp_path):
     seen = []
 
     def planned_then(stages):
-        seen.append(counts(planned(stages["a"])))
-        return planned(stages["a"])
+        seeds = {**STAGED, "first": stages["a"].first}
+        seen.append(counts(planned(stages["a"], seeds=seeds)))
+        return planned(stages["a"], seeds=seeds)
 
     first = next(iter(planned().runs))
     (line,) = stage_costs.lines(planned(), tmp_path, planned_then, 2)
@@ -114,7 +153,13 @@ def test_what_stages_may_take_is_planned_as_it_may_come(tmp_path):
     stage = looks.stages(tmp_path, "s")["a"]
     [*stage_costs.lines(planned(stage), tmp_path, planned_then, 2)]
     assert seen[2:] == [{16: 9, 32: 6}, {16: 13, 32: 6}]
+    wrote(tmp_path, 1, ("9", [first], ""))  # more than anybody counts would settle it
+    [*stage_costs.lines(planned(stage), tmp_path, planned_then, 2)]
+    assert seen[4:] == [{16: 13, 32: 6}, {16: 13, 32: 6}]
     wrote(tmp_path, 2, ("", [], ""))
     assert not [*stage_costs.lines(planned(stage), tmp_path, planned_then, 2)]
+    later = planned(seeds={**STAGED, "first": 9})  # nobody looked at these seeds
+    assert [*stage_costs.lines(later, tmp_path, planned_then, 2)]
+    assert seen[6:] == [{16: 9, 32: 9}, {16: 13, 32: 13}]
     plain = planner.make(config())
     assert not [*stage_costs.lines(plain, tmp_path, planned_then, 2)]

@@ -85,6 +85,7 @@ def test_timing_jobs_take_turns_before_all_else():
     names = ("default", "bl=3", "bl=3+rep=2", "rep=6", "rep=100")
     first, same, second, sixth, last = (turn(SimpleNamespace(settings=name)) for name in names)
     assert first == same > second > sixth > last > 0
+    assert turn(SimpleNamespace(settings="rep=102")) == second
 
 
 MEASURED = {"evaluate": None, "time_epoch": None, "landscape": None}

@@ -129,7 +129,10 @@ class Jobs:
         """Returns the study as it is by now: looks may have given it more seeds."""
         if not self._staged:
             return replace(self)
-        study = _planned(self.config_path, self.scale)
+        try:
+            study = _planned(self.config_path, self.scale)
+        except UserError as error:
+            sys.exit(str(error))
         return replace(self, study=study, look=looks.last(RESULTS, study.folder_name))
 
     @property

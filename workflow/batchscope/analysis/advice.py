@@ -17,7 +17,7 @@ import pandas
 
 from batchscope.analysis import advice_series, run_series, step_cost
 from batchscope.analysis.advice_series import CRITICAL, RATE, Asked, Row, Series, Tables, excludes
-from batchscope.catalogue import run_factors, tasks
+from batchscope.catalogue import run_factors, stages, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.decision_columns import ADVICE
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
@@ -241,13 +241,12 @@ def _needs(series: Series) -> Iterator[Need]:
     elif len(taken) and taken["mean"].isna().all():
         size = int(taken["batch_size"].iloc[0])
         yield Need("longer_training", *_longer(series, size), minutes)
-    # Up to the last look more seeds come by themselves.
-    more, planned = unresolved["seeds_to_resolve"].dropna(), max(series.asked.looks, default=0)
-    if series.replicates >= LEAST_SEEDS and max(more, default=0) > planned:
-        seeds = int(more.max())
-        if planned:  # those looked at were planned otherwise: begin with others
-            first = int(series.tables.runs["seed"].min()) + planned
-            value = f"{{until: decided, at_most: {seeds}, first: {first}}}"
-            yield Need("seeds", "seeds", value, seeds * of_seed, seeds)
-        else:
+    wanted, used = unresolved["seeds_to_resolve"].max(), series.tables.runs.get("seed")
+    come = stages.following(series.replicates, series.asked.looks)  # by themselves
+    if series.replicates >= LEAST_SEEDS and pandas.notna(wanted) and not come:
+        seeds = int(wanted)
+        if found.given_by == advice_needs.IN_A_FILE:
             yield Need("seeds", "seeds", seeds, (seeds - series.replicates) * of_seed, seeds)
+        elif used is not None and len(used):  # those that decided nothing test nothing again
+            value = str(stages.Staged.after(int(used.max()), seeds))
+            yield Need("seeds", "seeds", value, seeds * of_seed, seeds)

@@ -8,9 +8,12 @@ mean, stated to be below 1. All are one family.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from batchscope.analysis import chosen_rates, contrasts, run_series
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.contrasts import Contrast, Statement
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Trainings
-from batchscope.catalogue import batch_phases, factor_words, run_factors, tasks
+from batchscope.catalogue import batch_phases, factor_words, run_factors, stages, tasks
 from batchscope.catalogue.decision_columns import RAMPS
 from batchscope.catalogue.outcomes import OF_MARGIN, Reason, Verdict
 
@@ -49,9 +52,19 @@ class _Arm:
         losses, cube = (self.trainings.column(name) for name in (CHOSEN_ON, column))
         return self.trainings.chosen_by(losses, cube, not column.startswith("test"))
 
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of its runs, ascending."""
+        return self.trainings.axes[2]
+
+    def of(self, seeds: Sequence[int]) -> _Arm:
+        """Returns its runs of some seeds."""
+        runs = self.trainings.runs
+        return replace(self, trainings=replace(self.trainings, runs=runs[runs["seed"].isin(seeds)]))
+
     def by_seed(self, values: np.ndarray) -> pandas.Series:
         """Returns values of the only batch size by seed."""
-        return pandas.Series(values[0], self.trainings.axes[2])
+        return pandas.Series(values[0], self.seeds)
 
     def taken(self, column: str, chosen: Chosen) -> pandas.Series:
         """Returns a column by seed, at the rates at which another one was read."""
@@ -133,6 +146,76 @@ def _groups(runs: pandas.DataFrame) -> Iterator[list[_Arm]]:
         ]
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """A rising configuration beside the constant ones, each at its best rate by one outcome."""
+
+    arm: _Arm
+    constant: Sequence[_Arm]
+    outcome: str
+
+    @property
+    def sign(self) -> float:
+        """-1 of an outcome of which higher is better."""
+        return -1.0 if tasks.higher_is_better(self.outcome) else 1.0
+
+    @functools.cached_property
+    def own(self) -> Chosen:
+        """The outcome of the rising one."""
+        return self.arm.chosen(self.outcome)
+
+    @functools.cached_property
+    def others(self) -> dict[int, Chosen]:
+        """Those of the constant ones by their place, but of one that failed: it is no better."""
+        found = {at: each.chosen(self.outcome) for at, each in enumerate(self.constant)}
+        failed = {at for at, each in found.items() if np.isinf(each.values).any()}
+        known = {at for at, each in found.items() if np.isfinite(each.values).any()}
+        return {at: found[at] for at in sorted(known - failed)}
+
+    def first(self, seeds: Sequence[int]) -> _Beside:
+        """Returns the same by some of the seeds, which choose the rates too."""
+        arms = (each.of(seeds) for each in (self.arm, *self.constant))
+        return replace(self, arm=next(arms), constant=[*arms])
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a run of every configuration."""
+        return all(each.seeds for each in (self.arm, *self.constant))
+
+    def losses(self, margin: float) -> list[Contrast]:
+        """Returns how much worse it is than each constant one, by seed."""
+        values = self.arm.by_seed(self.own.values)
+        return [
+            Contrast(
+                (self.sign * (values - self.constant[at].by_seed(other.values))).to_numpy(),
+                high=margin,
+                tuned=bool(self.own.tuned[0] or other.tuned[0]),
+                cells={"at": at},
+            )
+            for at, other in self.others.items()
+        ]
+
+    def costs(self, column: str) -> list[Contrast]:
+        """Returns the logarithm of what it costs beside the constant one with the best mean."""
+        if not self.others:
+            return []
+        means = {at: np.nanmean(self.sign * each.values) for at, each in self.others.items()}
+        best = min(means, key=means.__getitem__)
+        paid = self.constant[best].taken(column, self.others[best])
+        ratios = np.log(self.arm.taken(column, self.own) / paid).to_numpy()
+        return [Contrast(ratios, high=0.0, cells={"at": best})] if np.isfinite(ratios).any() else []
+
+    def at_looks(
+        self, looks: Sequence[int], stated: Callable[[_Beside], Sequence[Contrast]]
+    ) -> Statement:
+        """Returns a statement that is tested by the first seeds of every look."""
+        seeds = sorted({*chain.from_iterable(each.seeds for each in (self.arm, *self.constant))})
+        seen = stages.seen(len(seeds), looks)
+        then = (self.first(seeds[:count]) for count, _ in seen)
+        found = [Statement(tuple(stated(each) if each.begun else ())) for each in then]
+        return contrasts.staged(found, [share for _, share in seen])
+
+
 def _compared(
     arm: _Arm, constant: Sequence[_Arm], margins: Mapping[str, float], looks: Sequence[int]
 ) -> Iterator[_Stated]:
@@ -143,43 +226,20 @@ def _compared(
     compared = [name for name in known if name in margins] or known[:1]
     for outcome in compared:
         margin = margins.get(outcome, tasks.loss_margin(tasks.of(runs.columns)))
-        sign = -1.0 if tasks.higher_is_better(outcome) else 1.0
-        own, others = arm.chosen(outcome), [each.chosen(outcome) for each in constant]
-        row = _row(arm, own, outcome, sign * margin)
-        # One that failed is better at nothing.
-        finite = [each.values[~np.isnan(each.values)] for each in others]
-        usable = [at for at, each in enumerate(finite) if len(each) and np.isfinite(each).all()]
-        if not usable:
+        beside = _Beside(arm, constant, outcome)
+        row = _row(arm, beside.own, outcome, beside.sign * margin)
+        if not beside.others:
             yield _Stated({**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE})
-        elif np.isinf(own.values).any():
+            continue
+        if np.isinf(beside.own.values).any():
             yield _Stated({**row, "verdict": Verdict.BEYOND, "reason": Reason.FAILED})
         else:
-            values = arm.by_seed(own.values)
-            found = [
-                Contrast(
-                    (sign * (values - constant[at].by_seed(others[at].values))).to_numpy(),
-                    high=margin,
-                    tuned=bool(own.tuned[0] or others[at].tuned[0]),
-                    cells={"at": at},
-                )
-                for at in usable
-            ]
-            yield _Stated(row, contrasts.by_seeds(found, looks), constant, sign)
-        if usable and outcome == compared[0]:
-            means = {at: np.nanmean(sign * others[at].values) for at in usable}
-            best = min(means, key=means.__getitem__)
-            yield from _costs(arm, own, constant[best], others[best], looks)
-
-
-def _costs(
-    arm: _Arm, own: Chosen, other: _Arm, others: Chosen, looks: Sequence[int]
-) -> Iterator[_Stated]:
-    """Yields what a configuration costs beside another one, both at the rates that are read."""
-    for column, outcome in COSTS.items():
-        ratios = np.log(arm.taken(column, own) / other.taken(column, others)).to_numpy()
-        if np.isfinite(ratios).any():
-            statement = contrasts.by_seeds([Contrast(ratios, high=0.0, cells={"at": 0})], looks)
-            yield _Stated(_row(arm, own, outcome, 1.0), statement, [other])
+            stated = beside.at_looks(looks, operator.methodcaller("losses", margin))
+            yield _Stated(row, stated, constant, beside.sign)
+        for column, cost in COSTS.items() if outcome == compared[0] else ():
+            if beside.costs(column):
+                stated = beside.at_looks(looks, operator.methodcaller("costs", column))
+                yield _Stated(_row(arm, beside.own, cost, 1.0), stated, constant)
 
 
 def _row(arm: _Arm, own: Chosen, outcome: str, bound: float) -> dict[str, Any]:

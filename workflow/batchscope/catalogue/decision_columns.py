@@ -399,6 +399,7 @@ CLAIMS: dict[str, Column] = {
 LOOKS: dict[str, Column] = {
     "experiment": Text("The experiment whose seeds come in stages."),
     "planned": Integer("Seeds at the last look, as the study planned them at this one."),
+    "first": Integer("The first seed, as planned then."),
     "statement": Text(
         "What was looked at: the id of a claim, or what a comparison with the best is of, as JSON."
     ),
@@ -408,5 +409,5 @@ LOOKS: dict[str, Column] = {
     "reason": Text("As there."),
     "seeds_to_resolve": CLAIMS["seeds_to_resolve"],
     "seeds": Integer("Seeds that its runs get next; empty where it asks for none."),
-    "runs": Text("These runs, as JSON: the names of those with seed 0."),
+    "runs": Text("These runs, as JSON: the names of those with the first seed."),
 }

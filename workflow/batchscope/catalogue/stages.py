@@ -16,6 +16,7 @@ from typing import NamedTuple
 from batchscope.catalogue.outcomes import LEAST_SEEDS
 
 AT_MOST = 28  # seeds, where a study does not say
+MOST_FIRST = 10_000
 DECIDED = "decided"  # until when seeds are added
 GROWTH = 1.46  # of the seeds from one look to the next: 6, 9, 13, 19, 28, 41 ...
 _LEAST_GROWTH = 1.2  # to the last look; one that is closer to it is left out
@@ -32,6 +33,15 @@ class Staged(NamedTuple):
         """All that it may come to."""
         return range(self.first, self.first + self.at_most)
 
+    @classmethod
+    def after(cls, seed: int, at_most: int) -> Staged:
+        """Returns seeds that were not looked at, where those up to one were."""
+        return cls(at_most, seed + 1 if seed < MOST_FIRST else 0)
+
+    def __str__(self) -> str:
+        """Returns it as a study has it."""
+        return f"{{until: {DECIDED}, at_most: {self.at_most}, first: {self.first}}}"
+
 
 class Stage(NamedTuple):
     """What an experiment has come to by its looks.
@@ -42,6 +52,13 @@ class Stage(NamedTuple):
     planned: int = 0  # the most seeds, as they were planned at the last look; 0 before any
     seeds: Mapping[str, int] = {}  # configuration -> seeds that it has been given
     others: int = 0  # seeds of every other one; 0 for those of the first look
+    first: int = 0  # seed, as it was planned at the last look
+
+    @property
+    def looked_at(self) -> range:
+        """The seeds of the configuration with the most of them; none before any look."""
+        most = max([*looks(self.planned)[:1], *self.seeds.values()]) if self.planned else 0
+        return range(self.first, self.first + most)
 
     def seeds_of(self, configuration: str, planned: Sequence[int]) -> int:
         """Returns how many seeds it has, by the numbers of seeds after which one looks."""

@@ -103,7 +103,7 @@ def surprise(row: Row) -> float:
     """Returns how far the interval of a contradicted claim lies beyond its bounds.
 
     In half widths of the interval, so that claims in all units compare; of ratios both are of
-    logarithms.
+    logarithms. Looks that contradict each other leave an interval with its ends crossed.
     """
     low, high = float(row["low"]), float(row["high"])
     least, most = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
@@ -111,7 +111,7 @@ def surprise(row: Row) -> float:
         low, high, least, most = (
             math.log(each) if each > 0 else -math.inf for each in (low, high, least, most)
         )
-    return max(least - high, low - most) / max((high - low) / 2, _LEAST_WIDTH)
+    return max(least - high, low - most) / max(abs(high - low) / 2, _LEAST_WIDTH)
 
 
 def seeds_wanted(row: dict[str, Any]) -> float:

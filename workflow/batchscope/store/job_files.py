@@ -121,10 +121,11 @@ def time_path(
     """Returns the record of the timing job that gives a training its times.
 
     The n-th seed's is the n-th of its configuration: times of several seeds are independent, and
-    those of one seed at several batch sizes were taken in the same turn.
+    those of one seed at several batch sizes were taken in the same turn. Where seeds come in
+    stages, those before the first are counted too: their times were of another plan.
     """
-    trainings = experiment.trainings
-    repeat = trainings.seeds.index(factors["seed"]) + 1
+    trainings, seed = experiment.trainings, factors["seed"]
+    repeat = 1 + (seed if trainings.looks else trainings.seeds.index(seed))
     settings = run_names.job_settings(timing, trainings.measures[timing], repeat)
     configuration = run_names.timing_name(factors)
     return paths.timing_path(place.results, place.recorded, configuration, settings, timing)

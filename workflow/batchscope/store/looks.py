@@ -36,10 +36,11 @@ def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
     for look in range(1, last(results, study) + 1):
         with errors.reading(paths.look_table(results, study, look), "a table of a look"):
             for row in rows(results, study, look):
-                seeds = {**found.get(row["experiment"], Stage()).seeds}
+                before, first = found.get(row["experiment"], Stage()), int(row.get("first") or 0)
+                seeds = {**before.seeds} if before.first == first else {}
                 for run in json.loads(row["runs"] or "[]"):
                     seeds[run] = max(seeds.get(run, 0), int(row["seeds"]))
-                found[row["experiment"]] = Stage(int(row["planned"]), seeds)
+                found[row["experiment"]] = Stage(int(row["planned"]), seeds, first=first)
     return found
 
 

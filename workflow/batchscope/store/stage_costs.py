@@ -26,7 +26,9 @@ def lines(
     asked = {
         name: one.trainings.looks for name, one in study.experiments.items() if one.trainings.looks
     }
-    if not asked or not looks.goes_on(results, study.folder_name):
+    known = looks.stages(results, study.folder_name)
+    new = any(_begun(study, name, known) is None for name in asked)
+    if not asked or not (new or looks.goes_on(results, study.folder_name)):
         return
     number = looks.last(results, study.folder_name) + 1
     found = [study, planned(_expected(study, results)), planned(_most(study, results))]
@@ -43,7 +45,7 @@ def _expected(study: Study, results: Path | str) -> Stages:
     """Returns what looks are expected to give: where none was, as statements usually need."""
 
     def seeds(looked: dict[str, str], planned: tuple[int, ...]) -> int:
-        wanted = float(looked["seeds_to_resolve"])
+        wanted = float(looked["seeds_to_resolve"] or "inf")  # nothing of very many
         return stages.following(wanted - 1, planned) or planned[-1]
 
     return _given(study, results, seeds, stages.expected)
@@ -71,11 +73,21 @@ def _given(
     for name, one in study.experiments.items():
         if not (planned := one.trainings.looks):
             continue
-        given = {**known.get(name, Stage()).seeds}
-        for row in looks.rows(results, study.folder_name, last) if last else ():
+        first, stage = one.trainings.seeds[0], _begun(study, name, known)
+        if stage is None:
+            found[name] = Stage(planned[-1], {}, before(planned), first)
+            continue
+        given = {**stage.seeds}
+        for row in looks.rows(results, study.folder_name, last):
             if row["experiment"] == name and row["seeds"]:
                 for run in json.loads(row["runs"]):
                     given[run] = max(given.get(run, 0), seeds(row, planned))
-        others = 0 if last else before(planned)
-        found[name] = Stage(planned[-1], given, others)
+        found[name] = Stage(planned[-1], given, first=first)
     return found
+
+
+def _begun(study: Study, experiment: str, known: Stages) -> Stage | None:
+    """Returns the stage of an experiment; None where its seeds were not looked at yet."""
+    stage = known.get(experiment)
+    same = stage and stage.first == study.experiments[experiment].trainings.seeds[0]
+    return stage if same else None

@@ -16,7 +16,7 @@ _BLANKS = ("measure", "columns")  # keys of lists, to which a value is added
 
 # What gives runs their seconds and outcomes on test data -> the key of a study, and its value.
 HERE = {"time_epoch": ("measure", "time_epoch"), "evaluate": ("measure", "evaluate")}
-_IN_A_FILE = {"time_epoch": ("columns", "seconds"), "evaluate": ("columns", "{}")}
+IN_A_FILE = {"time_epoch": ("columns", "seconds"), "evaluate": ("columns", "{}")}
 _IN_A_LOG = {"time_epoch": ("alone", "true"), "evaluate": ("log.columns.{}", "NAME")}
 
 
@@ -88,7 +88,7 @@ def given_by(experiment: Experiment) -> Mapping[str, tuple[str, str]]:
     """Returns what gives the runs of an experiment their seconds and outcomes, as `HERE`."""
     if experiment.commands:
         return _IN_A_LOG
-    return _IN_A_FILE if experiment.own.path else HERE
+    return IN_A_FILE if experiment.own.path else HERE
 
 
 def planned(experiment: Experiment) -> list[Need]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from batchscope.catalogue import command_names, own_columns
 from batchscope.catalogue.run_factors import FALLING
+from batchscope.catalogue.stages import Stage
 from batchscope.errors import UserError
 from batchscope.problems import Findings, Place, Problem, received
 from batchscope.study import grids, plan
@@ -28,15 +29,15 @@ class _AsGiven(grids.FactorReader):
 
 
 def grid(
-    findings: Findings, place: Place, keys: CommandKeys, defaults: dict[str, Any]
+    findings: Findings, place: Place, keys: CommandKeys, defaults: dict[str, Any], stage: Stage
 ) -> grids.Grid:
-    """Returns the grid: of the defaults the factors that a placeholder names."""
+    """Returns the grid at a stage: of the defaults the factors that a placeholder names."""
     given = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
     used = placeholders((*keys.command, *keys.env.values()))
     own = {name: value for name, value in defaults.items() if name in used - given}
     named = command_names.factors({*given, *own, "batch_size"})
     kind = grids.Kind({name: one for name, one in named.items() if name != "seed"}, "")
-    return grids.read(_AsGiven(findings), place, keys, kind, own, own)
+    return grids.read(_AsGiven(findings), place, keys, kind, own, own, stage)
 
 
 def command(findings: Findings, place: Place, keys: CommandKeys, folder: Path) -> Command | None:

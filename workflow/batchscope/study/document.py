@@ -101,7 +101,7 @@ class _Seeds(FieldReader):
         {
             "until": Parameter(kind="str", choices=(stages.DECIDED,)),
             "at_most": Parameter(kind="int", minimum=LEAST_SEEDS, maximum=10_000),
-            "first": Parameter(kind="int", minimum=0, maximum=2**31),
+            "first": Parameter(kind="int", minimum=0, maximum=stages.MOST_FIRST),
         },
         "key",
         expected,

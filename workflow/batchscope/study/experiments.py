@@ -257,11 +257,21 @@ def planned_twice(place: Place, keys: ExperimentKeys) -> Iterator[Problem]:
         yield Problem((*place, "seeds_planned"), f"{text}planned; one of the two is expected.")
 
 
-def another_plan(place: Place, planned: int, looks: tuple[int, ...]) -> Iterator[Problem]:
-    """Yields that an experiment is looked at by another plan than at its last look."""
-    if planned and looks and looks[-1] != planned:
-        text = f"received at_most {looks[-1]}; {planned} is expected, as planned at the last look: "
-        yield Problem(place, f"{text}levels that were spent then are those of another plan.")
+def another_plan(place: Place, stage: stages.Stage, now: stages.Staged) -> Iterator[Problem]:
+    """Yields that seeds that were looked at by one plan are looked at by another."""
+    seen = stage.looked_at
+    if not seen:
+        return
+    if stage.first == now.first:
+        if stage.planned != now.at_most:
+            text = (
+                f"received at_most {now.at_most}; {stage.planned} is expected, as planned at the "
+            )
+            text += "last look: levels that were spent then are those of another plan."
+            yield Problem(place, text)
+    elif now.first < seen.stop and seen.start < now.seeds.stop:
+        text = f"received first {now.first}; {seen.stop} is expected: the seeds {seen.start} to "
+        yield Problem(place, f"{text}{seen.stop - 1} were looked at by another plan.")
 
 
 def statements(keys: ExperimentKeys) -> dict[str, Any]:

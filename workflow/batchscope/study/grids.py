@@ -207,6 +207,7 @@ def read(
     if kind is not TIMING:
         seeds = () if keys.seeds is None else keys.seeds
         if isinstance(seeds, Staged):
+            stage = stage if stage.first == seeds.first else Stage()  # nobody looked at these
             seeds, looks = seeds.seeds, stages.looks(seeds.at_most)
         if keys.seeds is None and not reader.findings.broken((*place, "seeds")):
             reader.findings.report(missing((*place, "seeds"), EXPECTED_SEEDS))

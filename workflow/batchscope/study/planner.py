@@ -17,7 +17,7 @@ from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.run_names import MAX_NAME_LENGTH
-from batchscope.catalogue.stages import Stage
+from batchscope.catalogue.stages import Stage, Staged
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, show, unknown
@@ -90,6 +90,7 @@ class _Planner:
         looked: Looked,
     ) -> None:
         self.document, self.findings = validated.document, validated.findings
+        self.most: set[Any] = set()  # names of all runs that the study may come to
         self.stages = looked(folder_name(self.document.study, scale == "reduced"))
         self.scale, self.recorded, self.folder = scale, recorded, folder
         for older in validated.older:
@@ -123,7 +124,7 @@ class _Planner:
             plan_one = self._timing_experiment if timed else self._experiment
             planned[name] = plan_one(name, keys, grid)
         found = {name: one for name, one in planned.items() if one}
-        self._check_total(found.values())
+        self._check_total()
         stated = self._claims(found)
         self._check_seeds([each for each in found.values() if not each.times.sweeps])
         other_machines.check(self.findings, document)
@@ -282,7 +283,8 @@ class _Planner:
     ) -> Experiment | None:
         if not isinstance(keys, CommandKeys):  # its command is at fault
             return None
-        grid = command_experiment.grid(self.findings, place, keys, self.document.defaults)
+        stage = self.stages.get(name, Stage())
+        grid = command_experiment.grid(self.findings, place, keys, self.document.defaults, stage)
         command = command_experiment.command(self.findings, place, keys, self.folder)
         self.findings.report(*command_experiment.problems(self.findings, place, keys, grid))
         self.findings.report(*experiments.planned_twice(place, keys))
@@ -299,6 +301,8 @@ class _Planner:
         seeds, said = _seeds(run.factors for run in runs.values()), experiments.statements(keys)
         made = {"seeds": seeds, "looks": grid.looks, "tasks": tuple(tasks.TASKS)}
         trainings = Trainings(timed=keys.alone, **made, **said)
+        # Their names at later stages are not known: no two experiments share them.
+        self.most.update(runs if not grid.looks else ((name, at) for at in range(grid.size)))
         parts = {"trainings": trainings, "own": own, "commands": runs}
         return experiments.made(name, keys, vary, numbers, **parts) if runs else None
 
@@ -344,9 +348,9 @@ class _Planner:
             self.findings.report(Problem(grid.place, text))
         return grid.size > limit
 
-    def _check_total(self, planned: Iterable[Experiment]) -> None:
-        limit = self.document.max_runs
-        count = len({run for one in planned for run in (*one.trainings.runs, *one.commands)})
+    def _check_total(self) -> None:
+        """Reports more runs than a study may come to: at its last stage, where it has some."""
+        limit, count = self.document.max_runs, len(self.most)
         if count > limit and not self.findings.problems:
             text = f"received {count} runs in all experiments; at most {limit} are"
             self.findings.report(Problem(("max_runs",), f"{text} expected."))
@@ -359,13 +363,16 @@ class _Planner:
             count = each.own.seeds or len(each.trainings.seeds)
             place = ("experiments", each.name, "runs" if each.own.path else "seeds")
             reduced, intended = self.scale == "reduced", each.trainings.seeds_planned
-            planned = self.stages.get(each.name, Stage()).planned
+            stated = self.document.experiments[each.name].seeds
+            stage = self.stages.get(each.name)
             for problem in (
                 *experiments.too_few_seeds(place, sizes, count),
-                *experiments.another_plan(place, planned, each.trainings.looks),
                 *experiments.beside_the_plan(place, intended, count, reduced),
             ):
                 self.findings.warn(problem)
+            if stage and isinstance(stated, Staged):
+                for problem in experiments.another_plan(place, stage, stated):
+                    self.findings.warn(problem)
 
     def _expand(self, grid: grids.Grid, timed: bool) -> dict[str, dict[str, Any]]:
         """Returns the factors of every run by its name; none where something is reported."""
@@ -378,7 +385,8 @@ class _Planner:
             self._check(incompatible_factors.of_examples(factors, info), find)
             self._check(incompatible_factors.of_training(factors, info), find)
             name_of = functools.partial(self._run_name, grid.place, factors, timed)
-            for seed in grid.seeds_of(name_of):
+            now = grid.seeds_of(name_of)
+            for seed in grid.seeds:
                 name = name_of(seed)
                 if name is None:
                     return {}
@@ -388,7 +396,9 @@ class _Planner:
                     self.findings.report(Problem(place, text + "every run once is expected."))
                     return {}
                 cases[name] = index
-                runs[name] = {**factors, "seed": seed}
+                if seed in now:
+                    runs[name] = {**factors, "seed": seed}
+        self.most.update(cases)
         return runs
 
     def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:

@@ -31,7 +31,8 @@ def _rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
             continue
         tables = {each: csv_tables.read(folder / name / f"{each}.csv") for each in _READ}
         asked = Asked(margins=experiment.trainings.margins, looks=planned)
-        own = {"experiment": name, "planned": planned[-1]}
+        first = experiment.trainings.seeds[0]
+        own = {"experiment": name, "planned": planned[-1], "first": first}
         found = [*open_statements.of_advice(Tables(*tables.values()), asked)]
         stated = [claim for claim in study.claims if claim.test.experiment == name]
         if stated:
