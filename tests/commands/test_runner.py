@@ -243,6 +243,50 @@ def judged(tmp_path, monkeypatch, ended):
     return runner._judged(folder, run, ended)[:2]
 
 
+def judged_log(tmp_path, text, **log):
+    """What is made of a log of a run that ended by itself."""
+    given = {"file": "{run_dir}/log.csv", **log}
+    found = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]}, log=given)
+    (run,) = found.commands.values()
+    folder = paths.run_folder(tmp_path / "results", run.name)
+    (folder / paths.COMMAND_FOLDER).mkdir(parents=True)
+    (folder / paths.COMMAND_FOLDER / "log.csv").write_text(text)
+    return runner._judged(folder, run, runner.Ended(0, ""))
+
+
+def test_a_log_without_any_loss_is_no_result(tmp_path):
+    with pytest.raises(UserError, match="no loss or metric: not in the columns step, valloss"):
+        judged_log(tmp_path, "step,valloss\n1,2.0\n2,1.0\n")
+
+
+def test_what_a_log_says_of_the_end_counts_though_the_command_ended(tmp_path):
+    found = judged_log(tmp_path / "a", "step,val_loss\n1,2.3\n2,1.9\n3,OOM\n")
+    assert found[0] == "out_of_memory"
+    with pytest.raises(UserError, match="received failed in the log"):
+        judged_log(tmp_path / "b", "step,val_loss\n1,2.3\n2,FAILED\n")
+
+
+def test_what_a_run_that_went_on_logs_again_is_joined(tmp_path):
+    text = "step,loss,val_loss\n2,,1.9\n2,1.8,\n2,,1.91\n2,1.81,\n4,1.5,1.6\n"
+    rows = judged_log(tmp_path, text)[2]
+    assert rows[["train_loss", "validation_loss"]].values.tolist() == [[1.81, 1.91], [1.5, 1.6]]
+
+
+def test_a_summary_after_all_steps_is_of_the_end_and_costs_no_times(tmp_path):
+    lines = [f'{{"step": {step}, "val_loss": {1 / step}}}' for step in (10, 20)]
+    rows = judged_log(tmp_path, "\n".join([*lines, '{"test_loss": 1.95}']))[2]
+    assert rows["updates"].tolist() == [10, 20] and rows["test_loss"].iloc[-1] == 1.95
+    assert runner._timed(rows, 4.0)["seconds"].tolist() == [2.0, 4.0]
+
+
+def test_epochs_tell_that_a_batch_size_is_that_of_one_device(tmp_path):
+    text = "step,epoch,val_loss\n50,1.0,0.9\n100,2.0,0.8\n"
+    columns = {"updates": "step", "epoch": "epoch"}
+    assert len(judged_log(tmp_path / "a", text, columns=columns, examples_per_epoch=400)[2]) == 2
+    with pytest.raises(UserError, match="epoch: received 2, but 100 updates of batch size 8"):
+        judged_log(tmp_path / "b", text, columns=columns, examples_per_epoch=1600)
+
+
 def test_a_kill_for_memory_is_a_result_or_another_attempt(tmp_path, monkeypatch):
     killed = runner.Ended(-signal.SIGKILL, "reads data", limit_mb=800.0)
     found = judged(tmp_path, monkeypatch, killed)

@@ -120,6 +120,8 @@ def test_a_download_of_tensorboard_has_its_tag_in_its_name(log, tmp_path):
     assert found.format == "tensorboard_csv" and "validation/loss" in found.rows
     run = evaluated(tmp_path / "run-bs8_seed0_validation-tag-epoch_loss.csv", examples_per_epoch=9)
     assert run.rows["epoch"].tolist() == [100, 200] and run.status == "diverged"
+    (flat,) = log(text, "run-bs8_seed0-tag-Loss_val.csv")  # of no part
+    assert [*flat.rows] == ["Wall time", "Step", "Loss_val"]
     (plain,) = log(text, "bs8_seed0.csv")
     assert [*plain.rows] == ["Wall time", "Step", "Value"]
     run = evaluated(tmp_path / "bs8_seed0.csv", columns={"validation_loss": "Value"})

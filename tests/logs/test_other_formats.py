@@ -2,11 +2,13 @@
 
 import json
 import math
+from pathlib import Path
 
+import pandas
 import pytest
 
 from batchscope.errors import UserError
-from batchscope.logs import Source, cells, numbers, reading
+from batchscope.logs import CLOCKS, Log, Source, cells, folders, numbers, reading
 
 HISTORY = [
     {"epoch": 0.5, "grad_norm": 1.2, "learning_rate": 9e-5, "loss": 2.5, "step": 50},
@@ -59,6 +61,25 @@ def test_a_trainer_state_joins_training_and_evaluation_without_the_summary(tmp_p
     assert cells.gather(source, tmp_path).table["batch_size"].tolist() == ["4", "4"]
 
 
+@pytest.mark.parametrize("history", [[], ["a"], [1], [None]])
+def test_a_state_without_an_entry_is_one_line(tmp_path, history):
+    path = tmp_path / "trainer_state.json"
+    path.write_text(state(history))
+    with pytest.raises(UserError, match="trainer_state.json: received no "):
+        reading.read(str(path))
+
+
+def test_states_that_begin_otherwise_are_of_trainings_of_their_own(tmp_path):
+    """Three trainings in run_0 to run_2 are not the checkpoints of one."""
+    for at in range(3):
+        folder = tmp_path / "bs8" / f"run_{at}"
+        folder.mkdir(parents=True)
+        rows = [{"step": step, "loss": 2.0 + at, "epoch": step / 50} for step in (50, 100)]
+        (folder / "trainer_state.json").write_text(state(rows))
+    found = cells.gather(Source(("bs{batch_size}/*/trainer_state.json",)), tmp_path)
+    assert found.places["run"].tolist() == [0, 0, 1, 1, 2, 2]
+
+
 def test_several_evaluation_sets_are_asked_about(tmp_path):
     path = tmp_path / "trainer_state.json"
     rows = [{"step": 10, "loss": 2.0}, {"step": 10, "eval_a_loss": 1.0, "eval_b_loss": 1.5}]
@@ -89,9 +110,41 @@ def test_json_lines_have_nested_names_and_lines_of_parameters(tmp_path):
     table = cells.gather(Source((str(path),)), tmp_path).table
     assert table["batch_size"].tolist() == ["32", "32"] and table["seed"].tolist() == ["1", "1"]
     assert of_run(path).rows["validation_loss"].tolist() == [0.1, 0.05]
+    path.write_text('{"config": {"batch_size": 32}}\n')  # it crashed early
+    with pytest.raises(UserError, match="log.jsonl: received no line"):
+        reading.read(str(path))
     path.write_text('{"step": 1, "loss": 2}\n{"step": 2, "lo')
     with pytest.raises(UserError, match="line 2: received no JSON"):
         reading.read(str(path))
+
+
+def test_objects_are_found_among_what_else_is_printed(tmp_path):
+    path = tmp_path / "output.txt"
+    rows = [f'{{"step": {step}, "val_loss": {1 / step}}}' for step in (10, 20)]
+    path.write_text("\n".join(["UserWarning: deprecated", rows[0], "  epoch 1 done", rows[1]]))
+    run = of_run(path)
+    assert run.read_as.startswith("JSON") and run.rows["updates"].tolist() == [10, 20]
+    assert run.cells.logs[0].notes == ("2 lines without an object passed over",)
+
+
+def test_a_batch_size_that_columns_name_goes_before_a_parameter_of_that_name(tmp_path):
+    path = tmp_path / "log.jsonl"
+    whole = '{"batch_size": 8, "accum": 4, "effective_batch_size": 32}'
+    path.write_text(whole + '\n{"step": 10, "val_loss": 0.5}\n')
+    source = Source((str(path),), columns=(("batch_size", "effective_batch_size"),))
+    assert cells.gather(source, tmp_path).table["batch_size"].tolist() == ["32"]
+    path.write_text('{"data": {"eval_loader": {"batch_size": 160}}}\n{"step": 1, "loss": 2}\n')
+    with pytest.raises(UserError, match="no batch size"):
+        cells.gather(Source((str(path),)), tmp_path)
+
+
+def test_the_batch_size_of_nanogpt_is_that_of_one_micro_batch(tmp_path):
+    path = tmp_path / "out.log"
+    path.write_text(NANOGPT)
+    with pytest.raises(UserError, match="no batch size.*tokens_per_iteration, micro_batch_size"):
+        cells.gather(Source((str(path),)), tmp_path)
+    source = Source((str(path),), columns=(("batch_size", "tokens_per_iteration"),))
+    assert set(cells.gather(source, tmp_path).table["batch_size"]) == {"16384"}
 
 
 def test_nanogpt_prints_estimates_and_the_loss_of_single_batches(tmp_path):
@@ -140,6 +193,15 @@ def test_mlflow_has_a_folder_for_each_run_with_its_parameters(tmp_path):
     assert found.table["validation_loss"].tolist() == ["0.1", "0.05"] * 2
 
 
+def test_deleted_runs_of_mlflow_are_passed_over(tmp_path):
+    for at, place in enumerate(("0/kept", "0/deleted", ".trash/0/run")):
+        write_mlflow(tmp_path / "mlruns" / place, seed=at)
+    meta = tmp_path / "mlruns" / "0" / "deleted" / "meta.yaml"
+    meta.write_text(meta.read_text() + "lifecycle_stage: deleted\n")
+    found = cells.gather(Source(("mlruns",)), tmp_path)
+    assert {Path(log.path).name for log in found.logs} == {"kept"}
+
+
 def test_a_metric_of_mlflow_may_have_two_fields(tmp_path):
     write_mlflow(tmp_path / "run", lines=["1700000000 0.5", "1700000001 0.4 10"])
     (log,) = reading.read(str(tmp_path / "run"))
@@ -184,6 +246,21 @@ def test_keras_counts_epochs_in_event_files_whose_folders_are_parts_of_a_run(boa
         for name in ("train_loss", "validation_loss"):
             assert found.table[name].astype(float).tolist() == pytest.approx([1, 1 / 2, 1 / 3])
         assert "image" not in found.table
+
+
+@pytest.mark.parametrize(
+    ("tags", "steps"),
+    [
+        (("loss/val", "epoch_time"), ["100", "200"]),  # steps are updates
+        (("val/epoch_loss",), ["100", "200"]),
+        (("epoch_loss", "batch_loss", "evaluation_loss_vs_iterations"), ["101", "201"]),
+    ],
+)
+def test_only_tags_of_keras_count_epochs(tags, steps):
+    rows = pandas.DataFrame([{"step": step, CLOCKS[0]: "0.0"} for step in ("100", "200")])
+    log = Log("run", "tensorboard", rows.assign(**dict.fromkeys(tags, "0.5")))
+    found = folders._by_epochs(log, dict(zip(tags, tags, strict=True))).rows
+    assert found[next(iter({"epoch", "step"} & {*found}))].tolist() == steps
 
 
 def test_simple_values_are_read_and_a_record_that_is_cut_ends_a_file(boards, tmp_path):

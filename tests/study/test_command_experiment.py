@@ -215,3 +215,15 @@ def test_a_reduced_form_may_have_any_factor(tmp_path):
         planner.make(raw, "full", folder=tmp_path)
     (problem,) = raised.value.problems
     assert problem.startswith("reduced.experiments.a.vary.lr: unknown factor. Did you mean 'learn")
+
+
+def test_an_edit_behind_a_link_makes_new_runs(tmp_path):
+    data, real = tmp_path / "data", tmp_path / "real"
+    data.mkdir()
+    real.mkdir()
+    (real / "a").write_text("1")
+    (data / "train").symlink_to(real)
+    (data / "loop").symlink_to(data)  # has no end
+    first = commands.sha256(data)
+    (real / "a").write_text("2")
+    assert commands.sha256(data) != first

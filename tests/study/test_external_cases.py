@@ -270,3 +270,38 @@ def test_a_study_of_logs_says_what_they_are_and_what_is_not_there(tmp_path, monk
         f"experiments.a.runs.{key}" for key in ("column", "examples_per_epoch", "format")
     ]
     assert "'columns'" in lines[0] and "'keros'" in lines[2]
+
+
+def written(folder, logs):
+    for name, text in logs.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def test_logs_of_runs_that_ended_before_any_evaluation_are_told(tmp_path):
+    row = '{{"step": {}, "val_loss": 0.5, "train_loss": 0.5}}'
+    good = "\n".join(row.format(step) for step in (10, 20))
+    logs = {f"bs{size}_seed{seed}.jsonl": good for size in (8, 16, 32) for seed in (0, 1)}
+    for at, name in enumerate(logs):
+        logs[name] = logs[name].replace("0.5", f"0.5{at + 1}")
+    logs["bs32_seed1.jsonl"] = '{"step": 10, "grad_norm": 1.0}\n{"step": 20, "grad_norm": 1.0}'
+    written(tmp_path, logs)
+    runs = external_runs.read(Source(("bs{batch_size}_seed{seed}.jsonl",)), tmp_path)
+    assert any("bs32_seed1.jsonl" in note for note in runs.notes)
+    assert runs.rows["run"].nunique() == 5
+
+
+def test_a_path_and_a_column_that_contradict_each_other(tmp_path):
+    written(tmp_path, {"bs8_seed0.csv": "step,batch_size,val_loss\n10,32,0.5\n"})
+    with pytest.raises(UserError, match="bs8_seed0.csv: received the batch size 8 by the path"):
+        external_runs.read(Source(("bs{batch_size}_seed{seed}.csv",)), tmp_path)
+
+
+def test_epochs_tell_that_batch_sizes_are_those_of_one_device(tmp_path):
+    text = "step,epoch,val_loss\n50,1.0,0.9\n100,2.0,0.8\n"
+    written(tmp_path, {f"bs{size}_seed0.csv": text for size in (8, 16, 32)})
+    with pytest.raises(UserError, match="bs8_seed0.csv, line 3, epoch: received 2, but 100"):
+        external_runs.read(
+            Source(("bs{batch_size}_seed{seed}.csv",), examples_per_epoch=3200), tmp_path
+        )

@@ -20,11 +20,11 @@ import pandas
 
 from batchscope import disk, wording
 from batchscope.catalogue import tasks
-from batchscope.catalogue.own_columns import AXES
+from batchscope.catalogue.own_columns import AXES, outcomes
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence, control_groups, description, guard, job, locks
-from batchscope.logs import AUTO, numbers
+from batchscope.logs import AUTO, cells, numbers
 from batchscope.store import memory_kills, paths, progress, records
 from batchscope.study import commands, external_checks
 from batchscope.timing import fates
@@ -41,6 +41,7 @@ _THREADS = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
 )
+_UNSUCCESSFUL = ("failed", "killed")  # by what a log says, though the command ended
 _MEASURED = ("foreign_cores", "gpu_percent_mean", "gpu_memory_peak_mb", "gpu_energy_joules")
 
 
@@ -192,12 +193,18 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
         return records.OUT_OF_MEMORY, memory_kills.record_or_retry(folder, ended.limit_mb), rows
     if stated == records.DIVERGED:
         return records.DIVERGED, "A loss of the log is no longer finite.", rows
+    if stated == records.OUT_OF_MEMORY:
+        return records.OUT_OF_MEMORY, "The log says so.", rows
     if ended.status:
         print(*ended.lines, sep="\n")
         last = ended.lines[-1][: fates.SHOWN] if ended.lines else "nothing was printed"
         raise UserError(
             f"{folder.name}: received {ended.how} of the command; 0 is expected. It printed last: "
             f"{last} ({folder / paths.COMMAND_OUTPUT})"
+        )
+    if stated in _UNSUCCESSFUL:
+        raise UserError(
+            f"{folder.name}: received {stated} in the log; a run that ended is expected."
         )
     return records.FINISHED, "", rows
 
@@ -214,11 +221,28 @@ def _evaluated(folder: Path, run: commands.Run) -> tuple[pandas.DataFrame, str]:
     how = (log.get("format", AUTO), log.get("columns", {}), log.get("examples_per_epoch"))
     tasks.name_own(metrics := log.get("metrics", {}))
     found = numbers.of_run(stated.replace("{run_dir}", files), size, *how, (*metrics,))
-    rows = found.rows.drop_duplicates("updates", keep="last")  # of a run that went on
+    if found.rows.reindex(columns=[*outcomes()]).isna().all(axis=None):
+        raise UserError(
+            f"{found.cells.place(0)}: no loss or metric: not in the columns "
+            f"{cells.listed(found.cells.logs[0].rows)}; name one by `log.columns`, as in "
+            "{validation_loss: ...}."
+        )
+    rows = _ended(found.rows).groupby("updates", as_index=False).last()  # of a run that went on
     checked = rows.assign(run="", batch_size=size).drop(columns="seconds", errors="ignore")
     numbers.end(external_checks.backwards(found.cells, checked))
     numbers.end(external_checks.disagreeing(found.cells, checked))
+    numbers.end(external_checks.of_epochs(found.cells, checked, how[-1]))
     return rows, found.status
+
+
+def _ended(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows in which a summary after all others, which counts nothing, is of the end."""
+    counted = rows["updates"].notna()
+    after = ~counted & (rows.index > max(rows.index[counted], default=-1))
+    used = [name for name in ("epoch", *AXES) if name in rows and name != "seconds"]
+    ended = rows.copy()
+    ended.loc[after, used] = rows.loc[counted, used].max().to_numpy()
+    return ended
 
 
 def _write(
@@ -266,4 +290,4 @@ def _timed(rows: pandas.DataFrame, seconds: float | None) -> pandas.DataFrame:
         return rows.drop(columns="seconds", errors="ignore")
     if "seconds" in rows:
         return rows
-    return rows.assign(seconds=seconds * rows["examples"] / rows["examples"].iloc[-1])
+    return rows.assign(seconds=seconds * rows["examples"] / rows["examples"].max())

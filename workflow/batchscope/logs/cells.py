@@ -142,8 +142,10 @@ def _ours(factors: Mapping[str, str]) -> dict[str, str]:
 
 def _of_log(name: str) -> str:
     """Returns our name of a factor or a parameter, of which the last part counts; or nothing."""
-    known = names.ours(name.rpartition(".")[2])
-    return known[0] if known and known[0] in _OF_LOG else ""
+    *above, last = name.split(".")
+    known = names.ours(last)
+    of_evaluations = any(names.of_evaluations(each) for each in above)
+    return known[0] if known and known[0] in _OF_LOG and not of_evaluations else ""
 
 
 def _check_stated(stated: Mapping[str, str], logs: Iterable[Log]) -> None:
@@ -170,14 +172,27 @@ def _named(
     rest, constant = {}, {}
     for name, value in log.parameters.items():
         own = (ours for ours, theirs in stated.items() if theirs == name)
-        ours = next(own, _of_log(name))
+        automatic = _of_log(name)
+        ours = next(own, "" if automatic in stated else automatic)
         if not ours or ours in table or ours in factors:
             rest[name] = value
         elif constant.setdefault(ours, value) != value:
             raise UserError(f"{log.path}: {names.question(ours, [*log.parameters])}")
+    _check_alike(log, table, factors)
     table = table.assign(**{**constant, **factors})
     called = {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
     return table, called, {name: value for name, value in rest.items() if name not in table}
+
+
+def _check_alike(log: Log, table: pandas.DataFrame, factors: Mapping[str, str]) -> None:
+    """Raises where a path says another batch size or seed than a column of the log."""
+    for name in ("batch_size", "seed"):
+        others = {*table[name]} - {factors.get(name), ""} if name in table else ()
+        if name in factors and others:
+            raise UserError(
+                f"{log.path}: received the {name.replace('_', ' ')} {factors[name]} by the path, "
+                f"and {wording.listed(sorted(others))} in a column; the same is expected."
+            )
 
 
 def question(log: Log, name: str) -> str:
@@ -214,8 +229,8 @@ def _kept(
     """Yields the number of each log that counts, and that of the training that it is of.
 
     Logs of the same factors, none of which has a column of another beside what they count, are
-    parts of one training: curves of one loss each. Of Hugging Face's states of one training, which
-    its checkpoints have, the longest counts.
+    parts of one training: curves of one loss each. A state of Hugging Face that is the beginning of
+    another one is a checkpoint of that training, and does not count.
     """
     parts: dict[tuple[str, ...], list[int]] = {}
     for at, (log, given) in enumerate(zip(logs, factors, strict=True)):
@@ -225,13 +240,24 @@ def _kept(
     number = itertools.count()
     for numbers in parts.values():
         if all(logs[at].format == "huggingface" for at in numbers):
-            numbers = [max(numbers, key=lambda at: len(tables[at]))]
+            longest = sorted(numbers, key=lambda at: len(tables[at]), reverse=True)
+            kept = []
+            for at in longest:
+                if not any(_begins(tables[other], tables[at]) for other in kept):
+                    kept.append(at)
+            numbers = sorted(kept)
         own = [{*tables[at]} - shared - {*factors[at]} for at in numbers]
         apart = sum(map(len, own)) > len(set().union(*own))
         run = next(number)
         for at in numbers:
             yield at, run
             run = next(number) if apart else run
+
+
+def _begins(whole: pandas.DataFrame, part: pandas.DataFrame) -> bool:
+    """Whether a table begins with the rows of another one."""
+    head = whole.reindex(columns=part.columns, fill_value="").head(len(part))
+    return head.reset_index(drop=True).equals(part.reset_index(drop=True))
 
 
 def _whole(cells: Cells) -> Cells:

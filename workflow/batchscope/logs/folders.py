@@ -14,13 +14,16 @@ import pandas
 import yaml
 
 from batchscope import problems
+from batchscope.catalogue.own_columns import outcomes
 from batchscope.errors import UserError, check_regular
 from batchscope.host import tensorflow_start
 from batchscope.logs import CLOCKS, Log, files, names
 from batchscope.logs.tables import OF_EPOCHS, flat
 
 EVENTS = "tfevents"  # in the name of every event file
+_OF_BATCHES = ("batch_", "evaluation_")  # begins the other tags of Keras
 _METRICS, _META = "metrics", "meta.yaml"
+_TRASH, _DELETED = ".trash", "lifecycle_stage: deleted"
 _OF_MACHINE = "system/"  # begins the metrics that MLflow takes of the machine
 _FIELDS = ("time", "value", "step", "dataset", "digest")  # of a line of a metric
 # MLflow's number of a state -> what became of a run that did not finish.
@@ -51,6 +54,7 @@ def tensorboard(path: str) -> list[Log]:
 def _of_events(run: str, paths: list[Path]) -> Log:
     """Returns the log of one run, a row for each step."""
     rows: dict[int, dict[str, str]] = {}
+    tags: dict[str, str] = {}  # of each column
     start = None
     for path in paths:
         split = path.parent.name
@@ -59,11 +63,12 @@ def _of_events(run: str, paths: list[Path]) -> Log:
             start = time if start is None else start
             row = rows.setdefault(step, {"step": str(step)})
             row[f"{before}{tag}"] = value
+            tags[f"{before}{tag}"] = tag
             row[CLOCKS[0]] = f"{time - start:.3f}"
     if not rows:
         raise UserError(f"{run}: received no number in its event files; some are expected.")
     log = Log(run, "tensorboard", _table(rows), files=tuple(map(str, paths)), counted="step")
-    return _by_epochs(log)
+    return _by_epochs(log, tags)
 
 
 def _table(rows: dict[int, dict[str, str]]) -> pandas.DataFrame:
@@ -71,15 +76,31 @@ def _table(rows: dict[int, dict[str, str]]) -> pandas.DataFrame:
     return pandas.DataFrame([rows[step] for step in steps], index=steps, dtype=object).fillna("")
 
 
-def _by_epochs(log: Log) -> Log:
-    """Returns a log whose tags count epochs, from 0, under their plain names; else the log."""
-    tags = {name: name.replace(OF_EPOCHS, "", 1) for name in log.rows if OF_EPOCHS in name}
-    if not tags:
+def _by_epochs(log: Log, tags: dict[str, str]) -> Log:
+    """Returns a log whose tags count epochs, from 0, under their plain names; else the log.
+
+    Keras's begin so; another program's, whose steps are updates, has other losses or metrics.
+
+    Args:
+        tags: Of each column.
+    """
+    plain = {name: tag.removeprefix(OF_EPOCHS) for name, tag in tags.items()}
+    of_epochs = [name for name, tag in tags.items() if plain[name] != tag]
+    if not any(_is_outcome(plain[name]) for name in of_epochs):
         return log
-    rows = log.rows[["step", CLOCKS[0], *tags]].rename(columns={**tags, "step": "epoch"})
-    rows = rows[(rows[[*tags.values()]] != "").any(axis=1)]
+    others = (tag for tag in tags.values() if not tag.startswith((OF_EPOCHS, *_OF_BATCHES)))
+    if any(map(_is_outcome, others)):
+        return log
+    own = {name: name.removesuffix(tags[name]) + plain[name] for name in of_epochs}
+    rows = log.rows[["step", CLOCKS[0], *own]].rename(columns={**own, "step": "epoch"})
+    rows = rows[(rows[[*own.values()]] != "").any(axis=1)]
     counted = rows.assign(epoch=[str(int(step) + 1) for step in rows["epoch"]])
     return replace(log, rows=counted, notes=("epochs count from 0",))
+
+
+def _is_outcome(name: str) -> bool:
+    known = names.ours(name)
+    return known is not None and known[0] in outcomes()
 
 
 def _events(path: Path) -> Iterator[tuple[float, int, str, str]]:
@@ -123,7 +144,11 @@ def mlflow(path: str) -> list[Log]:
 
 def _mlflow_runs(folder: Path) -> Iterator[Path]:
     here = folder / _META, folder / _METRICS
-    found = [here[0]] if here[1].is_dir() else sorted(folder.rglob(_META))
+    if here[1].is_dir():
+        found = [here[0]]
+    else:  # that somebody deleted is known by its folder, or by its own file
+        found = [each for each in sorted(folder.rglob(_META)) if _TRASH not in each.parts]
+        found = [each for each in found if _DELETED not in files.text(each)]
     return (each.parent for each in found if each.is_file() and (each.parent / _METRICS).is_dir())
 
 

@@ -86,6 +86,13 @@ def is_split(word: str) -> bool:
     return word.lower() in _SPLITS or word.lower() in _EVALUATED
 
 
+def of_evaluations(word: str) -> bool:
+    """Whether a word has a part that says of other data than training's: `eval_loader`."""
+    parts = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", word).lower()
+    parts = re.sub(r"[^a-z0-9]+", " ", parts).split()
+    return any(is_split(each) and _SPLITS.get(each) != "train" for each in parts)
+
+
 def mapping(
     columns: Iterable[str], stated: Mapping[str, str], metrics: Collection[str] = ()
 ) -> tuple[dict[str, str], dict[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""Logs that are what a program prints: of nanoGPT, and the main.log of llm.c."""
+"""Logs that are what a program prints: of nanoGPT, the main.log of llm.c, objects among words."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _EVALUATION = re.compile(
 )
 _ITERATION = re.compile(rf"iter (?P<step>\d+): loss (?P<loss>{_NUMBER}), time")
 _SETTING = re.compile(r"Overriding: (\w+) = (.+)")
+_OF_WHOLE_BATCH = ("tokens_per_iteration", "gradient_accumulation_steps")
 _TOKENS = re.compile(r"tokens per iteration will be: ([\d,]+)")
 _LLM_C = re.compile(r"s:(\d+) ((?:\w+:\S+ ?)+)")
+_OBJECT = re.compile(r'\s*\{\s*(?:"|\})')
 _HEAD = 1_000_000  # characters among which a program prints its first row
 _NAMES = {"tel": "val_loss", "trl": "train_loss"}
 
@@ -33,6 +35,8 @@ def nanogpt(path: str, text: str) -> list[Log]:
     }
     if tokens := _TOKENS.search(text):
         parameters["tokens_per_iteration"] = tokens[1].replace(",", "")
+    if "batch_size" in parameters and ({*parameters} & {*_OF_WHOLE_BATCH}):
+        parameters["micro_batch_size"] = parameters.pop("batch_size")  # in sequences, of one device
     return [_log(path, "nanogpt", rows, parameters)]
 
 
@@ -51,7 +55,11 @@ def llm_c(path: str, text: str) -> list[Log]:
 
 def recognised(text: str) -> str:
     """Returns the format of what a program printed; empty where it is none."""
-    forms = {"nanogpt": (_EVALUATION, _ITERATION), "llm_c": (_LLM_C,)}
+    forms = {
+        "nanogpt": (_EVALUATION, _ITERATION),
+        "llm_c": (_LLM_C,),
+        "json_lines": (_OBJECT,),
+    }
     for line in text[:_HEAD].splitlines():
         for kind, several in forms.items():
             if any(form.match(line) for form in several):

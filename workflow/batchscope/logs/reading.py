@@ -48,6 +48,6 @@ def read(path: str, kind: str = AUTO) -> list[Log]:
 
 def _recognised(text: str) -> str:
     """Returns the format of a text that is no table; empty of a table."""
-    if text.lstrip()[:1] == "{":
-        return "huggingface" if f'"{json_logs.HISTORY}"' in text else "json_lines"
+    if text.lstrip()[:1] == "{" and f'"{json_logs.HISTORY}"' in text:
+        return "huggingface"
     return printed.recognised(text)

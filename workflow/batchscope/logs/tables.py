@@ -14,7 +14,7 @@ import yaml
 
 from batchscope import problems, wording
 from batchscope.errors import ConfigError, UserError
-from batchscope.logs import Log, files
+from batchscope.logs import Log, files, names
 
 _DELIMITERS = (",", ";", "\t")
 _MOST_SHOWN = 20  # problems of one file
@@ -156,10 +156,11 @@ def _download(log: Log) -> list[Log]:
     run, _, tag = Path(log.path).stem.partition("-tag-")
     if not tag:
         return [log]
-    split = run.rpartition("_")[2]  # of a run's folder: train or validation
+    part = run.rpartition("_")[2]  # of a run's folder: train or validation
+    split = f"{part}/" if names.is_split(part) else ""
     plain = tag.removeprefix(OF_EPOCHS)
     counted = {"Step": "epoch"} if plain != tag else {}
-    named = replace(log, rows=log.rows.rename(columns={"Value": f"{split}/{plain}", **counted}))
+    named = replace(log, rows=log.rows.rename(columns={"Value": f"{split}{plain}", **counted}))
     return _from_zero(named) if counted else [named]
 
 

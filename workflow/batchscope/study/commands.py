@@ -134,7 +134,11 @@ def sha256(path: Path) -> str:
 
 def _files(folder: Path) -> Iterator[Path]:
     own = {os.path.abspath(each) for each in ("results", "logs")}
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, followlinks=True):
+        here = Path(place)
+        if here.is_symlink() and here.resolve() in {each.resolve() for each in here.parents}:
+            folders.clear()  # a link to a folder that it lies in
+            continue
         kept = [each for each in folders if each[0] != "." and each != "__pycache__"]
         folders[:] = [each for each in kept if os.path.abspath(Path(place, each)) not in own]
         yield from (Path(place, name) for name in names if name[0] != ".")

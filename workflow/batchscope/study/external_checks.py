@@ -18,6 +18,7 @@ _TAKEN = (
     *("target", "points", "residual", "lack_of_fit", "stray"),
     *("updates_min", "examples_min", "_loss"),
 )
+_SAME_EPOCHS = (2 / 3, 3 / 2)  # those of the updates over those that are said
 _LEAST_FULL, _MOST_FULL = 0.5, 1.02  # share of full batches that the examples may be
 
 
@@ -107,6 +108,31 @@ def disagreeing(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
             f"{updates} updates of batch size {rows.at[row, 'batch_size']} use "
             f"{wording.shortest(full[row])}; the same unit in all three is expected, or one of the "
             "columns updates and examples alone."
+        )
+
+
+def of_epochs(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
+    """Yields the runs whose epochs are not those of their updates: is a batch that of one device?
+
+    An epoch may be counted at its beginning or its end, so that they may be one apart.
+
+    Args:
+        epoch: Training examples of an epoch, where it is stated.
+    """
+    if epoch is None or "epoch" not in rows:
+        return
+    known = rows[rows["epoch"].notna() & rows["updates"].notna()]
+    last = known.groupby("run", sort=False).tail(1)
+    used = last["updates"] * last["batch_size"] / epoch
+    off = ((used - last["epoch"]).abs() > 1) & ~(used / last["epoch"]).between(*_SAME_EPOCHS)
+    for row in last.index[off]:
+        shown = wording.shortest(last.at[row, "epoch"])
+        yield (
+            f"{found.place(row)}, {found.name(row, 'epoch')}: received {shown}, but "
+            f"{wording.shortest(last.at[row, 'updates'])} updates of batch size "
+            f"{last.at[row, 'batch_size']} are {wording.shortest(round(used[row], 2))} epochs of "
+            f"{wording.shortest(epoch)} examples; the examples of one update are expected as the "
+            "batch size, of all devices and micro-batches."
         )
 
 

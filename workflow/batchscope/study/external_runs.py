@@ -27,6 +27,7 @@ _RUN = ["batch_size", "seed"]
 # The most over the fewest examples of single rows at one budget: updates are whole, and an
 # epoch's last batch may be padded or smaller.
 _ROUNDED, _SAME_BUDGET = 1.01, 1.05
+_MOST_SHOWN = 5  # logs in a note
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,13 @@ def read(source: Source, folder: Path | str = ".") -> ExternalRuns:
     rows = numbers.completed(found, rows, source.examples_per_epoch)
     numbers.end(external_checks.no_seed(found, rows) if assumed else ())
     numbers.end(external_checks.twice(found, rows))
+    begun = rows["order"].groupby(found.places["log"]).unique().explode()
     rows = _evaluations(found, rows)
+    lost = [found.logs[log].path for log, run in begun.items() if run not in {*rows["order"]}]
+    if lost:
+        shown = ", ".join(lost[:_MOST_SHOWN]) + " ..." * (len(lost) > _MOST_SHOWN)
+        count = wording.count(len(lost), "log")
+        notes.append(f"{count} without any loss or metric left out: {shown}")
     path = ", ".join(files.located(os.path.join(folder, each)) for each in source.files)
     path = found.files[0] if len(found.files) == len(source.files) == 1 else path
     names = _run_names(found, rows[[*_RUN, *factors]])
@@ -137,6 +144,7 @@ def read(source: Source, folder: Path | str = ".") -> ExternalRuns:
     numbers.end(
         [*external_checks.backwards(found, rows), *external_checks.disagreeing(found, rows)]
     )
+    numbers.end(external_checks.of_epochs(found, rows, source.examples_per_epoch))
     numbers.end(
         [*external_checks.without_end(found, rows), *external_checks.identical(found, rows)]
     )
