@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from batchscope.study import advice_needs, plan
-from made_advice import ASKED, TAKEN, advised, comparisons, one, rows, runs
+from made_advice import ASKED, SIZES, TAKEN, advised, comparisons, one, rows, runs
 
 
 def range_of(found):
@@ -237,3 +237,67 @@ def test_seeds_in_stages_are_wanted_after_the_last_look_alone():
     assert "seeds" not in set(elsewhere["name"])
     decided = advised(asked=ASKED._replace(looks=(6, 9)))
     assert one(decided, "check", "looks")["passed"] == 1
+
+
+def rated(lost):
+    """Runs at three rates, by which the accuracy at that of the seconds is so much lower."""
+    made = pandas.concat(runs(rates=[0.32, 0.64]).assign(batch_size=size) for size in SIZES)
+    lower = made["learning_rate"] == 0.32
+    noise = (made["seed"] + lower).mod(2) / 1000
+    return made.assign(test_accuracy=0.95 + noise - lost * lower)
+
+
+@pytest.mark.parametrize(("lost", "passed"), [(0.0, 1), (0.005, 1), (0.026, 0)])
+def test_outcomes_hold_at_the_rate_that_is_recommended(lost, passed):
+    """The best rate of the seconds is 0.32, that of the accuracy 0.64."""
+    frame = comparisons("bbwbb")
+    frame["learning_rate"] = frame["outcome"].map({"seconds": 0.32, "test_accuracy": 0.64})
+    found = advised(frame, rated(lost).drop_duplicates(["batch_size", "learning_rate", "seed"]))
+    check = one(found, "check", "one_rate")
+    assert check["passed"] == passed
+    assert one(found, "recommendation")["grade"] == ("solid" if passed else "provisional")
+    if not passed:
+        assert check["batch_size"] == 64 and check["low"] < check["estimate"] < check["high"]
+        assert check["estimate"] == pytest.approx(lost) and check["bound"] == 0.02
+
+
+def test_a_size_at_a_single_rate_is_not_tuned():
+    made = runs()
+    made = made[(made["batch_size"] != 64) | (made["learning_rate"] == 0.1)]
+    found = advised(made=made)
+    assert one(found, "need", "rates") and one(found, "recommendation")["grade"] == "provisional"
+    unknown = advised(made=runs().drop(columns="learning_rate"), asked=IN_A_FILE)
+    assert one(unknown, "need", "rates")["value"] == "learning_rate"
+
+
+def test_a_fastest_size_that_something_excludes_is_told():
+    frame = comparisons("bbbbw", "wwwwb", taken=[5, 4, 3, 2.9, 1], accurate=[0.95] * 4 + [0.5])
+    check = one(advised(frame), "check", "fastest")
+    assert (check["passed"], check["batch_size"]) == (0, 256)
+    assert yaml.safe_load(check["value"]) == [16, 32, 64, 128]
+    assert "fastest" not in set(advised()["name"])
+
+
+def test_seconds_that_are_known_are_not_asked_for():
+    """They may be compared at no target: then that is told, and not where a rate falls anyway."""
+    timed = ASKED._replace(timed=True)
+    made = runs().drop(columns="train_seconds")
+    found = advised(comparisons(""), made, timed)
+    assert "time_epoch" not in set(found["name"])
+    assert one(found, "check", "times_compared")["passed"] == 0
+    falling = comparisons("").assign(schedule="cosine")
+    assert "times_compared" not in set(advised(falling, made, timed)["name"])
+
+
+def test_accuracies_of_positions_are_no_shares_of_the_examples():
+    asked = ASKED._replace(by_position={"digits"})
+    made = runs().assign(test_examples=20)
+    assert one(advised(made=made), "check", "test_set")["passed"] == 0
+    assert "test_set" not in set(advised(made=made, asked=asked)["name"])
+
+
+def test_no_number_of_seeds_is_said_to_settle_what_none_settles():
+    frame = comparisons("bnwnb")
+    assert one(advised(frame), "need", "seeds")
+    frame.loc[1, ["seeds_to_resolve", "reason"]] = [float("nan"), "at_first_evaluation"]
+    assert not len(advised(frame).query("item == 'need' and name == 'seeds'"))

@@ -69,6 +69,17 @@ def test_three_sizes_of_six_seeds_by_hand():
     assert list(found) == ["optimizer", *decision_columns.COMPARISONS]
 
 
+def test_seeds_are_counted_for_the_pair_that_leaves_a_size_open():
+    """The best other size is known well; what leaves the first open is one that scatters."""
+    generator = np.random.default_rng(4)
+    scatter = generator.normal(size=(2, 6))
+    first, well, badly = np.full(6, 0.9), 0.901 + 5e-4 * scatter[0], 0.9005 + 0.03 * scatter[1]
+    found = table([first, well, badly - badly.mean() + 0.9005], margin=0.01)
+    assert found["verdict"].tolist() == ["not_resolved"] * 3
+    wanted = found["seeds_to_resolve"].astype(float)
+    assert wanted[0] == pytest.approx(wanted[1], rel=0.2) and wanted[0] > 50
+
+
 def test_a_loss_has_its_own_direction_and_what_is_taken_its_ratio():
     accuracy, loss = table(THREE), table(-THREE, "test_loss")
     assert loss["estimate"].tolist() == [-each for each in accuracy["estimate"]]

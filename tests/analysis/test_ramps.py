@@ -181,10 +181,18 @@ def test_what_trainings_bear_grows_where_intervals_are_apart():
         table = pandas.DataFrame(
             [
                 point
-                | {"n": seeds}
+                | {"n": seeds, "reason": ""}
                 | {f"critical_batch_size_{name}": end for name, end in each.items()}
                 for point, each in zip(points, ends, strict=True)
             ]
         )
         (row,) = rising.of_experiment(Tables(local_critical_batch_size=table))["borne"]
         assert row["grows"] == grows and row["batch_size"] == 8
+        # A factor that diverged everywhere has no losses, and takes none from the others.
+        failed = table.assign(n=0, reason="failed")
+        borne = rising.of_experiment(
+            Tables(local_critical_batch_size=pandas.concat([table, failed]))
+        )
+        assert borne["borne"][0]["grows"] == grows and borne["borne"][0]["seeds"] == seeds
+        single = rising.of_experiment(Tables(local_critical_batch_size=table[:1]))["borne"]
+        assert len(single[0]["ends"]) == 1 and not single[0]["grows"]

@@ -123,6 +123,15 @@ def test_advice_has_a_row_for_every_limit_and_the_range():
     assert seconds.to_dict() == {16: "beyond", **within, 256: "beyond"}
 
 
+def test_a_limit_with_an_open_end_is_drawn_at_the_end_that_is_known():
+    fit = {"target_column": "validation_loss", "target_value": 0.2}
+    fit |= {"critical_batch_size": NAN, "critical_batch_size_low": 6429.0}
+    critical = pandas.DataFrame([{**fit, "critical_batch_size_high": NAN}])
+    drawing = ADVICE.draw(select(advised(critical=critical)))
+    assert "≥ 6429" in texts(drawing) and not {"nan"} & texts(drawing)
+    assert ">" in {line.get_marker() for line in drawing.axes[0].lines}
+
+
 @pytest.mark.parametrize("name", ["advice", "batch_size_limits"])
 def test_every_verdict_is_drawn_on_one_axis(name):
     frame = select(advised(comparisons("bnwfa", "0wwww"), limits=FITS))

@@ -12,7 +12,7 @@ from batchscope import figures
 from batchscope.catalogue.decision_columns import ADVICE, COMPARISONS, TRENDS
 from batchscope.errors import UserError
 from batchscope.figures.kinds import primary
-from batchscope.report import decision, experiment_view
+from batchscope.report import decision, experiment_view, page
 from batchscope.report.text import bracketed, difference, level, unit
 
 RATIOS = {
@@ -128,6 +128,25 @@ def test_checks_that_fail_come_first_each_with_its_line(study):
         ("rate_on_edge", "passed", ""),
     ]
     assert card["checks"][0]["sizes"] == ["8", "32"] and card["checks"][1]["cost"] == "3 min"
+
+
+def test_limits_and_failures_have_words_of_their_own(study):
+    """An open critical batch size has its end, a knee is whole, a failed run is not open."""
+    tables = _tables()
+    critical = {"item": "limit", "name": "critical_batch_size", "low": 6429.0}
+    knee = {"item": "limit", "name": "knee", "estimate": 1024.0}
+    more = pandas.DataFrame([critical, knee], columns=[*ADVICE]).assign(**SERIES)
+    compared = tables.comparisons.astype({"reason": object})
+    failed = (compared["batch_size"] == 32) & (compared["budget"] == "convergence")
+    compared.loc[failed, ["verdict", "reason"]] = ["not_testable", "failed"]
+    tables = figures.Tables(
+        advice=pandas.concat([tables.advice, more]), comparisons=compared, runs=tables.runs
+    )
+    (card,) = decision.cards(study, {"gap": tables})
+    assert card["outcomes"][0]["failed"] == [32] and card["outcomes"][0]["open"] == []
+    given = {"without": [], "trained": ["gap"], "rising": []}
+    text = page.render("advice.txt.j2", cards=[{**card, "lines": []}], seeds=True, **given)
+    assert "6429" in text and "1024" in text
 
 
 def test_what_recommends_something_comes_first(study):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import advice_series, run_series, step_cost
+from batchscope.analysis import advice_series, intervals, run_series, step_cost
 from batchscope.analysis.advice_series import CRITICAL, RATE, Asked, Row, Series, Tables, excludes
 from batchscope.catalogue import run_factors, stages, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EPOCHS, TARGET, UPDATES
@@ -130,6 +130,8 @@ def _checks(series: Series) -> Iterator[Row]:
     if series.trained.rates > 1:
         yield from _flagged(series, "rate_on_edge", "on_edge", _beyond)
     yield from _timings(series)
+    yield from _seconds(series)
+    yield from _at_one_rate(series)
     if len(series.at(CONVERGENCE)):
         yield from _flagged(series, "still_falling", "still_falling", _longer)
     lack = pandas.to_numeric(series.critical.get("lack_of_fit"), errors="coerce")
@@ -169,7 +171,8 @@ def _beside_baseline(series: Series) -> Iterator[Row]:
             numbers = {"estimate": mean, "low": low, "high": high, "bound": bound, "n": row["n"]}
             yield _check("baseline", passed, *_longer(series, series.best), **numbers)
         examples = series.runs(f"{outcome.partition('_')[0]}_examples").max().item()
-        if pandas.notna(examples) and metrics[outcome].error:
+        single = str(series.factors.get("dataset")) not in series.asked.by_position
+        if pandas.notna(examples) and single and metrics[outcome].error:
             error, margin = math.sqrt(max(mean * (1 - mean), 0) / examples), float(row["margin"])
             line = (f"margins.{row['outcome']}", math.ceil(100 * error) / 100)
             yield _check("test_set", error < margin, *line, estimate=error, bound=margin)
@@ -225,13 +228,53 @@ def _timings(series: Series) -> Iterator[Row]:
         yield _check("timings_disturbed", not failed, *line, **numbers)
 
 
+def _seconds(series: Series) -> Iterator[Row]:
+    """Yields whether seconds that are known are compared, and with sizes that may be used."""
+    if series.asked.timed and not series.compares_seconds and not _falls(series):
+        yield _check("times_compared", False)
+    if (fastest := series.fastest) in series.excluded(series.outcomes):
+        others = [size for size in series.sizes if size != fastest]
+        yield _check("fastest", False, "vary.batch_size", others, batch_size=fastest)
+
+
+def _at_one_rate(series: Series) -> Iterator[Row]:
+    """Yields whether outcomes hold at the rates that are recommended, where those are others.
+
+    A size is recommended at the best rate of its seconds: there, an outcome may be worse by less
+    than the margin than at the rate at which it was compared.
+    """
+    rows = series.limits.set_index(["outcome", "batch_size"])
+    runs, failed, compared = series.tables.runs, [], False
+    for outcome in (name for name in series.outcomes if name in runs):
+        for size in series.range:
+            recommended, read = series.rate(size), rows.at[(outcome, size), RATE]
+            if pandas.isna(read) or read == recommended:
+                continue
+            own = runs[runs["batch_size"] == size].pivot_table(outcome, "seed", RATE)
+            own = tasks.falling(own.reindex(columns=[recommended, read]).astype(float), outcome)
+            lost = (own[recommended] - own[read]).dropna()
+            found, compared = intervals.t_interval(lost, differ=True), True
+            margin = float(rows.at[(outcome, size), "margin"])
+            if not found.high < margin:
+                numbers = {"estimate": found.mean, "low": found.low, "high": found.high}
+                failed.append({"batch_size": size, **numbers, "bound": margin})
+    yield from (_check("one_rate", False, **each) for each in failed)
+    if compared and not failed:
+        yield _check("one_rate", True)
+
+
+def _falls(series: Series) -> bool:
+    """Whether the rate falls to the end of the training, so that nothing is read before."""
+    return bool(series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT)
+
+
 def _needs(series: Series) -> Iterator[Need]:
     """Yields what is missing, all at once."""
     found, of_seed = series.trained, sum(series.price) / 60
     minutes = series.price[0] / 60 * series.replicates
     yield from advice_needs.missing(found, of_seed, minutes / max(found.rates, 1))
     taken, unresolved = series.at(TARGET), series.unresolved
-    falls = series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT
+    falls = _falls(series)
     first = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
     here = found.given_by == advice_needs.HERE  # where evaluations are asked for by a factor
     if here and (first or (taken.empty and not falls)):
@@ -242,8 +285,9 @@ def _needs(series: Series) -> Iterator[Need]:
         size = int(taken["batch_size"].iloc[0])
         yield Need("longer_training", *_longer(series, size), minutes)
     wanted, used = unresolved["seeds_to_resolve"].max(), series.tables.runs.get("seed")
+    never = unresolved.loc[unresolved["verdict"] == Verdict.NOT_RESOLVED, "seeds_to_resolve"].isna()
     come = stages.following(series.replicates, series.asked.looks)  # by themselves
-    if series.replicates >= LEAST_SEEDS and pandas.notna(wanted) and not come:
+    if series.replicates >= LEAST_SEEDS and pandas.notna(wanted) and not come and not never.any():
         seeds = int(wanted)
         if found.given_by == advice_needs.IN_A_FILE:
             yield Need("seeds", "seeds", seeds, (seeds - series.replicates) * of_seed, seeds)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,6 +53,8 @@ class Asked(NamedTuple):
     # Runs -> seconds that one more seed of them takes in trainings, and in timings.
     price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
     given_by: Mapping[str, tuple[str, str]] = HERE  # as `Trained` has it
+    timed: bool = False  # whether its runs have seconds
+    by_position: Collection[str] = ()  # data sets whose examples have a label for each position
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,18 @@ class Series:
         if budgets.empty and seconds["mean"].isna().all() and examples["mean"].notna().any():
             found.append(examples)  # all that is known of what a size costs
         return pandas.concat(found) if found else taken.iloc[:0]
+
+    @property
+    def compares_seconds(self) -> bool:
+        """Whether the seconds to the target limit the sizes."""
+        return bool((self.limits["outcome"] == SECONDS).any())
+
+    @property
+    def fastest(self) -> int | None:
+        """The size with the best mean of the seconds, whatever else limits it; None without any."""
+        rows = self.limits[self.limits["outcome"] == SECONDS].set_index("batch_size")
+        means = rows["mean"].astype(float).dropna()
+        return int(means.idxmin()) if len(means) else None
 
     @functools.cached_property
     def outcomes(self) -> list[str]:
@@ -174,9 +188,9 @@ class Series:
     def trained(self) -> Trained:
         """What its runs are."""
         runs = self.runs("batch_size", RATE, "train_seconds")
-        rates = runs.groupby("batch_size")[RATE].nunique().max() if len(runs) else 0
+        rates = runs.groupby("batch_size")[RATE].nunique().min() if len(runs) else 0
         only = float(runs[RATE].iloc[0]) if runs[RATE].nunique() == 1 else None
-        timed = (self.limits["outcome"] == SECONDS).any() or runs["train_seconds"].notna().any()
+        timed = self.compares_seconds or self.asked.timed or runs["train_seconds"].notna().any()
         outcomes = {*self.outcomes} - {EXAMPLES}
         tested = any(not name.startswith("validation") for name in outcomes)
         known = (self.sizes, self.replicates, int(rates), only, bool(timed), tested)

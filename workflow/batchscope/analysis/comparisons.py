@@ -181,7 +181,7 @@ def compare(looks: Sequence[Look], margin: float, bounded: Any = False) -> list[
             verdict = Verdict.PROVISIONAL if seeds > 1 else Verdict.ONE_SEED
             more = (LEAST_SEEDS, LEAST_SEEDS if seeds > 1 else None)
         elif verdict == Verdict.NOT_RESOLVED and not (bounded[size] or bounded[kept[other]]):
-            more = _seeds_to_resolve(each, at, int(other), margin, share)
+            more = _of_open_pairs(each, at, margin, share)
         found[size] = Compared(verdict, Reason.NONE, int(kept[other]), estimate, *more)
     return found
 
@@ -191,6 +191,27 @@ def _of_sizes(look: Look, kept: np.ndarray) -> Look:
     values = np.asarray(look.values, float)[kept]
     tuned = np.broadcast_to(look.tuned, len(look.values))[kept]
     return look._replace(values=np.where(np.isinf(values), math.nan, values), tuned=tuned)
+
+
+def _of_open_pairs(
+    found: Pairs, at: int, margin: float, share: float
+) -> tuple[int | None, int | None]:
+    """Returns the seeds in all, and at most, that resolve whether a size is within the margin.
+
+    It is beyond by a single other size, the one that shows it soonest; it is within of all others,
+    of which the last one counts.
+    """
+    others = [each for each in np.flatnonzero(found.low[at] <= -margin) if each != at]
+    worse = [each for each in others if found.mean[at, each] < -margin]
+    wanted = [_seeds_to_resolve(found, at, each, margin, share) for each in worse or others]
+    ends = []
+    for seeds in zip(*wanted, strict=True):
+        known = [each for each in seeds if each is not None]
+        if worse:
+            ends.append(min(known, default=None))
+        else:
+            ends.append(max(known) if len(known) == len(seeds) else None)
+    return ends[0], ends[1]
 
 
 def _seeds_to_resolve(

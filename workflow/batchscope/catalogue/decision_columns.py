@@ -317,9 +317,9 @@ ADVICE: dict[str, Column] = {
     ),
     "name": Text(
         "For a limit, memory, seconds, knee, critical_batch_size or the outcome; for a check, "
-        "baseline, test_set, rate_on_edge, timings_disturbed, still_falling, lack_of_fit, "
-        "seeds_planned or looks; for a need, sizes, time_epoch, evaluate, target, longer_training, "
-        "seeds or rates; for a trend, the outcome."
+        "baseline, test_set, rate_on_edge, one_rate, timings_disturbed, times_compared, fastest, "
+        "still_falling, lack_of_fit, seeds_planned or looks; for a need, sizes, time_epoch, "
+        "evaluate, target, longer_training, seeds or rates; for a trend, the outcome."
     ),
     "batch_size": Integer(
         "The one that is recommended, the best that was measured; else the one that the row is of."

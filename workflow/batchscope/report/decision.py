@@ -16,7 +16,7 @@ from batchscope.analysis import intervals, run_series
 from batchscope.analysis.advice import Item
 from batchscope.catalogue import factor_words, own_columns, tasks
 from batchscope.catalogue.budget_kinds import ENDS, EXAMPLES, TAKEN, TARGET
-from batchscope.catalogue.outcomes import Verdict
+from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.errors import UserError
 from batchscope.figures import Tables
 from batchscope.report import gaps, page, rising
@@ -134,6 +134,7 @@ def _texts(row: Row) -> Row:
         **{each: int(row[each]) for each in sizes if pandas.notna(row[each])},
         "rate": "" if pandas.isna(row[RATE]) else wording.shortest(float(row[RATE])),
         "shown": bracketed([row[each] for each in ESTIMATE], how),
+        "of": " times the best" if name in TAKEN else how.suffix,
         "cost": "" if pandas.isna(minutes) else wording.duration(60 * float(minutes)),
         "line": advice_needs.line(row["key"], value) if there else "",
     }
@@ -177,9 +178,11 @@ def _reached(compared: pandas.DataFrame, best: int) -> Row | None:
 
 def _outcome(name: str, rows: pandas.DataFrame, best: Row | None) -> Row:
     """Returns the batch sizes by verdict, and the mean of the best size."""
-    by_verdict: dict[str, list[int]] = {Verdict.WITHIN: [], Verdict.BEYOND: [], "open": []}
-    for size, verdict in rows["verdict"].items():
-        by_verdict[verdict if verdict in by_verdict else "open"].append(int(size))
+    kinds = (Verdict.WITHIN, Verdict.BEYOND, "failed", "open")
+    by_verdict: dict[str, list[int]] = {kind: [] for kind in kinds}
+    for size, verdict, reason in zip(rows.index, rows["verdict"], rows["reason"], strict=True):
+        kind = "failed" if reason == Reason.FAILED else verdict
+        by_verdict[kind if kind in by_verdict else "open"].append(int(size))
     how = of_difference(name)
     margin = rounded(how.times * float(rows["margin"].iloc[0]))
     here = rows.loc[best["batch_size"]] if best and best["batch_size"] in rows.index else None

@@ -15,7 +15,7 @@ from batchscope.analysis import intervals, run_series
 from batchscope.analysis.ramps import COSTS
 from batchscope.catalogue import factor_words, run_factors
 from batchscope.catalogue.batch_phases import SEESAW
-from batchscope.catalogue.outcomes import LEAST_SEEDS, Verdict
+from batchscope.catalogue.outcomes import LEAST_SEEDS, Reason, Verdict
 from batchscope.figures import Tables
 from batchscope.report.text import ESTIMATE, bracketed, label, of_difference, rounded
 
@@ -107,21 +107,24 @@ def _borne(table: pandas.DataFrame) -> list[Row]:
         for size, rows in group.frame.groupby("batch_size"):
             points = rows.drop_duplicates("share").sort_values("share")
             first, last = points.iloc[0], points.iloc[-1]
+            # Those of a factor that diverged say nothing of it, and all of the others.
+            known = rows.loc[rows["reason"] != Reason.FAILED, "n"]
+            seeds = int(known.min()) if len(known) else 0
             lowest, highest = (float(last[_CRITICAL[1]]), float(first[_CRITICAL[2]]))
             ends = [
                 {
                     "shown": bracketed([point[name] for name in _CRITICAL]),
                     "examples": float(point["examples_used"]),
                 }
-                for point in (first, last)
+                for point in points.iloc[[0, -1][: len(points)]].to_dict("records")
             ]
             found.append(
                 {
                     "series": group.label,
                     "batch_size": int(size),
                     "ends": ends,
-                    "grows": lowest > highest and rows["n"].min() >= LEAST_SEEDS,
-                    "seeds": int(rows["n"].min()),
+                    "grows": lowest > highest and seeds >= LEAST_SEEDS,
+                    "seeds": seeds,
                 }
             )
     return found

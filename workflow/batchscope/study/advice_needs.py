@@ -15,9 +15,14 @@ _BLANKS = ("measure", "columns")  # keys of lists, to which a value is added
 
 
 # What gives runs their seconds and outcomes on test data -> the key of a study, and its value.
-HERE = {"time_epoch": ("measure", "time_epoch"), "evaluate": ("measure", "evaluate")}
-IN_A_FILE = {"time_epoch": ("columns", "seconds"), "evaluate": ("columns", "{}")}
-_IN_A_LOG = {"time_epoch": ("alone", "true"), "evaluate": ("log.columns.{}", "NAME")}
+_RATES = {"rates": ("vary.learning_rate", "{}")}
+HERE = {"time_epoch": ("measure", "time_epoch"), "evaluate": ("measure", "evaluate"), **_RATES}
+IN_A_FILE = {
+    "time_epoch": ("columns", "seconds"),
+    "evaluate": ("columns", "{}"),
+    "rates": ("columns", "learning_rate"),
+}
+_IN_A_LOG = {"time_epoch": ("alone", "true"), "evaluate": ("log.columns.{}", "NAME"), **_RATES}
 
 
 class Need(NamedTuple):
@@ -45,7 +50,7 @@ class Trained(NamedTuple):
 
     Attributes:
         sizes: The batch sizes, ascending.
-        rates: How many learning rates, at the size with the most; 0 where they are not known.
+        rates: How many learning rates, at the size with the fewest; 0 where they are not known.
         rate: The only one, where all share it.
         timed: Whether it has seconds; `tested` whether it has outcomes on test data.
         given_by: What gives such runs their seconds and their outcomes on test data, as `HERE`.
@@ -79,9 +84,10 @@ def missing(found: Trained, of_seed: float = math.nan, of_rate: float = math.nan
     if found.seeds < LEAST_SEEDS:
         minutes = (LEAST_SEEDS - found.seeds) * of_seed
         yield Need("seeds", "seeds", LEAST_SEEDS, minutes, LEAST_SEEDS)
-    if found.rates == 1:
+    if found.rates < 2:
         rates = [] if found.rate is None else [rounded(found.rate * each) for each in (0.5, 1, 2)]
-        yield Need("rates", "vary.learning_rate", rates or "", 2 * of_rate)
+        key, value = found.given_by["rates"]
+        yield Need("rates", key, value.format(rates or ""), 2 * of_rate)
 
 
 def given_by(experiment: Experiment) -> Mapping[str, tuple[str, str]]:
@@ -104,7 +110,7 @@ def planned(experiment: Experiment) -> list[Need]:
     found = Trained(
         sorted(rates),
         len(trainings.seeds),
-        max(map(len, rates.values())),
+        min(map(len, rates.values())),
         every.pop() if len(every) == 1 else None,
         trainings.timed,
         # What a log will hold is not known yet.

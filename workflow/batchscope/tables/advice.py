@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
 from batchscope.catalogue import run_names
+from batchscope.catalogue.dataset_sources import TOKENS
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates, records
 from batchscope.study import advice_needs
@@ -80,6 +81,13 @@ def baselines(results: Path | str, experiment: Experiment) -> dict[str, dict[str
     return found
 
 
+def by_position(results: Path | str, experiment: Experiment) -> set[str]:
+    """Returns the data sets whose accuracies count the positions of examples, not these."""
+    tokens = {factors["dataset"] for factors in experiment.trainings.runs.values()}
+    kinds = {token: (records.data_record(results, token) or {}).get("kind") for token in tokens}
+    return {run_names.split_token(token)[0] for token, kind in kinds.items() if kind == TOKENS}
+
+
 def rows(
     results: Path | str, experiment: Experiment, tables: Mapping[str, pandas.DataFrame]
 ) -> pandas.DataFrame:
@@ -92,5 +100,7 @@ def rows(
         baselines(results, experiment),
         price_of_a_seed(results, experiment),
         advice_needs.given_by(experiment),
+        experiment.trainings.timed,
+        by_position(results, experiment),
     )
     return advice.table(Tables(*(tables[name] for name in names)), asked)

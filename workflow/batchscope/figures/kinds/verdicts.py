@@ -213,7 +213,8 @@ def _draw_limits(frame: pandas.DataFrame, title: str) -> Figure:
     rows = _limit_rows(frame)[::-1]
     figure, (axes,) = canvas.panels(1, width=7.2, height=0.9 + _ROW * max(len(rows), 2))
     tried = {int(size) for size in frame.loc[frame["shown"].notna(), "batch_size"]}
-    alone = frame["batch_size"].fillna(frame["high"])[frame["limit"] != _RANGE]
+    alone = frame["batch_size"].fillna(frame["high"]).fillna(frame["low"])
+    alone = alone[frame["limit"] != _RANGE]
     canvas.batch_size_axis(axes, sorted({*tried, max(*tried, int(alone.astype(float).max()))}))
     ranges = frame.loc[frame["limit"] == _RANGE, ["low", "high"]].astype(float)
     if len(ranges) == 1:
@@ -265,6 +266,10 @@ def _draw_limit(axes: Axes, row: dict[str, Any], height: int) -> None:
     ends = np.log2([float(row[end]) for end in ("low", "high") if pandas.notna(row[end])])
     axes.plot(ends, [height] * len(ends), zorder=2, **look)
     value = row["batch_size"] if pandas.notna(row["batch_size"]) else row["high"]
-    place = (np.log2(float(value)), height)
-    axes.plot(*place, "D", color=colour, markersize=6, zorder=3)
-    canvas.annotate(axes, wording.batch_size(value), place, (8, 4), fontsize=8, color=colour)
+    marker, text = "D", ""
+    if pandas.isna(value):  # of a fit with an open end
+        value, marker, text = row["low"], ">", "≥ "
+    if pandas.notna(value):
+        place, text = (np.log2(float(value)), height), text + wording.batch_size(value)
+        axes.plot(*place, marker, color=colour, markersize=6, zorder=3)
+        canvas.annotate(axes, text, place, (8, 4), fontsize=8, color=colour)
