@@ -53,5 +53,8 @@ def test_what_a_few_steps_tell_serves_until_a_run_has_finished(tmp_path):
     found = [known.seconds({**factors, "batch_size": size}) for size in (4, 8, 16, 64)]
     assert found == pytest.approx([80, 40, 20, 10])
     assert known.seconds({**factors, "optimizer": "adam"}) is None
+    # A run of one size says nothing of what another was found to take.
+    known._times[estimates.setting(factors)] = {32: [1.0]}
+    assert [known.seconds({**factors, "batch_size": size}) for size in (8, 32)] == [40, 10]
     paths.epoch_seconds_note(tmp_path).write_text("{")
     assert estimates.History(tmp_path, set()).seconds(factors) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import os
 import platform
 import signal
 import subprocess
@@ -67,6 +68,9 @@ def test_who_runs_is_known_by_the_file_and_its_process(folder):
     dead.wait()
     left = {"host": platform.node(), "process": dead.pid, "at": time.time(), "said": "starts"}
     (folder / progress.FILE).write_text(json.dumps(left))
+    assert progress.overview(results) == "No training runs now."
+    ours = {**left, "process": os.getpid(), "at": 1.0}  # that number is another's by now
+    (folder / progress.FILE).write_text(json.dumps(ours))
     assert progress.overview(results) == "No training runs now."
     elsewhere = {**left, "host": "another", "at": time.time() - 600}
     (folder / progress.FILE).write_text(json.dumps(elsewhere))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+import small_study
 from batchscope import disk
 from batchscope.catalogue import run_names
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.store import estimates, job_files, paths, records, states, status
-from batchscope.study import config
+from batchscope.study import config, planner
 
 CONFIG = """
 study: s
@@ -267,3 +270,19 @@ def test_records_that_do_not_say_predict_nothing_and_damaged_ones_are_named(stud
     disk.write_json(paths.run_folder(tmp_path, run) / paths.RECORD, {})
     with pytest.raises(UserError, match=r"record.json: received a damaged file \(without status\)"):
         status.overview(study, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "cores", "expected"),
+    [
+        ({}, 2, 3 * 3600.0),  # six hours of one core each
+        ({}, 64, 3600.0),  # no run is divided
+        ({"threads": 8}, 8, 6 * 3600.0),
+        ({"device": "gpu"}, 8, 6 * 3600.0),  # one at a time
+    ],
+)
+def test_the_time_left_goes_by_cores_and_gpus(given, cores, expected):
+    study = planner.make(small_study.config(defaults=given, experiment={"seeds": 3}))
+    jobs = [(job_files.training_job("nowhere", run), 3600.0) for run in study.runs]
+    left = replace(status.overview(study, "nowhere"), jobs=jobs)
+    assert expected <= left.wall_seconds(cores) <= expected + 10

@@ -42,10 +42,11 @@ class Machine:
 
 def test_every_round_has_every_turn_once_and_those_of_a_size_next_to_each_other():
     turns = [Turn(size, delayed) for delayed in (True, False) for size in range(1, 31)]
-    found = list(blocks.rounds(turns, 6))
+    found = list(blocks.rounds(turns, 6, 1))
     assert [sorted(order) for order in found] == [sorted(turns)] * 6
     assert len({tuple(turn.batch_size for turn in order) for order in found}) == 6
-    assert found == list(blocks.rounds(turns, 6))
+    assert found == list(blocks.rounds(turns, 6, 1))
+    assert found[0] != next(blocks.rounds(turns, 6, 2))  # another job's order
     for order in found:
         pairs = list(zip(order[::2], order[1::2], strict=True))
         assert all(one.batch_size == other.batch_size for one, other in pairs)

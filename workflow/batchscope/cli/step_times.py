@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import multiprocessing
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ def note(study: Any, results: Path) -> None:
 
     What cannot be timed here, as on a GPU that is not there, stays unknown.
     """
+    if importlib.util.find_spec("tensorflow") is None:  # it is in the jobs' environment only
+        return
     statuses = states.statuses(states.Table(study, results))
     missing = [each for run, each in study.runs.items() if statuses[run] == records.MISSING]
     history = estimates.History(results, set(map(estimates.subject, missing)))

@@ -78,8 +78,12 @@ def ask(words: list[str]) -> int | None:
 
 
 def address(snakemake: int | str, imported: str) -> str:
-    """Returns where the warm process of a Snakemake listens: a name without a file (Linux)."""
-    return f"\0batchscope-{snakemake}-{imported}"
+    """Returns where the warm process of a Snakemake listens: a name without a file (Linux).
+
+    Containers that share a network share such names, and may each have processes of one number.
+    """
+    numbered = os.stat("/proc/self/ns/pid").st_ino  # by whom the process has its number
+    return f"\0batchscope-{numbered}-{snakemake}-{imported}"
 
 
 def same_user(connection: socket.socket) -> bool:

@@ -74,11 +74,10 @@ class History:
 
     def seconds(self, factors: dict[str, Any]) -> float | None:
         """Returns the seconds that a run takes for all its epochs, or None."""
-        if times := self._times.get(setting(factors)):
-            means = {batch: statistics.fmean(values) for batch, values in times.items()}
-        elif noted := self._noted.get(_key(factors)):
-            means = {int(batch): taken for batch, taken in noted.items()}
-        else:
+        times, noted = self._times.get(setting(factors), {}), self._noted.get(_key(factors), {})
+        means = {int(batch): taken for batch, taken in noted.items()}
+        means |= {batch: statistics.fmean(values) for batch, values in times.items()}
+        if not means:
             return None
         shares = batch_phases.shares(factors).items()
         return factors["epochs"] * sum(part * epoch_seconds(means, size) for size, part in shares)

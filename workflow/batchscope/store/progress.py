@@ -84,6 +84,14 @@ class Reporter:
         say(self._folder, text)
 
 
+def _lives(process: int, at: float) -> bool:
+    """Whether a process that said something at a time lives: its number may be another's by now."""
+    try:
+        return psutil.Process(process).create_time() <= at
+    except psutil.NoSuchProcess:
+        return False
+
+
 def overview(results: Path | str) -> str:
     """Returns a line for every training that runs now."""
     lines = []
@@ -93,7 +101,7 @@ def overview(results: Path | str) -> str:
         except UserError:
             continue  # it ended in this moment
         here = found["host"] == platform.node()
-        if here and not psutil.pid_exists(found["process"]):
+        if here and not _lives(found["process"], found["at"]):
             continue
         where = "" if here else f" on {found['host']}"
         age = time.time() - found["at"]

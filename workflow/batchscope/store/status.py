@@ -6,12 +6,13 @@ import functools
 import os
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from batchscope import wording
+from batchscope.catalogue import run_factors
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.catalogue.timings import TIMINGS
@@ -56,6 +57,7 @@ class Overview:
     # What is yet to be made, trainings first, and its seconds, or None: of one core, or for
     # timings of the whole machine.
     jobs: list[tuple[Job, float | None]]
+    takes: Mapping[str, tuple[int, int]]  # threads, 0 for all, and GPUs of a run's jobs
     untrained: frozenset[str]  # runs that are to be trained, from their first epoch
     to_epoch: int  # how many of these train finished runs to an epoch whose weights are read
     # Missing data sets, and models on data sets of missing runs, and their bytes, or None.
@@ -80,10 +82,23 @@ class Overview:
         return sum(_STARTS[job.measure] for job in [*trainings, *self.untimed(MEASURE, TIMING)])
 
     def wall_seconds(self, cores: int) -> float:
-        """Returns what is known to be left: what runs alone in turns, all else side by side."""
-        alone = sum(seconds or 0 for job, seconds in self.jobs if job.alone)
-        shared = sum(seconds or 0 for job, seconds in self.jobs if not job.alone)
-        return (shared + self.start_seconds) / cores + alone
+        """Returns what is known to be left: what runs alone in turns, all else side by side.
+
+        One job runs on a GPU at a time, and none is shorter than the longest.
+        """
+        alone = busy = on_gpus = longest = 0.0
+        for job, seconds in self.jobs:
+            if job.alone:
+                alone += seconds or 0
+                continue
+            threads, gpus = self.takes[job.subject]
+            threads, lasts = min(threads or cores, cores), seconds or 0
+            if job.measure == "run_command":  # seconds of one core
+                lasts /= threads
+            busy += lasts * threads
+            on_gpus += lasts if gpus else 0
+            longest = max(longest, lasts)
+        return max((busy + self.start_seconds) / cores, on_gpus, longest) + alone
 
     @property
     def disk_bytes(self) -> float:
@@ -141,6 +156,11 @@ def overview(study: plan.Study, results: Path | str, table: states.Table | None 
             *_command_jobs(study, results, commanded, every),
             *((job, noted.get(job.kind)) for job in (*unmade, *repeated)),
         ],
+        takes={
+            run: (factors["threads"], run_factors.gpus(factors))
+            for run, factors in study.runs.items()
+        }
+        | {name: (run.command.threads, run.command.gpus) for name, run in study.commands.items()},
         untrained=frozenset((*missing, *again)),
         to_epoch=len(to_epoch),
         sizes=sizes,

@@ -37,12 +37,16 @@ class Turn(NamedTuple):
     delayed: bool = True
 
 
-def rounds(turns: list[Turn], blocks: int) -> Iterator[list[Turn]]:
-    """Yields the turns in a new random order for every block, the same in every process.
+def rounds(turns: list[Turn], blocks: int, job: int) -> Iterator[list[Turn]]:
+    """Yields the turns in a new random order for every block.
 
-    The turns of one batch size follow each other at once, in random order.
+    The turns of one batch size follow each other at once, in random order. What drifts during a job
+    favours a size by its order: each of a configuration's jobs has another one.
+
+    Args:
+        job: Which one of these it is; its order is always the same.
     """
-    draw = np.random.default_rng(0).random
+    draw = np.random.default_rng(job).random
     for _ in range(blocks):
         place: dict[int, float] = defaultdict(draw)
         yield sorted(turns, key=lambda turn: (place[turn.batch_size], draw()))
@@ -75,9 +79,12 @@ def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
 
 
 def time_blocks(
-    timed: Mapping[Turn, Callable[[], Block]], blocks: int, sampler: Sampler
+    timed: Mapping[Turn, Callable[[], Block]], blocks: int, sampler: Sampler, job: int = 1
 ) -> tuple[dict[Turn, list[Block]], dict[Turn, str]]:
     """Times blocks in turns; the samples of a block go to its batch size, unless without a delay.
+
+    Args:
+        job: Which one of a configuration's jobs it is.
 
     Returns:
         Turn -> its blocks, one per round, with `foreign_cores`, `disturbed` and `repeats` beside
@@ -85,7 +92,7 @@ def time_blocks(
     """
     found: dict[Turn, list[Block]] = {turn: [] for turn in timed}
     ended: dict[Turn, str] = {}
-    for order in rounds(list(timed), blocks):
+    for order in rounds(list(timed), blocks, job):
         for turn in order:
             if turn in ended:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates
@@ -40,7 +41,8 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             turn: functools.partial(block, runner.at(*turn), count)
             for turn, count in counts.items()
         }
-        found, ended = time_blocks(timed, settings["blocks"], sampler)
+        turn_of = settings[REPEATS.name]
+        found, ended = time_blocks(timed, settings["blocks"], sampler, turn_of)
     status |= ended
     sizes = []
     for size in job.subject.batch_sizes:

@@ -19,6 +19,7 @@ from batchscope.catalogue import batch_phases, incompatible_factors, kept_epochs
 from batchscope.catalogue.batch_phases import Course
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import Interrupted
+from batchscope.host import description
 from batchscope.store import job_files, records, weights
 from batchscope.store.progress import Reporter
 from batchscope.training import (
@@ -78,7 +79,9 @@ class Training:
         self.checkpoint = self.folder / "checkpoint.npz"
         self.snapshots = self.folder / "epochs"  # weights after epochs before the last
         self.visits: tuple[int, ...] = ()  # updates after which it is visited
-        self._key = f"{VERSIONS['train']} {run.name}"
+        # Half a training by one TensorFlow and half by another is none of either.
+        own = description.versions()
+        self._key = f"{VERSIONS['train']} {run.name} {own['tensorflow']} {own['keras']}"
         self._checkpointed = time.monotonic()
 
     def _place(self) -> None:

@@ -133,7 +133,7 @@ _TRAINING_TIMES = {
 }
 
 ENTRY = Timing(
-    version="throughput-v3",
+    version="throughput-v4",
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
         Parameter.seconds("block_seconds", "bsec", 0.25, "Least seconds in a block.", above=0),
