@@ -312,3 +312,20 @@ def test_the_real_mnist(tmp_path):
     assert data.labels("test")[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
     images = np.concatenate([data.images("train"), data.images("validation")])
     assert abs(images.mean() / 255 - 0.1307) < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["f8", "f2", "i8", "u1", "f4"])
+def test_arrays_that_are_larger_than_the_memory_are_prepared(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("batchscope.host.control_groups.most_held", lambda: 100)
+    images = IMAGES.astype(kind)
+    images = images if kind == "u1" else images / 256 if kind[0] == "f" else images
+    scale = {} if kind in ("u1", "i8") else {"scale": 1}
+    data = prepared(tmp_path, npz(tmp_path, {"images": images, "labels": LABELS}, **scale))
+    assert sum(data.record["counts"].values()) == 40
+
+
+def test_several_words_are_no_label(tmp_path):
+    labels = np.stack([WORDS[LABELS]] * 2, axis=1)
+    assert "labels of shape (40, 2)" in fault(
+        tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": labels})
+    )

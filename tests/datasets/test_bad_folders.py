@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from test_photographs import png
 
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_definitions, folder_parts
 from batchscope.datasets import photographs
 from prepared_data import SPLIT, prepared, problems, refused
 
@@ -160,7 +160,7 @@ def test_a_folder_of_all_that_reads_well_or_is_skipped(tmp_path):
     data = prepared(tmp_path, own)
     assert data.record["class_names"] == ["cat", "dog"]
     skipped = [each["file"] for each in data.record["skipped"]]
-    assert skipped == ["dog/bomb.png", "dog/cut.jpg", "dog/loop.png"]
+    assert skipped == ["dog/up", "dog/bomb.png", "dog/cut.jpg", "dog/loop.png"]
     assert sum(map(sum, data.record["class_counts"].values())) == 10 + 6
     every = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
     for colour in ((250, 0, 0), (0, 250, 0), (0, 0, 255)):
@@ -264,3 +264,36 @@ def test_a_list_of_images_and_numbers(tmp_path):
 )
 def test_every_fault_of_a_list_is_told_at_once(rows, more, lines, tmp_path):
     check(tmp_path, listed(tmp_path, *rows, **more), lines)
+
+
+def test_a_list_names_each_file_once_whatever_it_is_called(tmp_path):
+    parts = [(*row, "train") for row in ROWS]
+    stem = ROWS[3][0].removesuffix(".png")
+    for other in (stem, f"./{ROWS[3][0]}"):
+        own = listed(tmp_path, *parts, (other, "cat", "test"), names="file,label,split")
+        assert f"{other}: received again;" in " ".join(problems(own))
+    (tmp_path / "photos" / f"{stem}.jpg").write_bytes(
+        (tmp_path / "photos" / ROWS[3][0]).read_bytes()
+    )
+    own = listed(tmp_path, *((name.removesuffix(".png"), label) for name, label in ROWS))
+    assert "received a name that several files have" in " ".join(problems(own))
+
+
+def test_numbers_of_a_list_stay_numbers_beside_a_missing_one(tmp_path):
+    numbers = [(name, at / 7) for at, (name, _) in enumerate(ROWS)]
+    own = listed(tmp_path, *numbers[1:], (ROWS[0][0], "NaN"))
+    assert "received no label" in " ".join(problems(own))
+
+
+def test_names_of_one_number_have_one_order(tmp_path, monkeypatch):
+    names = ["a1.png", "a01.png", "a001.png", "b"]
+    for order in (names, names[::-1]):
+        monkeypatch.setattr(
+            Path, "iterdir", lambda folder, order=order: map(folder.joinpath, order)
+        )
+        assert [each.name for each in folder_parts.shown(tmp_path)] == [
+            "a001.png",
+            "a01.png",
+            "a1.png",
+            "b",
+        ]

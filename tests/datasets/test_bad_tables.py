@@ -187,6 +187,9 @@ def test_every_problem_at_once(name, tmp_path):
         ("a,y\n1,né\n".encode("latin-1"), "own.csv, line 2", "'1,né' in Latin-1"),
         (codecs.BOM_UTF16 + "a,y\n".encode("utf-16-le"), "own.csv", "a binary file"),
         (b"PK\x03\x04\0\0\0", "own.csv", "a binary file"),
+        (codecs.BOM_UTF8, "own.csv", "an empty file"),
+        (b'""', "own.csv", "blank lines alone"),
+        ("\N{NO-BREAK SPACE}".encode(), "own.csv", "an empty file"),
     ],
 )
 def test_a_file_of_other_bytes(content, place, received, tmp_path):

@@ -8,8 +8,9 @@ from test_arrays import LABELS, ROWS, npz
 
 from batchscope.datasets import tables
 from batchscope.datasets.raw import Request
+from batchscope.errors import UserError
 from batchscope.store import paths
-from prepared_data import SPLIT, prepared
+from prepared_data import SPLIT, fault, prepared
 
 
 def csv(tmp_path, text, **more):
@@ -65,6 +66,50 @@ def test_a_table_is_what_its_arrays_are(text, more, tmp_path):
 def test_no_two_labels_become_one_class(words, names, tmp_path):
     data = prepared(tmp_path, csv(tmp_path, table(words=words)))
     assert data.record["class_names"] == (names or list(words))
+
+
+@pytest.mark.parametrize("word", ["NaN", "?", "NA"])
+def test_a_missing_number_is_no_class(word, tmp_path):
+    lines = table(words=("0", "1")).splitlines()
+    lines += [line.rpartition(",")[0] + f",{word}" for line in lines[1:4]]
+    data = prepared(tmp_path, csv(tmp_path, "\n".join(lines), missing="drop"))
+    assert data.record["class_names"] == ["0", "1"] and data.record["dropped"] == 3
+    rates = [line.rpartition(",")[0] + f",{at / 8}" for at, line in enumerate(lines[1:])]
+    found = prepared(
+        tmp_path, csv(tmp_path, "\n".join([lines[0], *rates, *lines[-3:]]), missing="drop")
+    )
+    assert found.task == "regression"
+
+
+def test_a_column_that_the_training_part_lacks_is_told(tmp_path):
+    """Its median would be none, and each example one of NaN."""
+    lines = table().splitlines()
+    for row in range(2, 41):
+        cells = lines[row].split(",")
+        lines[row] = ",".join([*cells[:1], "", *cells[2:]])
+    for seed in range(6):
+        own = csv(tmp_path, "\n".join(lines), missing="median")
+        own["split"] = {**SPLIT, "seed": seed}
+        try:
+            data = prepared(tmp_path, own)
+        except UserError as error:
+            assert "no value of b to train on" in str(error) and "ignore: [b]" in str(error)
+        else:
+            assert np.isfinite(data.images("train")).all()
+
+
+def test_names_above_numbers_are_names_where_words_are_features(tmp_path):
+    lines = table(head="", words=("0", "1")).splitlines()
+    rows = [f"{'ab'[at % 2]},{line.partition(',')[2]}" for at, line in enumerate(lines)]
+    text = "\n".join(["region,2019,2020,y", *rows])
+    data = prepared(tmp_path, csv(tmp_path, text, categorical="auto"))
+    assert sum(data.record["counts"].values()) == 40 and data.record["class_names"] == ["0", "1"]
+
+
+def test_a_row_behind_a_blank_line_is_not_lost(tmp_path):
+    lines = table().splitlines()
+    text = "\n".join([*lines[:5], '""', *lines[5:]])
+    assert "received" in fault(tmp_path, csv(tmp_path, text, missing="drop"))
 
 
 def test_numbers_are_read_as_python_reads_them(tmp_path):

@@ -42,6 +42,13 @@ def test_pairs_of_tf_data(batch, tmp_path):
     assert problem.place == ("d", "split")
 
 
+def test_batches_that_look_like_examples_are_asked_about(tmp_path):
+    data = tf.data.Dataset.from_tensor_slices((np.ones((320, 10)), np.arange(320.0)))
+    data.batch(32, drop_remainder=True).save(str(tmp_path / "own"))
+    message = refused(tmp_path, definition("tf_data", tmp_path / "own", split=SPLIT))
+    assert "(32, 10)" in message and "unbatch" in message
+
+
 def test_rows_and_words_of_tf_data(tmp_path):
     rows, words = np.random.default_rng(0).normal(size=(40, 5)), np.array(["no", "yes"])
     tf.data.Dataset.from_tensor_slices((rows, words[LABELS % 2])).save(str(tmp_path / "own"))

@@ -42,7 +42,7 @@ def read_at_random(array: np.memmap) -> None:
 
     It reads 32 pages around each otherwise. NumPy has the map of an array under no public name.
     """
-    if hasattr(mmap, "MADV_RANDOM"):
+    if hasattr(mmap, "MADV_RANDOM") and array._mmap is not None:  # no copy in the memory
         array._mmap.madvise(mmap.MADV_RANDOM)
 
 

@@ -31,7 +31,8 @@ def shown(folder: Path) -> list[Path]:
         for entry in folder.iterdir()
         if not entry.name.startswith(".") and entry.name.casefold() not in _CLUTTER
     )
-    return sorted(found, key=lambda entry: numeric_order(entry.name))
+    # 1 and 01 are one number: a folder has them in the order of their making.
+    return sorted(found, key=lambda entry: (numeric_order(entry.name), entry.name))
 
 
 def folders(path: Path) -> list[Path]:

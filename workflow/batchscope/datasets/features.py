@@ -36,6 +36,12 @@ class Features:
         widths = [len(self._seen.get(at, (at,))) for at in range(width)]
         self._starts = np.cumsum([0, *widths])  # of each column, its first feature
 
+    @staticmethod
+    def unknown(train: np.ndarray, columns: Columns | None) -> list[str]:
+        """Returns the columns of numbers of which the training part has none."""
+        gaps = np.isnan(train).all(axis=0) if columns else ()
+        return [columns.names[at] for at in np.flatnonzero(gaps) if at not in columns.categories]
+
     @property
     def count(self) -> int:
         """How many features there are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from batchscope.catalogue.folder_parts import NOTES, PART_OF
 from batchscope.datasets import kinds, photographs, targets
 from batchscope.datasets.photographs import Listing, Photo
 from batchscope.datasets.raw import Raw, Request, local_file, reading, refused
+from batchscope.datasets.table_files import MISSING
 from batchscope.store.paths import SPLITS
 
 Named = tuple[str, Callable[[], IO[bytes]]]  # an image file: its name, and what opens it
@@ -41,20 +43,22 @@ def listing(request: Request) -> Listing:
     parts = table["split"] if "split" in table.columns else labels.map(lambda _: "train")
     parts = parts.str.casefold().map(PART_OF)
     folder = dataset_sources.expanded(request.definition["folder"] or str(path.parent))
-    files = pandas.Series(_files(folder, names), names.index, dtype=object)
+    found, several = _files(folder, names)
+    files = pandas.Series(found, names.index, dtype=object)
     lines = "line " + (table.index + 2).astype(str).to_series(table.index)
-    found = Listing([])
+    faulty = Listing([])
     for text, wrong, places in (
         (f"received no file of this name in {folder}; one is expected.", files.isna(), names),
-        ("received again; each file once is expected.", names.duplicated(), names),
-        (f"received no {label}; one is expected.", labels == "", lines),
+        ("received again; each file once is expected.", _again(files), names),
+        ("received a name that several files have; its ending is expected.", several, names),
+        (f"received no {label}; one is expected.", _gaps(labels), lines),
         ("received no part; train, validation or test is expected.", parts.isna(), lines),
     ):
-        found.faults[text] += places[wrong].tolist()
+        faulty.faults[text] += places[wrong].tolist()
     if "train" not in parts.values:
-        found.faults["received no image to train on; one at least is expected."] = [""]
-    if any(found.faults.values()):
-        return found
+        faulty.faults["received no image to train on; one at least is expected."] = [""]
+    if any(faulty.faults.values()):
+        return faulty
     numbers = pandas.to_numeric(labels, errors="coerce")
     values = labels.to_numpy(str) if numbers.isna().any() else numbers.to_numpy()
     given: kinds.Labels = {}
@@ -97,11 +101,31 @@ def _table(where: str, path: Path) -> Any:
     return table[(table != "").any(axis=1)]
 
 
-def _files(folder: Path, names: Iterable[str]) -> list[Path | None]:
-    """Returns the path of each name, which may lack its ending; None where there is no file."""
+def _again(files: Any) -> Any:
+    """Returns which paths lead to a file that an earlier one leads to, whatever they are called."""
+    return files.map(os.path.realpath, na_action="ignore").duplicated() & files.notna()
+
+
+def _gaps(labels: Any) -> Any:
+    """Returns which labels are missing: words of no value too, where all others are numbers."""
+    import pandas
+
+    missing = labels.isin(MISSING)
+    numbers = pandas.to_numeric(labels[~missing].drop_duplicates(), errors="coerce").notna()
+    return missing if len(numbers) > 1 and numbers.all() else labels == ""
+
+
+def _files(folder: Path, names: Iterable[str]) -> tuple[list[Path | None], list[bool]]:
+    """Returns the path of each name, which may lack its ending; None where there is no file.
+
+    And whether it is the name of several files, but for their endings.
+    """
     found = [path if (path := folder / name).is_file() else None for name in names]
+    stems: dict[str, list[Path]] = {}
     if None in found and folder.is_dir():
         images = (each for each in folder_parts.shown(folder) if each.suffix not in NOTES)
-        stems = {each.stem: each for each in images if each.is_file()}
-        found = [path or stems.get(name) for path, name in zip(found, names, strict=True)]
-    return found
+        for each in filter(Path.is_file, images):
+            stems.setdefault(each.stem, []).append(each)
+    like = [() if path else stems.get(name, ()) for path, name in zip(found, names, strict=True)]
+    first = [path or next(iter(each), None) for path, each in zip(found, like, strict=True)]
+    return first, [len(each) > 1 for each in like]

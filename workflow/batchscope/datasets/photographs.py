@@ -94,7 +94,7 @@ def cats_vs_dogs(request: Request) -> Raw:
                 found[match[1].capitalize()][match[2]] = info
         listing = Listing([*found], files=[path])
         for label, (pet, members) in enumerate(found.items()):
-            for name in sorted(members, key=folder_parts.numeric_order):
+            for name in sorted(members, key=lambda name: (folder_parts.numeric_order(name), name)):
                 opens = functools.partial(archive.open, members[name])
                 listing.photos.append(Photo("train", pet, label, f"{pet}/{name}", opens))
             if not members:
@@ -146,6 +146,9 @@ def _add(listing: Listing, part: str, place: str, label: int, folder: Path) -> N
     except OSError as error:
         entries, received = [], f"no folder ({error.strerror})"
     files = [each for each in entries if each.is_file() or not each.exists()]
+    for inner in filter(Path.is_dir, entries if files else ()):
+        reason = "a folder in a class folder, whose files are not read"
+        listing.skipped.append({"file": f"{place}/{inner.name}", "reason": reason})
     for file in files:
         opens = functools.partial(open, file, "rb")
         listing.photos.append(Photo(part, place, label, f"{place}/{file.name}", opens))

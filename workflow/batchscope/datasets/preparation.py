@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope import disk, private_interfaces
+from batchscope import disk, private_interfaces, wording
 from batchscope.catalogue import dataset_definitions, dataset_sources, run_names, tasks
 from batchscope.datasets import (
     arrays,
@@ -122,7 +122,12 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
     features = None
     if raw.kind == dataset_sources.ROWS:
         # Of the training part alone: nothing of the others is known when a model is trained.
-        features = Features(raw.images[assigned["train"]], raw.columns)
+        train = raw.images[assigned["train"]]
+        if empty := Features.unknown(train, raw.columns):
+            text = wording.listed(empty)
+            mend = f"`ignore: [{', '.join(empty)}]`"
+            raise refused(request.where, f"no value of {text} to train on", "at least one", mend)
+        features = Features(train, raw.columns)
     others = (parts[part] for part in paths.SPLITS[1:])
     record = {
         "classes": len(raw.class_names),

@@ -132,6 +132,11 @@ def _pairs(request: Request, folder: Path) -> Iterator[np.ndarray]:
         x, y = (each.shape for each in spec)
         if x.rank and y.rank and x[0] == y[0] and (x[0] is None or x.rank == 4):
             data = data.unbatch()  # saved in batches
+        elif x.rank in (2, 3) and y.rank and x[0] == y[0]:
+            raise ValueError(
+                f"elements of {x} and {y}, which are examples or whole batches; "
+                "`.unbatch()` before `save`, or labels that are numbers of classes"
+            )
         batches = [*data.batch(_AT_ONCE).as_numpy_iterator()]
         if not batches:
             raise ValueError("no element")

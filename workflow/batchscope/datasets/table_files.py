@@ -73,10 +73,11 @@ class TextFile:
         """Returns a file with its separators recognised; raises where it is no text of a table."""
         with reading(where, "a CSV file", OSError), open(path, "rb") as file:
             beginning = file.read(_BEGINNING)
-        if not beginning.strip() or b"\0" in beginning:
-            received = "a binary file" if beginning.strip() else "an empty file"
+        text = beginning.decode("utf-8-sig", "replace").lstrip()
+        if not text or b"\0" in beginning:
+            received = "a binary file" if text else "an empty file"
             raise refused(where, received, "a CSV file in UTF-8, as spreadsheets export it,")
-        line = beginning.decode("utf-8-sig", "replace").lstrip().splitlines()[0]
+        line = text.splitlines()[0]
         line = re.sub(r'"[^"]*"', "", line)
         if ";" in line or "\t" in line:
             line = re.sub(r"\d,\d", "", line)  # a decimal comma
@@ -84,6 +85,8 @@ class TextFile:
         sample = [
             cells for _, cells in itertools.islice(cls(where, path, delimiter).records(), _SAMPLE)
         ]
+        if not sample:
+            raise refused(where, "blank lines alone", "a line for each example")
         if len(sample[0]) == 1 and any(each in sample[0][0] for each in _SEPARATORS):
             received = f"one quoted cell, {sample[0][0][:60]!r}"
             raise refused(
@@ -159,7 +162,7 @@ class TextFile:
             keep_default_na=False,
             na_values=dict.fromkeys(used.features, MISSING),
             skiprows=[line - 1 for line in others],
-            nrows=len(lines),
+            nrows=len(lines) + 1,  # one that is none here would be one there
             low_memory=False,
             encoding="utf-8-sig",
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +30,7 @@ _DATE = re.compile(rf"({_DAY})([ T]\d{{1,2}}:\d\d.*)?")
 # A name that YAML has without quotes.
 _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z]\w*( \w+)*", re.IGNORECASE)
 # Remedies, in which `it` stands for the column.
+_SAMPLE = 100  # lines by which labels below a name are known
 _IGNORE = "`ignore: [it]` leaves it out"
 _EITHER = f"`categorical: [it]` takes words, {_IGNORE}"
 _COUNT = "make numbers of them, such as days, or leave them out: `ignore: [it]`"
@@ -137,11 +140,22 @@ class _Reading:
             return True
         plain = [self.first[at] for at in self.used.features if at not in self.used.words]
         words = [name for name in plain if self._number(name) is None]
-        if words and len(words) < len(plain) and not self.auto:
+        if words and len(words) < len(plain) and self.auto:
+            return self._above_labels()
+        if words and len(words) < len(plain):
             received = f"{words[0]!r} beside numbers"
             raise refused(f"{self.where}, line 1", received, "a name of each column, or none,")
         counted = [str(at) for at in self.used.features]
         return len(words) == len(plain) or (plain == counted and len(counted) > 2)
+
+    def _above_labels(self) -> bool:
+        """Whether the first line has a word for labels that are numbers."""
+        below = [cells for _, cells in itertools.islice(self.file.records(), 1, _SAMPLE)]
+        below = [cells for cells in below if len(cells) == len(self.first)]
+        columns = [at for at in self.used.labels if self._number(self.first[at]) is None]
+        return len(below) > 1 and any(
+            all(self._number(cells[at]) is not None for cells in below) for at in columns
+        )
 
     def _number(self, cell: str) -> float | None:
         """Returns the finite number of a cell, or None."""
@@ -261,7 +275,7 @@ class _Reading:
         return self._refuse(at, received, expected, mend)
 
     def _label(self, at: int, cells: Any) -> tuple[np.ndarray, list[str]]:
-        codes, words = _words(cells)
+        codes, words = _without_gaps(*_words(cells), self._number)
         self._lacks(at, codes < 0, "a label", fill=False)
         return codes, words
 
@@ -323,6 +337,20 @@ def _words(cells: Any) -> tuple[np.ndarray, list[str]]:
     plain = np.array([str(word).strip() or None for word in found], object)
     places, words = pandas.factorize(plain, sort=True)
     return np.append(places, -1)[codes], list(words)
+
+
+def _without_gaps(
+    codes: np.ndarray, words: list[str], number: Callable[[str], float | None]
+) -> tuple[np.ndarray, list[str]]:
+    """Returns codes, -1 for a word of no value among numbers too, and the other words.
+
+    Among words `None` may be a class.
+    """
+    kept = [word for word in words if word not in table_files.MISSING]
+    if len(kept) < 2 or any(number(word) is None for word in kept):
+        return codes, words
+    places = {word: at for at, word in enumerate(kept)}
+    return np.array([*(places.get(word, -1) for word in words), -1])[codes], kept
 
 
 def _counts(numbers: np.ndarray) -> bool:
