@@ -38,7 +38,8 @@ def subject(factors: dict[str, Any]) -> tuple[str, str]:
 
 def setting(factors: dict[str, Any]) -> tuple[Any, ...]:
     """What times must share to be compared; batch sizes are bridged by `epoch_seconds`."""
-    return tuple(factors[name] for name in run_factors.TIMING_FACTORS if name != "batch_size")
+    steps = (factors[name] for name in run_factors.TIMING_FACTORS if name != "batch_size")
+    return *steps, factors["evaluate_every"]
 
 
 class History:
@@ -61,7 +62,8 @@ class History:
             return False
         try:
             factors = run_names.parse_run(folder.name)
-            seconds = record["contended_seconds"] / record["epochs_run"]
+            seconds = record["contended_seconds"] + record.get("evaluation_seconds", 0.0)
+            seconds /= record["epochs_run"]
             if len(batch_phases.batch_sizes(factors)) > 1:
                 return False  # of no size
         except (ValueError, KeyError, TypeError, ZeroDivisionError):

@@ -25,6 +25,7 @@ class Progress:
     scores: Any = 0  # sums over those examples, as `Totals` has them
     epoch_seconds: float = 0.0  # that those steps took
     contended_seconds: float = 0.0  # that all steps took, while other jobs shared the machine
+    evaluation_seconds: float = 0.0  # that evaluations took beside them
     best_epoch: int = 0  # 0 before there is one
     best_value: float = math.nan  # what is monitored, there
     resumed: int = 0  # times that the training went on from a checkpoint

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 import math
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -151,7 +153,8 @@ class Training:
         target = self.factors["target_train_loss"]
         if not target or self.progress.history[-1]["train_loss"] > target:
             return None
-        loss = self._training_loss.evaluate()[0]
+        with self._evaluating():
+            loss = self._training_loss.evaluate()[0]
         return loss if loss <= target else None
 
     @functools.cached_property
@@ -263,7 +266,8 @@ class Training:
     def _validate(self) -> dict[str, float]:
         """Returns loss and metrics on the validation data, computed once after an update."""
         if self._validated[0] != self.updates:
-            found = trajectory.named("validation", self.validation.evaluate())
+            with self._evaluating():
+                found = trajectory.named("validation", self.validation.evaluate())
             self._validated = (self.updates, found)
         return self._validated[1]
 
@@ -274,12 +278,20 @@ class Training:
         if self.evaluate is None or (rows and rows[-1]["updates"] == self.updates):
             return
         examples = progress.epoch * self.examples + self.used
-        found = self.evaluate()
+        with self._evaluating():
+            found = self.evaluate()
         # The history's row of this update, where it ends an epoch.
         own = tasks.columns(self.run.data.task, "validation")
         self._validated = self.updates, {name: found[name] for name in own}
         place = {"updates": self.updates, "epoch": examples / self.examples}
         rows.append({"examples": examples, **place, **found})
+
+    @contextlib.contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Counts the time of an evaluation: estimates of whole trainings have it, and no figure."""
+        begun = time.monotonic()
+        yield
+        self.progress.evaluation_seconds += time.monotonic() - begun
 
     def _pause(self) -> None:
         """Says how far it is, writes a checkpoint if one is due; a signal raises `Interrupted`."""

@@ -112,6 +112,7 @@ def write(training: Training, end: End) -> None:
         "effective_learning_rate": effective_learning_rate(factors),
         "optimizer_constants": optimizer_constants.effective(factors),
         "contended_seconds": progress.contended_seconds,
+        "evaluation_seconds": progress.evaluation_seconds,
         "resumed": progress.resumed,
         "threads": factors["threads"],
         "device": factors["device"],
