@@ -279,6 +279,11 @@ def test_a_summary_after_all_steps_is_of_the_end_and_costs_no_times(tmp_path):
     assert runner._timed(rows, 4.0)["seconds"].tolist() == [2.0, 4.0]
 
 
+def test_an_evaluation_in_the_middle_says_when_it_was(tmp_path):
+    with pytest.raises(UserError, match=r"log\.csv, line 3: received no number of updates"):
+        judged_log(tmp_path, "step,val_loss\n1,2.3\n,1.9\n3,1.8\n")
+
+
 def test_epochs_tell_that_a_batch_size_is_that_of_one_device(tmp_path):
     text = "step,epoch,val_loss\n50,1.0,0.9\n100,2.0,0.8\n"
     columns = {"updates": "step", "epoch": "epoch"}

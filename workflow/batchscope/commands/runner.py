@@ -227,7 +227,13 @@ def _evaluated(folder: Path, run: commands.Run) -> tuple[pandas.DataFrame, str]:
             f"{cells.listed(found.cells.logs[0].rows)}; name one by `log.columns`, as in "
             "{validation_loss: ...}."
         )
-    rows = _ended(found.rows).groupby("updates", as_index=False).last()  # of a run that went on
+    rows = _ended(found.rows)
+    uncounted = rows["updates"].isna() & rows.reindex(columns=[*outcomes()]).notna().any(axis=1)
+    numbers.end(
+        f"{found.cells.place(row)}: received no number of updates; one is expected."
+        for row in rows.index[uncounted]
+    )
+    rows = rows.groupby("updates", as_index=False).last()  # of a run that went on
     checked = rows.assign(run="", batch_size=size).drop(columns="seconds", errors="ignore")
     numbers.end(external_checks.backwards(found.cells, checked))
     numbers.end(external_checks.disagreeing(found.cells, checked))
