@@ -272,6 +272,17 @@ def test_what_a_run_that_went_on_logs_again_is_joined(tmp_path):
     assert rows[["train_loss", "validation_loss"]].values.tolist() == [[1.81, 1.91], [1.5, 1.6]]
 
 
+def test_a_log_may_say_its_own_seed_and_size(tmp_path):
+    text = "step,seed,batch_size,val_loss\n10,7,8.0,2\n20,7,8.0,1.8\n"
+    assert judged_log(tmp_path, text)[2]["validation_loss"].tolist() == [2, 1.8]
+
+
+def test_lines_are_named_where_rows_were_joined(tmp_path):
+    text = "step,epoch,val_loss\n10,1,2\n20,2,1.8\n20,2,1.7\n30,3,1.6\n40,2,1.5\n"
+    with pytest.raises(UserError, match=r"line 6, epoch: received 2, .* of .*line 5, where"):
+        judged_log(tmp_path, text)
+
+
 def test_a_summary_after_all_steps_is_of_the_end_and_costs_no_times(tmp_path):
     lines = [f'{{"step": {step}, "val_loss": {1 / step}}}' for step in (10, 20)]
     rows = judged_log(tmp_path, "\n".join([*lines, '{"test_loss": 1.95}']))[2]

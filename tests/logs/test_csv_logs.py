@@ -107,6 +107,11 @@ def test_a_chart_has_many_runs_whose_names_hold_the_factors(log, tmp_path):
         cells.gather(Source((str(tmp_path / "chart.csv"),)), tmp_path)
 
 
+def test_a_column_may_hold_objects(log):
+    (found,) = log('config\tstep\tval_loss\n{"lr":0.1}\t10\t2\n{"lr":0.1}\t20\t1\n')
+    assert found.format == "csv" and found.rows["step"].tolist() == ["10", "20"]
+
+
 def test_a_chart_over_time_says_no_updates(log, tmp_path):
     log('"Relative Time (Process)","bs8 - loss"\n"1.5","0.5"\n"2.5","0.4"\n', "chart.csv")
     source = Source((str(tmp_path / "chart.csv"),), pattern="bs{batch_size}")

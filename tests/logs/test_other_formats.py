@@ -155,6 +155,8 @@ def test_nanogpt_prints_estimates_and_the_loss_of_single_batches(tmp_path):
     run = of_run(path)
     assert run.rows["updates"].tolist() == [0, 250] and run.status == "diverged"
     assert run.rows["train_loss"].tolist() == [4.2874, 1.9683]
+    path.write_text('{"config": 1}\n' + NANOGPT)  # another line that a program prints
+    assert reading.read(str(path))[0].format == "nanogpt"
     path.write_text("\n".join(line for line in NANOGPT.splitlines() if "step" not in line))
     assert of_run(path).rows["train_loss"].tolist() == [4.2649, 3.1462]
 

@@ -298,6 +298,28 @@ def test_a_path_and_a_column_that_contradict_each_other(tmp_path):
         external_runs.read(Source(("bs{batch_size}_seed{seed}.csv",)), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "updates"),
+    [((800, 900, 990), 2), ((600, 700, 800), 1), ((2048, 3000, 4000), 1)],
+)
+def test_epochs_of_few_batches_are_no_contradiction(sizes, updates, tmp_path):
+    """The last batch is kept, or left out, or there is one that is smaller than it should be."""
+    for size in sizes:
+        rows = [f"{updates * epoch},{epoch},{size / 1e4 + 1 / epoch}" for epoch in range(1, 11)]
+        text = "\n".join(["step,epoch,val_loss", *rows])
+        written(tmp_path, {f"bs{size}_seed0.csv": text})
+    source = Source(("bs{batch_size}_seed{seed}.csv",), examples_per_epoch=1000)
+    assert len(external_runs.read(source, tmp_path).rows) == 30
+
+
+def test_a_path_and_a_column_that_agree_may_be_written_otherwise(tmp_path):
+    for size in (8, 16, 32):
+        rows = [f"{step},{size}.0,{size / 1e3 + 1 / step}" for step in (10, 20)]
+        written(tmp_path, {f"bs{size}_seed0.csv": "\n".join(["step,batch_size,val_loss", *rows])})
+    source = Source(("bs{batch_size}_seed{seed}.csv",))
+    assert set(external_runs.read(source, tmp_path).rows["batch_size"]) == {8, 16, 32}
+
+
 def test_epochs_tell_that_batch_sizes_are_those_of_one_device(tmp_path):
     text = "step,epoch,val_loss\n50,1.0,0.9\n100,2.0,0.8\n"
     written(tmp_path, {f"bs{size}_seed0.csv": text for size in (8, 16, 32)})

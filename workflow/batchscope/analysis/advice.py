@@ -243,18 +243,18 @@ def _at_one_rate(series: Series) -> Iterator[Row]:
     A size is recommended at the best rate of its seconds: there, an outcome may be worse by less
     than the margin than at the rate at which it was compared.
     """
-    rows = series.limits.set_index(["outcome", "batch_size"])
     runs, failed, compared = series.tables.runs, [], False
     for outcome in (name for name in series.outcomes if name in runs):
-        for size in series.range:
-            recommended, read = series.rate(size), rows.at[(outcome, size), RATE]
+        rows = series.limits[series.limits["outcome"] == outcome]
+        for row in rows[rows["batch_size"].isin(series.range)].to_dict("records"):
+            size, read, margin = row["batch_size"], row[RATE], float(row["margin"])
+            recommended = series.rate(size)
             if pandas.isna(read) or read == recommended:
                 continue
             own = runs[runs["batch_size"] == size].pivot_table(outcome, "seed", RATE)
             own = tasks.falling(own.reindex(columns=[recommended, read]).astype(float), outcome)
             lost = (own[recommended] - own[read]).dropna()
             found, compared = intervals.t_interval(lost, differ=True), True
-            margin = float(rows.at[(outcome, size), "margin"])
             if not found.high < margin:
                 numbers = {"estimate": found.mean, "low": found.low, "high": found.high}
                 failed.append({"batch_size": size, **numbers, "bound": margin})

@@ -233,7 +233,8 @@ def _evaluated(folder: Path, run: commands.Run) -> tuple[pandas.DataFrame, str]:
         f"{found.cells.place(row)}: received no number of updates; one is expected."
         for row in rows.index[uncounted]
     )
-    rows = rows.groupby("updates", as_index=False).last()  # of a run that went on
+    lines = rows["updates"].dropna().drop_duplicates(keep="last").sort_values().index
+    rows = rows.groupby("updates", as_index=False).last().set_axis(lines)  # of a run that went on
     checked = rows.assign(run="", batch_size=size).drop(columns="seconds", errors="ignore")
     numbers.end(external_checks.backwards(found.cells, checked))
     numbers.end(external_checks.disagreeing(found.cells, checked))

@@ -168,8 +168,8 @@ def _check_spellings(where: str, counts: dict[str, int]) -> None:
 def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
     """Returns labels of shape (n,): integers or words."""
     labels = one_each(where, labels, count)
-    words = labels.dtype.kind in "US"
-    if labels.ndim > 2 or labels.dtype.kind not in "uifbUS" or (words and labels[0].size > 1):
+    several = labels.ndim == 2 and labels.dtype.kind in "US" and labels.shape[1] > 1
+    if labels.ndim > 2 or labels.dtype.kind not in "uifbUS" or several:
         raise refused(where, f"{labels.dtype} labels of shape {labels.shape}", _LABEL)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]

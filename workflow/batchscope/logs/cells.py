@@ -98,6 +98,8 @@ def gather(source: Source, folder: Path, known: Mapping[str, str] = _NONE) -> Ce
     tables, called, rest = [], [], []
     for log, given in zip(logs, factors, strict=True):
         table, own, parameters = _named(log, given, stated, source.metrics)
+        _check_alike(log, table, {name: given[name] for name in given.keys() - known.keys()})
+        table = table.assign(**given)
         tables.append(table)
         called.append(own)
         rest.append(parameters)
@@ -144,8 +146,9 @@ def _of_log(name: str) -> str:
     """Returns our name of a factor or a parameter, of which the last part counts; or nothing."""
     *above, last = name.split(".")
     known = names.ours(last)
-    of_evaluations = any(names.of_evaluations(each) for each in above)
-    return known[0] if known and known[0] in _OF_LOG and not of_evaluations else ""
+    if known and known[0] == "batch_size" and any(map(names.of_evaluations, above)):
+        return ""
+    return known[0] if known and known[0] in _OF_LOG else ""
 
 
 def _check_stated(stated: Mapping[str, str], logs: Iterable[Log]) -> None:
@@ -178,20 +181,22 @@ def _named(
             rest[name] = value
         elif constant.setdefault(ours, value) != value:
             raise UserError(f"{log.path}: {names.question(ours, [*log.parameters])}")
-    _check_alike(log, table, factors)
-    table = table.assign(**{**constant, **factors})
+    table = table.assign(**constant)
     called = {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
-    return table, called, {name: value for name, value in rest.items() if name not in table}
+    known = {*table, *factors}
+    return table, called, {name: value for name, value in rest.items() if name not in known}
 
 
-def _check_alike(log: Log, table: pandas.DataFrame, factors: Mapping[str, str]) -> None:
+def _check_alike(log: Log, table: pandas.DataFrame, of_path: Mapping[str, str]) -> None:
     """Raises where a path says another batch size or seed than a column of the log."""
-    for name in ("batch_size", "seed"):
-        others = {*table[name]} - {factors.get(name), ""} if name in table else ()
-        if name in factors and others:
+    for name in {"batch_size", "seed"} & {*table} & {*of_path}:
+        said = {text: pandas.to_numeric(text, errors="coerce") for text in table[name].unique()}
+        own = float(pandas.to_numeric(of_path[name], errors="coerce"))
+        others = [text for text, number in said.items() if number == number and number != own]
+        if own == own and others:
             raise UserError(
-                f"{log.path}: received the {name.replace('_', ' ')} {factors[name]} by the path, "
-                f"and {wording.listed(sorted(others))} in a column; the same is expected."
+                f"{log.path}: received the {name.replace('_', ' ')} {of_path[name]} by the path, "
+                f"and {wording.listed(others)} in a column; the same is expected."
             )
 
 

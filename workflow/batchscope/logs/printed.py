@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pandas
@@ -55,16 +56,23 @@ def llm_c(path: str, text: str) -> list[Log]:
 
 def recognised(text: str) -> str:
     """Returns the format of what a program printed; empty where it is none."""
-    forms = {
-        "nanogpt": (_EVALUATION, _ITERATION),
-        "llm_c": (_LLM_C,),
-        "json_lines": (_OBJECT,),
-    }
-    for line in text[:_HEAD].splitlines():
+    forms = {"nanogpt": (_EVALUATION, _ITERATION), "llm_c": (_LLM_C,)}
+    lines = text[:_HEAD].splitlines()
+    for line in lines:
         for kind, several in forms.items():
             if any(form.match(line) for form in several):
                 return kind
-    return ""
+    return "json_lines" if any(map(_is_object, lines)) else ""
+
+
+def _is_object(line: str) -> bool:
+    """Whether a line is a JSON object."""
+    if not _OBJECT.match(line):
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _log(path: str, kind: str, rows: dict[int, dict[str, str]], parameters: dict[str, str]) -> Log:

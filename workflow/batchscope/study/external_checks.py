@@ -18,7 +18,7 @@ _TAKEN = (
     *("target", "points", "residual", "lack_of_fit", "stray"),
     *("updates_min", "examples_min", "_loss"),
 )
-_SAME_EPOCHS = (2 / 3, 3 / 2)  # those of the updates over those that are said
+_SAME_EPOCHS = 1.5  # times as many updates as epochs have
 _LEAST_FULL, _MOST_FULL = 0.5, 1.02  # share of full batches that the examples may be
 
 
@@ -114,7 +114,8 @@ def disagreeing(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
 def of_epochs(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
     """Yields the runs whose epochs are not those of their updates: is a batch that of one device?
 
-    An epoch may be counted at its beginning or its end, so that they may be one apart.
+    An epoch may be counted at its beginning or its end, so that they may be one apart, and its last
+    batch may be left out, or be all of the data.
 
     Args:
         epoch: Training examples of an epoch, where it is stated.
@@ -124,7 +125,9 @@ def of_epochs(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> Iter
     known = rows[rows["epoch"].notna() & rows["updates"].notna()]
     last = known.groupby("run", sort=False).tail(1)
     used = last["updates"] * last["batch_size"] / epoch
-    off = ((used - last["epoch"]).abs() > 1) & ~(used / last["epoch"]).between(*_SAME_EPOCHS)
+    fewest = (last["epoch"] - 1) * np.floor(epoch / last["batch_size"]).clip(lower=1)
+    most = (last["epoch"] + 1) * np.ceil(epoch / last["batch_size"])
+    off = ~last["updates"].between(fewest / _SAME_EPOCHS, most * _SAME_EPOCHS)
     for row in last.index[off]:
         shown = wording.shortest(last.at[row, "epoch"])
         yield (
