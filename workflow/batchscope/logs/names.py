@@ -56,8 +56,7 @@ def ours(name: str, metrics: Collection[str] = ()) -> tuple[str, int] | None:
     Args:
         metrics: Those that the study names; without a word on the data, on the validation data.
     """
-    plain = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()
-    words = re.sub(r"[^a-z0-9]+", " ", plain).split()
+    words = _words(name)
     joined = " ".join(words)
     if joined in _PLAIN:
         return _PLAIN[joined], int(name != _PLAIN[joined])
@@ -81,6 +80,11 @@ def ours(name: str, metrics: Collection[str] = ()) -> tuple[str, int] | None:
     return None
 
 
+def _words(name: str) -> list[str]:
+    plain = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()
+    return re.sub(r"[^a-z0-9]+", " ", plain).split()
+
+
 def is_split(word: str) -> bool:
     """Whether a word says on which data something is."""
     return word.lower() in _SPLITS or word.lower() in _EVALUATED
@@ -88,9 +92,7 @@ def is_split(word: str) -> bool:
 
 def of_evaluations(word: str) -> bool:
     """Whether a word has a part that says of other data than training's: `eval_loader`."""
-    parts = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", word).lower()
-    parts = re.sub(r"[^a-z0-9]+", " ", parts).split()
-    return any(is_split(each) and _SPLITS.get(each) != "train" for each in parts)
+    return any(is_split(each) and _SPLITS.get(each) != "train" for each in _words(word))
 
 
 def mapping(

@@ -20,7 +20,6 @@ _SETTING = re.compile(r"Overriding: (\w+) = (.+)")
 _OF_WHOLE_BATCH = ("tokens_per_iteration", "gradient_accumulation_steps")
 _TOKENS = re.compile(r"tokens per iteration will be: ([\d,]+)")
 _LLM_C = re.compile(r"s:(\d+) ((?:\w+:\S+ ?)+)")
-_OBJECT = re.compile(r'\s*\{\s*(?:"|\})')
 _HEAD = 1_000_000  # characters among which a program prints its first row
 _NAMES = {"tel": "val_loss", "trl": "train_loss"}
 
@@ -67,10 +66,8 @@ def recognised(text: str) -> str:
 
 def _is_object(line: str) -> bool:
     """Whether a line is a JSON object."""
-    if not _OBJECT.match(line):
-        return False
     try:
-        return isinstance(json.loads(line), dict)
+        return line.lstrip().startswith("{") and isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
 

@@ -264,11 +264,8 @@ def another_plan(place: Place, stage: stages.Stage, now: stages.Staged) -> Itera
         return
     if stage.first == now.first:
         if stage.planned != now.at_most:
-            text = (
-                f"received at_most {now.at_most}; {stage.planned} is expected, as planned at the "
-            )
-            text += "last look: levels that were spent then are those of another plan."
-            yield Problem(place, text)
+            text = f"received at_most {now.at_most}; {stage.planned} is expected, as planned then: "
+            yield Problem(place, f"{text}levels that were spent then are those of another plan.")
     elif now.first < seen.stop and seen.start < now.seeds.stop:
         text = f"received first {now.first}; {seen.stop} is expected: the seeds {seen.start} to "
         yield Problem(place, f"{text}{seen.stop - 1} were looked at by another plan.")
