@@ -8,17 +8,14 @@ import pandas
 
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
+from batchscope.catalogue import tasks
 from batchscope.catalogue.decision_columns import COMPARISONS
 
 SIZES = [16, 32, 64, 128, 256]
 FACTORS = {"dataset": "digits", "model": "small_cnn", "optimizer": "sgd", "machine": "local"}
 ENDS = {
-    "seconds": {"w": (1.0, 0.95, 1.05), "b": (1.5, 1.2, 1.8), "n": (1.2, 1.0, 1.4)},
-    "test_accuracy": {
-        "w": (0.0, -0.01, 0.01),
-        "b": (-0.1, -0.15, -0.05),
-        "n": (-0.02, -0.05, 0.01),
-    },
+    "seconds": {"w": (0.95, 1.05), "b": (1.2, 1.8), "n": (1.0, 1.4)},
+    "test_accuracy": {"w": (-0.01, 0.01), "b": (-0.15, -0.05), "n": (-0.05, 0.01)},
 }
 VERDICTS = {
     "w": ("within", ""),
@@ -33,14 +30,14 @@ TAKEN = [2.0, 1.0, 1.05, 1.08, 2.0]
 
 def rows(outcome, letters, means, n=6, **given):
     """Rows of one outcome: a letter of `VERDICTS` for each batch size."""
-    seconds = outcome == "seconds"
+    seconds = outcome in ("seconds", "examples")
     budget = "target" if seconds else "convergence"
-    found = []
-    for size, letter, mean in zip(SIZES, letters, means, strict=False):
+    found, estimates = [], _estimates(outcome, letters, means)
+    for size, letter, mean, estimate in zip(SIZES, letters, means, estimates, strict=False):
         verdict, reason = VERDICTS[letter]
         if letter in "wbn" and n < 6:
             verdict = "provisional" if n > 1 else "one_seed"
-        ends = ENDS["seconds" if seconds else "test_accuracy"].get(letter, (math.nan,) * 3)
+        ends = ENDS["seconds" if seconds else "test_accuracy"].get(letter, (math.nan,) * 2)
         row = dict.fromkeys(COMPARISONS, math.nan) | {
             **FACTORS,
             **{"budget": budget, "budget_value": 0.2 if seconds else math.nan},
@@ -48,7 +45,7 @@ def rows(outcome, letters, means, n=6, **given):
             **{"batch_size": size, "learning_rate": size / 100 if seconds else size / 50},
             **{"margin": 0.1 if seconds else 0.02, "bound": 1.1 if seconds else -0.02},
             **{"on_edge": 0, "still_falling": 0, "at_first": 0, "seeds": n},
-            **dict(zip(("estimate", "low", "high"), ends, strict=True)),
+            **dict(zip(("estimate", "low", "high"), (estimate, *ends), strict=True)),
             **{"mean": math.nan if letter in "f0" else mean, "n": n if letter in "wbn" else 0},
             **{"mean_low": mean - 0.01, "mean_high": mean + 0.01},
             **{"verdict": verdict, "reason": reason},
@@ -56,6 +53,21 @@ def rows(outcome, letters, means, n=6, **given):
         }
         found.append(row | given)
     return found
+
+
+def _estimates(outcome, letters, means):
+    """Each mean against the best of the others: a ratio of seconds, else a difference."""
+    compared = dict(enumerate(mean for _, mean in zip(letters, means, strict=False)))
+    compared = {at: mean for at, mean in compared.items() if letters[at] in "wbn"}
+    best = max if tasks.higher_is_better(outcome) else min
+    for at in range(len(letters)):
+        others = [mean for other, mean in compared.items() if other != at]
+        if at not in compared or not others:
+            yield math.nan
+        elif outcome in ("seconds", "examples"):
+            yield compared[at] / best(others)
+        else:
+            yield compared[at] - best(others)
 
 
 def comparisons(seconds="bwwwb", accuracy="wwwww", n=6, taken=TAKEN, accurate=(0.95,) * 5):

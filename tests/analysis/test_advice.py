@@ -84,7 +84,6 @@ OTHER_RATE = {"frame": flagged("test_accuracy", "on_edge", 16), "made": runs(rat
         ({"frame": flagged(*ON_EDGE, 128)}, "rate_on_edge", RATES, "[0.1, 0.2, 0.4, 0.8]"),
         (OTHER_RATE, "rate_on_edge", RATES, "[0.1, 0.32, 1.02]"),
         ({"made": NOISY[NOISY["batch_size"] == 32]}, "timings_disturbed", BLOCKS, "21"),
-        ({"limits": DISTURBED}, "timings_disturbed", BLOCKS, "21"),
         ({"frame": flagged("test_accuracy", "still_falling")}, "still_falling", "epochs", "20"),
         ({"critical": UNLIKE}, "lack_of_fit", None, None),
         ({"asked": ASKED._replace(planned=12)}, "seeds_planned", "seeds", "12"),
@@ -96,6 +95,40 @@ def test_a_failed_check_lowers_the_grade_and_says_what_to_change(given, name, ke
     row = one(found, "check", name)
     assert row["passed"] == 0
     assert key is None or (row["key"], row["value"]) == (key, value)
+
+
+@pytest.mark.parametrize(
+    ("given", "rule", "share"),
+    [
+        ({"made": runs().assign(disturbed_share=0.26)}, "time_epoch", 0.26),
+        ({"limits": DISTURBED}, "throughput", 0.5),
+    ],
+)
+def test_disturbed_timings_rank_no_sizes_and_are_to_be_repeated(given, rule, share):
+    """By seconds 32 is the fastest; by examples 16 is the best, and 256 is beyond."""
+    examples = rows("examples", "wnnnb", [1e3, 1.2e3, 1.4e3, 1.6e3, 2e3])
+    frame = pandas.concat([comparisons(), pandas.DataFrame(examples)], ignore_index=True)
+    found = advised(frame, **given)
+    assert range_of(found) == (16, 16, 16, "provisional")
+    limits = found[(found["item"] == "limit") & found["batch_size"].notna()]
+    assert [*limits["name"].unique()] == ["examples", "test_accuracy"]
+    check = one(found, "check", "timings_disturbed")
+    assert (check["passed"], check["bound"]) == (0, 0.25)
+    assert check["estimate"] == pytest.approx(share)
+    assert (check["key"], check["value"]) == (advice_needs.RERUN, rule)
+    assert "times_compared" not in {*found["name"]}
+
+
+def test_a_quarter_of_disturbed_blocks_is_borne_and_runs_of_one_timing_job_count_once():
+    """Of 6 seeds of 5 sizes, one size has all blocks disturbed, and more rates than the others."""
+    made = runs()
+    share = (made["batch_size"] == 16).astype(float)
+    more = made[share == 1].assign(learning_rate=0.8)
+    made = pandas.concat([made.assign(disturbed_share=share), more.assign(disturbed_share=1.0)])
+    found = advised(made=made)
+    check = one(found, "check", "timings_disturbed")
+    assert check["passed"] == 1 and check["estimate"] == pytest.approx(0.2)
+    assert range_of(found) == (32, 128, 32, "solid")
 
 
 @pytest.mark.parametrize(

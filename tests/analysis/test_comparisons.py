@@ -94,6 +94,41 @@ def test_a_loss_has_its_own_direction_and_what_is_taken_its_ratio():
     assert taken["mean"][0] == pytest.approx(100 * math.exp(-THREE[0].mean()))
 
 
+def test_the_best_size_is_that_of_the_paired_differences():
+    """By all jobs 16 has the lower mean; by the 13 jobs that both have, 8 is faster in each.
+
+    The first 13 jobs ran on a busy machine, and 8 has no others.
+    """
+    busy, quiet = np.linspace(2.0, 2.2, 13), np.linspace(0.9, 1.1, 15)
+    values = np.array([[*busy, *[NAN] * 15], [*(1.4 * busy), *quiet]])
+    found = table(values, "seconds", 0.1, "target")
+    assert found["reached"].tolist() == [13, 28]
+    assert found["mean"].idxmin() == 1
+    assert found["estimate"].tolist() == pytest.approx([1 / 1.4, 1.4])
+    assert comparisons.best(found) == 8
+    accuracy = table(-values)
+    assert accuracy["mean"].idxmax() == 1 and comparisons.best(accuracy) == 8
+
+
+def test_a_size_alone_is_the_best_and_without_any_value_none_is():
+    alone = table(np.vstack([THREE[0], [NAN] * 6]))
+    assert alone["estimate"].isna().all() and comparisons.best(alone) == 8
+    assert comparisons.best(alone.iloc[1:]) is None and comparisons.best(alone.iloc[:0]) is None
+
+
+def test_a_size_that_finished_without_reaching_the_target_is_no_failure():
+    """Of 32 a run diverged at the only rate."""
+    values = np.vstack([THREE[0], [*THREE[1][:5], INF], [*THREE[2][:5], INF]])
+    of = reading(values, "updates", 0.1, "target")
+    runs = of.trainings.runs
+    runs.loc[(runs["batch_size"] == 32) & (runs["seed"] == 5), "status"] = "diverged"
+    evaluations = runs.assign(run="", epoch=np.arange(len(runs)))
+    of = dataclasses.replace(of, trainings=Trainings({}, runs, evaluations))
+    found = comparisons.table(runs, [of])
+    assert found["reason"].tolist() == ["alone", "not_reached", "failed"]
+    assert found["epochs_run"].tolist() == [5, 11, 16]  # of the last finished run
+
+
 def test_a_size_without_a_comparison_says_why():
     values = np.vstack([THREE[0], [NAN] * 6, [*THREE[2][:5], -INF]])
     found = table(values)

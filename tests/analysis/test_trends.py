@@ -153,7 +153,7 @@ def test_what_was_taken_changes_by_a_factor_per_doubling():
     assert math.log(wider["high"] / wider["low"]) == pytest.approx(factor * (ends[1] - ends[0]))
     values[2, 0] = math.inf
     (row,) = judged(reading(values, "updates", "target"))
-    assert (row["smallest"], row["n"], row["reason"]) == (32, 6, Reason.FAILED)
+    assert (row["smallest"], row["n"], row["reason"]) == (32, 6, Reason.NOT_REACHED)
     values[2, 0] = 0.0
     (row,) = judged(reading(values, "updates", "target"))
     assert row["reason"] == Reason.NOT_POSITIVE

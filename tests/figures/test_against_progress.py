@@ -9,6 +9,7 @@ from batchscope import figures
 from batchscope.analysis import best_learning_rates
 from batchscope.figures.drawing import canvas
 from batchscope.figures.kinds import against_progress
+from batchscope.tables import csv_tables
 from drawing import legend, titles
 from made_figures import drawing_of, frame_of, tables_of
 
@@ -78,15 +79,16 @@ def test_runs_that_did_not_finish_are_thin_and_in_no_mean():
     assert mean.get_ydata() == pytest.approx(whole.groupby("epoch")["train_loss"].mean())
 
 
-def test_progress_has_a_panel_for_each_axis_and_the_loss_that_all_reached(tmp_path):
+def test_progress_has_a_panel_for_each_axis_and_the_target_that_sizes_are_compared_at(tmp_path):
     folder = tables_of(tmp_path, synthetic.grid([16, 32, 64], range(2)))
     drawing, frame = drawing_of("progress", folder)
-    lowest = frame.groupby(["batch_size", "seed"])["validation_loss"].min()
-    assert frame["target"].unique() == pytest.approx([lowest.max()])
+    compared = csv_tables.read(folder / "comparisons.csv")
+    (target,) = compared.loc[compared["budget"] == "target", "budget_value"].unique()
+    assert frame["target"].unique() == pytest.approx([target])
     assert titles(drawing) == ["By updates", "By examples", "By training time"]
     for axes in drawing.axes:
         dotted = [line for line in axes.lines if line.get_color() == canvas.MUTED]
-        assert dotted[0].get_ydata() == pytest.approx([lowest.max()] * 2)
+        assert dotted[0].get_ydata() == pytest.approx([target] * 2)
 
 
 def test_a_stated_target_is_drawn_and_none_where_a_run_failed(tmp_path):

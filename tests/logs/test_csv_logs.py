@@ -179,3 +179,17 @@ def test_a_stated_format_is_not_guessed(log):
     assert found.format == "csv" and found.rows["epoch"].tolist() == ["0", "1"]
     with pytest.raises(UserError, match="format: received 'keros'"):
         log("epoch,loss\n0,1.0\n", kind="keros")
+
+
+def test_an_epoch_ends_with_a_smaller_batch(tmp_path):
+    """As Keras and our own runs count: 1,087 examples are 5 batches of 256, or one of 2,048."""
+    path = tmp_path / "log.csv"
+    path.write_text("epoch,val_loss\n0.5,3\n1,2\n3,1\n")
+    for size, updates in ((256, [543.5 / 256, 5, 15]), (2048, [543.5 / 2048, 1, 3])):
+        run = evaluated(path, size, examples_per_epoch=1087)
+        assert run.rows["updates"].tolist() == pytest.approx(updates)
+        assert run.rows["examples"].tolist() == [543.5, 1087, 3261]
+    path.write_text("updates,val_loss\n5,2\n10,1\n")
+    assert evaluated(path, 256, examples_per_epoch=1087).rows["examples"].tolist() == [1280, 2560]
+    path.write_text("examples,val_loss\n1280,2\n2560,1\n")
+    assert evaluated(path, 256).rows["updates"].tolist() == [5, 10]

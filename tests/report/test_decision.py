@@ -14,6 +14,7 @@ from batchscope.errors import UserError
 from batchscope.figures.kinds import primary
 from batchscope.report import decision, experiment_view, page
 from batchscope.report.text import bracketed, difference, level, unit
+from batchscope.study import advice_needs
 
 RATIOS = {
     8: (2.0, 1.8, 2.2, "beyond"),
@@ -21,6 +22,7 @@ RATIOS = {
     32: (1.2, 1.0, None, "not_resolved"),
 }
 SECONDS = {8: 0.2, 16: 0.1, 32: 0.12}
+JOBS = {8: 13, 16: 28, 32: 13}
 
 
 SERIES = {"model": "net", "dataset": "data", "machine": "local"}
@@ -62,7 +64,7 @@ def _advice(best: bool = True) -> pandas.DataFrame:
 def _comparisons() -> pandas.DataFrame:
     rows = []
     for size, (estimate, low, high, verdict) in RATIOS.items():
-        shared = {"batch_size": size, "learning_rate": 0.1, "n": 6}
+        shared = {"batch_size": size, "learning_rate": 0.1, "n": 6, "reached": 6}
         shared["against"] = 8 if size == 16 else 16
         target = {"budget": "target", "budget_value": 0.2, "budget_column": "validation_loss"}
         mean = SECONDS[size]
@@ -101,7 +103,7 @@ def test_a_decision_is_the_rows_of_its_tables(study):
     assert card["best"]["grade"] == "provisional" and card["scope"] == ["net", "data"]
     reached = card["reached"]
     assert (reached["budget_column"], reached["budget_value"]) == ("validation_loss", 0.2)
-    assert reached["taken"] == "100 [80, 125] ms"
+    assert reached["taken"] == "100 [80, 125] ms (n = 6)"
     beside = [(each["batch_size"], each["ratio"], each["against"]) for each in reached["others"]]
     assert beside == [(8, "2.00 [1.80, 2.20]", None), (32, "1.2 [1, –]", None)]
     (outcome,) = card["outcomes"]
@@ -113,10 +115,36 @@ def test_a_decision_is_the_rows_of_its_tables(study):
 def test_batch_sizes_have_a_row_each(study):
     (card,) = decision.cards(study, {"gap": _tables()})
     heads, rows = card["sizes"]["heads"], card["sizes"]["rows"]
-    assert heads == ["Best rate", "Time to target (ms)", "Test accuracy", "Time per epoch (s)"]
+    times = ["Time to target (ms, n = 6)", "Test accuracy", "Time per epoch (s, n = 2)"]
+    assert heads == ["Best rate", *times]
     assert [row["batch_size"] for row in rows] == [8, 16, 32]
     assert [row["inside"] for row in rows] == [False, True, False]
     assert [value for _, value in rows[0]["cells"]] == pytest.approx([0.1, 0.2, 0.97, 0.84])
+
+
+def test_means_over_different_numbers_of_timing_jobs_have_each_its_number(study):
+    tables = _tables()
+    compared = tables.comparisons.assign(reached=tables.comparisons["batch_size"].map(JOBS))
+    tables = figures.Tables(advice=tables.advice, comparisons=compared, runs=tables.runs)
+    (card,) = decision.cards(study, {"gap": tables})
+    at = card["sizes"]["heads"].index("Time to target (ms)")
+    texts = [row["cells"][at][0] for row in card["sizes"]["rows"]]
+    assert [text.partition(", n = ")[2] for text in texts] == ["13", "28", "13"]
+    assert card["reached"]["taken"].endswith("(n = 28)")
+
+
+def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
+    tables = _tables()
+    advice = tables.advice.replace({"name": {"seconds": "examples"}})
+    check = {"item": "check", "name": "timings_disturbed", "passed": 0, "estimate": 0.6}
+    check |= {"key": advice_needs.RERUN, "value": "time_epoch", "bound": 0.25}
+    advice = pandas.concat([advice, pandas.DataFrame([check]).assign(**SERIES)])
+    tables = figures.Tables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
+    (card,) = decision.cards(study, {"gap": tables}, "mine.yaml")
+    assert card["checks"][1]["line"] == (
+        "snakemake --cores all --configfile mine.yaml --forcerun time_epoch"
+    )
+    assert card["reached"] is None  # no examples to the target in these tables
 
 
 def test_checks_that_fail_come_first_each_with_its_line(study):

@@ -312,6 +312,17 @@ def test_epochs_of_few_batches_are_no_contradiction(sizes, updates, tmp_path):
     assert len(external_runs.read(source, tmp_path).rows) == 30
 
 
+def test_logs_by_epochs_alone_may_have_batches_of_more_than_all_examples(tmp_path):
+    """They make one update an epoch, which no number of examples contradicts."""
+    for size in (64, 256, 4096):
+        rows = [f"{epoch},{size / 1e4 + 1 / epoch}" for epoch in range(1, 4)]
+        written(tmp_path, {f"bs{size}_seed0.csv": "\n".join(["epoch,val_loss", *rows])})
+    source = Source(("bs{batch_size}_seed{seed}.csv",), examples_per_epoch=1087)
+    found = external_runs.read(source, tmp_path).rows
+    updates = found[found["epoch"] == 2].set_index("batch_size")["updates"]
+    assert updates.to_dict() == {64: 34, 256: 10, 4096: 2}
+
+
 def test_a_path_and_a_column_that_agree_may_be_written_otherwise(tmp_path):
     for size in (8, 16, 32):
         rows = [f"{step},{size}.0,{size / 1e3 + 1 / step}" for step in (10, 20)]

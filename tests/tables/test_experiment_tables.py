@@ -1,12 +1,16 @@
 """Tables that follow from others of the same experiment."""
 
+from dataclasses import replace
+
 import pandas
 import pytest
 
 import report_example
 import synthetic
+from batchscope import disk
+from batchscope.store import paths
 from batchscope.study import config
-from batchscope.tables import advice, experiment_tables, long_tables, run_table
+from batchscope.tables import advice, csv_tables, experiment_tables, long_tables, run_table
 from costs import first
 
 
@@ -43,3 +47,52 @@ def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
         "seconds_per_epoch": "falls",
     }
     assert experiment_tables._stated(study, "second") == {}
+
+
+def compared_at(folder):
+    """Returns the target of comparisons.csv, and whether it is stated."""
+    frame = csv_tables.read(folder / "comparisons.csv")
+    rows = frame.loc[frame["budget"] == "target", ["budget_value", "stated"]].drop_duplicates()
+    (found,) = rows.to_numpy().tolist()
+    return found
+
+
+def tabulated(folder, seeds, failed=(), budgets=()):
+    """Writes records and tables of so many seeds; returns the target that sizes are compared at.
+
+    From seed 2 on, losses are 1.5 times as high.
+    """
+    study = synthetic.study(synthetic.grid([16, 32, 64], range(seeds)), {"evaluate": {}})
+    experiment = study.experiments["gap"]
+    trainings = replace(experiment.trainings, budgets=dict(budgets))
+    study.experiments["gap"] = replace(experiment, trainings=trainings)
+    synthetic.write(folder, study, dict.fromkeys(failed, "missing"))
+    for run, factors in experiment.trainings.runs.items():
+        path = paths.run_folder(folder, run) / "history.csv"
+        if factors["seed"] > 1 and path.exists():
+            rows = pandas.read_csv(path)
+            rows["validation_loss"] *= 1.5
+            rows.to_csv(path, index=False)
+    experiment_tables.write(folder, study, "gap", folder / "tables")
+    return compared_at(folder / "tables")
+
+
+def test_more_seeds_move_no_default_target_until_its_file_is_deleted(tmp_path):
+    first = tabulated(tmp_path, 2)
+    (stored,) = disk.read_json(tmp_path / "tables" / paths.DEFAULT_TARGETS)["targets"]
+    assert (stored["column"], stored["value"], 0.0) == ("validation_loss", *first)
+    assert stored["series"]["dataset"] == "digits" and "learning_rate" not in stored["series"]
+    assert tabulated(tmp_path, 6) == first
+    fits = csv_tables.read(tmp_path / "tables" / "critical_batch_size.csv")
+    assert fits["target_value"].iloc[-1] == first[0]
+    stated = tabulated(tmp_path, 6, budgets={"target": {"validation_loss": 0.7}})
+    assert stated == [0.7, 1.0] and tabulated(tmp_path, 6) == first
+    (tmp_path / "tables" / paths.DEFAULT_TARGETS).unlink()
+    assert tabulated(tmp_path, 6) != first
+
+
+def test_no_target_of_unfinished_runs_is_stored(tmp_path):
+    runs = synthetic.grid([16, 32, 64], range(3))
+    value, _ = tabulated(tmp_path, 3, failed=runs[:1])
+    assert value > 0
+    assert disk.read_json(tmp_path / "tables" / paths.DEFAULT_TARGETS) == {"targets": []}

@@ -99,7 +99,24 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
         assert read[name].tolist() == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
     assert "40.0" not in (tmp_path / "tables" / "runs.csv").read_text()
     found = {path.name for path in (tmp_path / "tables").iterdir()}
-    assert found == set(tables.FILES)
+    assert found == {*tables.FILES, paths.DEFAULT_TARGETS}
+
+
+def test_how_much_others_disturbed_the_timing_job_of_a_run(written):
+    """Two of three blocks of the first seed's job; the records of others have no blocks."""
+    factors = next(iter(written.trainings.runs.values()))
+    (place,) = job_files.places(written.planned, written.results)
+    path = job_files.time_path(place, written.planned.experiments["gap"], factors, "time_epoch")
+    blocks = [
+        {"seconds_per_epoch": 1.0, "foreign_cores": cores, "disturbed": cores > 0.2}
+        for cores in (1.9, 0.1, 1.7)
+    ]
+    with synthetic.edited(path) as record:
+        record["blocks"] = blocks
+    frame = written.made("runs")
+    assert frame.loc[0, "disturbed_share"] == pytest.approx(2 / 3)
+    assert frame.loc[0, "foreign_cores"] == 1.7
+    assert frame.loc[2:, ["disturbed_share", "foreign_cores"]].isna().all(axis=None)
 
 
 def test_lines(written):

@@ -90,6 +90,11 @@ def experiment_tables(study: str = "{study}", experiment: str = "{experiment}") 
     return [(folder / name).as_posix() for name in tables.FILES]
 
 
+def default_targets(study: str = "{study}", experiment: str = "{experiment}") -> str:
+    """File of an experiment's default targets, fixed at its first analysis."""
+    return (paths.study_folder(RESULTS, study) / experiment / paths.DEFAULT_TARGETS).as_posix()
+
+
 def look_table() -> str:
     """The table of a look at a study."""
     return paths.look_table(RESULTS, "{study}", "{look}").as_posix()

@@ -295,6 +295,8 @@ class Jobs:
         first, alone (see `once_more`).
         """
         behind = [self.headline, *self.tables(), *self.stated(), *self.figures()]
+        own = self.study.folder_name
+        behind += [rule_parts.default_targets(own, name) for name in self.study.experiments]
         if not self.partial:
             if deleted := self._deleted_data():
                 names = ", ".join(Path(path).parent.name for path in deleted)

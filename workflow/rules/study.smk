@@ -17,6 +17,8 @@ rule tabulate:
         code=jobs.TABLE_CODE,
     output:
         parts.experiment_tables(),
+        # Not deleted before the job: the targets of the first analysis stay.
+        targets=update(parts.default_targets()),
     log:
         "logs/tabulate/{study}/{experiment}.log",
     conda:

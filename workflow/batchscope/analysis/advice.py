@@ -16,7 +16,16 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import advice_series, intervals, run_series, step_cost
-from batchscope.analysis.advice_series import CRITICAL, RATE, Asked, Row, Series, Tables, excludes
+from batchscope.analysis.advice_series import (
+    CRITICAL,
+    MOST_DISTURBED,
+    RATE,
+    Asked,
+    Row,
+    Series,
+    Tables,
+    excludes,
+)
 from batchscope.catalogue import run_factors, stages, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EPOCHS, TARGET, UPDATES
 from batchscope.catalogue.decision_columns import ADVICE
@@ -25,7 +34,6 @@ from batchscope.study import advice_needs
 from batchscope.study.advice_needs import Need, rounded
 
 MEMORY, KNEE = "memory", "knee"
-MOST_DISTURBED = 0.25  # share of the blocks of a timing
 BLOCKS = 21  # of a timing that is repeated
 _COPIED = ["batch_size", "estimate", "low", "high", "bound", "n", "verdict", "reason"]
 
@@ -212,25 +220,37 @@ def _longer(series: Series, size: int | None) -> tuple[str, Any]:
 
 
 def _timings(series: Series) -> Iterator[Row]:
-    """Yields whether blocks of a timing differ by more than a plateau is told from its knee."""
+    """Yield whether timings are clean.
+
+    Other processes disturbed few of the blocks, and the blocks of a batch size differ by less than
+    the distance of a plateau from its knee. Disturbed timings are to be repeated.
+    """
     names = ["batch_size", "seconds_per_epoch_q1", "seconds_per_epoch_q3"]
     sizes, low, high = series.runs(*names).astype(float).to_numpy().T
     ratios = pandas.Series(high / low).groupby(sizes).median()
-    found = [(int(size), ratio, step_cost.MOST_NOISE) for size, ratio in ratios.items()]
+    more_blocks = ("measure.time_epoch.blocks", BLOCKS)
+    found: list[tuple[int | None, float, float, tuple[str, Any]]] = []
+    if series.runs("disturbed_share").notna().any(axis=None):
+        again = (advice_needs.RERUN, "time_epoch")
+        found.append((None, series.disturbed_share, MOST_DISTURBED, again))
+    for size, ratio in ratios.items():
+        found.append((int(size), ratio, step_cost.MOST_NOISE, more_blocks))
     names = ["disturbed_blocks", "blocks", "noise_floor"]
     for disturbed, blocks, noise in series.tables.limits.reindex(columns=names).to_numpy(float):
-        found += [(None, disturbed / blocks, MOST_DISTURBED), (None, noise, step_cost.MOST_NOISE)]
+        again = (advice_needs.RERUN, "throughput")
+        found.append((None, disturbed / blocks, MOST_DISTURBED, again))
+        found.append((None, noise, step_cost.MOST_NOISE, more_blocks))
     found = [each for each in found if not math.isnan(each[1])]
     failed = [each for each in found if each[1] > each[2]]
-    line = ("measure.time_epoch.blocks", BLOCKS)
-    for size, value, bound in failed or found[:1]:
+    for size, value, bound, line in failed or found[:1]:
         numbers = {"batch_size": size if failed else None, "estimate": value, "bound": bound}
         yield _check("timings_disturbed", not failed, *line, **numbers)
 
 
 def _seconds(series: Series) -> Iterator[Row]:
     """Yields whether seconds that are known are compared, and with sizes that may be used."""
-    if series.asked.timed and not series.compares_seconds and not _falls(series):
+    compared = series.compares_seconds or not series.times_usable
+    if series.asked.timed and not compared and not _falls(series):
         yield _check("times_compared", False)
     if (fastest := series.fastest) in series.excluded(series.outcomes):
         others = [size for size in series.sizes if size != fastest]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import run_series
+from batchscope.analysis import comparisons, run_series
 from batchscope.catalogue import tasks
 from batchscope.catalogue.budget_kinds import ENDS, TAKEN, TARGET
 from batchscope.catalogue.outcomes import Reason, Verdict
@@ -25,6 +25,7 @@ from batchscope.catalogue.run_factors import TIMING_FACTORS
 from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
 
 SECONDS, EXAMPLES = "seconds", "examples"
+MOST_DISTURBED = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds
 CRITICAL, RATE = "critical_batch_size", "learning_rate"
 _OF_MACHINE = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
 MOST_FITS = "most_fits"  # no larger batch was tried than the largest that fits
@@ -75,19 +76,36 @@ class Series:
     def limits(self) -> pandas.DataFrame:
         """The rows of comparisons.csv that limit the sizes, one outcome after the other.
 
-        The seconds to the target where any are known, and every outcome with a stated margin, or
-        else the first; without any of these the examples to the target.
+        The seconds to the target where any are known, or the examples if the timings were
+        disturbed; and every outcome with a stated margin, or else the first. Without any of these
+        the examples to the target.
         """
         taken, ends = self.at(TARGET, EXAMPLES), self.at(*ENDS)
         ends = ends[~ends["outcome"].isin(TAKEN)]
         seconds, examples = (taken[taken["outcome"] == name] for name in (SECONDS, EXAMPLES))
-        found = [seconds] if (seconds["reason"] != Reason.NO_VALUE).any() else []
+        cost = seconds if self.times_usable else examples
+        found = [cost] if (cost["reason"] != Reason.NO_VALUE).any() else []
         budgets = ends[ends["mean"].notna()].groupby("outcome", sort=False)["budget"].first()
         for name in [each for each in self.asked.margins if each in budgets] or budgets.index[:1]:
             found.append(ends[(ends["outcome"] == name) & (ends["budget"] == budgets[name])])
-        if budgets.empty and seconds["mean"].isna().all() and examples["mean"].notna().any():
+        if budgets.empty and cost["mean"].isna().all() and examples["mean"].notna().any():
             found.append(examples)  # all that is known of what a size costs
         return pandas.concat(found) if found else taken.iloc[:0]
+
+    @functools.cached_property
+    def disturbed_share(self) -> float:
+        """The share of disturbed blocks in the timing jobs behind the seconds; NaN if unknown."""
+        jobs = self.runs("batch_size", "seed", "disturbed_share").drop_duplicates()
+        shares = jobs["disturbed_share"].dropna()
+        if len(shares):
+            return float(shares.mean())
+        blocks = self.tables.limits.reindex(columns=["disturbed_blocks", "blocks"]).astype(float)
+        return float((blocks["disturbed_blocks"] / blocks["blocks"]).max())
+
+    @property
+    def times_usable(self) -> bool:
+        """Whether batch sizes may be ranked by seconds: few of the timed blocks were disturbed."""
+        return not self.disturbed_share > MOST_DISTURBED
 
     @property
     def compares_seconds(self) -> bool:
@@ -96,15 +114,14 @@ class Series:
 
     @property
     def fastest(self) -> int | None:
-        """The size with the best mean of the seconds, whatever else limits it; None without any."""
-        rows = self.limits[self.limits["outcome"] == SECONDS].set_index("batch_size")
-        means = rows["mean"].astype(float).dropna()
-        return int(means.idxmin()) if len(means) else None
+        """The fastest size by paired differences, whatever else limits it; None without any."""
+        return comparisons.best(self.limits[self.limits["outcome"] == SECONDS])
 
     @functools.cached_property
     def outcomes(self) -> list[str]:
-        """What limits the sizes beside the seconds."""
-        return [name for name in self.limits["outcome"].unique() if name != SECONDS]
+        """What limits the sizes beside the seconds or the examples to the target."""
+        costs = (SECONDS, EXAMPLES)
+        return [name for name in self.limits["outcome"].unique() if name not in costs]
 
     @functools.cached_property
     def fits(self) -> Row:
@@ -139,10 +156,8 @@ class Series:
         """
         for names in (None, self.outcomes, ()):
             pool = self.limits[~self.limits["batch_size"].isin(self.excluded(names))]
-            pool = pool[pool["mean"].notna()]
-            for name, rows in pool.groupby("outcome", sort=False):
-                means = rows.set_index("batch_size")["mean"].astype(float)
-                return int(means.idxmax() if tasks.higher_is_better(name) else means.idxmin())
+            for _, rows in pool[pool["mean"].notna()].groupby("outcome", sort=False):
+                return comparisons.best(rows)
         return None
 
     @functools.cached_property
@@ -191,7 +206,7 @@ class Series:
         rates = runs.groupby("batch_size")[RATE].nunique().min() if len(runs) else 0
         only = float(runs[RATE].iloc[0]) if runs[RATE].nunique() == 1 else None
         timed = self.compares_seconds or self.asked.timed or runs["train_seconds"].notna().any()
-        outcomes = {*self.outcomes} - {EXAMPLES}
+        outcomes = {*self.outcomes}
         tested = any(not name.startswith("validation") for name in outcomes)
         known = (self.sizes, self.replicates, int(rates), only, bool(timed), tested)
         return Trained(*known, self.asked.given_by, tasks.of(outcomes)[0])
@@ -212,7 +227,8 @@ class Series:
 
 def excludes(rows: pandas.DataFrame) -> pandas.Series:
     """Returns which rows exclude their size: beyond the margin, or failed."""
-    failed = (rows["verdict"] == Verdict.NOT_TESTABLE) & (rows["reason"] == Reason.FAILED)
+    failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
+    failed &= rows["verdict"] == Verdict.NOT_TESTABLE
     return failed | (rows["verdict"] == Verdict.BEYOND)
 
 

@@ -39,6 +39,7 @@ from batchscope.analysis import chosen_rates, contrasts, intervals, run_series, 
 from batchscope.analysis.contrasts import ROUNDING
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.readings import Reading
+from batchscope.catalogue import tasks
 from batchscope.catalogue.decision_columns import COMPARISONS
 from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
 
@@ -239,6 +240,24 @@ def _seeds_to_resolve(
     return ends[0], ends[1]
 
 
+def best(rows: pandas.DataFrame) -> int | None:
+    """Return the batch size with the best paired difference to the best of the others.
+
+    Means of batch sizes are not ranked: those with more seeds or timing jobs hold values that the
+    others have no counterpart of. A batch size that stands alone is the best one.
+
+    Args:
+        rows: Rows of comparisons.csv of one series, budget and outcome.
+    """
+    values = rows.set_index("batch_size")[["estimate", "mean"]].astype(float)
+    for column in ("estimate", "mean"):
+        known = values[column].dropna()
+        if len(known):
+            higher = tasks.higher_is_better(rows["outcome"].iloc[0])
+            return int(known.idxmax() if higher else known.idxmin())
+    return None
+
+
 def table(runs: pandas.DataFrame, readings: Iterable[Reading]) -> pandas.DataFrame:
     """Returns one row per reading and batch size; see `COMPARISONS`."""
     factors = [name for name in run_series.factor_columns(runs) if name != chosen_rates.RATE]
@@ -254,10 +273,8 @@ def _compare(reading: Reading) -> list[Compared]:
     ]
     found = compare(looks, margin, reading.at_first)
     whole = ~(reading.values <= 0).any(axis=1) | (not reading.taken)  # no ratio to nothing
-    return [
-        _own_direction(each, reading, kept, ended)
-        for each, kept, ended in zip(found, whole, reading.ended, strict=True)
-    ]
+    marks = zip(found, whole, reading.ended, reading.not_reached, strict=True)
+    return [_own_direction(each, reading, *marked) for each, *marked in marks]
 
 
 def _higher(reading: Reading) -> np.ndarray:
@@ -269,7 +286,9 @@ def _higher(reading: Reading) -> np.ndarray:
     return np.where((reading.values <= 0).any(axis=1)[:, None], math.inf, values)
 
 
-def _own_direction(found: Compared, reading: Reading, positive: bool, ended: bool) -> Compared:
+def _own_direction(
+    found: Compared, reading: Reading, positive: bool, ended: bool, not_reached: bool
+) -> Compared:
     ends = found.estimate[:3]
     if not reading.rises:
         mean, low, high = (-end for end in ends)
@@ -279,6 +298,8 @@ def _own_direction(found: Compared, reading: Reading, positive: bool, ended: boo
     reason, open_end = found.reason, any(map(math.isnan, ends))
     if not positive:
         reason = Reason.NOT_POSITIVE
+    elif reason == Reason.FAILED and not_reached:
+        reason = Reason.NOT_REACHED
     elif reason == Reason.NO_VALUE and ended:
         reason = Reason.NO_BUDGET
     elif found.verdict == Verdict.NOT_RESOLVED and open_end:  # which no number of seeds closes
@@ -295,6 +316,7 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
     marks = {"on_edge": reading.chosen.on_edge, "still_falling": reading.falling}
     marks["at_first"] = reading.at_first
     firsts = reading.trainings.runs.drop_duplicates("batch_size").set_index("batch_size")[factors]
+    epochs = reading.trainings.epochs_run
     found = zip(reading.batch_sizes, _compare(reading), reading.means(), strict=True)
     for at, (size, compared, mean) in enumerate(found):
         against, seeds = compared.against, int(reading.ran[at].sum())
@@ -307,6 +329,7 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
             "learning_rate": reading.chosen.rates[at],
             **{name: int(each[at]) for name, each in marks.items()},
             "seeds": seeds,
+            "epochs_run": epochs.get(size),
             **intervals.columns("mean", mean[:3]),
             **compared._asdict(),
             "against": None if against is None else reading.batch_sizes[against],

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ from batchscope.store.records import FINISHED, UNSUCCESSFUL
 LEAST_SIZES = 2
 _TIMED = "seconds_per_epoch"  # of a timing job, which ran whatever became of the training
 CHOSEN_BY = "validation_loss"  # of an evaluation; of a run `CHOSEN_ON`
+DefaultTarget = Callable[[Trainings], Target | None]
 MARGIN_OF_TAKEN = 0.1  # what counts as negligible where the experiment states nothing of it
 
 
@@ -96,6 +97,14 @@ class Reading:
         """Whether it is what was taken, which is compared as a ratio."""
         return self.outcome in TAKEN
 
+    @functools.cached_property
+    def not_reached(self) -> np.ndarray:
+        """Whether runs of a size never reached the target, at a rate where none failed."""
+        cube = self.trainings.cube(self.trainings.failed)
+        completed = chosen_rates.tried(cube) & ~(cube == 1).any(axis=2)
+        never = np.isinf(self.values).any(axis=1)
+        return (self.budget.kind == TARGET) & never & completed.any(axis=1)
+
     @property
     def rises(self) -> bool:
         """Whether higher is better."""
@@ -108,13 +117,16 @@ class Reading:
         of_budget = {"budget": kind, "budget_value": value, "budget_column": column}
         return {**of_budget, "stated": int(stated), "outcome": self.outcome}
 
-    def means(self) -> list[Interval]:
+    def means(self, seeds: Any = slice(None)) -> list[Interval]:
         """Returns the mean of each size with its 95 % t-interval; geometric of what was taken.
 
         Empty where a run failed, or there is none.
+
+        Args:
+            seeds: Index of the seeds that count, all by default.
         """
         found = []
-        for row, tuned in zip(self.values, self.chosen.tuned.tolist(), strict=True):
+        for row, tuned in zip(self.values[:, seeds], self.chosen.tuned.tolist(), strict=True):
             values = row[~np.isnan(row)]
             if not (len(values) and np.isfinite(values).all()):
                 found.append(Interval())
@@ -132,6 +144,7 @@ def of_experiment(
     stated: Mapping[str, Any],
     margins: Mapping[str, float],
     looks: Sequence[int] = (),
+    default_target: DefaultTarget = Trainings.default_target,
 ) -> Iterator[Reading]:
     """Yields every outcome of every series with two batch sizes or more, at every budget.
 
@@ -139,12 +152,13 @@ def of_experiment(
         stated: Budgets of the experiment: kind -> value, of a target column -> value.
         margins: Outcome -> largest loss; those of columns of runs.csv are read at the end too.
         looks: Numbers of seeds at which one looks; budgets are those of all seeds at each of them.
+        default_target: Returns the target of a series where the experiment states none.
     """
     shared = budgets(evaluations, stated)
     for each in trainings.of_experiment(runs, evaluations):
         if len(each.axes[0]) < LEAST_SIZES:
             continue
-        target = _target(each, stated)
+        target = _target(each, stated, default_target)
         found = functools.partial(_of_series, shared=shared, target=target, margins=margins)
         *before, (_, share) = stages.seen(len(each.axes[2]), looks)
         earlier = [
@@ -332,20 +346,21 @@ def _of_column(each: Trainings, column: str) -> Reading:
     return _reading(each, Budget(END), column, math.nan, chosen)
 
 
-def _target(each: Trainings, stated: Mapping[str, Any]) -> Budget | None:
-    """Returns the target of a series: as stated, or the last of its own; None without any.
+def _target(
+    each: Trainings, stated: Mapping[str, Any], default_target: DefaultTarget
+) -> Budget | None:
+    """Return the target of a series: the stated one, else its default.
 
-    That is the lowest validation loss that every batch size reached with all its seeds. There is
-    none where updates are not known.
+    There is none if updates are not known, or if the learning rate follows the horizon.
     """
     own_target = trainings.at_own_targets(each.runs)
     if not own_target and (not each.whole("updates") or run_series.by_horizon(each.evaluations)):
         return None
-    wanted = [Target(*known) for known in stated.get(TARGET, {}).items()]
-    for target in wanted[:1] or each.default_targets()[-1:]:
-        if target.column or own_target:
-            return Budget(TARGET, target.value, target.column, TARGET in stated)
-    return None
+    targets_stated = [Target(*known) for known in stated.get(TARGET, {}).items()]
+    target = targets_stated[0] if targets_stated else default_target(each)
+    if target is None or not (target.column or own_target):
+        return None
+    return Budget(TARGET, target.value, target.column, bool(targets_stated))
 
 
 def _to_target(

@@ -1,5 +1,8 @@
 """Trajectories read at a budget and at a target: a loss or a metric to reach.
 
+A study that states no target gets a default one: a loss that good trainings reach, and that a badly
+trained batch size cannot make easier.
+
 Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
 (arXiv 1811.03600), section 3: what wins depends on what is held equal.
 """
@@ -13,9 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from batchscope.analysis import chosen_rates
 from batchscope.catalogue import tasks
 
-_ROUNDING = 1e-9  # relative difference below which two budgets are the same
+ROUNDING = 1e-9  # relative difference below which two budgets are the same
+FALL = 0.9  # share of the loss's fall at the best batch size that leads to the default target
+ENOUGH_SIZES = 3  # batch sizes that must reach the default target with all seeds
 
 
 def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> float:
@@ -31,11 +37,11 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
         return math.nan
     known = ~np.isnan(values)
     used, values = used[known], values[known]
-    after = int(np.searchsorted(used, budget * (1 + _ROUNDING), side="right"))
+    after = int(np.searchsorted(used, budget * (1 + ROUNDING), side="right"))
     if after == 0:
         return math.nan
     first = float(values[after - 1])
-    close = budget <= used[after - 1] * (1 + _ROUNDING)
+    close = budget <= used[after - 1] * (1 + ROUNDING)
     if close or after == len(used) or not np.isfinite(values[after - 1 : after + 1]).all():
         return first
     second = float(values[after])
@@ -48,7 +54,7 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
 def ended_before(used: Any, budget: float) -> bool:
     """Returns whether a training ended before a budget; not where what it used is not known."""
     # The last digit of a fraction of an epoch is no shorter training.
-    return len(used) > 0 and bool(used[-1] < budget * (1 - _ROUNDING))
+    return len(used) > 0 and bool(used[-1] < budget * (1 - ROUNDING))
 
 
 def first_crossing(used: Any, losses: Any, target: float, linear: bool = False) -> float:
@@ -109,3 +115,41 @@ class Target:
 def losses_of(evaluated: Mapping[str, np.ndarray], column: str) -> np.ndarray:
     """Returns a loss or an error, or what is missing to 1, which has a logarithmic scale too."""
     return tasks.falling(evaluated[column], column)
+
+
+def default_value(first: Any, within_equal_epochs: Any, lowest: Any) -> float:
+    """Return the default target of a series.
+
+    The best batch size has the lowest mean loss within equal epochs, at its best learning rate. The
+    target is the loss after nine tenths of its fall. If fewer than three batch sizes (or not all of
+    two) reach it with all seeds, the target is the next higher loss that so many of them reached.
+
+    Args:
+        first: Loss after the first evaluation, shape (sizes, rates, seeds); NaN without a run.
+        within_equal_epochs: Lowest loss within the epochs that all runs made, infinite where a run
+            failed.
+        lowest: Lowest loss of the whole run, infinite where it failed.
+
+    Returns:
+        The loss, or NaN if too few batch sizes get below the first loss of the best one.
+    """
+    rates = chosen_rates.by_lowest(within_equal_epochs)
+    usable = np.flatnonzero(rates >= 0)
+    if not len(usable):
+        return math.nan
+    means = np.nanmean(within_equal_epochs[usable, rates[usable]], axis=1)
+    best, end = usable[means.argmin()], means.min()
+    start = np.nanmean(first[best, rates[best]])
+    reached = np.sort(_reached_by_all_seeds(lowest))
+    least = reached[min(ENOUGH_SIZES, len(reached)) - 1]
+    target = max(start - FALL * (start - end), least)
+    return float(target) if 0 < target < start else math.nan
+
+
+def _reached_by_all_seeds(lowest: np.ndarray) -> np.ndarray:
+    """Return the lowest loss that all seeds of a batch size reached at one rate, one per size."""
+    no_run = np.isnan(lowest)
+    has_seed = ~no_run.all(axis=1, keepdims=True)
+    # A rate that only some seeds tried does not get all of them there.
+    worst = np.where(no_run, np.where(has_seed, math.inf, -math.inf), lowest).max(axis=2)
+    return worst.min(axis=1)[has_seed.any(axis=(1, 2))]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -87,11 +87,15 @@ class Scaling:
 
 
 def of_study(
-    trajectories: pandas.DataFrame, runs: pandas.DataFrame, targets: Iterable[Target] = ()
+    trajectories: pandas.DataFrame,
+    runs: pandas.DataFrame,
+    targets: Iterable[Target] = (),
+    default_target: Callable[[Trainings], Target | None] = Trainings.default_target,
 ) -> list[Scaling]:
     """Returns the scaling of every target and series with three batch sizes or more."""
     series = of_experiment(runs, trajectories) if len(trajectories) else []
-    found = of_series([each for each in series if len(each.axes[0]) >= LEAST_SIZES], targets)
+    series = [each for each in series if len(each.axes[0]) >= LEAST_SIZES]
+    found = of_series(series, targets, default_target=default_target)
     return [each for each in found if each.target.column or at_own_targets(each.trainings.runs)]
 
 
@@ -99,8 +103,9 @@ def of_series(
     series: Iterable[Trainings],
     targets: Iterable[Target] = (),
     step_seconds: Sequence[float] = (),
+    default_target: Callable[[Trainings], Target | None] = Trainings.default_target,
 ) -> list[Scaling]:
-    """Returns the scaling of every series and target, by default of its `default_targets`.
+    """Return the scaling of every series and target, by default of three up to its default target.
 
     The costs of a step, fixed and per example, are fitted to the seconds unless they are stated.
     """
@@ -110,7 +115,8 @@ def of_series(
         if step_seconds:
             fixed, per_image = step_seconds
             step = step_cost.Fit(*map(Interval, (fixed, per_image, fixed / per_image)), 0.0)
-        found += [scaling(each, target, step) for target in targets or each.default_targets()]
+        of_each = targets or each.targets_up_to(default_target(each))
+        found += [scaling(each, target, step) for target in of_each]
     return found
 
 

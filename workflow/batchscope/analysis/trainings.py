@@ -16,11 +16,10 @@ import numpy as np
 import pandas
 from pandas.api.types import is_numeric_dtype
 
-from batchscope.analysis import chosen_rates, run_series
+from batchscope.analysis import chosen_rates, run_series, targets
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.analysis.targets import Target, losses_of
+from batchscope.analysis.targets import Target
 from batchscope.catalogue import budget_kinds, own_columns, tasks
-from batchscope.catalogue.own_columns import LEAST_SIZES
 from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
 
 Evaluated = dict[str, np.ndarray]  # column -> numbers of one training's evaluations, in order
@@ -130,6 +129,14 @@ class Trainings:
         return self.outcome(np.broadcast_to(values, len(self.runs)), tasks.higher_is_better(name))
 
     @functools.cached_property
+    def epochs_run(self) -> dict[int, float]:
+        """The most epochs that a finished run of each batch size made, where they are known."""
+        if "epoch" not in self.finished:
+            return {}
+        epochs = self.finished.groupby("batch_size")["epoch"].max().dropna()
+        return {int(size): float(number) for size, number in epochs.items()}
+
+    @functools.cached_property
     def failed(self) -> np.ndarray:
         """Whether each training diverged or ran out of memory, shape (runs,)."""
         return self.runs["status"].isin(FAILED).to_numpy()
@@ -182,52 +189,56 @@ class Trainings:
         known = (name for name in own_columns.outcomes() if name in rows)
         return next((name for name in known if np.isfinite(rows[name].astype(float)).any()), None)
 
-    def default_targets(self) -> list[Target]:
-        """Returns three targets, equal steps of the logarithm of the loss apart.
+    def default_target(self) -> Target | None:
+        """Return the target of a series that states none (see `targets.default_value`).
 
-        From the least loss after the first evaluation to the lowest that every batch size reached
-        with all its seeds, which is the last. Where every training has a single row, that is its
-        target, without a column.
+        The single row of an external run is its target, without a column.
         """
         if at_own_targets(self.runs):
-            return [Target()]
-        if not self.evaluations["run"].duplicated().any():
-            return []
-        if (column := self.target_column) is None:
-            return []
+            return Target()
+        column = self.target_column
+        if column is None or not self.evaluations["run"].duplicated().any():
+            return None
+        ends = self.finished.astype({"examples": float}).groupby("run")["examples"].max()
+        equal = ends.min() * (1 + targets.ROUNDING)  # equal examples are equal epochs
 
-        def first(evaluated: Evaluated) -> float:
-            losses = losses_of(evaluated, column)
-            return next((loss for loss in losses.tolist() if not math.isnan(loss)), math.nan)
+        def lowest(evaluated: Evaluated, most_examples: float = math.inf) -> float:
+            evaluations = ~np.isnan(evaluated["updates"])
+            if not evaluations.any():
+                return math.nan  # a run that is missing
+            losses = targets.losses_of(evaluated, column)
+            kept = evaluations & np.isfinite(losses) & ~(evaluated["examples"] > most_examples)
+            return float(np.min(losses[kept], initial=math.inf))
 
-        firsts = self.by_run(first)
-        start = float(np.min(firsts[np.isfinite(firsts)], initial=math.inf))
-        end = self._lowest_of_all(column)
-        if not 0 < end < start < math.inf:
-            return []
-        values = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)] + [end]
-        return [Target(column, tasks.falling(each, column)) for each in values]
+        def cube(read: Callable[[Evaluated], float]) -> np.ndarray:
+            return self.cube(np.where(self.failed, math.inf, self.by_run(read)))
 
-    def _lowest_of_all(self, column: str) -> float:
-        """Returns the lowest loss that every batch size reached with all its seeds; NaN if none.
+        value = targets.default_value(
+            cube(lambda evaluated: _first(targets.losses_of(evaluated, column))),
+            cube(lambda evaluated: lowest(evaluated, equal)),
+            cube(lowest),
+        )
+        return None if math.isnan(value) else Target(column, tasks.falling(value, column))
 
-        At one rate at least, where several were tried. A batch size at which some training of
-        every rate failed is left out, as it is of the fit, where enough others are there.
+    def targets_up_to(self, last: Target | None) -> list[Target]:
+        """Return three targets, the last one given, equal steps of the logarithm of the loss apart.
+
+        The first step starts at the least loss after a first evaluation. The last target stands
+        alone if that loss is already below it.
         """
+        if last is None or not last.column:
+            return [] if last is None else [last]
+        firsts = self.by_run(lambda evaluated: _first(targets.losses_of(evaluated, last.column)))
+        start = float(np.min(firsts[np.isfinite(firsts)], initial=math.inf))
+        end = tasks.falling(last.value, last.column)
+        if not 0 < end < start < math.inf:
+            return [last]
+        values = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)]
+        return [*(Target(last.column, tasks.falling(value, last.column)) for value in values), last]
 
-        def lowest(evaluated: Evaluated) -> float:
-            losses = losses_of(evaluated, column)[~np.isnan(evaluated["updates"])]
-            if not len(losses):
-                return math.nan  # there is no such training
-            return float(np.min(losses[np.isfinite(losses)], initial=math.inf))
 
-        cube = self.cube(np.where(self.failed, math.inf, self.by_run(lowest)))
-        own = ~np.isnan(cube).all(axis=1, keepdims=True)  # seeds of each size
-        # A rate that was tried with some of the seeds gets not all of them there.
-        worst = np.where(np.isnan(cube), np.where(own, math.inf, -math.inf), cube).max(axis=2)
-        best = worst[own.any(axis=(1, 2))].min(axis=1)
-        ends = best[np.isfinite(best)]
-        return float(ends.max()) if len(ends) >= min(len(best), LEAST_SIZES) else math.nan
+def _first(losses: np.ndarray) -> float:
+    return next(filter(math.isfinite, losses.tolist()), math.nan)
 
 
 def at_own_targets(runs: pandas.DataFrame) -> bool:

@@ -96,14 +96,15 @@ def _stated(
     left_out = _left_out(reading, values, kept)
     untestable = Reason.NONE if len(kept) > 1 else left_out or Reason.ALONE
     untestable = Reason.LOWER_BOUND if bounds else untestable
-    runs, means = reading.trainings.runs, reading.means()
+    paired = np.isfinite(values[kept]).all(axis=0)
+    runs, means = reading.trainings.runs, reading.means(paired if paired.any() else slice(None))
     row = {
         **run_series.constants(runs),
         **reading.held_equal,
         "direction": direction,
         "source": source,
         "seeds": int(reading.ran.any(axis=0).sum()),
-        "n": int(np.isfinite(values[kept]).all(axis=0).sum()),
+        "n": int(paired.sum()),
         "verdict": Verdict.NOT_TESTABLE,
         "reason": untestable or left_out,
     }
@@ -145,7 +146,7 @@ def _left_out(reading: Reading, values: np.ndarray, kept: np.ndarray) -> Reason:
     """Returns why the smallest or the largest batch size is left out, where one is."""
     for at in {0, len(values) - 1} - {*kept.tolist()}:
         if np.isinf(reading.values[at]).any():
-            return Reason.FAILED
+            return Reason.NOT_REACHED if reading.not_reached[at] else Reason.FAILED
         if np.isinf(values[at]).any():
             return Reason.NOT_POSITIVE
         return Reason.NO_BUDGET if reading.ended[at] else Reason.NO_VALUE

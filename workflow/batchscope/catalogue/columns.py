@@ -155,6 +155,15 @@ COLUMNS: dict[str, Column] = {
         label="Total training time",
         **_RISES,
     ),
+    "disturbed_share": Column(
+        "Share of the blocks of the timing job during which other processes took more than 0.2 "
+        "cores.",
+        least=0,
+        most=1,
+    ),
+    "foreign_cores": Positive(
+        "Cores that other processes took during a block of the timing job: median."
+    ),
     "train_examples": Integer("Examples in the training split.", "examples"),
     "validation_examples": Integer("Examples in the validation split.", "examples"),
     "test_examples": Integer("Examples in the test split.", "examples"),

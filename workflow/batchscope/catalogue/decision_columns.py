@@ -21,8 +21,7 @@ _HELD_EQUAL = {
     "budget_column": Text("What the target is of; else empty."),
     "stated": Integer(
         "1 where the configuration states the budget; 0 where it is the largest that every "
-        "finished run of the experiment reached, or of a target the lowest validation loss that "
-        "every batch size of the series reached with all its seeds."
+        "finished run of the experiment reached, or the default target of the series (measures.md)."
     ),
     "outcome": Text(
         "The outcome: on test data, or on validation data where the runs have no test data at the "
@@ -69,6 +68,9 @@ COMPARISONS: dict[str, Column] = {
         "upper bound, and the interval is open towards better."
     ),
     "seeds": Integer("Seeds of the batch size with a run, whatever became of it."),
+    "epochs_run": Column(
+        "Most epochs that a finished run of the batch size made; empty where unknown.", "epochs"
+    ),
     "reached": Integer(
         "Those that finished and reached the budget, at the rate that they are read at; empty "
         "where the batch size has no value there."
@@ -110,10 +112,13 @@ TRENDS: dict[str, Column] = {
     "source": Text("Who stated it; empty at a budget."),
     "seeds": Integer("Seeds with a run."),
     "smallest": Integer("Smallest batch size with a value."),
-    "smallest_mean": Column("Mean there; geometric of a target."),
+    "smallest_mean": Column(
+        "Mean there over the paired seeds, over all seeds where none is paired; geometric of a "
+        "target."
+    ),
     **interval("smallest_mean", "Lower end of its 95 % t-interval."),
     "largest": Integer("Largest batch size with a value."),
-    "largest_mean": Column("Mean there."),
+    "largest_mean": Column("Mean there over the same seeds."),
     **interval("largest_mean", "Lower end of its 95 % t-interval."),
     "estimate": Column(
         "Mean over the paired seeds of the slope against the base-2 logarithm of the batch size; "

@@ -40,7 +40,8 @@ class Reason(enum.StrEnum):
     RATE_ON_EDGE = "rate_on_edge"  # a better learning rate may lie beyond those tried
     AT_FIRST_EVALUATION = "at_first_evaluation"  # what was taken is an upper bound
     LOWER_BOUND = "lower_bound"  # nothing stopped the runs
-    FAILED = "failed"  # a run did not finish, or never got there
+    FAILED = "failed"  # a run did not finish
+    NOT_REACHED = "not_reached"  # a run finished without reaching the target
     NO_VALUE = "no_value"  # no run, none evaluated by then, or not timed
     ALONE = "alone"  # nothing to compare it with
     NO_BUDGET = "no_budget"  # some training ended before the budget

@@ -27,6 +27,7 @@ _FATES = {
     **dict.fromkeys(("oom", "out of memory", "out_of_memory"), "out_of_memory"),
     "diverged": "diverged",
 }
+_ROUNDING = 1e-9  # of a number of epochs
 _MOST_SHOWN = 20  # problems of all files
 # The loss of the largest batch size over that of the smallest, from which on both have trained.
 _APART = 1.1
@@ -128,6 +129,8 @@ def read(found: Cells) -> pandas.DataFrame:
 def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pandas.DataFrame:
     """Returns rows with updates, examples and, where it is known, the epoch.
 
+    An epoch has a last, smaller batch if the batch size does not divide its examples, as in Keras.
+
     Args:
         epoch: Training examples of an epoch.
     """
@@ -142,6 +145,10 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
     if epoch is not None:
         examples = examples.fillna(rows.get("epoch", nothing) * epoch)
         rows = rows.assign(epoch=rows.get("epoch", nothing).fillna(examples / epoch))
+        whole = np.floor(examples / epoch + _ROUNDING)
+        rest = (examples - whole * epoch).clip(lower=0)
+        of_epoch = np.ceil(epoch / rows["batch_size"])
+        updates = updates.fillna(whole * of_epoch + rest / rows["batch_size"])
     return rows.assign(updates=updates.fillna(examples / rows["batch_size"]), examples=examples)
 
 

@@ -5,13 +5,13 @@ Words are the templates' own: `decision.txt.j2` has the sentences, which both us
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import wording
+from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.advice import Item
 from batchscope.catalogue import factor_words, own_columns, tasks
@@ -41,12 +41,19 @@ _SCOPE = ("model", "dataset", "optimizer", "device", "machine")
 _HERE = ("local", own_columns.ELSEWHERE)  # machines that are not named
 _MEAN = [f"mean{end}" for end in intervals.ENDS]
 _MEMORY = "memory_peak_mb"
+_TIMES = ("seconds", "seconds_per_epoch")
 Row = dict[str, Any]
 
 
-def cards(study: Study, tables: Mapping[str, Tables]) -> list[Row]:
-    """Returns the decision of every series of a study, those that recommend something first."""
-    found = []
+def cards(
+    study: Study, tables: Mapping[str, Tables], config: str = project_files.DEFAULT_CONFIG
+) -> list[Row]:
+    """Returns the decision of every series of a study, those that recommend something first.
+
+    Args:
+        config: Path of the study's file, for the commands to run again.
+    """
+    found, command = [], gaps.snakemake(study, config, how="--cores all")
     for name, each in tables.items():
         advice = each.advice
         factors = [factor for factor in run_series.factor_columns(advice) if factor != RATE]
@@ -55,7 +62,8 @@ def cards(study: Study, tables: Mapping[str, Tables]) -> list[Row]:
         for values, rows in groups if len(advice) else ():
             series = factor_words.describe(dict(zip(several, values, strict=True)))
             known = {"experiment": name, "title": study.experiments[name].title, "series": series}
-            found.append({**known, **_card(rows, rows[factors].iloc[0].to_dict(), each)})
+            card = _card(rows, rows[factors].iloc[0].to_dict(), each, command)
+            found.append({**known, **card})
     return sorted(found, key=lambda card: card["best"] is None)
 
 
@@ -77,7 +85,9 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     of_rises = {name: rising.of_experiment(each) for name, each in tables.items()}
     return page.render(
         "advice.txt.j2",
-        cards=[{**card, "lines": [*_aligned(card["sizes"])]} for card in cards(study, tables)],
+        cards=[
+            {**card, "lines": [*_aligned(card["sizes"])]} for card in cards(study, tables, config)
+        ],
         rising=[*of_rises.values()],
         without=[
             name
@@ -89,11 +99,15 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     ).strip()
 
 
-def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
-    """Returns what is said of one series, which these factors distinguish."""
+def _card(advice: pandas.DataFrame, factors: Row, tables: Tables, command: str) -> Row:
+    """Returns what is said of one series, which these factors distinguish.
+
+    Args:
+        command: The command that runs the study.
+    """
     rows: dict[str, list[Row]] = {item: [] for item in Item}
     for row in advice.to_dict("records"):
-        rows[row["item"]].append({**row, **_texts(row)})
+        rows[row["item"]].append({**row, **_texts(row, command)})
     best = next(iter(rows[Item.RECOMMENDATION]), None)
     compared, limits = _of_series(tables.comparisons, factors), rows[Item.LIMIT]
     names = dict.fromkeys(each["name"] for each in limits if pandas.notna(each["batch_size"]))
@@ -110,7 +124,7 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
             for name in _SCOPE
             if pandas.notna(factors.get(name)) and factors[name] not in _HERE
         ],
-        "reached": _reached(compared, best["batch_size"]) if best else None,
+        "reached": _reached(compared, best["batch_size"], names) if best else None,
         "outcomes": [_outcome(name, each, best) for name, each in ends.items()],
         "sizes": _sizes(rows[Item.SIZE], best, columns),
         "checks": _checks(checks, best),
@@ -119,8 +133,8 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
     }
 
 
-def _texts(row: Row) -> Row:
-    """Returns the numbers of a row of the advice as texts, and the line of a study to add.
+def _texts(row: Row, command: str) -> Row:
+    """Returns the numbers of a row of the advice as texts, and the line or the command to add.
 
     The value of such a line is read back as a number from a column of numbers alone.
     """
@@ -130,13 +144,16 @@ def _texts(row: Row) -> Row:
     there = pandas.notna(row["key"]) and pandas.notna(value) and value != ""
     if there and not isinstance(value, str):
         value = wording.shortest(float(value))
+    line = advice_needs.line(row["key"], value) if there else ""
+    if row["key"] == advice_needs.RERUN:
+        line = f"{command} {advice_needs.RERUN} {value}"
     return {
         **{each: int(row[each]) for each in sizes if pandas.notna(row[each])},
         "rate": "" if pandas.isna(row[RATE]) else wording.shortest(float(row[RATE])),
         "shown": bracketed([row[each] for each in ESTIMATE], how),
         "of": " times the best" if name in TAKEN else how.suffix,
         "cost": "" if pandas.isna(minutes) else wording.duration(60 * float(minutes)),
-        "line": advice_needs.line(row["key"], value) if there else "",
+        "line": line,
     }
 
 
@@ -155,9 +172,14 @@ def _at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataF
     return next((found for found in every if found["mean"].notna().any()), every[-1])
 
 
-def _reached(compared: pandas.DataFrame, best: int) -> Row | None:
-    """Returns what the best size takes to the target, and how the next ones compare with it."""
-    for taken in ("seconds", "examples", "updates"):
+def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> Row | None:
+    """Returns what the best size takes to the target, and how the next ones compare with it.
+
+    Seconds are left out if the examples rank the sizes in their place.
+    """
+    for taken in (
+        ("examples", "updates") if EXAMPLES in limits else ("seconds", "examples", "updates")
+    ):
         rows = _at(compared, taken, TARGET, EXAMPLES)
         if best not in rows.index or pandas.isna(rows.loc[best, "mean"]):
             continue
@@ -172,6 +194,8 @@ def _reached(compared: pandas.DataFrame, best: int) -> Row | None:
             for size, row in beside[beside["estimate"].notna()].iterrows()
         ]
         shown = bracketed(own[_MEAN], how) + how.suffix
+        if taken == "seconds" and (jobs := whole(own["reached"])):
+            shown += wording.aside(f"n = {jobs}")
         return {**own, "name": taken, "taken": shown, "others": others}
     return None
 
@@ -216,8 +240,8 @@ def _columns(
         own = runs[runs["batch_size"] == row["batch_size"]]
         if RATE in own and pandas.notna(row[RATE]):
             own = own[own[RATE] == row[RATE]]
-        times[row["batch_size"]] = intervals.t_interval(own["seconds_per_epoch"].dropna())[:3]
-    per_epoch = pandas.DataFrame.from_dict(times, orient="index", columns=_MEAN)
+        times[row["batch_size"]] = intervals.t_interval(own["seconds_per_epoch"].dropna())
+    per_epoch = pandas.DataFrame.from_dict(times, orient="index", columns=[*_MEAN, "reached"])
     yield _column("Time per epoch", "seconds_per_epoch", per_epoch)
     if len(measured) and len(runs):
         names = {*run_series.factor_columns(measured)} & {*runs}
@@ -235,13 +259,21 @@ def _columns(
 
 
 def _column(title: str, name: str, rows: pandas.DataFrame) -> tuple[str, Cells]:
-    """Returns a head with its unit, and its cells."""
+    """Returns a head with its unit, and its cells.
+
+    Means of times have the number of their jobs: in the head if it is the same for all sizes.
+    """
     how = unit(name, rows["mean"])
-    cells = {
-        int(size): (level(name, row.reindex(_MEAN), how), row["mean"])
-        for size, row in rows.iterrows()
-    }
-    return title + wording.aside(how.suffix.strip()), cells
+    texts = {size: level(name, row.reindex(_MEAN), how) for size, row in rows.iterrows()}
+    jobs = rows["reached"].dropna() if name in _TIMES else rows["mean"].iloc[:0]
+    jobs = jobs[[size for size in jobs.index if texts[size]]]
+    notes = [how.suffix.strip()]
+    if jobs.nunique() == 1:
+        notes.append(f"n = {whole(jobs.iloc[0])}")
+    elif len(jobs):
+        texts |= {size: f"{texts[size]}, n = {whole(number)}" for size, number in jobs.items()}
+    cells = {int(size): (text, rows.loc[size, "mean"]) for size, text in texts.items()}
+    return title + wording.aside(", ".join(filter(None, notes))), cells
 
 
 def _sizes(sizes: Sequence[Row], best: Row | None, columns: Iterator[tuple[str, Cells]]) -> Row:

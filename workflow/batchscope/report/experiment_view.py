@@ -10,7 +10,7 @@ from typing import Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import intervals, run_series, step_cost
+from batchscope.analysis import comparisons, intervals, run_series, step_cost
 from batchscope.catalogue import factor_words, own_columns, run_factors, sweep_names, tasks
 from batchscope.catalogue.budget_kinds import (
     CONVERGENCE,
@@ -123,15 +123,15 @@ def _answer(experiment: Experiment, rows: list[Row], decided: bool) -> tuple[lis
     return asked, [row for row in rows if row not in asked]
 
 
-def equal(comparisons: pandas.DataFrame) -> list[Row]:
+def equal(compared: pandas.DataFrame) -> list[Row]:
     """Returns what is best where something else is held equal: for each series tabs of rows.
 
     Each tab and row has its best batch size; a row is of comparisons.csv, with a cell per size.
     """
     found = []
-    kept = comparisons.drop(columns=RATE, errors="ignore")
+    kept = compared.drop(columns=RATE, errors="ignore")
     for group in run_series.series(kept) if len(kept) else ():
-        rows = comparisons.loc[group.frame.index]
+        rows = compared.loc[group.frame.index]
         sizes = sorted(map(int, rows["batch_size"].unique()))
         tabs = {paid: [*_lines(rows, budgets, sizes)] for paid, budgets in _PAID.items()}
         shown = [
@@ -150,10 +150,8 @@ def _lines(
         own = rows[(rows["budget"] == budget) & ((rows["outcome"] == taken) | (taken is None))]
         keys = ["budget_value", "budget_column", "outcome"]
         for (_, _, outcome), line in own.groupby(keys, sort=False, dropna=False):
-            means = line.set_index("batch_size")["mean"].astype(float).dropna()
-            if len(means):
-                rises = tasks.higher_is_better(outcome)
-                best = int(means.idxmax() if rises else means.idxmin())
+            best = comparisons.best(line)
+            if best is not None:
                 cells = {row["batch_size"]: row for row in line.to_dict("records")}
                 shares = tasks.is_share(outcome)
                 shown = {"shares": shares, "best": best, "cells": [*map(cells.get, sizes)]}

@@ -67,7 +67,7 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     series = trainings.of_experiment(runs, external_tables.trajectories(external))
     wanted = [_target(text, external) for text in stated]
     for each in series if not wanted else ():
-        if not each.default_targets():
+        if each.default_target() is None:
             column = each.target_column or "loss or metric"
             label = factor_words.describe(each.factors)
             raise UserError(

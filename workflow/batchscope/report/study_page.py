@@ -93,7 +93,8 @@ def headline(study: Study, inputs: Inputs) -> str:
 
 
 def _cards(study: Study, inputs: Inputs) -> list[Row]:
-    return decision.cards(study, {name: each.tables for name, each in inputs.experiments.items()})
+    tables = {name: each.tables for name, each in inputs.experiments.items()}
+    return decision.cards(study, tables, inputs.config_name)
 
 
 def _number_figures(experiments: list[Row]) -> Links:

@@ -11,6 +11,7 @@ from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.study.plan import Experiment
 
 LEAST_SIZES = 3
+RERUN = "--forcerun"  # key of a check whose value is a rule to run again, no key of a study
 _BLANKS = ("measure", "columns")  # keys of lists, to which a value is added
 
 

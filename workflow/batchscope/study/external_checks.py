@@ -97,8 +97,11 @@ def backwards(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
 def disagreeing(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
     """Yields the rows whose examples are not those of so many updates.
 
-    An epoch's last batch may be smaller, and a run may drop it.
+    An epoch's last batch may be smaller, and a run may drop it. Logs that state one of both cannot
+    disagree.
     """
+    if not {"updates", "examples"} <= {*found.table}:
+        return
     full = rows["updates"] * rows["batch_size"]
     share = rows["examples"] / full.where(full > 0)
     for row in rows.index[share.notna() & ~share.between(_LEAST_FULL, _MOST_FULL)].sort_values():

@@ -25,10 +25,12 @@ from batchscope.catalogue import outcomes
 from batchscope.catalogue.budget_kinds import END, SECONDS
 from batchscope.catalogue.outcomes import Outcome
 from batchscope.catalogue.tables import TABLES
+from batchscope.store import paths
 from batchscope.tables import (
     advice,
     command_runs,
     csv_tables,
+    default_targets,
     external_tables,
     long_tables,
     published,
@@ -42,8 +44,17 @@ if TYPE_CHECKING:
 Tables = dict[str, pandas.DataFrame]
 
 
-def make(results: Path | str, study: Study, experiment: str) -> Tables:
-    """Returns all tables of an experiment by name, in the order of the registry."""
+def make(
+    results: Path | str,
+    study: Study,
+    experiment: str,
+    default_target: readings.DefaultTarget = trainings.Trainings.default_target,
+) -> Tables:
+    """Returns all tables of an experiment by name, in the order of the registry.
+
+    Args:
+        default_target: Returns the target of a series where the experiment states none.
+    """
     chosen, at = study.experiments[experiment], (results, study, experiment)
     long = long_tables.made(*at)
     if chosen.own.columns:  # known by their evaluations alone
@@ -57,8 +68,8 @@ def make(results: Path | str, study: Study, experiment: str) -> Tables:
         **long,
         **timing_tables.made(*at),
         "limits": timing_tables.limits(*at),
-        **held_equal(study, experiment, runs, long["trajectories"]),
-        **to_target(chosen.trainings, runs, long["trajectories"]),
+        **held_equal(study, experiment, runs, long["trajectories"], default_target),
+        **to_target(chosen.trainings, runs, long["trajectories"], default_target),
     }
     made["local_critical_batch_size"] = local_critical_batch_size.table(
         made["branches"], made["branch_points"], _tolerance(chosen), chosen.trainings.looks
@@ -75,12 +86,17 @@ def _tolerance(experiment: Experiment) -> float:
 
 
 def held_equal(
-    study: Study, experiment: str, runs: pandas.DataFrame, trajectories: pandas.DataFrame
+    study: Study,
+    experiment: str,
+    runs: pandas.DataFrame,
+    trajectories: pandas.DataFrame,
+    default_target: readings.DefaultTarget = trainings.Trainings.default_target,
 ) -> Tables:
     """Returns what the runs say at every budget: of each batch size, and along the sizes."""
     asked = study.experiments[experiment].trainings
     margins = {**asked.margins, SECONDS: asked.slower}
-    found = list(readings.of_experiment(runs, trajectories, asked.budgets, margins, asked.looks))
+    given = (runs, trajectories, asked.budgets, margins, asked.looks, default_target)
+    found = list(readings.of_experiment(*given))
     at_budgets = [each for each in found if each.budget.kind != END]
     return {
         "comparisons": comparisons.table(runs, found),
@@ -100,7 +116,12 @@ def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
     return {column: stated for column, stated in found.items() if stated}
 
 
-def to_target(asked: Trainings, runs: pandas.DataFrame, trajectories: pandas.DataFrame) -> Tables:
+def to_target(
+    asked: Trainings,
+    runs: pandas.DataFrame,
+    trajectories: pandas.DataFrame,
+    default_target: readings.DefaultTarget = trainings.Trainings.default_target,
+) -> Tables:
     """Returns what each batch size takes to a target: the fits, and the runs behind them.
 
     A run whose rate falls towards its horizon serves no target before its end: one that was to end
@@ -109,7 +130,7 @@ def to_target(asked: Trainings, runs: pandas.DataFrame, trajectories: pandas.Dat
     wanted = [Target(*each) for each in asked.budgets.get("target", {}).items()]
     if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
         trajectories = trajectories.iloc[:0]
-    scalings = to_target_tables.of_study(trajectories, runs, wanted)
+    scalings = to_target_tables.of_study(trajectories, runs, wanted, default_target)
     constant = run_series.constants(runs)
     return {
         "critical_batch_size": to_target_tables.fits(scalings, constant),
@@ -118,9 +139,11 @@ def to_target(asked: Trainings, runs: pandas.DataFrame, trajectories: pandas.Dat
 
 
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes all tables of an experiment, each atomically."""
-    for name, frame in make(results, study, experiment).items():
+    """Write all tables of an experiment and its default targets, each atomically."""
+    stored = default_targets.DefaultTargets(Path(folder) / paths.DEFAULT_TARGETS)
+    for name, frame in make(results, study, experiment, stored.target_of).items():
         csv_tables.write(frame, Path(folder) / f"{name}.csv")
+    stored.write()
 
 
 def stated(study: Study, folder: Path | str) -> pandas.DataFrame:

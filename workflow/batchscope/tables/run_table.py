@@ -18,7 +18,7 @@ from batchscope.catalogue import batch_phases, columns, run_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, paths, records, states
-from batchscope.tables import long_tables
+from batchscope.tables import long_tables, timing_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -92,21 +92,25 @@ def _values(
 def _timed(
     place: job_files.Place, experiment: Experiment, factors: Factors, timing: str, read: Reader
 ) -> dict[str, Any] | None:
-    """Returns the record of a run's times; of several batch sizes means over their examples."""
+    """Return the record of a run's times, with the disturbance of its timing jobs.
+
+    The times of a run with several batch sizes are means over its examples.
+    """
     by_size = {
         size: read(path, "values")
         for size, path in job_files.time_paths(place, experiment, factors, timing).items()
     }
     first, *others = by_size.values()
-    if not others or not all(by_size.values()):
-        return None if others else first
-    values, shares = {}, batch_phases.shares(factors)
-    for name, power in (("seconds_per_epoch", 1), ("examples_per_second", -1)):
+    if not all(by_size.values()):
+        return None
+    values, shares = {} if others else first["values"], batch_phases.shares(factors)
+    for name, power in (("seconds_per_epoch", 1), ("examples_per_second", -1)) if others else ():
         known = {size: record["values"].get(name) for size, record in by_size.items()}
         if all(known.values()):
             mean = sum(share * known[size] ** power for size, share in shares.items())
             values[name] = mean**power
-    return {**first, "values": values}
+    blocks = [block for record in by_size.values() for block in record.get("blocks", ())]
+    return {**first, "values": {**values, **timing_tables.disturbance(blocks)}}
 
 
 def _known(row: dict[str, Any], column: str) -> float:

@@ -93,6 +93,16 @@ def throughput(results: Path | str, study: Study, experiment: str) -> pandas.Dat
     return _frame("throughput", rows)
 
 
+def disturbance(blocks: list[Row]) -> Row:
+    """Return how much other processes disturbed the blocks of a timing; empty without blocks."""
+    if not blocks:
+        return {}
+    return {
+        "disturbed_share": float(np.mean([block["disturbed"] for block in blocks])),
+        "foreign_cores": float(np.median([block["foreign_cores"] for block in blocks])),
+    }
+
+
 def _counts(blocks: list[Row]) -> Row:
     disturbed = sum(block["disturbed"] for block in blocks)
     return {"blocks": len(blocks), "disturbed_blocks": disturbed}

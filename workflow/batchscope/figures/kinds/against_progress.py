@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series
+from batchscope.analysis.chosen_rates import RATE
 from batchscope.catalogue import entries
 from batchscope.catalogue.budget_kinds import SECONDS, TARGET
 from batchscope.catalogue.entries import OVER, Scale
@@ -48,22 +49,16 @@ def _axes_of(frame: pandas.DataFrame, spec: entries.Figure) -> list[str]:
 def _with_target(
     frame: pandas.DataFrame, compared: pandas.DataFrame, spec: entries.Figure
 ) -> pandas.DataFrame:
-    """Returns a frame with the loss to reach: as the study states it, or what every run reached.
-
-    Each series has its own; none where a run did not finish.
-    """
-    column = spec.panels[0].column
-    if len(compared):
-        of_loss = compared["budget"].eq(TARGET) & compared["budget_column"].eq(column)
-        stated = compared.loc[of_loss & compared["stated"].eq(1), "budget_value"].astype(float)
-        if len(stated):
-            return frame.assign(target=stated.iloc[0])
+    """Return a frame with the target at which each series is compared; NaN without one."""
     target = pandas.Series(np.nan, frame.index)
-    for group in run_series.series(frame):
-        values = group.frame[column].astype(float)
-        values = values.where(np.isfinite(values) & group.frame["status"].eq(records.FINISHED))
-        lowest = values.groupby([group.frame["batch_size"], group.frame["seed"]]).min()
-        target[group.frame.index] = lowest.max(skipna=False)
+    if len(compared):
+        of_loss = compared["budget_column"].eq(spec.panels[0].column)
+        compared = compared[compared["budget"].eq(TARGET) & of_loss]
+    for group in run_series.series(frame.drop(columns=RATE, errors="ignore")):
+        factors = {name: value for name, value in group.factors.items() if name in compared}
+        values = run_series.of(compared, factors).get("budget_value", target[:0]).unique()
+        if len(values) == 1:
+            target[group.frame.index] = float(values[0])
     return frame.assign(target=target)
 
 

@@ -50,7 +50,8 @@ LOOKS: dict[str, Look] = {
     Verdict.WITHIN: Look("o", True, "#0072B2", "#bfe0f2", "within the margin"),
     Verdict.NOT_RESOLVED: Look("o", False, canvas.INK, canvas.PAPER, "not resolved"),
     Verdict.BEYOND: Look("X", True, "#D55E00", "#f4b183", "beyond the margin"),
-    Reason.FAILED: Look("x", True, canvas.FAILED_COLOUR, _GREY, "a run failed, or never got there"),
+    Reason.FAILED: Look("x", True, canvas.FAILED_COLOUR, _GREY, "a run failed"),
+    Reason.NOT_REACHED: Look("v", False, canvas.FAILED_COLOUR, _GREY, "target not reached"),
     Verdict.PROVISIONAL: Look(".", True, canvas.INK, canvas.PAPER, "provisional: few seeds"),
     Verdict.ONE_SEED: Look(".", False, canvas.INK, canvas.PAPER, "one seed"),
     Reason.ALONE: Look("s", False, canvas.MUTED, _GREY, "no other to compare it with"),
@@ -134,7 +135,7 @@ def _shown(verdict: str, reason: str) -> str:
     """Returns what is drawn of a cell: its verdict, or why it has none."""
     if verdict != Verdict.NOT_TESTABLE:
         return verdict
-    return reason if reason in (Reason.ALONE, Reason.NO_VALUE) else Reason.FAILED
+    return reason if reason in LOOKS else Reason.FAILED
 
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:

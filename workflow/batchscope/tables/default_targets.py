@@ -1,0 +1,58 @@
+"""Default targets of an experiment, fixed at its first analysis.
+
+Seeds that are added later would move a default target, and with it every cost to the target. So the
+targets of the first analysis of all planned runs are stored beside the tables.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from batchscope import disk
+from batchscope.analysis import run_series
+from batchscope.analysis.targets import Target
+from batchscope.analysis.trainings import RATE, Trainings
+from batchscope.catalogue import factor_words
+from batchscope.store import records
+
+
+class DefaultTargets:
+    """The default targets of an experiment's series, read from a file if it exists."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        stored = disk.read_json(path, "targets")["targets"] if path.exists() else []
+        self._targets: list[dict[str, Any]] = stored
+
+    def target_of(self, series: Trainings) -> Target | None:
+        """Return the stored target of a series, else its default.
+
+        The default is stored if it is of a loss or metric, and no run of the series is missing.
+        """
+        factors = _constant_factors(series)
+        for stored in self._targets:
+            if stored["series"] == factors and stored["column"] in series.evaluations:
+                return Target(stored["column"], stored["value"])
+        target = series.default_target()
+        missing = series.runs["status"].eq(records.MISSING).any()
+        if target is not None and target.column and not missing:
+            new = {"series": factors, "column": target.column, "value": target.value}
+            self._targets.append(new)
+        return target
+
+    def write(self) -> None:
+        """Write the file, atomically."""
+        disk.write_json(self._path, {"targets": self._targets})
+
+
+def _constant_factors(series: Trainings) -> dict[str, Any]:
+    """Return the factors that are equal in all runs of a series, without the learning rate."""
+    factors = run_series.constants(series.runs)
+    return {
+        name: factor_words.plain(value)
+        for name, value in factors.items()
+        if name != RATE and pandas.notna(value)
+    }
