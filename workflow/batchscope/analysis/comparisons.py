@@ -244,7 +244,7 @@ def best(rows: pandas.DataFrame) -> int | None:
     """Return the batch size with the best paired difference to the best of the others.
 
     Means of batch sizes are not ranked: those with more seeds or timing jobs hold values that the
-    others have no counterpart of. A batch size that stands alone is the best one.
+    others have no counterpart of. The only batch size with a value is the best one.
 
     Args:
         rows: Rows of comparisons.csv of one series, budget and outcome.

@@ -126,9 +126,9 @@ def default_value(first: Any, within_equal_epochs: Any, lowest: Any) -> float:
 
     Args:
         first: Loss after the first evaluation, shape (sizes, rates, seeds); NaN without a run.
-        within_equal_epochs: Lowest loss within the epochs that all runs made, infinite where a run
+        within_equal_epochs: Lowest loss within the epochs that all runs made; infinite if a run
             failed.
-        lowest: Lowest loss of the whole run, infinite where it failed.
+        lowest: Lowest loss of the whole run; infinite if it failed.
 
     Returns:
         The loss, or NaN if too few batch sizes get below the first loss of the best one.
@@ -150,6 +150,6 @@ def _reached_by_all_seeds(lowest: np.ndarray) -> np.ndarray:
     """Return the lowest loss that all seeds of a batch size reached at one rate, one per size."""
     no_run = np.isnan(lowest)
     has_seed = ~no_run.all(axis=1, keepdims=True)
-    # A rate that only some seeds tried does not get all of them there.
+    # Not every seed reaches a loss at a rate that only some seeds tried.
     worst = np.where(no_run, np.where(has_seed, math.inf, -math.inf), lowest).max(axis=2)
     return worst.min(axis=1)[has_seed.any(axis=(1, 2))]

@@ -223,8 +223,8 @@ class Trainings:
     def targets_up_to(self, last: Target | None) -> list[Target]:
         """Return three targets, the last one given, equal steps of the logarithm of the loss apart.
 
-        The first step starts at the least loss after a first evaluation. The last target stands
-        alone if that loss is already below it.
+        The first step starts at the least loss after a first evaluation. If that loss is already
+        below the last target, there is no other target.
         """
         if last is None or not last.column:
             return [] if last is None else [last]

@@ -72,8 +72,8 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
             label = factor_words.describe(each.factors)
             raise UserError(
                 f"--target: received none{f', and for {label}' if label else ''} there is no "
-                f"{column} that is better than at the first evaluation of every run and that "
-                "every run reached; one is expected, as --target validation_loss=0.2."
+                f"{column} below its first evaluation that all seeds of three batch sizes "
+                "reached; one is expected, as --target validation_loss=0.2."
             )
     step = _numbers(step_seconds) if step_seconds else []
     if step_seconds and (len(step) != 2 or not all(0 < each < math.inf for each in step)):

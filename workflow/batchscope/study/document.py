@@ -237,8 +237,8 @@ class ExperimentKeys(Section):
     budgets: Budgets = {}
     """What the batch sizes are compared at: `epochs`, `updates`, `seconds`, and as `target` one
     loss or metric to reach ({validation_loss: 0.2}). A budget that is left out is the largest
-    that every finished run reached; the target, the lowest validation loss that every batch size
-    reached with all its seeds. A change of it trains nothing.
+    that every finished run reached; the target, the loss after nine tenths of the fall of the best
+    batch size, as it was at the first analysis. A change of it trains nothing.
     """
     advice: Advice = Advice()
     """What counts as good enough for the range of batch sizes that is advised. A change of it
