@@ -159,6 +159,19 @@ def test_what_was_taken_changes_by_a_factor_per_doubling():
     assert row["reason"] == Reason.NOT_POSITIVE
 
 
+def test_means_at_both_ends_are_those_of_the_paired_seeds():
+    """Of 16 seeds 6 to 9 have values too, of a quiet machine: no other size has them."""
+    values = np.full((10, 3), 100.0) * [1.0, 0.8, 0.7]
+    values[6:] = [[10.0, math.nan, math.nan]] * 4
+    (row,) = judged(reading(values, "seconds", "target"))
+    assert (row["n"], row["seeds"]) == (6, 10)
+    assert row["smallest_mean"] == pytest.approx(100) and row["largest_mean"] == pytest.approx(70)
+    values[:6, 1] = math.nan  # no seed has a value at every size
+    values[6:, 1] = 8.0
+    (row,) = judged(reading(values, "seconds", "target"))
+    assert row["n"] == 0 and row["smallest_mean"] == pytest.approx(100**0.6 * 10**0.4)
+
+
 def test_a_trend_is_tested_at_every_look_by_the_seeds_of_then():
     values = rising(9, noise=2.0)
     runs = frame({"generalisation_gap": values}, run="any")

@@ -205,6 +205,15 @@ def test_each_budget_names_its_own_best_size():
     assert experiment_view.equal(pandas.DataFrame()) == []
 
 
+def test_the_best_size_of_a_budget_is_that_of_paired_differences_not_of_means():
+    """32 has the lowest mean, over fewer timing jobs, and takes 1.2 times as long as 16."""
+    compared = _comparisons()
+    compared.loc[compared["outcome"].eq("seconds") & compared["batch_size"].eq(32), "mean"] = 0.05
+    (group,) = experiment_view.equal(compared)
+    (tab,) = (tab for tab in group["tabs"] if tab["name"] == "seconds")
+    assert tab["best"] == 16
+
+
 def test_what_decides_is_drawn_with_a_dot_per_seed():
     spec = figures.FIGURES["primary"].entry
     frame = primary.select(_tables(), spec)

@@ -122,6 +122,7 @@ def test_whatever_is_deleted_behind_a_report_is_made_again(edited):
     for deleted, expected in (
         (study / "figures", DRAWN),
         (study / "layers.csv", TABLES),
+        (study / "default_targets.json", TABLES),
         (study / "figures" / "accuracy.csv", DRAWN),
         (results / "report.txt", {"report": 1}),
         (next(results.glob("runs/*/history.csv")), {**trained(1), **TABLES}),
@@ -141,6 +142,22 @@ def test_whatever_is_deleted_behind_a_report_is_made_again(edited):
         shutil.rmtree(there) if there.is_dir() else there.unlink()
         project.run(edited)
         assert deleted.exists() and project.planned(edited) == {}
+
+
+def test_default_targets_outlive_the_tables_that_are_made_again(edited):
+    path = edited / "results" / "studies" / "tiny" / "batch_size" / "default_targets.json"
+    (target,) = json.loads(path.read_text())["targets"]
+    target["value"] *= 1.01  # as if other seeds had chosen it
+    path.write_text(json.dumps({"targets": [target]}))
+    project.run(edited, "--forcerun", "tabulate")
+    rows = project.rows(edited, "tiny/batch_size", "comparisons")
+    used = {float(row["budget_value"]) for row in rows if row["budget"] == "target"}
+    assert used == {target["value"]} and project.planned(edited) == {}
+
+
+def test_the_command_that_times_again_trains_nothing(edited):
+    planned = project.planned(edited, "--forcerun", "time_epoch")
+    assert planned == {"time_epoch": 4, **TABLES}
 
 
 def test_weights_after_an_epoch_that_another_study_reads(edited):
