@@ -105,7 +105,8 @@ def every_file(study: snakefile.Jobs) -> dict[str, str]:
     found |= {f"{folder}/{name}": folder for folder in study.figures() for name in drawn}
     own = [path for path in study.table_inputs("a") if not path.endswith("record.json")]
     found |= {path: Path(path).with_suffix(".json").as_posix() for path in own}
-    return found | {path: path for path in (*study.tables(), study.report, study.headline)}
+    pages = (study.report, study.headline)
+    return found | {path: path for path in (*study.tables(), *study.default_targets(), *pages)}
 
 
 @pytest.fixture

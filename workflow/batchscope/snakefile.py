@@ -247,6 +247,11 @@ class Jobs:
         own, names = self.study.folder_name, self.study.experiments
         return [path for name in names for path in rule_parts.experiment_tables(own, name)]
 
+    def default_targets(self) -> list[str]:
+        """Files of the default targets of every experiment."""
+        study = self.study.folder_name
+        return [rule_parts.default_targets(study, name) for name in self.study.experiments]
+
     @property
     def claims(self) -> str:
         """The table of what the study's documents state."""
@@ -295,8 +300,7 @@ class Jobs:
         first, alone (see `once_more`).
         """
         behind = [self.headline, *self.tables(), *self.stated(), *self.figures()]
-        own = self.study.folder_name
-        behind += [rule_parts.default_targets(own, name) for name in self.study.experiments]
+        behind += self.default_targets()
         if not self.partial:
             if deleted := self._deleted_data():
                 names = ", ".join(Path(path).parent.name for path in deleted)
