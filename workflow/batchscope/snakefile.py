@@ -40,8 +40,6 @@ from batchscope.store import (
 from batchscope.study import command_line, commands, plan
 from batchscope.study import config as configuration
 
-LEDGER = f"{RESULTS}/ledger.html"
-
 FIGURES_OF_ONE = 6  # two processes would import as much each, and keep a core from other jobs
 
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
@@ -272,10 +270,6 @@ class Jobs:
             return []
         number = self.look + looks.goes_on(RESULTS, study)
         return [paths.look_table(RESULTS, study, number).as_posix()]
-
-    def ledger_tables(self) -> list[str]:
-        """Tables of claims of all studies that have one."""
-        return sorted(path.as_posix() for path in Path(RESULTS, "studies").glob("*/claims.csv"))
 
     def figure_processes(self, experiment: str) -> int:
         """How many processes draw an experiment's figures: two, where they are many."""

@@ -111,10 +111,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         **{"nargs": "*", "default": [], "metavar": "NAME"},
         "help": "folders in results/studies; all that have a report if left out",
     },
-    "--figures": {
-        **{"nargs": "*", "default": [], "metavar": "FIGURE"},
-        "help": "study/experiment/figure each, in place of those that its documents have",
-    },
     "--dataset": _name("--dataset", run_names.split_token, "a data set"),
     "--definition": _word("--definition", _map, "its definition as JSON"),
     "--framework": {"required": True, "choices": tuple(framework_names.FRAMEWORKS)},

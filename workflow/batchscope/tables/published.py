@@ -23,7 +23,6 @@ _TIMED = {
     "memory_mb": ("utilisation", {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}),
     "examples_per_second": ("throughput", {}),
 }
-READ = ("runs", "utilisation", "throughput")  # the tables that have ours
 # What may name a document's series.
 _SERIES_FACTORS = [name for name in run_factors.EVERY_FACTOR if name not in ("batch_size", "seed")]
 COLUMNS = [
