@@ -127,12 +127,9 @@ def layer_of(variable: str) -> str:
 
 
 def other_version(step: str, record: dict[str, Any]) -> str | None:
-    """Returns the version of a step that made a record, where it is not today's.
-
-    A record without one, as measures once wrote them, counts as today's.
-    """
+    """Return the version of a step that made a record, if it is not today's."""
     version = record.get("version")
-    return version if isinstance(version, str) and version != VERSIONS[step] else None
+    return version if version != VERSIONS[step] else None
 
 
 def measure_record(

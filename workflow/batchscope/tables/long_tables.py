@@ -45,13 +45,8 @@ _RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_second
 
 
 def read_record(path: Path, *keys: str) -> Row | None:
-    """Returns a record that has these keys, or None where there is none; columns as of today."""
-    if not path.exists():
-        return None
-    record = disk.read_json(path, *keys)
-    if values := record.get("values"):
-        record["values"] = {columns.present_name(name): each for name, each in values.items()}
-    return record
+    """Return a record that has these keys, or None if it does not exist."""
+    return disk.read_json(path, *keys) if path.exists() else None
 
 
 def named(factors: Row) -> Row:
