@@ -40,6 +40,12 @@ class Damaged(UserError):
     """A file that is not what was written there."""
 
 
+def unexpected(where: Path | str, received: str, expected: str, hint: str = "") -> UserError:
+    """Return the error `where: received X; Y is expected (hint).`"""
+    hint = hint and f" ({hint})"
+    return UserError(f"{where}: received {received}; {expected} is expected{hint}.")
+
+
 def of_content(error: OSError) -> bool:
     """Whether an error tells of a damaged file: a library's, or a place that an archive leads to.
 
@@ -56,10 +62,8 @@ def fault(
     Args:
         delete: What to delete so that Snakemake makes it again, where it is not the file itself.
     """
-    return Damaged(
-        f"{path}: received {received}; {expected} is expected. Delete {delete or 'it'} and run "
-        "snakemake again."
-    )
+    error = unexpected(path, received, expected)
+    return Damaged(f"{error} Delete {delete or 'it'} and run snakemake again.")
 
 
 @contextlib.contextmanager
@@ -86,10 +90,10 @@ def check_regular(path: Path | str, expected: str) -> None:
     """Refuses a pipe or a device in place of a user's file: reading it might never end."""
     mode = Path(path).stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the system refuses to read a folder
-        raise UserError(f"{path}: received a pipe or a device; {expected} is expected.")
+        raise unexpected(path, "a pipe or a device", expected)
 
 
 def check_folder(path: Path | str) -> None:
     """Raises `UserError` where a file stands in place of a folder of results."""
     if Path(path).exists() and not Path(path).is_dir():
-        raise UserError(f"{path}: received a file; a folder, or nothing, is expected.")
+        raise unexpected(path, "a file", "a folder, or nothing,")

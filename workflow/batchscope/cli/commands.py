@@ -11,9 +11,9 @@ from pathlib import Path
 
 from batchscope import wording
 from batchscope.cli import options, step_times
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import ConfigError, unexpected
 from batchscope.host import absence
-from batchscope.problems import received
+from batchscope.problems import show
 
 
 def init(arguments: Namespace) -> None:
@@ -97,7 +97,7 @@ def import_(arguments: Namespace) -> None:
 
     columns = [tuple(each.split("=", 1)) for each in arguments.columns]
     if wrong := [each for each in columns if len(each) != 2 or not all(each)]:
-        raise UserError(received(("--columns",), wrong[0][0], "such as batch_size=bs").line)
+        raise unexpected("--columns", show(wrong[0][0]), "such as batch_size=bs")
     given = [escaped(each) if os.path.exists(each) else each for each in arguments.files]
     more = (tuple(columns), arguments.examples_per_epoch, arguments.pattern)
     found = external_runs.read(logs.Source(tuple(given), arguments.format, *more))

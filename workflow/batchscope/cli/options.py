@@ -19,19 +19,19 @@ from batchscope.catalogue import (
     sweep_names,
     tasks,
 )
-from batchscope.errors import UserError
-from batchscope.problems import received
+from batchscope.errors import unexpected
+from batchscope.problems import show
 from batchscope.store import looks
 
 _PAUSE = parameters.Parameter.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
 
 
 def converted(option: str, parse: Callable[[str], Any], expected: str, word: str) -> Any:
-    """Returns what `parse` makes of a word; raises UserError where it raises."""
+    """Returns what `parse` makes of a word; raises `UserError` where it raises."""
     try:
         return parse(word)
     except (KeyError, ValueError):
-        raise UserError(received((option,), word, expected).line) from None
+        raise unexpected(option, show(word), expected) from None
 
 
 def _word(option: str, parse: Callable[[str], Any], expected: str, **given: Any) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from batchscope.analysis.advice import Item
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.figures import PRIMARY
 from batchscope.catalogue.outcomes import Verdict
-from batchscope.errors import UserError
+from batchscope.errors import unexpected
 from batchscope.figures import LISTING
-from batchscope.problems import received
+from batchscope.problems import show
 from batchscope.report import claim_rows, content, page
 from batchscope.report.claim_rows import Row
 from batchscope.tables import csv_tables
@@ -44,7 +44,7 @@ def write(results: Path, output: Path, studies: Sequence[str] = ()) -> None:
     for study in studies or reported:
         if study not in reported:
             expected = f"a study with a report ({wording.listed(reported, 'or')})"
-            raise UserError(received(("--study",), study, expected).line)
+            raise unexpected("--study", show(study), expected)
         _write_records(results, study, folder)
     records = {path.stem: disk.read_json(path) for path in sorted(folder.glob("*.json"))}
     disk.write_text(output, _page(records, folder.name))
