@@ -24,7 +24,6 @@ class ConfigError(UserError):
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[list[str]]]:
-        """Returns what another process makes the same error of."""
         return ConfigError, (self.problems,)
 
 

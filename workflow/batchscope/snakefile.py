@@ -135,17 +135,14 @@ class Jobs:
 
     @property
     def _staged(self) -> bool:
-        """Whether seeds of some experiment come in stages."""
         return any(one.trainings.looks for one in self.study.experiments.values())
 
     @functools.cached_property
     def table(self) -> states.Table:
-        """How every job of the study stands."""
         return states.Table(self.study, RESULTS)
 
     @property
     def bundled(self) -> bool:
-        """Whether several runs are one job."""
         if self.runs_per_job == configuration.AUTO:
             return self.cluster or len(self.study.runs) >= bundles.LARGE
         return self.runs_per_job != 1
@@ -175,7 +172,6 @@ class Jobs:
 
     @property
     def folder(self) -> str:
-        """Folder of the study's tables and figures."""
         return paths.study_folder(RESULTS, self.study.folder_name).as_posix()
 
     @property
@@ -188,7 +184,6 @@ class Jobs:
 
     @property
     def headline(self) -> str:
-        """The file of the report's headline, beside it."""
         return Path(self.report).with_suffix(".txt").as_posix()
 
     def news(self, since: float) -> str:
@@ -205,7 +200,6 @@ class Jobs:
         return disk.remedy_for_future_dates(roots)
 
     def data_records(self) -> list[str]:
-        """Records of the study's data sets."""
         return [*map(rule_parts.dataset_record, self.study.datasets)]
 
     def run_records(self) -> list[str]:
@@ -241,21 +235,17 @@ class Jobs:
         return table_inputs.Followed(self.study, self.table)
 
     def tables(self) -> list[str]:
-        """Tables of every experiment."""
         own, names = self.study.folder_name, self.study.experiments
         return [path for name in names for path in rule_parts.experiment_tables(own, name)]
 
     @property
     def claims(self) -> str:
-        """The table of what the study's documents state."""
         return f"{self.folder}/claims.csv"
 
     def stated(self) -> list[str]:
-        """The same, where they state something."""
         return [self.claims] if self.study.claims else []
 
     def claim_tables(self) -> list[str]:
-        """Tables that the study's claims read."""
         read = {(claim.test.experiment, claim.test.file) for claim in self.study.claims}
         return [f"{self.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
 
@@ -277,7 +267,6 @@ class Jobs:
         return 2 if len(drawn) > FIGURES_OF_ONE else 1
 
     def figures(self) -> list[str]:
-        """Folders of the figures of every experiment."""
         own = self.study.folder_name
         return [rule_parts.figures_folder(own, name) for name in self.study.experiments]
 
@@ -337,7 +326,6 @@ class Jobs:
         return [path for path in lacking if path in used]
 
     def _lacking_data(self) -> list[str]:
-        """Records of the data sets that are not whole."""
         found = (dataset for dataset, whole in self.table.data().items() if not whole)
         return [*map(rule_parts.dataset_record, found)]
 
@@ -351,7 +339,6 @@ class Jobs:
         return sorted(log.as_posix() for log in logs if log.exists())
 
     def note_epochs(self) -> None:
-        """Notes for the trainings which weights before their last the study reads."""
         job_files.note_epochs(self.study, self.table.here(), RESULTS)
 
     def note_commands(self) -> None:
@@ -370,7 +357,6 @@ class Jobs:
         return run.command if run else commands.Command(())
 
     def of_command(self, value_of: Callable[[commands.Command], Any]) -> Callable[[Any], Any]:
-        """Returns, as a function of the wildcards, what the command of a run says of itself."""
         return lambda wildcards: value_of(self.command(wildcards))
 
     def definition(self, dataset: str) -> str:
@@ -401,12 +387,10 @@ class Jobs:
 
 
 def _planned(path: str, scale: str) -> plan.Study:
-    """Returns the study of a file at its present stage."""
     recorded = functools.partial(records.training_images, RESULTS)
     looked = functools.partial(looks.stages, RESULTS)
     return configuration.study(path, scale, recorded, looked)
 
 
 def missing(wanted: Iterable[str]) -> list[str]:
-    """Returns the files that are not there."""
     return [path for path in dict.fromkeys(wanted) if not os.path.exists(path)]

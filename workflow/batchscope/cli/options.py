@@ -35,7 +35,6 @@ def converted(option: str, parse: Callable[[str], Any], expected: str, word: str
 
 
 def _word(option: str, parse: Callable[[str], Any], expected: str, **given: Any) -> dict[str, Any]:
-    """Returns the keywords of an option whose value `parse` takes; required without a default."""
     read = functools.partial(converted, option, parse, expected)
     return {"type": read, "required": "default" not in given, "help": expected, **given}
 
@@ -145,7 +144,6 @@ def add(parser: ArgumentParser, *names: str, output_required: bool = True) -> No
 
 
 def add_settings(parser: ArgumentParser, step: str) -> None:
-    """Adds the settings of a measure or a timing, by their name in paths."""
     parse = functools.partial(run_names.parse_settings, step)
     given = _name("--settings", parse, "its settings", default="default")
     parser.add_argument("--settings", **given)

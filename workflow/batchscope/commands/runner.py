@@ -58,12 +58,10 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """The last lines that it printed."""
         return [line for line in self.output.splitlines() if line.strip()][-_SHOWN:]
 
     @property
     def how(self) -> str:
-        """Its end, for people."""
         if self.status < 0:
             return f"an end by {signal.Signals(-self.status).name}"
         return f"the exit status {self.status}"

@@ -92,7 +92,6 @@ def _learned(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _some(items: Iterable[str]) -> str:
-    """Returns the first of some items, and how many there are besides."""
     items = [*items]
     more = [f"{len(items) - _NAMED:,} more"] if len(items) > _NAMED else []
     return ", ".join([*items[:_NAMED], *more])

@@ -25,7 +25,6 @@ Named = tuple[str, Callable[[], IO[bytes]]]  # an image file: its name, and what
 
 
 def image_list(request: Request) -> Raw:
-    """Returns the images that a CSV file names; a part that it does not have is drawn."""
     return photographs.read(request, listing(request))
 
 

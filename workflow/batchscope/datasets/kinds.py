@@ -202,7 +202,6 @@ def one_each(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
 
 
 def _check(where: str, labels: np.ndarray, right: np.ndarray, expected: str) -> None:
-    """Raises a `UserError` with the first row that is not right."""
     if not right.all():
         row = right.argmin()
         raise unexpected(where, f"{repr(labels[row].tolist())[:100]} in row {row}", expected)

@@ -32,7 +32,6 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, name: str, definition: dict[str, Any], usual: float) -> Scaling:
-        """Returns that of a data set, given what it is where the definition says nothing."""
         stated = definition.get("scale")
         known = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
         return cls(stated or usual, stated is not None, f"datasets.{name}.scale" if known else "")
@@ -50,7 +49,6 @@ class Look(NamedTuple):
 
 
 def known(name: str, definition: dict[str, Any]) -> Look:
-    """Returns what is known without a download; raises as `sized` does."""
     return sized(name, definition)[0]
 
 
@@ -100,6 +98,5 @@ def _training_photos(stated: dataset_sources.Source, listing: photographs.Listin
 
 
 def _listing(request: Request) -> photographs.Listing | None:
-    """Returns the user's images before any is read; None of a source that is something else."""
     listed = _LISTED.get(request.definition["source"])
     return listed(request) if listed else None

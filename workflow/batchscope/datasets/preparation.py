@@ -80,7 +80,6 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
 
 
 def of_system(where: str, error: OSError) -> UserError:
-    """Returns what the system refused, as an error of a data set."""
     place = f" {error.filename}" if error.filename else ""
     return UserError(f"{where}: {error.strerror or error}{place}.")
 

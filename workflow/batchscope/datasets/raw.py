@@ -39,11 +39,9 @@ class Request:
 
     @property
     def split(self) -> dict[str, Any]:
-        """The `split` of the definition; empty where there is none."""
         return self.definition["split"] or {}
 
     def path(self) -> Path | None:
-        """Returns the user's file or folder, or None."""
         text = self.definition.get("path")
         return dataset_sources.expanded(text) if text else None
 

@@ -197,7 +197,6 @@ class ParquetFile:
 
     @property
     def first(self) -> tuple[str, ...]:
-        """Names of the columns."""
         return tuple(map(str, self.frame.columns))
 
     def read(self, header: bool, used: Used) -> Cells:
@@ -211,5 +210,4 @@ class ParquetFile:
 
 
 def opened(where: str, path: Path) -> TextFile | ParquetFile:
-    """Returns the file of a table, by the end of its name."""
     return (ParquetFile if path.suffix == ".parquet" else TextFile).of(where, path)

@@ -66,7 +66,6 @@ def csv_file(request: Request) -> Raw:
 
 
 def read(request: Request) -> Table:
-    """Returns a table with all of its problems; raises where nothing can be read."""
     return _Reading(request).table()
 
 

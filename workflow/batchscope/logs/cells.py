@@ -41,17 +41,14 @@ class Cells:
     of_runs: bool  # whether each log is of one training, whose batch size no column says
 
     def place(self, row: int) -> str:
-        """Returns where a row stands, for messages."""
         log = self.logs[self.places.at[row, "log"]]
         return f"{log.path}, {log.counted} {self.places.at[row, 'line']}"
 
     def name(self, row: int, ours: str) -> str:
-        """Returns what a column is called where a row stands."""
         return problems.clip(self.called[self.places.at[row, "log"]].get(ours, ours))
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All files that were read."""
         return tuple(sorted({path for log in self.logs for path in log.files or (log.path,)}))
 
     @property
@@ -138,7 +135,6 @@ def _found(source: Source, folder: Path) -> list[tuple[str, dict[str, str]]]:
 
 
 def _ours(factors: Mapping[str, str]) -> dict[str, str]:
-    """Returns the factors of a path, with our names where they have others, such as bs."""
     return {_of_log(name) or name: value for name, value in factors.items()}
 
 
@@ -260,7 +256,6 @@ def _kept(
 
 
 def _begins(whole: pandas.DataFrame, part: pandas.DataFrame) -> bool:
-    """Whether a table begins with the rows of another one."""
     head = whole.reindex(columns=part.columns, fill_value="").head(len(part))
     return head.reset_index(drop=True).equals(part.reset_index(drop=True))
 
@@ -311,7 +306,6 @@ def _check_characters(cells: Cells) -> None:
 
 
 def listed(columns: Iterable[str]) -> str:
-    """Returns names of columns as a message has them."""
     shown = [*map(problems.clip, columns)]
     more = [f"and {len(shown) - _MOST_SHOWN} more"] if len(shown) > _MOST_SHOWN else []
     return ", ".join(shown[:_MOST_SHOWN] + more) or "none"

@@ -60,7 +60,6 @@ def _amount(text: str) -> float:
 
 
 def _loss(text: str) -> float:
-    """Returns a loss: infinity where it is no number any more."""
     value = _number(text)
     return math.inf if math.isnan(value) else value
 

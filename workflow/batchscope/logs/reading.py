@@ -47,7 +47,6 @@ def read(path: str, kind: str = AUTO) -> list[Log]:
 
 
 def _recognised(text: str) -> str:
-    """Returns the format of a text that is no table; empty of a table."""
     if text.lstrip()[:1] == "{" and f'"{json_logs.HISTORY}"' in text:
         return "huggingface"
     return printed.recognised(text)

@@ -93,7 +93,6 @@ def _is_number(text: str) -> bool:
 
 
 def _counted(rows: pandas.DataFrame, name: str) -> list[float]:
-    """Returns a column as numbers; none where one of its cells is no number."""
     texts = rows[name].tolist() if name in rows else []
     return [*map(float, texts)] if all(map(_is_number, texts)) else []
 
@@ -212,7 +211,6 @@ def flat(values: Mapping[Any, Any], before: str = "") -> dict[str, str]:
 
 
 def shown(value: Any) -> str:
-    """Returns one value as a cell."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value).strip()

@@ -36,7 +36,6 @@ def find(results: Path, words: Collection[str]) -> list[Path]:
 
 
 def last_line(path: Path) -> str:
-    """Returns the last line of a log that says something."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "empty")
 

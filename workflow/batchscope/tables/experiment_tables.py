@@ -70,7 +70,6 @@ def make(results: Path | str, study: Study, experiment: str) -> Tables:
 
 
 def _tolerance(experiment: Experiment) -> float:
-    """Returns what the loss of a branch may exceed those of smaller ones by; NaN without any."""
     return experiment.trainings.measures.get("branches", {}).get("tolerance", math.nan)
 
 
@@ -118,7 +117,6 @@ def to_target(asked: Trainings, runs: pandas.DataFrame, trajectories: pandas.Dat
 
 
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes all tables of an experiment, each atomically."""
     for name, frame in make(results, study, experiment).items():
         csv_tables.write(frame, Path(folder) / f"{name}.csv")
 
@@ -139,5 +137,4 @@ def stated(study: Study, folder: Path | str) -> pandas.DataFrame:
 
 
 def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
-    """Writes the claims of a study, atomically."""
     csv_tables.write(stated(study, folder), Path(output))

@@ -45,7 +45,6 @@ _RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_second
 
 
 def read_record(path: Path, *keys: str) -> Row | None:
-    """Return a record that has these keys, or None if it does not exist."""
     return disk.read_json(path, *keys) if path.exists() else None
 
 
@@ -161,7 +160,6 @@ def trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
 
 
 def _epoch_examples(results: Path | str, factors: Row) -> float:
-    """Returns the examples that a run uses in an epoch; NaN where nobody knows."""
     images = records.training_images(results, factors["dataset"])
     return NAN if images is None else images * run_factors.training_copies(factors)
 

@@ -240,13 +240,11 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
 def training_times(
     results: Path | str, study: Study, experiment: str, throughput: pandas.DataFrame
 ) -> pandas.DataFrame:
-    """Returns one row per row of throughput and number of epochs that is asked for."""
     epochs = study.experiments[experiment].at_epochs
     return _frame("training_times", timing_repeats.training_times(throughput, epochs))
 
 
 def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows with the columns of a table, in order, and what follows from others of them."""
     columns = OF_TIMINGS[table].columns
     found = timing_repeats.derived(table, pandas.DataFrame(rows, columns=[*FIRST, *columns]))
     return run_series.table(found, columns, FIRST)
