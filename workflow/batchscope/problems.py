@@ -153,10 +153,10 @@ def merged(problems: Iterable[Problem]) -> list[Problem]:
     by_place: dict[Place, Problem] = {}
     for problem in problems:
         by_place.setdefault(problem.place, problem)
-    return [by_place[place] for place in sorted(by_place, key=_order)]
+    return [by_place[place] for place in sorted(by_place, key=order)]
 
 
-def _order(place: Place) -> list[tuple[bool, int, str]]:
+def order(place: Place) -> list[tuple[bool, int, str]]:
     return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in place]
 
 

@@ -46,11 +46,8 @@ class Followed:
         """
         found = self._study.experiments[experiment]
         followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self._study.machines}
-        usual = plan.Trainings()
         for name in ("margins", "budgets", "slower", "seeds_planned", "beside", "looks"):
-            # Left out where there are none, so that no older table is made again.
-            if (value := getattr(found.trainings, name)) != getattr(usual, name):
-                followed[name] = value
+            followed[name] = getattr(found.trainings, name)
         if found.numbers:
             followed["published"] = {
                 figure: [found.published[figure]["figure"], *map(asdict, series)]

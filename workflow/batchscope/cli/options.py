@@ -49,10 +49,6 @@ def _name(option: str, parse: Callable[[str], Any], what: str, **given: Any) -> 
     return _word(option, checked, f"the name of {what} in paths", **given)
 
 
-def _epoch(word: str) -> int | str:
-    return word if word == kept_epochs.MIDDLE else int(word)
-
-
 def _map(word: str) -> dict[str, Any]:
     if not isinstance(found := json.loads(word), dict):
         raise ValueError
@@ -121,7 +117,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--sweep": _name("--sweep", sweep_names.parse, "a sweep"),
     "--timing": _name("--timing", run_names.configuration, "a timing configuration"),
     "--machine": {"default": "local"},
-    "--epoch": _word("--epoch", _epoch, f"a number of epochs or {kept_epochs.MIDDLE}"),
+    "--epoch": _word(
+        "--epoch",
+        lambda word: word if word == kept_epochs.MIDDLE else int(word),
+        f"a number of epochs or {kept_epochs.MIDDLE}",
+    ),
     # The workflow writes the option without a value for a built-in model.
     "--model-file": {"nargs": "?", "help": "the user's model file"},
     "--chunk-seconds": {"type": float, "default": 5.0, "help": "most in one call"},

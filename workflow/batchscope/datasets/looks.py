@@ -65,7 +65,8 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
     source, request = definition["source"], Request(f"datasets.{name}", definition, Path(), Path())
     of_bytes = Scaling.of(name, definition, 1 / 255)
     try:
-        if (listing := _listing(request)) is not None:
+        if source in _LISTED:
+            listing = _LISTED[source](request)
             if problems := photographs.problems(request, listing):
                 raise ConfigError(problems)
             size = definition["image_size"]
@@ -95,8 +96,3 @@ def _training_photos(stated: dataset_sources.Source, listing: photographs.Listin
     counts, split = tuple(members.values()), dict(stated.split or {})
     whole = all(split.get(part) for part in paths.SPLITS)
     return stated.split.training_size(counts) if whole else sum(counts)
-
-
-def _listing(request: Request) -> photographs.Listing | None:
-    listed = _LISTED.get(request.definition["source"])
-    return listed(request) if listed else None

@@ -207,7 +207,3 @@ class ParquetFile:
             if at in (*used.words, *used.labels) or kind.kind not in "biuf":
                 frame[at] = frame[at].astype(object).map(str, na_action="ignore")
         return Cells(frame, np.arange(1, len(frame) + 1), "row")
-
-
-def opened(where: str, path: Path) -> TextFile | ParquetFile:
-    return (ParquetFile if path.suffix == ".parquet" else TextFile).of(where, path)

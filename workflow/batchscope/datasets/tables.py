@@ -77,7 +77,9 @@ class _Reading:
         self.definition, self.place = request.definition, request.where
         self.path = local_file(request)
         self.where = f"{request.where}: {self.path}"
-        self.file = table_files.opened(self.where, self.path)
+        is_parquet = self.path.suffix == ".parquet"
+        reader = table_files.ParquetFile if is_parquet else table_files.TextFile
+        self.file = reader.of(self.where, self.path)
         self.first = [cell.strip() for cell in self.file.first]
         self.auto = self.definition.get("categorical") == dataset_sources.AUTO
         words = [] if self.auto else self._positions("categorical")

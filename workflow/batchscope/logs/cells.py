@@ -89,7 +89,10 @@ def gather(source: Source, folder: Path, known: Mapping[str, str] = _NONE) -> Ce
                     f"{problems.show(log.name or log.path)}; whole parts are expected."
                 )
             logs.append(log)
-            factors.append({**known, **_ours({**of_path, **within})})
+            of_path = {
+                _of_log(name) or name: value for name, value in {**of_path, **within}.items()
+            }
+            factors.append({**known, **of_path})
     stated = dict(source.columns)
     _check_stated(stated, logs)
     tables, called, rest = [], [], []
@@ -132,10 +135,6 @@ def _found(source: Source, folder: Path) -> list[tuple[str, dict[str, str]]]:
         except UserError as error:
             raise UserError(f"files: {error}") from None
     return [*found.items()]
-
-
-def _ours(factors: Mapping[str, str]) -> dict[str, str]:
-    return {_of_log(name) or name: value for name, value in factors.items()}
 
 
 def _of_log(name: str) -> str:

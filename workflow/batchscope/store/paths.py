@@ -67,10 +67,6 @@ def initial_name(model: str, input_shape: Iterable[int], classes: int) -> str:
     return f"{model}+{'x'.join(map(str, input_shape))}+{classes}"
 
 
-def layers_path(results: Path | str, model: str, input_shape: Iterable[int], classes: int) -> Path:
-    return Path(results) / "initial" / f"{initial_name(model, input_shape, classes)}.json"
-
-
 def study_folder(results: Path | str, study: str) -> Path:
     return Path(results) / "studies" / study
 

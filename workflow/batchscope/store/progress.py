@@ -73,13 +73,10 @@ class Reporter:
         if done > before:
             left = (now - begun) / (done - before) * (self._epochs - done)
             text += f"; about {wording.duration(left)} left"
-        self._write(text)
+        say(self._folder, text)
         if now - self._logged >= (now - self._started) * _SHARE:
             self._logged = now
             print(f"{wording.capital(text)}.", flush=True)
-
-    def _write(self, text: str) -> None:
-        say(self._folder, text)
 
 
 def _lives(process: int, at: float) -> bool:

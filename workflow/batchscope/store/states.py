@@ -171,14 +171,13 @@ def _other(job: Job, trained: list[State]) -> State:
     stale = (
         there
         and job.measure in MEASURES
-        and not all(state.made and _no_older(job.path, state.job.path) for state in trained)
+        and not all(
+            state.made and job.path.stat().st_mtime >= state.job.path.stat().st_mtime
+            for state in trained
+        )
     )
     whole = there and all(path.exists() for path in beside)
     return State(job, whole and not stale, recorded, lacking, stale)
-
-
-def _no_older(path: Path, other: Path) -> bool:
-    return path.stat().st_mtime >= other.stat().st_mtime
 
 
 def _names(folder: Path) -> set[str]:

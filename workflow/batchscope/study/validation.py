@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from batchscope.catalogue import tasks
-from batchscope.problems import Findings, Place, Problem, missing, unknown
+from batchscope.problems import Findings, Place, Problem, missing, order, unknown
 from batchscope.study import messages
 from batchscope.study.document import StudyFile
 
@@ -96,7 +96,7 @@ def _cut(raw: dict[str, Any]) -> tuple[list[Problem], dict[Place, list[int]]]:
         except ValidationError as error:
             found = messages.problems(error, StudyFile, raw)
         problems = problems or found
-        for place in sorted({_existing(raw, one.place) for one in found}, key=_order, reverse=True):
+        for place in sorted({_existing(raw, one.place) for one in found}, key=order, reverse=True):
             _take_out(raw, place, survivors)
         for key, value in _LEAST.items():
             raw.setdefault(key, value)
@@ -121,10 +121,6 @@ def _take_out(raw: Any, place: Place, survivors: dict[Place, list[int]]) -> None
         raw.pop(last)
     else:
         raw.pop(last, None)
-
-
-def _order(place: Place) -> list[tuple[bool, int, str]]:
-    return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in place]
 
 
 def reduce(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Place]]:

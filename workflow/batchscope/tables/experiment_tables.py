@@ -37,7 +37,7 @@ from batchscope.tables import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment, Study, Trainings
+    from batchscope.study.plan import Study, Trainings
 
 Tables = dict[str, pandas.DataFrame]
 
@@ -60,17 +60,14 @@ def make(results: Path | str, study: Study, experiment: str) -> Tables:
         **held_equal(study, experiment, runs, long["trajectories"]),
         **to_target(chosen.trainings, runs, long["trajectories"]),
     }
+    tolerance = chosen.trainings.measures.get("branches", {}).get("tolerance", math.nan)
     made["local_critical_batch_size"] = local_critical_batch_size.table(
-        made["branches"], made["branch_points"], _tolerance(chosen), chosen.trainings.looks
+        made["branches"], made["branch_points"], tolerance, chosen.trainings.looks
     )
     made["ramps"] = ramps.table(runs, chosen.trainings.margins, chosen.trainings.looks)
     made["advice"] = advice.rows(results, chosen, made)
     made["published"] = published.table(chosen, made)
     return {name: made[name] for name in TABLES}
-
-
-def _tolerance(experiment: Experiment) -> float:
-    return experiment.trainings.measures.get("branches", {}).get("tolerance", math.nan)
 
 
 def held_equal(
