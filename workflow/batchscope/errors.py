@@ -8,8 +8,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from batchscope import wording
+
+_MOST_LISTED = 20
 
 
 class UserError(Exception):
@@ -27,6 +31,15 @@ class ConfigError(UserError):
         return ConfigError, (self.problems,)
 
 
+def raise_problems(problems: Iterable[str], where: str = "") -> None:
+    """Raise a `ConfigError` of the first problems, with the number of the others, if any."""
+    lines = list(problems)
+    if lines:
+        more = wording.count(len(lines) - _MOST_LISTED, "more problem")
+        rest = [f"{where + ': ' if where else 'And '}{more}."] if len(lines) > _MOST_LISTED else []
+        raise ConfigError(lines[:_MOST_LISTED] + rest)
+
+
 class ScaledTwice(UserError):
     """A model scales its input, which arrives scaled already."""
 
@@ -41,8 +54,8 @@ class Damaged(UserError):
 
 def unexpected(where: Path | str, received: str, expected: str, hint: str = "") -> UserError:
     """Return the error `where: received X; Y is expected (hint).`"""
-    hint = hint and f" ({hint})"
-    return UserError(f"{where}: received {received}; {expected} is expected{hint}.")
+    text = f"{where}: received {received}; {expected} is expected{wording.aside(hint)}."
+    return UserError(text)
 
 
 def of_content(error: OSError) -> bool:

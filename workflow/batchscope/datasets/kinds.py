@@ -7,8 +7,8 @@ import numpy as np
 from batchscope import wording
 from batchscope.catalogue import tasks
 from batchscope.catalogue.dataset_sources import IMAGES, ROWS, TOKENS
-from batchscope.datasets.raw import Pair, refused_for
-from batchscope.errors import unexpected
+from batchscope.datasets.raw import Pair
+from batchscope.errors import raise_problems, unexpected
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.
 LARGEST_TOKEN = 2**24 - 1
@@ -162,8 +162,7 @@ def _check_spellings(where: str, counts: dict[str, int]) -> None:
         if len(words) > 1
     )
     problems = [str(unexpected(where, words, "one spelling of each class")) for words in listed]
-    if problems:
-        raise refused_for(where, problems)
+    raise_problems(problems, where)
 
 
 def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:

@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope import disk, wording
+from batchscope import disk
 from batchscope.catalogue import dataset_sources, tasks
-from batchscope.errors import ConfigError, UserError, unexpected
+from batchscope.errors import UserError, unexpected
 
-_MOST_LISTED = 20  # problems of one file; all are counted
 _TIMEOUT = 60.0  # seconds without a byte
 
 Pair = tuple[np.ndarray, np.ndarray]  # examples and their labels
@@ -84,13 +83,6 @@ class Raw:
     def usual_scale(self) -> float:
         """What images are multiplied by where their definition says nothing."""
         return self.scale or (1 / 255 if self.images.dtype == np.uint8 else 1.0)
-
-
-def refused_for(where: str, problems: list[str]) -> ConfigError:
-    """Returns the error of a file with these problems: the first of them, and how many more."""
-    more = wording.count(len(problems) - _MOST_LISTED, "more problem")
-    rest = [f"{where}: {more}."] if len(problems) > _MOST_LISTED else []
-    return ConfigError([*problems[:_MOST_LISTED], *rest])
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope.datasets.raw import reading, refused_for
-from batchscope.errors import UserError, unexpected
+from batchscope.datasets.raw import reading
+from batchscope.errors import UserError, raise_problems, unexpected
 
 # What stands for no value in a column of features.
 MISSING = (
@@ -151,7 +151,7 @@ class TextFile:
             none = unexpected(
                 self.where, f"{int(header)} lines of {width} columns", "one per example"
             )
-            raise refused_for(self.where, [*problems, str(none)])
+            raise_problems([*problems, str(none)], self.where)
         frame = pandas.read_csv(
             self.path,
             sep=self.delimiter,
@@ -169,9 +169,8 @@ class TextFile:
             encoding="utf-8-sig",
         )
         if len(frame) != len(lines):  # cells with line breaks, or lines of blanks, beside others
-            raise refused_for(
-                self.where, [*problems, str(unexpected(self.where, "such lines", "a plain table"))]
-            )
+            unread = unexpected(self.where, "such lines", "a plain table")
+            raise_problems([*problems, str(unread)], self.where)
         return Cells(frame, np.asarray(lines), problems=problems)
 
 

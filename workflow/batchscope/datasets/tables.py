@@ -15,8 +15,8 @@ from batchscope import problems, wording
 from batchscope.catalogue import dataset_sources, readers, tasks
 from batchscope.datasets import table_files, targets
 from batchscope.datasets.kinds import LARGEST
-from batchscope.datasets.raw import Columns, Raw, Request, local_file, refused_for
-from batchscope.errors import UserError, unexpected
+from batchscope.datasets.raw import Columns, Raw, Request, local_file
+from batchscope.errors import UserError, raise_problems, unexpected
 
 # What a column is.
 NUMBER, BOOLEAN, CATEGORICAL = "number", "boolean", "categorical"
@@ -61,7 +61,7 @@ def csv_file(request: Request) -> Raw:
     """Returns a table's rows, whose features are made after the split."""
     table = read(request)
     if table.raw is None:
-        raise refused_for(request.where, table.problems)
+        raise_problems(table.problems, request.where)
     return table.raw
 
 

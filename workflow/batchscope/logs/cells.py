@@ -13,7 +13,7 @@ import pandas
 
 from batchscope import disk, problems, wording
 from batchscope.catalogue.own_columns import AXES
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import ConfigError, UserError, raise_problems
 from batchscope.logs import CLOCKS, FORMATS, Log, Source, files, names, reading
 
 _OF_LOG = ("batch_size", "seed", names.RATE)  # may stand among a log's parameters
@@ -300,11 +300,8 @@ def _check_characters(cells: Cells) -> None:
             "text without control characters is expected."
             for row in texts.index[texts.isin(bad)]
         ]
-    if wrong:
-        raise ConfigError(wrong[:_MOST_SHOWN])
+    raise_problems(wrong)
 
 
 def listed(columns: Iterable[str]) -> str:
-    shown = [*map(problems.clip, columns)]
-    more = [f"and {len(shown) - _MOST_SHOWN} more"] if len(shown) > _MOST_SHOWN else []
-    return ", ".join(shown[:_MOST_SHOWN] + more) or "none"
+    return wording.some([*map(problems.clip, columns)], most=_MOST_SHOWN) or "none"
