@@ -171,7 +171,7 @@ def test_a_users_model_is_for_tensorflow_alone():
     raw = timed(set={"model": "mine"})
     raw["models"] = {"mine": str(MODEL_FILE)}
     (line,) = problems(raw)
-    assert "with model mine-58f02d97; " in line
+    assert "with model mine-fb964a77; " in line
 
 
 def test_what_the_plan_says_of_frameworks_is_what_there_is():

@@ -35,7 +35,7 @@ GOLDEN_RUNS = {
         **{"optimizer": "adamw", "weight_decay": 0.1, **BETAS},
         **{"beta_scaling": "half_life", "weight_decay_scaling": "linear"},
     },
-    f"{RUN}+method=robust+rho=0.1": {"method": "sam", "rho": 0.1},
+    f"{RUN}+method=sam+rho=0.1": {"method": "sam", "rho": 0.1},
     f"{RUN}+sch=cosine": {"schedule": "cosine"},
     f"{RUN.replace('bs=32', 'bs=256')}+mbs=32": {"batch_size": 256, "micro_batch_size": 32},
     f"{RUN}+prec=mixed_bfloat16": {"precision": "mixed_bfloat16"},

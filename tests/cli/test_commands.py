@@ -11,7 +11,7 @@ import yaml
 
 from batchscope import disk
 from batchscope.cli import entry, steps
-from batchscope.report import claim_rows
+from batchscope.report import results_page
 from project import forked
 from small_study import config
 
@@ -82,7 +82,7 @@ def test_what_may_never_end_is_not_read(words, file):
 
 def test_a_file_in_place_of_the_results():
     Path("results").touch()
-    for command in (("plan", "c.yaml"), ("watch", "--once"), ("ledger",)):
+    for command in (("plan", "c.yaml"), ("watch", "--once"), ("results",)):
         assert refused(*command).startswith("results: received a file; ")
 
 
@@ -90,11 +90,11 @@ def test_an_error_of_the_systems_is_told_where_it_names_a_file(monkeypatch):
     def fails(*names):
         raise OSError(errno.EBADF, "Bad file descriptor", *names)
 
-    monkeypatch.setattr(claim_rows, "write_ledger", lambda *_: fails("a.html"))
-    assert refused("ledger") == "a.html: Bad file descriptor."
-    monkeypatch.setattr(claim_rows, "write_ledger", lambda *_: fails())
+    monkeypatch.setattr(results_page, "write", lambda *_: fails("a.html"))
+    assert refused("results") == "a.html: Bad file descriptor."
+    monkeypatch.setattr(results_page, "write", lambda *_: fails())
     with pytest.raises(OSError, match="Bad file descriptor"):  # a traceback: nobody can mend it
-        entry.main(["ledger"])
+        entry.main(["results"])
 
 
 def test_files_dated_in_the_future_are_named_with_what_dates_them_now():

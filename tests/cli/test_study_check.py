@@ -113,7 +113,7 @@ def test_plan_shows_columns_labels_and_parts(write, capsys):
         "  categories: job (2 values)",
         "  ignored: id",
     ]
-    assert "24 train, 8 validation, 8 test" in shown[6] and shown[7].endswith("no 30, yes 10")
+    assert "24 train, 8 validation, 8 test" in shown[6] and shown[7].endswith("no 30 and yes 10")
     assert "(300 each)" in shown[-2] and "(mean 0.9" in shown[-1]
     study = config.study("c.yaml", "full", lambda _: None)
     (dataset, *_) = study.datasets

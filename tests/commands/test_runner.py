@@ -255,7 +255,7 @@ def judged_log(tmp_path, text, **log):
 
 
 def test_a_log_without_any_loss_is_no_result(tmp_path):
-    with pytest.raises(UserError, match="no loss or metric: not in the columns step, valloss"):
+    with pytest.raises(UserError, match="no loss or metric: not in the columns step and valloss"):
         judged_log(tmp_path, "step,valloss\n1,2.0\n2,1.0\n")
 
 

@@ -7,7 +7,7 @@ import codecs
 import pytest
 from test_csv_file import csv
 
-from batchscope.datasets import raw
+from batchscope import errors
 from prepared_data import faults
 
 DAYS = [f"2024-01-{day:02}" for day in range(1, 13)]
@@ -202,7 +202,7 @@ def test_a_file_of_other_bytes(content, place, received, tmp_path):
 def test_many_problems_are_counted(tmp_path):
     lines = [*plain(), *[*["1"] * 8, *plain()[1:]] * 10]
     found = faults(tmp_path, csv(tmp_path, "\n".join(lines)))
-    assert len(found) == raw._MOST_LISTED + 1 and ": 60 more" in found[-1]
+    assert len(found) == errors._MOST_LISTED + 1 and ": 60 more" in found[-1]
 
 
 def test_many_words_are_no_categories(tmp_path):

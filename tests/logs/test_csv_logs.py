@@ -115,7 +115,7 @@ def test_a_column_may_hold_objects(log):
 def test_a_chart_over_time_says_no_updates(log, tmp_path):
     log('"Relative Time (Process)","bs8 - loss"\n"1.5","0.5"\n"2.5","0.4"\n', "chart.csv")
     source = Source((str(tmp_path / "chart.csv"),), pattern="bs{batch_size}")
-    with pytest.raises(UserError, match="no updates.*columns Relative Time .Process., loss"):
+    with pytest.raises(UserError, match="no updates.*columns Relative Time .Process. and loss"):
         cells.gather(source, tmp_path)
 
 

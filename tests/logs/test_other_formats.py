@@ -141,7 +141,7 @@ def test_a_batch_size_that_columns_name_goes_before_a_parameter_of_that_name(tmp
 def test_the_batch_size_of_nanogpt_is_that_of_one_micro_batch(tmp_path):
     path = tmp_path / "out.log"
     path.write_text(NANOGPT)
-    with pytest.raises(UserError, match="no batch size.*tokens_per_iteration, micro_batch_size"):
+    with pytest.raises(UserError, match="no batch size.*tokens_per_iteration and micro_batch_size"):
         cells.gather(Source((str(path),)), tmp_path)
     source = Source((str(path),), columns=(("batch_size", "tokens_per_iteration"),))
     assert set(cells.gather(source, tmp_path).table["batch_size"]) == {"16384"}

@@ -89,11 +89,13 @@ def test_claims_are_filtered_without_script(browser, tmp_path):
         for experiment in ("gap", "second")
     ]
     ledger = claim_rows.ledger(claim_rows.shown(row, None) for row in rows)
-    given = {"policy": page.policy(), "style": "", "ledger": ledger}
-    (tmp_path / "ledger.html").write_text(page.render("ledger.html.j2", **given), "utf-8")
+    html = page.render("claims.html.j2", ledger=ledger)
+    (tmp_path / "claims.html").write_text(
+        f'<!DOCTYPE html><main class="ledger">{html}</main>', "utf-8"
+    )
     found = []
     with browsing.without_script(browser):
-        browsing.visit(browser, tmp_path / "ledger.html")
+        browsing.visit(browser, tmp_path / "claims.html")
         for verdict, experiment in ((0, 0), (1, 0), (0, 2), (2, 1)):
             for name, at in (("verdict", verdict), ("experiment", experiment)):
                 browser.find_elements(By.CSS_SELECTOR, f"#claims-{name} option")[at].click()

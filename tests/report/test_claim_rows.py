@@ -1,10 +1,9 @@
-"""Rows of claims.csv as templates show them, and the ledger of all studies."""
+"""Rows of claims.csv as templates show them."""
 
 import json
 
 import pytest
 
-from batchscope import disk
 from batchscope.catalogue import decision_columns
 from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.report import claim_rows, page
@@ -133,17 +132,3 @@ def test_verdicts_are_counted_by_document_and_can_be_chosen():
     html = page.render("claims.html.j2", ledger=ledger)
     assert html.count("<option") == 6 and "<E>" not in html
     assert 'data-verdict="1" data-experiment="2"' in html
-
-
-def test_the_ledger_has_the_claims_of_every_study(tmp_path):
-    for study, experiment in (("first", "gap"), ("second", "gap")):
-        rows = [written(document="D", experiment=experiment, figure="accuracy")]
-        folder = tmp_path / "studies" / study
-        disk.write_rows(folder / "claims.csv", list(rows[0]), rows)
-    (tmp_path / "studies" / "first" / "report.html").write_text("")
-    claim_rows.write_ledger(tmp_path, tmp_path / "ledger.html")
-    html = (tmp_path / "ledger.html").read_text()
-    assert html.count('href="studies/first/report.html#gap-accuracy"') == 1
-    assert "second: gap" in html and "second/report.html" not in html
-    claim_rows.write_ledger(tmp_path / "none", tmp_path / "ledger.html")
-    assert "<table" not in (tmp_path / "ledger.html").read_text()

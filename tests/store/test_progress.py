@@ -50,7 +50,7 @@ def test_the_log_of_a_long_training_stays_one_to_read(folder, monkeypatch, capsy
     clock(monkeypatch, 0, *words)
     reporter = progress.Reporter(folder, epochs=len(words))
     written = []
-    monkeypatch.setattr(reporter, "_write", written.append)
+    monkeypatch.setattr(progress, "say", lambda _, text: written.append(text))
     for epoch in range(len(words)):
         reporter.report(epoch, 0, [])
     assert len(written) == len(words) - 1

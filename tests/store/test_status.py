@@ -144,9 +144,7 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     assert found.disk_bytes == 1000
 
 
-@pytest.mark.parametrize(
-    ("changes", "untimed"), [({"epochs": 2}, 0), ({"method": "conservative"}, 7)]
-)
+@pytest.mark.parametrize(("changes", "untimed"), [({"epochs": 2}, 0), ({"method": "proximal"}, 7)])
 def test_runs_of_another_horizon_predict_the_time_and_other_updates_nothing(
     study, tmp_path, changes, untimed
 ):

@@ -418,32 +418,3 @@ def test_flags_of_the_command_line_are_text():
     for value in ("yes", "", 1, None):
         with pytest.raises(ValueError):
             config.parse_flag(value)
-
-
-def test_a_users_own_name_is_kept_where_it_is_an_older_word():
-    raw = copy.deepcopy(FULL)
-    raw["experiments"]["images_per_second"] = {
-        **raw["experiments"]["a"],
-        "title": "images_per_second",
-    }
-    made = planner.make(raw)
-    assert made.experiments["images_per_second"].title == "images_per_second"
-    assert not [warning for warning in made.warnings if "older word" in warning]
-
-
-def test_older_words_still_work_and_are_named_once():
-    raw = copy.deepcopy(FULL)
-    raw["experiments"]["a"]["cases"] = [{"method": "robust"}, {"method": "conservative"}]
-    raw["experiments"]["t"] = {"vary": {"batch_size": [4]}, "timing": ["throughput"]}
-    test = {"type": "value", "experiment": "t", "table": "throughput", "above": 0}
-    words = {"id": "s", "document": "D", "place": "P", "sentence": "S"}
-    raw["claims"] = [{**words, "test": {**test, "column": "images_per_second"}}]
-    made = planner.make(raw)
-    assert made.claims[0].test.column == "examples_per_second"
-    runs = made.experiments["a"].trainings.runs
-    assert {factors["method"] for factors in runs.values()} == {"sam", "proximal"}
-    assert all("+method=robust" in name or "+method=conservative" in name for name in runs)
-    old = [warning for warning in made.warnings if "older word" in warning]
-    assert [line.partition("'")[2].partition("'")[0] for line in old] == [
-        *("robust", "conservative", "images_per_second")
-    ]

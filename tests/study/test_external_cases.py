@@ -123,7 +123,7 @@ def test_replicates_that_equal_another_to_the_last_bit_are_refused(tmp_path):
 
 
 def test_a_download_without_a_tag_is_asked_about():
-    with pytest.raises(UserError, match="not in the columns Wall time, Step, Value"):
+    with pytest.raises(UserError, match="not in the columns Wall time, Step and Value"):
         read("tb_nan_bs{batch_size}_seed{seed}.csv")
     with pytest.raises(UserError, match="batch_size: received 64; at least 3"):
         read("tb_nan_bs{batch_size}_seed{seed}.csv", columns=(("validation_loss", "Value"),))

@@ -102,7 +102,7 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
     plans.append(planner.make(renamed))
     found = [followed(planned).also("gap") for planned in plans]
     assert len(set(found)) == len(found)
-    assert json.loads(found[0]) == {"at_epochs": [], "machines": {}}
+    assert "published" not in json.loads(found[0])
     assert len({tuple(followed(planned).table_inputs("gap")) for planned in plans}) == 1
     # What a document found stands in the report alone.
     reworded = study([before])

@@ -246,11 +246,9 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
 
 
 def test_utilisation_and_its_samples(written):
-    """A record of an earlier version has no flag."""
     with edited(own_jobs(written, "utilisation")[0].path) as record:
-        for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
-            size["utilisation"]["foreign_cores"] = others
-        record["sizes"][2]["disturbed"] = False  # its own flag is kept
+        for size, disturbed in zip(record["sizes"][:3], (False, True, False), strict=True):
+            size["disturbed"] = disturbed
     frame = timing_tables.utilisation("results", written, "machine")
     assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]
     assert frame["process_percent"][0] == 90.0 and math.isnan(frame["process_percent"][7])
@@ -287,7 +285,7 @@ def test_tries_and_profiles(written):
     assert list(tries["outcome"]) == ["fits", "over_limit", "fits", "fits"]
     first = tries.iloc[0]
     assert (first["process_percent_mean"], first["seconds"], first["gpu_percent"]) == (55, 4, 66)
-    assert tries.loc[1, ["process_percent_mean", "gpu_percent"]].isna().all()  # an older record
+    assert tries.loc[1, ["process_percent_mean", "gpu_percent"]].isna().all()
     profiles = timing_tables.profiles("results", written, "machine")
     assert len(profiles) == 2 * 8  # one per loop and batch size
     assert (profiles["compute"][0], profiles["input"][0]) == (0.5, 0.2)

@@ -43,9 +43,10 @@ def links(path: Path) -> list[tuple[str, str]]:
 
 
 def anchors(path: Path) -> set[str]:
-    """Returns the anchors that a page's headings have on the web."""
+    """Return the anchors of a page: those of its headings on the web, and those it states."""
     headings = re.findall(r"^#+ (.*)$", prose(path), re.M)
-    return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
+    of_headings = {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
+    return of_headings | set(re.findall(r'^<a id="([^"]+)"></a>$', prose(path), re.M))
 
 
 def commands(path: Path) -> list[list[str]]:

@@ -200,15 +200,6 @@ def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
     assert rule_parts.environment("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
 
 
-def test_the_ledger_reads_the_claims_of_every_study_that_has_some(whole):
-    assert whole.ledger_tables() == []
-    found = [f"results/studies/{name}/claims.csv" for name in ("first", "second")]
-    for path in found[::-1]:
-        Path(path).parent.mkdir()
-        Path(path).touch()
-    assert whole.ledger_tables() == found
-
-
 @pytest.fixture
 def bundled(whole) -> snakefile.Jobs:
     """The same study with bundles, whose records can be read."""

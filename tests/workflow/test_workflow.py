@@ -242,7 +242,7 @@ def test_an_edited_file(edited, file, old, new, expected):
     assert project.planned(edited) == expected
 
 
-def test_what_a_document_states_is_tested_and_put_into_the_ledger(edited):
+def test_what_a_document_states_is_tested(edited):
     test = {"type": "trend", "experiment": "batch_size", "column": "test_accuracy"}
     claim = {"id": "falls", "document": "D", "place": "Figure 1", "sentence": "It falls."}
     claims = [{**claim, "test": {**test, "direction": "falls"}}]
@@ -250,9 +250,6 @@ def test_what_a_document_states_is_tested_and_put_into_the_ledger(edited):
     project.run(edited)
     (row,) = project.rows(edited, "tiny", "claims")
     assert (row["verdict"], row["n"]) == ("provisional", "2")
-    assert project.planned(edited, "ledger") == {"ledger": 1}
-    project.run(edited, "ledger")
-    assert "It falls." in (edited / "results" / "ledger.html").read_text(encoding="utf-8")
     assert project.planned(edited) == {}
 
 

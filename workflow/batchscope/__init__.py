@@ -5,8 +5,8 @@ The docstring of each package says what it holds and what it does not.
 
 # Package -> what it may import from outside, of the libraries that are slow to import.
 PACKAGES = {
-    "errors": (),
     "wording": (),
+    "errors": (),
     "problems": (),
     "project_files": (),
     "disk": ("numpy",),

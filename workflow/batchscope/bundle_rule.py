@@ -20,28 +20,23 @@ class Planned:
         self._found = {bundle.name: bundle for bundle in found}
 
     def __len__(self) -> int:
-        """How many there are."""
         return len(self._found)
 
     @property
     def files(self) -> frozenset[str]:
-        """What their jobs write."""
         steps = (step for bundle in self._found.values() for step in bundle.steps)
         return frozenset(file for step in steps for file in step.files)
 
     @property
     def made(self) -> list[str]:
-        """What they leave when they have ended."""
         return [*map(self._made, self._found)]
 
     @property
     def trained(self) -> list[str]:
-        """What those leave that have not the machine to themselves."""
         return [self._made(name) for name, bundle in self._found.items() if not bundle.alone]
 
     @property
     def jobs(self) -> int:
-        """How many jobs they are of."""
         return sum(len(bundle.records) for bundle in self._found.values())
 
     def _made(self, name: str) -> str:
@@ -51,23 +46,18 @@ class Planned:
         return self._found.get(wildcards.bundle) or bundles.read(self._folder, wildcards.bundle)[0]
 
     def data(self, wildcards: Any) -> list[str]:
-        """Records of the data sets that a bundle reads."""
         return [*map(rule_parts.dataset_record, self._of(wildcards).data)]
 
     def after(self, wildcards: Any) -> list[str]:
-        """What bundles leave that come before this one."""
         return [*map(self._made, self._of(wildcards).after)]
 
     def each(self, value_of: Callable[[Bundle], Any]) -> Callable[[Any], Any]:
-        """Returns, as a function of the wildcards, what a bundle says of itself."""
         return lambda wildcards: value_of(self._of(wildcards))
 
     def memory_mb(self, wildcards: Any, attempt: int) -> int:
-        """The memory of an attempt at a bundle, MB."""
         return rule_parts.enough(self._of(wildcards).memory_mb, attempt)
 
     def write(self) -> None:
-        """Writes the bundles for their jobs, in place of those of the command before."""
         bundles.clear(self._folder)
         for bundle in self._found.values():
             bundle.write(self._folder)

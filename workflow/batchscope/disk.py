@@ -162,7 +162,6 @@ def read_rows(
 
 
 def file_sha256(path: Path | str) -> str:
-    """Returns the SHA-256 of a file's bytes, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from batchscope import wording
+
+_MOST_LISTED = 20
 
 
 class UserError(Exception):
@@ -24,8 +28,16 @@ class ConfigError(UserError):
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[list[str]]]:
-        """Returns what another process makes the same error of."""
         return ConfigError, (self.problems,)
+
+
+def raise_problems(problems: Iterable[str], where: str = "") -> None:
+    """Raise a `ConfigError` of the first problems, with the number of the others, if any."""
+    lines = list(problems)
+    if lines:
+        more = wording.count(len(lines) - _MOST_LISTED, "more problem")
+        rest = [f"{where + ': ' if where else 'And '}{more}."] if len(lines) > _MOST_LISTED else []
+        raise ConfigError(lines[:_MOST_LISTED] + rest)
 
 
 class ScaledTwice(UserError):
@@ -38,6 +50,12 @@ class Interrupted(Exception):
 
 class Damaged(UserError):
     """A file that is not what was written there."""
+
+
+def unexpected(where: Path | str, received: str, expected: str, hint: str = "") -> UserError:
+    """Return the error `where: received X; Y is expected (hint).`"""
+    text = f"{where}: received {received}; {expected} is expected{wording.aside(hint)}."
+    return UserError(text)
 
 
 def of_content(error: OSError) -> bool:
@@ -56,10 +74,8 @@ def fault(
     Args:
         delete: What to delete so that Snakemake makes it again, where it is not the file itself.
     """
-    return Damaged(
-        f"{path}: received {received}; {expected} is expected. Delete {delete or 'it'} and run "
-        "snakemake again."
-    )
+    error = unexpected(path, received, expected)
+    return Damaged(f"{error} Delete {delete or 'it'} and run snakemake again.")
 
 
 @contextlib.contextmanager
@@ -86,10 +102,10 @@ def check_regular(path: Path | str, expected: str) -> None:
     """Refuses a pipe or a device in place of a user's file: reading it might never end."""
     mode = Path(path).stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the system refuses to read a folder
-        raise UserError(f"{path}: received a pipe or a device; {expected} is expected.")
+        raise unexpected(path, "a pipe or a device", expected)
 
 
 def check_folder(path: Path | str) -> None:
     """Raises `UserError` where a file stands in place of a folder of results."""
     if Path(path).exists() and not Path(path).is_dir():
-        raise UserError(f"{path}: received a file; a folder, or nothing, is expected.")
+        raise unexpected(path, "a file", "a folder, or nothing,")

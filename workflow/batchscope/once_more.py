@@ -45,7 +45,6 @@ def go_on(study: Jobs, made: Sequence[str], rules: Collection[str]) -> None:
 
 
 def _stage(study: Jobs) -> tuple[int, int, frozenset[str]]:
-    """Returns what every command but the last changes: the look, the runs, what bundles left."""
     return study.look, len(study.study.runs) + len(study.study.commands), study.bundles.files
 
 

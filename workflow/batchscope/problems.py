@@ -32,7 +32,6 @@ class Problem:
 
     @property
     def line(self) -> str:
-        """The problem as the user reads it."""
         return f"{place_text(self.place)}: {self.text}"
 
 
@@ -115,7 +114,6 @@ def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
 
 
 def missing(place: Place, expected: str) -> Problem:
-    """Returns the problem of a key that is not there."""
     return Problem(place, f"missing; {expected} is expected.")
 
 
@@ -147,7 +145,6 @@ def inside(raw: Any, part: str | int) -> Any:
 
 
 def within(place: Place, roots: Collection[Place]) -> bool:
-    """Whether a place is one of `roots` or lies below one."""
     return any(place[:length] in roots for length in range(len(place) + 1))
 
 
@@ -156,10 +153,10 @@ def merged(problems: Iterable[Problem]) -> list[Problem]:
     by_place: dict[Place, Problem] = {}
     for problem in problems:
         by_place.setdefault(problem.place, problem)
-    return [by_place[place] for place in sorted(by_place, key=_order)]
+    return [by_place[place] for place in sorted(by_place, key=order)]
 
 
-def _order(place: Place) -> list[tuple[bool, int, str]]:
+def order(place: Place) -> list[tuple[bool, int, str]]:
     return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in place]
 
 
@@ -212,7 +209,6 @@ class Findings:
                 self.problems.append(Problem(place, problem.text))
 
     def warn(self, problem: Problem) -> None:
-        """Takes what may surprise and stops nothing."""
         self.warnings[Problem(self._origin(problem.place), problem.text).line] = None
 
     def broken(self, *roots: Place) -> bool:

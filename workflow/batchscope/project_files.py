@@ -23,7 +23,6 @@ _BEHIND = {
 
 
 def templates() -> list[str]:
-    """Returns the files that the page is made from, relative to the working directory."""
     return sorted(os.path.relpath(path) for path in TEMPLATES.iterdir())
 
 

@@ -53,12 +53,10 @@ def named(wildcards: Any) -> str:
 
 
 def data(wildcards: Any) -> str:
-    """Record of the data set that a job reads."""
     return dataset_record(named(wildcards))
 
 
 def run_file(run: str = "{run}", file: str = paths.RECORD) -> str:
-    """A file of a run."""
     return (paths.run_folder(RESULTS, run) / file).as_posix()
 
 
@@ -69,23 +67,19 @@ def trained() -> dict[str, str]:
 
 
 def commanded() -> dict[str, str]:
-    """Files that every run of a command leaves beside its own: output's name -> path."""
     return {Path(file).stem: run_file(paths.COMMANDED, file) for file in paths.COMMAND_FILES}
 
 
 def snapshot(run: str = "{run}", epoch: int | str = "{epoch}") -> str:
-    """File of a run's weights after an epoch before its last."""
     return paths.snapshot_path(RESULTS, run, epoch).as_posix()
 
 
 def bundle_made(study: str = "{study}", bundle: str = "{bundle}") -> str:
-    """File that a bundle of jobs leaves when it has ended."""
     folder = paths.bundles_folder(RESULTS, study)
     return paths.bundle_file(folder, bundle, paths.BUNDLE_MADE).as_posix()
 
 
 def experiment_tables(study: str = "{study}", experiment: str = "{experiment}") -> list[str]:
-    """Tables of an experiment."""
     folder = paths.study_folder(RESULTS, study) / experiment
     return [(folder / name).as_posix() for name in tables.FILES]
 
@@ -96,12 +90,10 @@ def default_targets(study: str = "{study}", experiment: str = "{experiment}") ->
 
 
 def look_table() -> str:
-    """The table of a look at a study."""
     return paths.look_table(RESULTS, "{study}", "{look}").as_posix()
 
 
 def figures_folder(study: str = "{study}", experiment: str = "{experiment}") -> str:
-    """Folder of an experiment's figures."""
     return paths.figures_folder(RESULTS, study, experiment).as_posix()
 
 
@@ -146,12 +138,10 @@ def output(entry: Measure | Timing) -> str:
 
 
 def beside(entry: Measure | Timing) -> list[str]:
-    """Paths of what a measure or timing writes beside its record."""
     return [output(entry).removesuffix(".json") + suffix for suffix in entry.also_writes]
 
 
 def log(record: str) -> str:
-    """Path of the log of the job that writes a record."""
     return paths.log_path(RESULTS, record).as_posix()
 
 
@@ -166,13 +156,11 @@ def command(step: str) -> str:
 
 
 def installing(rule: str) -> str:
-    """The command that installs a framework, by the name of its rule."""
     words = f"install_framework --framework {rule.removeprefix('install_')}"
     return f"python workflow/run.py {words} --output {{output:q}} > {{log:q}} 2>&1"
 
 
 def of_study(step: str, words: str = "--output {output:q}") -> str:
-    """The command of a step that reads the whole configuration, with its other words."""
     given = "--config {params.config:q} --scale {params.scale:q}"
     return f"python workflow/run.py {step} {given} {words} > {{log:q}} 2>&1"
 
@@ -205,12 +193,10 @@ def growing(memory_mb: int) -> Callable[[Any, int], int]:
 
 
 def gpus(name: str) -> int:
-    """GPUs that a training, a timing configuration or a sweep needs: one per replica."""
     return run_factors.gpus(_factors(name))
 
 
 def measure_gpus(name: str) -> int:
-    """GPUs that a measure of a run needs."""
     return int(_factors(name)["device"] == "gpu")
 
 

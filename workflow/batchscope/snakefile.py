@@ -40,8 +40,6 @@ from batchscope.store import (
 from batchscope.study import command_line, commands, plan
 from batchscope.study import config as configuration
 
-LEDGER = f"{RESULTS}/ledger.html"
-
 FIGURES_OF_ONE = 6  # two processes would import as much each, and keep a core from other jobs
 
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
@@ -137,17 +135,14 @@ class Jobs:
 
     @property
     def _staged(self) -> bool:
-        """Whether seeds of some experiment come in stages."""
         return any(one.trainings.looks for one in self.study.experiments.values())
 
     @functools.cached_property
     def table(self) -> states.Table:
-        """How every job of the study stands."""
         return states.Table(self.study, RESULTS)
 
     @property
     def bundled(self) -> bool:
-        """Whether several runs are one job."""
         if self.runs_per_job == configuration.AUTO:
             return self.cluster or len(self.study.runs) >= bundles.LARGE
         return self.runs_per_job != 1
@@ -177,7 +172,6 @@ class Jobs:
 
     @property
     def folder(self) -> str:
-        """Folder of the study's tables and figures."""
         return paths.study_folder(RESULTS, self.study.folder_name).as_posix()
 
     @property
@@ -190,7 +184,6 @@ class Jobs:
 
     @property
     def headline(self) -> str:
-        """The file of the report's headline, beside it."""
         return Path(self.report).with_suffix(".txt").as_posix()
 
     def news(self, since: float) -> str:
@@ -207,7 +200,6 @@ class Jobs:
         return disk.remedy_for_future_dates(roots)
 
     def data_records(self) -> list[str]:
-        """Records of the study's data sets."""
         return [*map(rule_parts.dataset_record, self.study.datasets)]
 
     def run_records(self) -> list[str]:
@@ -243,7 +235,6 @@ class Jobs:
         return table_inputs.Followed(self.study, self.table)
 
     def tables(self) -> list[str]:
-        """Tables of every experiment."""
         own, names = self.study.folder_name, self.study.experiments
         return [path for name in names for path in rule_parts.experiment_tables(own, name)]
 
@@ -254,15 +245,12 @@ class Jobs:
 
     @property
     def claims(self) -> str:
-        """The table of what the study's documents state."""
         return f"{self.folder}/claims.csv"
 
     def stated(self) -> list[str]:
-        """The same, where they state something."""
         return [self.claims] if self.study.claims else []
 
     def claim_tables(self) -> list[str]:
-        """Tables that the study's claims read."""
         read = {(claim.test.experiment, claim.test.file) for claim in self.study.claims}
         return [f"{self.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
 
@@ -278,17 +266,12 @@ class Jobs:
         number = self.look + looks.goes_on(RESULTS, study)
         return [paths.look_table(RESULTS, study, number).as_posix()]
 
-    def ledger_tables(self) -> list[str]:
-        """Tables of claims of all studies that have one."""
-        return sorted(path.as_posix() for path in Path(RESULTS, "studies").glob("*/claims.csv"))
-
     def figure_processes(self, experiment: str) -> int:
         """How many processes draw an experiment's figures: two, where they are many."""
         drawn = figures.drawn(self.study.experiments[experiment])
         return 2 if len(drawn) > FIGURES_OF_ONE else 1
 
     def figures(self) -> list[str]:
-        """Folders of the figures of every experiment."""
         own = self.study.folder_name
         return [rule_parts.figures_folder(own, name) for name in self.study.experiments]
 
@@ -349,7 +332,6 @@ class Jobs:
         return [path for path in lacking if path in used]
 
     def _lacking_data(self) -> list[str]:
-        """Records of the data sets that are not whole."""
         found = (dataset for dataset, whole in self.table.data().items() if not whole)
         return [*map(rule_parts.dataset_record, found)]
 
@@ -363,7 +345,6 @@ class Jobs:
         return sorted(log.as_posix() for log in logs if log.exists())
 
     def note_epochs(self) -> None:
-        """Notes for the trainings which weights before their last the study reads."""
         job_files.note_epochs(self.study, self.table.here(), RESULTS)
 
     def note_commands(self) -> None:
@@ -382,7 +363,6 @@ class Jobs:
         return run.command if run else commands.Command(())
 
     def of_command(self, value_of: Callable[[commands.Command], Any]) -> Callable[[Any], Any]:
-        """Returns, as a function of the wildcards, what the command of a run says of itself."""
         return lambda wildcards: value_of(self.command(wildcards))
 
     def definition(self, dataset: str) -> str:
@@ -413,12 +393,10 @@ class Jobs:
 
 
 def _planned(path: str, scale: str) -> plan.Study:
-    """Returns the study of a file at its present stage."""
     recorded = functools.partial(records.training_images, RESULTS)
     looked = functools.partial(looks.stages, RESULTS)
     return configuration.study(path, scale, recorded, looked)
 
 
 def missing(wanted: Iterable[str]) -> list[str]:
-    """Returns the files that are not there."""
     return [path for path in dict.fromkeys(wanted) if not os.path.exists(path)]

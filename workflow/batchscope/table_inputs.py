@@ -24,7 +24,6 @@ class Followed:
         self._study, self._table = study, table
 
     def records(self, experiment: str) -> list[str]:
-        """Returns the files that an experiment's tables are made of."""
         return list(dict.fromkeys(self._records(experiment)))
 
     def not_bundled(self, experiment: str) -> list[str]:
@@ -47,11 +46,8 @@ class Followed:
         """
         found = self._study.experiments[experiment]
         followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self._study.machines}
-        usual = plan.Trainings()
         for name in ("margins", "budgets", "slower", "seeds_planned", "beside", "looks"):
-            # Left out where there are none, so that no older table is made again.
-            if (value := getattr(found.trainings, name)) != getattr(usual, name):
-                followed[name] = value
+            followed[name] = getattr(found.trainings, name)
         if found.numbers:
             followed["published"] = {
                 figure: [found.published[figure]["figure"], *map(asdict, series)]
@@ -92,18 +88,15 @@ class Followed:
 
     @property
     def _single(self) -> set[str]:
-        """The records that bundles make."""
         every = self._table.every.values()
         return {state.job.path.as_posix() for state in every if not commanded(state)}
 
 
 def commanded(state: states.State) -> bool:
-    """Whether a job is a run that a command makes: none is bundled."""
     return state.job.measure == "run_command"
 
 
 def _record_of(path: str) -> str:
-    """Returns the record beside which a file is written, or itself."""
     return f"{os.path.splitext(path)[0]}.json"
 
 

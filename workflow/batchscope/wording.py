@@ -17,7 +17,6 @@ MINUS = "\N{MINUS SIGN}"
 _NOTHING = 1e-15  # of a sum of numbers near 1, what the rounding of doubles leaves in place of 0
 _EXACT = 1e-6  # an interval narrower than so much of its value has no digits to show
 _MOST_DECIMALS = 6
-_NAMED = 3  # files or classes in a sentence; all are counted
 
 
 class Estimate(NamedTuple):
@@ -169,10 +168,10 @@ def listed(words: Iterable[object], last: str = "and") -> str:
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
-def some(items: Sequence[str], count: int | None = None) -> str:
-    """Returns the first of some items, and how many there are besides, of `count` in all."""
-    more = (len(items) if count is None else count) - len(items[:_NAMED])
-    return listed([*items[:_NAMED], *([f"{more} more"] if more else [])])
+def some(items: Sequence[str], count: int | None = None, most: int = 3) -> str:
+    """Return the first items, and the number of the others of `count` in all."""
+    more = (len(items) if count is None else count) - len(items[:most])
+    return listed([*items[:most], *([f"{more:,} more"] if more else [])])
 
 
 def size(count: float, digits: int = 3) -> str:

@@ -7,7 +7,6 @@ localrules:
     look,
     figures,
     report,
-    ledger,
 
 
 rule tabulate:
@@ -123,18 +122,3 @@ rule report:
         partial="--partial" if STUDY.partial else "",
     shell:
         parts.of_study("report", "--output {output.page:q} {params.partial}")
-
-
-rule ledger:
-    """What every study here says of its documents' claims, on one page."""
-    input:
-        claims=lambda wildcards: STUDY.ledger_tables(),
-        code=jobs.REPORT_CODE,
-    output:
-        jobs.LEDGER,
-    log:
-        "logs/ledger.log",
-    conda:
-        ENVIRONMENT
-    shell:
-        "python workflow/run.py ledger --output {output:q} > {log:q} 2>&1"

@@ -1,4 +1,4 @@
-"""The ledger of claims: what the runs say of every sentence that documents state.
+"""Claims: what the runs say of every sentence that documents state.
 
 A claim holds of every series of the rows that it selects and, where it is of single cells, of each
 of them. A ratio is stated of logarithms. What one document states in one study is a family of

@@ -186,12 +186,6 @@ _FURTHER = Column(
 )
 
 
-def present_name(column: str) -> str:
-    """Returns the present name of a column, which older records and studies call otherwise."""
-    older = r"^((highest|plateau|ceiling)_)?images(?=_per_second(_q[13])?$)"
-    return re.sub(older, r"\1examples", column)
-
-
 def describe(column: str) -> Column | None:
     """Returns what a column holds, its label filled in; None for one that is not documented."""
     if own_columns.is_own(column):

@@ -38,8 +38,6 @@ class Parameter(FieldReader):
     maximum: float | None = None  # with `minimum` or `above`
     below: float | None = None  # number that must not be reached
     words: tuple[tuple[str, Any], ...] = ()  # of the configuration, each with what it stands for
-    # Older word -> the present one: names of paths keep the older one, and a study may say either.
-    renamed: tuple[tuple[str, str], ...] = ()
     pattern: str = ""  # of a `str`
     wanted: str = ""  # what is expected, where the rest does not say it
 
@@ -97,7 +95,7 @@ class Parameter(FieldReader):
 
     def read_item(self, raw: Any) -> Any:
         """Returns the value that one scalar stands for; raises as `read` does."""
-        for word, value in (*self.words, *self.renamed):
+        for word, value in self.words:
             if raw == word:
                 return value
         value = self._number(raw) if self.kind in _NUMBERS else self._other(raw)
@@ -133,7 +131,7 @@ class Parameter(FieldReader):
             return "true" if value else "false"
         if self.kind in _NUMBERS:
             return number_text(_NUMBERS[self.kind](value))
-        return next((old for old, new in self.renamed if new == value), str(value))
+        return str(value)
 
     def parse(self, text: str) -> Any:
         """Returns the value behind a text in a path; ValueError if `text` writes no such thing."""
@@ -148,7 +146,6 @@ class Parameter(FieldReader):
             return text == "true"
         if self.kind in _NUMBERS:
             return _NUMBERS[self.kind](text)
-        text = dict(self.renamed).get(text, text)
         if self.choices and text not in self.choices:
             raise ValueError(f"Expected {self.expected}. Received: {text!r}")
         return text
@@ -190,7 +187,7 @@ class Parameter(FieldReader):
         elif self.pattern:
             found["pattern"] = f"^(?:{self.pattern})$"
         if self.choices:
-            found["enum"] = [*self.choices, *(old for old, _ in self.renamed)]
+            found["enum"] = list(self.choices)
         for word, _ in self.words:
             found = {"if": {"const": word}, "else": found}
         return found

@@ -172,7 +172,6 @@ class RunFactors(Section):
     method: str = _choice(
         "method",
         ("plain", "proximal", "sam"),
-        renamed=(("conservative", "proximal"), ("robust", "sam")),
         titles={"sam": "SAM"},
         of_step=True,
         phrase="{} updates",

@@ -100,7 +100,6 @@ def _stopped() -> Iterator[_Children]:
 
 
 def _end(log: Path) -> str:
-    """Returns the last lines of a log."""
     with open(log, encoding="utf-8", errors="replace") as file:
         lines = deque((line.rstrip() for line in file if line.strip()), _LAST_LINES)
     return "\n  ".join(lines)

@@ -7,12 +7,13 @@ import os
 import sys
 import time
 from argparse import Namespace
+from pathlib import Path
 
 from batchscope import wording
 from batchscope.cli import options, step_times
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import ConfigError, unexpected
 from batchscope.host import absence
-from batchscope.problems import received
+from batchscope.problems import show
 
 
 def init(arguments: Namespace) -> None:
@@ -96,7 +97,7 @@ def import_(arguments: Namespace) -> None:
 
     columns = [tuple(each.split("=", 1)) for each in arguments.columns]
     if wrong := [each for each in columns if len(each) != 2 or not all(each)]:
-        raise UserError(received(("--columns",), wrong[0][0], "such as batch_size=bs").line)
+        raise unexpected("--columns", show(wrong[0][0]), "such as batch_size=bs")
     given = [escaped(each) if os.path.exists(each) else each for each in arguments.files]
     more = (tuple(columns), arguments.examples_per_epoch, arguments.pattern)
     found = external_runs.read(logs.Source(tuple(given), arguments.format, *more))
@@ -133,21 +134,11 @@ def merge(arguments: Namespace) -> None:
 
 
 def results(arguments: Namespace) -> None:
-    """Write what became of every document, a page each, and their index."""
-    from batchscope.report import results_index
-    from batchscope.report.results_page import Chosen
+    """Write docs/results.md: every document's claims with their verdicts, and a picture each."""
+    from batchscope.report import results_page
 
-    figures = [Chosen.of(text) for text in arguments.figures]
-    results_index.write(arguments.results, arguments.output, arguments.study, figures)
-    print(f"Written: {arguments.output}")
-
-
-def ledger(arguments: Namespace) -> None:
-    """Write the verdicts on every study's documents: one page."""
-    from batchscope.report import claim_rows
-
-    output = arguments.output or arguments.results / "ledger.html"
-    claim_rows.write_ledger(arguments.results, output)
+    output = arguments.output or Path("docs/results.md")
+    results_page.write(arguments.results, output, arguments.study)
     print(f"Written: {output}")
 
 
@@ -169,8 +160,7 @@ OPTIONS = {
     import_: ("files", "--output", "--columns", "--examples-per-epoch", "--pattern", "--format"),
     critical_batch_size: ("file", "--target", "--step-seconds", "--base", "--output"),
     merge: ("folder", "--results"),
-    results: ("--results", "--output", "--study", "--figures"),
-    ledger: ("--results", "--output"),
+    results: ("--results", "--output", "--study"),
     schema: (),
 }
-OPTIONAL_OUTPUT = (critical_batch_size, init, ledger)
+OPTIONAL_OUTPUT = (critical_batch_size, init, results)

@@ -89,7 +89,6 @@ def _is_log(data: str) -> bool:
 
 
 def _slug(path: Path | str) -> str:
-    """Returns a name for a study and its data set."""
     found = re.sub(r"[^a-z0-9]+", "_", Path(path).stem.lower()).strip("_")
     return found if found[:1].isalpha() else f"data_{found}".rstrip("_")
 

@@ -19,23 +19,22 @@ from batchscope.catalogue import (
     sweep_names,
     tasks,
 )
-from batchscope.errors import UserError
-from batchscope.problems import received
+from batchscope.errors import unexpected
+from batchscope.problems import show
 from batchscope.store import looks
 
 _PAUSE = parameters.Parameter.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
 
 
 def converted(option: str, parse: Callable[[str], Any], expected: str, word: str) -> Any:
-    """Returns what `parse` makes of a word; raises UserError where it raises."""
+    """Returns what `parse` makes of a word; raises `UserError` where it raises."""
     try:
         return parse(word)
     except (KeyError, ValueError):
-        raise UserError(received((option,), word, expected).line) from None
+        raise unexpected(option, show(word), expected) from None
 
 
 def _word(option: str, parse: Callable[[str], Any], expected: str, **given: Any) -> dict[str, Any]:
-    """Returns the keywords of an option whose value `parse` takes; required without a default."""
     read = functools.partial(converted, option, parse, expected)
     return {"type": read, "required": "default" not in given, "help": expected, **given}
 
@@ -48,10 +47,6 @@ def _name(option: str, parse: Callable[[str], Any], what: str, **given: Any) -> 
         return word
 
     return _word(option, checked, f"the name of {what} in paths", **given)
-
-
-def _epoch(word: str) -> int | str:
-    return word if word == kept_epochs.MIDDLE else int(word)
 
 
 def _map(word: str) -> dict[str, Any]:
@@ -111,10 +106,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         **{"nargs": "*", "default": [], "metavar": "NAME"},
         "help": "folders in results/studies; all that have a report if left out",
     },
-    "--figures": {
-        **{"nargs": "*", "default": [], "metavar": "FIGURE"},
-        "help": "study/experiment/figure each, in place of those that its documents have",
-    },
     "--dataset": _name("--dataset", run_names.split_token, "a data set"),
     "--definition": _word("--definition", _map, "its definition as JSON"),
     "--framework": {"required": True, "choices": tuple(framework_names.FRAMEWORKS)},
@@ -126,7 +117,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--sweep": _name("--sweep", sweep_names.parse, "a sweep"),
     "--timing": _name("--timing", run_names.configuration, "a timing configuration"),
     "--machine": {"default": "local"},
-    "--epoch": _word("--epoch", _epoch, f"a number of epochs or {kept_epochs.MIDDLE}"),
+    "--epoch": _word(
+        "--epoch",
+        lambda word: word if word == kept_epochs.MIDDLE else int(word),
+        f"a number of epochs or {kept_epochs.MIDDLE}",
+    ),
     # The workflow writes the option without a value for a built-in model.
     "--model-file": {"nargs": "?", "help": "the user's model file"},
     "--chunk-seconds": {"type": float, "default": 5.0, "help": "most in one call"},
@@ -149,7 +144,6 @@ def add(parser: ArgumentParser, *names: str, output_required: bool = True) -> No
 
 
 def add_settings(parser: ArgumentParser, step: str) -> None:
-    """Adds the settings of a measure or a timing, by their name in paths."""
     parse = functools.partial(run_names.parse_settings, step)
     given = _name("--settings", parse, "its settings", default="default")
     parser.add_argument("--settings", **given)

@@ -46,7 +46,6 @@ def note(study: Any, results: Path) -> None:
 
 
 def _here(factors: dict[str, Any]) -> bool:
-    """Whether the training runs on one device that every machine has."""
     return not absence.of(factors) and (factors["device"], factors["replicas"]) == ("cpu", 1)
 
 

@@ -22,7 +22,7 @@ from batchscope import disk, wording
 from batchscope.catalogue import tasks
 from batchscope.catalogue.own_columns import AXES, outcomes
 from batchscope.catalogue.run_names import VERSIONS
-from batchscope.errors import UserError
+from batchscope.errors import UserError, raise_problems
 from batchscope.host import absence, control_groups, description, guard, job, locks
 from batchscope.logs import AUTO, cells, numbers
 from batchscope.store import memory_kills, paths, progress, records
@@ -58,12 +58,10 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """The last lines that it printed."""
         return [line for line in self.output.splitlines() if line.strip()][-_SHOWN:]
 
     @property
     def how(self) -> str:
-        """Its end, for people."""
         if self.status < 0:
             return f"an end by {signal.Signals(-self.status).name}"
         return f"the exit status {self.status}"
@@ -229,16 +227,16 @@ def _evaluated(folder: Path, run: commands.Run) -> tuple[pandas.DataFrame, str]:
         )
     rows = _ended(found.rows)
     uncounted = rows["updates"].isna() & rows.reindex(columns=[*outcomes()]).notna().any(axis=1)
-    numbers.end(
+    raise_problems(
         f"{found.cells.place(row)}: received no number of updates; one is expected."
         for row in rows.index[uncounted]
     )
     lines = rows["updates"].dropna().drop_duplicates(keep="last").sort_values().index
     rows = rows.groupby("updates", as_index=False).last().set_axis(lines)  # of a run that went on
     checked = rows.assign(run="", batch_size=size).drop(columns="seconds", errors="ignore")
-    numbers.end(external_checks.backwards(found.cells, checked))
-    numbers.end(external_checks.disagreeing(found.cells, checked))
-    numbers.end(external_checks.of_epochs(found.cells, checked, how[-1]))
+    raise_problems(external_checks.backwards(found.cells, checked))
+    raise_problems(external_checks.disagreeing(found.cells, checked))
+    raise_problems(external_checks.of_epochs(found.cells, checked, how[-1]))
     return rows, found.status
 
 

@@ -21,8 +21,8 @@ from batchscope.datasets.raw import (
     local_file,
     local_or_downloaded,
     reading,
-    refused,
 )
+from batchscope.errors import unexpected
 from batchscope.host import control_groups
 from batchscope.store.paths import SPLITS
 
@@ -58,7 +58,7 @@ def mnist(request: Request) -> Raw:
     else:
         found = _read_npz(where, path)
     if missing := [key for key in _MNIST if key not in found]:
-        raise refused(where, f"no {', '.join(missing)}", "Keras's mnist.npz")
+        raise unexpected(where, f"no {', '.join(missing)}", "Keras's mnist.npz")
     found = {key: found[key] for key in _MNIST}
     raw = from_arrays(request, where, found, dataset_sources.IMAGES)
     if request.split.get("validation_from") == "test":
@@ -75,7 +75,7 @@ def _first_of_each_class(where: str, raw: Raw, wanted: int) -> np.ndarray:
     for name, rows in zip(raw.class_names, kept, strict=True):
         if len(rows) < wanted:
             received = f"{wanted}, for {len(rows)} training images of {name}"
-            raise refused(f"{where}.per_class", received, "a smaller number")
+            raise unexpected(f"{where}.per_class", received, "a smaller number")
     return np.sort(np.concatenate(kept))
 
 
@@ -87,7 +87,7 @@ def _idx_path(where: str, folder: Path, key: str) -> Path:
         if path.is_file():
             return path
     received = f"no {stem}-idx{dimensions}-ubyte (or .gz)"
-    raise refused(where, received, "a folder with MNIST's four idx files")
+    raise unexpected(where, received, "a folder with MNIST's four idx files")
 
 
 def _read_idx(where: str, path: Path) -> np.ndarray:
@@ -118,7 +118,7 @@ def _read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
                     if not isinstance(array, np.ndarray):
                         raise ValueError("a file of another kind")
         if not found:
-            raise refused(where, ", ".join(archive.files) or "nothing", _ARRAYS)
+            raise unexpected(where, ", ".join(archive.files) or "nothing", _ARRAYS)
     return found
 
 
@@ -140,10 +140,10 @@ def from_arrays(
     kind = dataset_sources.kind_of_arrays(first.shape, first.dtype.kind, label_shape, stated)
     if kind is None:
         received = f"{first.dtype} of shape {first.shape}"
-        raise refused(f"{where}: {key}", received, _SHAPES)
+        raise unexpected(f"{where}: {key}", received, _SHAPES)
     scale = request.definition.get("scale")
     if scale is not None and kind != dataset_sources.IMAGES:
-        raise refused(f"{request.where}.scale", f"{scale} for {kind}", "a scale of images alone")
+        raise unexpected(f"{request.where}.scale", f"{scale} for {kind}", "a scale of images alone")
     examples, given = {}, {}
     for part, (key, label_key) in keys.items():
         examples[part] = kinds.stored(kind, f"{where}: {key}", found[key])
@@ -155,7 +155,7 @@ def from_arrays(
         if (other.shape[1:], other.dtype) != (train.shape[1:], train.dtype):
             received = f"{other.dtype} of shape {other.shape}"
             expected = f"the shape and type of {keys['train'][0]}, {train.dtype} {train.shape},"
-            raise refused(f"{where}: {keys[part][0]}", received, expected)
+            raise unexpected(f"{where}: {keys[part][0]}", received, expected)
     return Raw(*pairs.pop("train"), names, [], given=pairs, kind=kind, task=task)
 
 
@@ -163,11 +163,11 @@ def _keys(where: str, found: dict[str, np.ndarray]) -> dict[str, tuple[str, str]
     """Returns the names of each part's examples and labels."""
     whole = [key for key in ("images", "inputs") if key in found]
     if bool(whole) == ("x_train" in found):
-        raise refused(where, ", ".join(found), f"{_ARRAYS} and not both,")
+        raise unexpected(where, ", ".join(found), f"{_ARRAYS} and not both,")
     if whole:
         return {"train": (whole[0], "labels")}
     keys = [key for key in found if key.startswith("x_")]
     named = {PART_OF[key[2:]]: (key, f"y_{key[2:]}") for key in keys}
     if len(named) < len(keys):
-        raise refused(where, ", ".join(keys), "one name of each part")
+        raise unexpected(where, ", ".join(keys), "one name of each part")
     return {part: named[part] for part in SPLITS if part in named}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def _columns(columns: list[tables.Column]) -> Iterator[str]:
             notes = ", ".join(filter(None, (values, missing)))
             found.append(each.name[:40] + wording.aside(notes))
         if found:
-            yield f"  {title}: {_some(found)}"
+            yield f"  {title}: {wording.some(found, most=_NAMED)}"
 
 
 def _summary(record: dict[str, Any]) -> str:
@@ -82,17 +82,11 @@ def _learned(record: dict[str, Any]) -> Iterator[str]:
     names, counts = record["class_names"], [*record["class_counts"].values()]
     if record.get("task") == tasks.REGRESSION:
         means = zip(names, record["target_means"], record["target_deviations"], strict=True)
-        found = (f"{name} (mean {mean:.4g}, deviation {sd:.4g})" for name, mean, sd in means)
-        yield f"  to predict: {_some(found)}"
+        found = [f"{name} (mean {mean:.4g}, deviation {sd:.4g})" for name, mean, sd in means]
+        yield f"  to predict: {wording.some(found, most=_NAMED)}"
     elif counts:
-        totals = zip(names, map(sum, zip(*counts, strict=True)), strict=True)
-        yield f"  {len(names)} classes: {_some(f'{name} {count:,}' for name, count in totals)}"
+        totals = map(sum, zip(*counts, strict=True))
+        texts = [f"{name} {count:,}" for name, count in zip(names, totals, strict=True)]
+        yield f"  {len(names)} classes: {wording.some(texts, most=_NAMED)}"
     else:
-        yield f"  labels: {_some(names)}"
-
-
-def _some(items: Iterable[str]) -> str:
-    """Returns the first of some items, and how many there are besides."""
-    items = [*items]
-    more = [f"{len(items) - _NAMED:,} more"] if len(items) > _NAMED else []
-    return ", ".join([*items[:_NAMED], *more])
+        yield f"  labels: {wording.some(names, most=_NAMED)}"

@@ -38,13 +38,11 @@ class Features:
 
     @staticmethod
     def unknown(train: np.ndarray, columns: Columns | None) -> list[str]:
-        """Returns the columns of numbers of which the training part has none."""
         gaps = np.isnan(train).all(axis=0) if columns else ()
         return [columns.names[at] for at in np.flatnonzero(gaps) if at not in columns.categories]
 
     @property
     def count(self) -> int:
-        """How many features there are."""
         return int(self._starts[-1])
 
     def _filled(self, rows: np.ndarray) -> np.ndarray:

@@ -16,15 +16,15 @@ from batchscope.catalogue import dataset_sources, folder_parts, tasks
 from batchscope.catalogue.folder_parts import NOTES, PART_OF
 from batchscope.datasets import kinds, photographs, targets
 from batchscope.datasets.photographs import Listing, Photo
-from batchscope.datasets.raw import Raw, Request, local_file, reading, refused
+from batchscope.datasets.raw import Raw, Request, local_file, reading
 from batchscope.datasets.table_files import MISSING
+from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
 
 Named = tuple[str, Callable[[], IO[bytes]]]  # an image file: its name, and what opens it
 
 
 def image_list(request: Request) -> Raw:
-    """Returns the images that a CSV file names; a part that it does not have is drawn."""
     return photographs.read(request, listing(request))
 
 
@@ -38,7 +38,7 @@ def listing(request: Request) -> Listing:
     table = _table(where, path)
     if missing := [each for each in (file, label) if each not in table.columns]:
         expected = f"columns of the file ({', '.join(table.columns)[:200]}) as `file` and `label`"
-        raise refused(where, ", ".join(missing), expected)
+        raise unexpected(where, ", ".join(missing), expected)
     names, labels = table[file], table[label]
     parts = table["split"] if "split" in table.columns else labels.map(lambda _: "train")
     parts = parts.str.casefold().map(PART_OF)

@@ -7,7 +7,8 @@ import numpy as np
 from batchscope import wording
 from batchscope.catalogue import tasks
 from batchscope.catalogue.dataset_sources import IMAGES, ROWS, TOKENS
-from batchscope.datasets.raw import Pair, refused, refused_for
+from batchscope.datasets.raw import Pair
+from batchscope.errors import raise_problems, unexpected
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.
 LARGEST_TOKEN = 2**24 - 1
@@ -34,7 +35,7 @@ def stored(kind: str, where: str, examples: np.ndarray) -> np.ndarray:
         ROWS: ((2,), "(n, features)"),
     }.get(kind, ((2,), "(n, length)"))
     if examples.ndim not in dimensions or 0 in examples.shape:
-        raise refused(where, f"shape {examples.shape}", shape)
+        raise unexpected(where, f"shape {examples.shape}", shape)
     if kind == IMAGES:
         return _images(where, examples[..., None] if examples.ndim == 3 else examples)
     return _rows(where, examples) if kind == ROWS else _tokens(where, examples)
@@ -47,35 +48,35 @@ def _images(where: str, images: np.ndarray) -> np.ndarray:
         parts = range(0, len(found), _ROWS)
         if not all(np.isfinite(found[start : start + _ROWS]).all() for start in parts):
             received = "NaN, infinity or a number beyond float32"
-            raise refused(where, received, "a finite number of each pixel")
+            raise unexpected(where, received, "a finite number of each pixel")
         return found
     if images.dtype.kind not in "ui":
-        raise refused(where, str(images.dtype), "an array of bytes or floats")
+        raise unexpected(where, str(images.dtype), "an array of bytes or floats")
     if images.min() < 0 or images.max() > 255:
         received = f"integers {images.min()} to {images.max()}"
-        raise refused(where, received, "an array of bytes from 0 to 255, or of floats,")
+        raise unexpected(where, received, "an array of bytes from 0 to 255, or of floats,")
     return images.astype(np.uint8, copy=False)
 
 
 def _rows(where: str, rows: np.ndarray) -> np.ndarray:
     if rows.dtype.kind not in "uifb":
-        raise refused(where, str(rows.dtype), "an array of numbers")
+        raise unexpected(where, str(rows.dtype), "an array of numbers")
     wrong = np.argwhere(~(np.abs(rows) <= LARGEST))
     if len(wrong):
         row, feature = wrong[0]
         received = f"{rows[row, feature]} in row {row}, column {feature}"
-        raise refused(where, received, f"a finite number up to {LARGEST:.2g}")
+        raise unexpected(where, received, f"a finite number up to {LARGEST:.2g}")
     return rows.astype(np.float64)
 
 
 def _tokens(where: str, tokens: np.ndarray) -> np.ndarray:
     if tokens.dtype.kind not in "ui":
-        raise refused(where, str(tokens.dtype), "an array of whole numbers")
+        raise unexpected(where, str(tokens.dtype), "an array of whole numbers")
     wrong = np.argwhere((tokens < 0) | (tokens > LARGEST_TOKEN))
     if len(wrong):
         row, position = wrong[0]
         received = f"{tokens[row, position]} in row {row}, position {position}"
-        raise refused(where, received, f"a token from 0 to {LARGEST_TOKEN}")
+        raise unexpected(where, received, f"a token from 0 to {LARGEST_TOKEN}")
     return tokens.astype(np.int32)
 
 
@@ -90,17 +91,17 @@ def predicted(examples: dict[str, np.ndarray], given: Labels) -> tuple[dict[str,
         if labels is None:
             if tokens.shape[1] < 2:
                 received = f"none, for tokens of shape {tokens.shape}"
-                raise refused(where, received, "a label, or a next token,")
+                raise unexpected(where, received, "a label, or a next token,")
             pairs[part] = tokens[:, :-1], tokens[:, 1:]
             continue
         if labels.shape != tokens.shape:
             received = f"labels of shape {labels.shape} for tokens of shape {tokens.shape}"
             expected = "one of each position, one of each sequence, none at all, or `kind: rows`"
-            raise refused(where, received, expected)
+            raise unexpected(where, received, expected)
         pairs[part] = tokens, stored(TOKENS, where, labels)
     largest = max(int(array.max()) for pair in pairs.values() for array in pair)
     if largest == 0:
-        raise refused(given["train"][0], "one token", "more than one")
+        raise unexpected(given["train"][0], "one token", "more than one")
     return pairs, [str(token) for token in range(largest + 1)]
 
 
@@ -119,7 +120,7 @@ def task_of(where: str, labels: np.ndarray | None, stated: str | None, quantitie
     found, count = len(np.unique(labels)), len(labels)
     if quantities and (found > _MANY or found > max(_FEW, count / 2)):
         received = f"{found} different whole numbers in {count} rows, and no task"
-        raise refused(where, received, "`task: regression` or `task: classification`")
+        raise unexpected(where, received, "`task: regression` or `task: classification`")
     return tasks.CLASSIFICATION
 
 
@@ -134,7 +135,7 @@ def classified(examples: dict[str, np.ndarray], given: Labels) -> tuple[dict[str
     }
     where, (values, counts) = given["train"][0], np.unique(plain["train"], return_counts=True)
     if len(values) < 2:
-        raise refused(where, "one class", "more than one")
+        raise unexpected(where, "one class", "more than one")
     if values.dtype.kind == "U":
         _check_spellings(where, dict(zip(values.tolist(), counts.tolist(), strict=True)))
     pairs = {}
@@ -142,7 +143,7 @@ def classified(examples: dict[str, np.ndarray], given: Labels) -> tuple[dict[str
         place = given[part][0]
         if found.dtype.kind != values.dtype.kind:
             received = f"{found.dtype} labels beside {values.dtype} ones in {where}"
-            raise refused(place, received, "one type")
+            raise unexpected(place, received, "one type")
         index = np.minimum(np.searchsorted(values, found), len(values) - 1)
         _check(place, found, values[index] == found, "a class of the training part")
         pairs[part] = examples[part], index.astype(np.int32)
@@ -160,9 +161,8 @@ def _check_spellings(where: str, counts: dict[str, int]) -> None:
         for words in alike.values()
         if len(words) > 1
     )
-    problems = [str(refused(where, words, "one spelling of each class")) for words in listed]
-    if problems:
-        raise refused_for(where, problems)
+    problems = [str(unexpected(where, words, "one spelling of each class")) for words in listed]
+    raise_problems(problems, where)
 
 
 def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
@@ -170,7 +170,7 @@ def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
     labels = one_each(where, labels, count)
     several = labels.ndim == 2 and labels.dtype.kind in "US" and labels.shape[1] > 1
     if labels.ndim > 2 or labels.dtype.kind not in "uifbUS" or several:
-        raise refused(where, f"{labels.dtype} labels of shape {labels.shape}", _LABEL)
+        raise unexpected(where, f"{labels.dtype} labels of shape {labels.shape}", _LABEL)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.dtype.kind == "S":
@@ -196,12 +196,11 @@ def one_each(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
     """Returns labels, if there is one of each example."""
     if labels is None or labels.shape[:1] != (count,):
         received = "nothing" if labels is None else f"labels of shape {labels.shape}"
-        raise refused(where, received, f"a label of each of {count} examples")
+        raise unexpected(where, received, f"a label of each of {count} examples")
     return labels
 
 
 def _check(where: str, labels: np.ndarray, right: np.ndarray, expected: str) -> None:
-    """Raises a `UserError` with the first row that is not right."""
     if not right.all():
         row = right.argmin()
-        raise refused(where, f"{repr(labels[row].tolist())[:100]} in row {row}", expected)
+        raise unexpected(where, f"{repr(labels[row].tolist())[:100]} in row {row}", expected)

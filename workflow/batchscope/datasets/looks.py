@@ -32,7 +32,6 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, name: str, definition: dict[str, Any], usual: float) -> Scaling:
-        """Returns that of a data set, given what it is where the definition says nothing."""
         stated = definition.get("scale")
         known = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
         return cls(stated or usual, stated is not None, f"datasets.{name}.scale" if known else "")
@@ -50,7 +49,6 @@ class Look(NamedTuple):
 
 
 def known(name: str, definition: dict[str, Any]) -> Look:
-    """Returns what is known without a download; raises as `sized` does."""
     return sized(name, definition)[0]
 
 
@@ -67,7 +65,8 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
     source, request = definition["source"], Request(f"datasets.{name}", definition, Path(), Path())
     of_bytes = Scaling.of(name, definition, 1 / 255)
     try:
-        if (listing := _listing(request)) is not None:
+        if source in _LISTED:
+            listing = _LISTED[source](request)
             if problems := photographs.problems(request, listing):
                 raise ConfigError(problems)
             size = definition["image_size"]
@@ -97,9 +96,3 @@ def _training_photos(stated: dataset_sources.Source, listing: photographs.Listin
     counts, split = tuple(members.values()), dict(stated.split or {})
     whole = all(split.get(part) for part in paths.SPLITS)
     return stated.split.training_size(counts) if whole else sum(counts)
-
-
-def _listing(request: Request) -> photographs.Listing | None:
-    """Returns the user's images before any is read; None of a source that is something else."""
-    listed = _LISTED.get(request.definition["source"])
-    return listed(request) if listed else None

@@ -23,8 +23,8 @@ from batchscope.datasets import (
     verification,
 )
 from batchscope.datasets.features import Features
-from batchscope.datasets.raw import Raw, Request, refused
-from batchscope.errors import UserError
+from batchscope.datasets.raw import Raw, Request
+from batchscope.errors import UserError, unexpected
 from batchscope.store import paths, records
 from batchscope.store.paths import ARRAYS, RECORD
 
@@ -80,7 +80,6 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
 
 
 def of_system(where: str, error: OSError) -> UserError:
-    """Returns what the system refused, as an error of a data set."""
     place = f" {error.filename}" if error.filename else ""
     return UserError(f"{where}: {error.strerror or error}{place}.")
 
@@ -118,7 +117,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         }
     if 0 in class_counts.get("train", []):
         name = raw.class_names[class_counts["train"].index(0)]
-        raise refused(request.where, f"no example of {name} to train on", "at least one")
+        raise unexpected(request.where, f"no example of {name} to train on", "at least one")
     features = None
     if raw.kind == dataset_sources.ROWS:
         # Of the training part alone: nothing of the others is known when a model is trained.
@@ -126,7 +125,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         if empty := Features.unknown(train, raw.columns):
             text = wording.listed(empty)
             mend = f"`ignore: [{', '.join(empty)}]`"
-            raise refused(request.where, f"no value of {text} to train on", "at least one", mend)
+            raise unexpected(request.where, f"no value of {text} to train on", "at least one", mend)
         features = Features(train, raw.columns)
     others = (parts[part] for part in paths.SPLITS[1:])
     record = {

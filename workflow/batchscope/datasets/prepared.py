@@ -36,7 +36,6 @@ class Examples:
     learned: Learned = Learned()
 
     def rows(self, chosen: np.ndarray) -> Examples:
-        """Returns copies of the chosen examples, by their indices."""
         return replace(self, images=self.images[chosen], labels=self.labels[chosen])
 
 
@@ -65,7 +64,6 @@ class Dataset:
 
     @property
     def task(self) -> str:
-        """What is learned, of `tasks.TASKS`."""
         return self.record.get("task", tasks.CLASSIFICATION)
 
     @property
@@ -80,7 +78,6 @@ class Dataset:
         return look._replace(scaling=Scaling.of(name, definition, self.scale))
 
     def examples(self, split: str) -> Examples:
-        """Returns a split as it is trained on."""
         deviations = tuple(self.record.get("target_deviations", ()))
         learned = Learned(self.task, self.loss, deviations)
         return Examples(self.images(split), self.labels(split), self.scale, learned)

@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope import disk, wording
+from batchscope import disk
 from batchscope.catalogue import dataset_sources, tasks
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import UserError, unexpected
 
-_MOST_LISTED = 20  # problems of one file; all are counted
 _TIMEOUT = 60.0  # seconds without a byte
 
 Pair = tuple[np.ndarray, np.ndarray]  # examples and their labels
@@ -39,11 +38,9 @@ class Request:
 
     @property
     def split(self) -> dict[str, Any]:
-        """The `split` of the definition; empty where there is none."""
         return self.definition["split"] or {}
 
     def path(self) -> Path | None:
-        """Returns the user's file or folder, or None."""
         text = self.definition.get("path")
         return dataset_sources.expanded(text) if text else None
 
@@ -88,19 +85,6 @@ class Raw:
         return self.scale or (1 / 255 if self.images.dtype == np.uint8 else 1.0)
 
 
-def refused(where: str, received: str, expected: str, mend: str = "") -> UserError:
-    """Returns the error of something that was received at a place, in place of another thing."""
-    text = f"{where}: received {received}; {expected} is expected{wording.aside(mend)}."
-    return UserError(text)
-
-
-def refused_for(where: str, problems: list[str]) -> ConfigError:
-    """Returns the error of a file with these problems: the first of them, and how many more."""
-    more = wording.count(len(problems) - _MOST_LISTED, "more problem")
-    rest = [f"{where}: {more}."] if len(problems) > _MOST_LISTED else []
-    return ConfigError([*problems[:_MOST_LISTED], *rest])
-
-
 @contextlib.contextmanager
 def reading(where: str, expected: str, *errors: type[Exception]) -> Iterator[None]:
     """Turns errors of reading a user's file into a `UserError` that says what is expected."""
@@ -128,7 +112,7 @@ def local_file(request: Request) -> Path | None:
     path, sha256 = request.path(), request.definition.get("sha256")
     if path is not None and sha256:
         if path.is_dir():
-            raise refused(f"{request.where}.path", f"the folder {path} with a sha256", "a file")
+            raise unexpected(f"{request.where}.path", f"the folder {path} with a sha256", "a file")
         _check(f"{request.where}.path: {path}", path, sha256)
     return path
 

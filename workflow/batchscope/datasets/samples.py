@@ -56,7 +56,6 @@ def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
 
 
 def _row(values: np.ndarray) -> str:
-    """Returns the first features of a row, rounded, or the first tokens of a sequence."""
     shown = values[:_FEATURES].tolist()
     texts = [str(each) if isinstance(each, int) else wording.number(each) for each in shown]
     return ", ".join([*texts, *(["\u2026"] if len(values) > _FEATURES else [])])

@@ -14,7 +14,8 @@ import numpy as np
 from batchscope.catalogue import folder_parts, tasks
 from batchscope.datasets import arrays, image_lists, photographs
 from batchscope.datasets.photographs import Listing
-from batchscope.datasets.raw import Raw, Request, reading, refused
+from batchscope.datasets.raw import Raw, Request, reading
+from batchscope.errors import unexpected
 from batchscope.host import tensorflow_start
 from batchscope.store.paths import SPLITS
 
@@ -43,7 +44,9 @@ def photos(request: Request) -> Listing | None:
         return None
     if len(columns) > 1 or request.definition["image_size"] is None:
         received = f"columns {', '.join(columns)} and no image_size"
-        raise refused(request.where, received, "one column of images as `inputs`, and their side")
+        raise unexpected(
+            request.where, received, "one column of images as `inputs`, and their side"
+        )
     given, named = {}, {}
     for part, table in tables.items():
         given[part] = f"{where}: labels of {part}", _array(table, request.definition["label"])
@@ -66,21 +69,21 @@ def _opened(request: Request) -> tuple[str, dict[str, Any], list[str]]:
         from datasets import Dataset, load_from_disk
     except ImportError:
         received = "hugging_face without the package `datasets`"
-        raise refused(f"{request.where}.source", received, "`pip install datasets`") from None
+        raise unexpected(f"{request.where}.source", received, "`pip install datasets`") from None
     where, label = f"{request.where}: {request.path()}", request.definition["label"]
     with reading(where, "a folder that `save_to_disk` wrote", Exception):
         found = load_from_disk(str(request.path()))
     splits = {"train": found} if isinstance(found, Dataset) else found
     tables = {folder_parts.PART_OF.get(name): table for name, table in splits.items()}
     if "train" not in tables:
-        raise refused(where, ", ".join(splits), "a split `train`")
+        raise unexpected(where, ", ".join(splits), "a split `train`")
     features = tables["train"].features
     images = [name for name in features if _is_image(features[name])]
     others = [name for name in features if name != label]
     columns = request.definition["inputs"] or images or others
     if missing := [name for name in (*columns, label) if name not in features]:
         expected = f"columns of the data set ({', '.join(features)[:200]}) as `inputs` and `label`"
-        raise refused(where, ", ".join(missing), expected)
+        raise unexpected(where, ", ".join(missing), expected)
     return where, {part: tables[part] for part in SPLITS if part in tables}, columns
 
 

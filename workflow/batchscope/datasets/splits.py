@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from batchscope.catalogue import dataset_splits
-from batchscope.datasets.raw import Pair, refused
+from batchscope.datasets.raw import Pair
+from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
 
 _ORDER = 10**6  # follows the seed of the final order of train; no class has this index
@@ -30,7 +31,7 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str
         return [members, 0, 0]
     for part in drawn:
         if split.get(part) is None:
-            raise refused(f"{where}.split.{part}", "nothing", "a fraction or count")
+            raise unexpected(f"{where}.split.{part}", "nothing", "a fraction or count")
     numbers = {part: split[part] for part in drawn}
     fractions = all(number < 1 for number in numbers.values())
     rest = (1 if fractions else members) - sum(numbers.values())
@@ -43,7 +44,7 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str
     if sum(counts) > members or counts[0] < 1:
         listed = ", ".join(f"{part} {split[part]}" for part in SPLITS if split.get(part))
         received = f"{listed}, for {members} examples"
-        raise refused(f"{where}.split", received, "a smaller sum, with an example to train on,")
+        raise unexpected(f"{where}.split", received, "a smaller sum, with an example to train on,")
     return counts
 
 
@@ -53,7 +54,7 @@ def divided(where: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
     count = split["validation"]
     if count >= len(labels):
         received = f"{count}, for {len(labels)} test examples"
-        raise refused(f"{where}.split.validation", received, "a smaller number")
+        raise unexpected(f"{where}.split.validation", received, "a smaller number")
     rows = _shuffler(split, "validation").permutation(len(labels))
     chosen = {"validation": rows[:count], "test": rows[count:]}
     return {part: (examples[picked], labels[picked]) for part, picked in chosen.items()}
@@ -79,7 +80,7 @@ def assign(
         result[part] = _shuffler(split, part).permutation(np.concatenate(parts[part]))
         if len(result[part]) == 0:
             received = f"{split.get(part)}, which leaves none of {sum(map(len, groups))} examples"
-            raise refused(f"{where}.split.{part}", received, "at least one")
+            raise unexpected(f"{where}.split.{part}", received, "at least one")
     return result
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope.datasets.raw import reading, refused, refused_for
-from batchscope.errors import UserError
+from batchscope.datasets.raw import reading
+from batchscope.errors import UserError, raise_problems, unexpected
 
 # What stands for no value in a column of features.
 MISSING = (
@@ -76,7 +76,7 @@ class TextFile:
         text = beginning.decode("utf-8-sig", "replace").lstrip()
         if not text or b"\0" in beginning:
             received = "a binary file" if text else "an empty file"
-            raise refused(where, received, "a CSV file in UTF-8, as spreadsheets export it,")
+            raise unexpected(where, received, "a CSV file in UTF-8, as spreadsheets export it,")
         line = text.splitlines()[0]
         line = re.sub(r'"[^"]*"', "", line)
         if ";" in line or "\t" in line:
@@ -86,16 +86,16 @@ class TextFile:
             cells for _, cells in itertools.islice(cls(where, path, delimiter).records(), _SAMPLE)
         ]
         if not sample:
-            raise refused(where, "blank lines alone", "a line for each example")
+            raise unexpected(where, "blank lines alone", "a line for each example")
         if len(sample[0]) == 1 and any(each in sample[0][0] for each in _SEPARATORS):
             received = f"one quoted cell, {sample[0][0][:60]!r}"
-            raise refused(
+            raise unexpected(
                 f"{where}, line 1", received, "a line without quotes around the whole of it"
             )
         usual, count = Counter(map(len, sample)).most_common(1)[0]
         if usual != len(sample[0]) and 2 * count > len(sample):
             received = f"{len(sample[0])} columns above lines of {usual}"
-            raise refused(f"{where}, line 1", received, "one number of columns")
+            raise unexpected(f"{where}, line 1", received, "one number of columns")
         marks = Counter(
             found[1] for cells in sample for found in map(_DECIMAL.fullmatch, cells) if found
         )
@@ -115,7 +115,7 @@ class TextFile:
                         yield lines.line_num, cells
         except csv.Error as error:
             place = f"{self.where}, line {lines.line_num}"
-            raise refused(place, f"a cell that cannot be read ({error})", "a CSV file") from None
+            raise unexpected(place, f"a cell that cannot be read ({error})", "a CSV file") from None
         except UnicodeDecodeError:
             raise self._other_encoding() from None
 
@@ -126,7 +126,7 @@ class TextFile:
                 if (found := line.decode("utf-8", "replace").find("\ufffd")) >= 0:
                     break
         received = f"{line.decode('latin-1')[max(0, found - 20) : found + 20].strip()!r} in Latin-1"
-        return refused(place, received, "UTF-8", "`iconv -f latin1 -t utf-8 old.csv > new.csv`")
+        return unexpected(place, received, "UTF-8", "`iconv -f latin1 -t utf-8 old.csv > new.csv`")
 
     def read(self, header: bool, used: Used) -> Cells:
         """Returns the cells of the rows; each line of another width is a problem.
@@ -145,11 +145,13 @@ class TextFile:
             others.append(line)
             expected = f"the number of the first line, {width},"
             problems.append(
-                str(refused(f"{self.where}, line {line}", f"{len(cells)} columns", expected))
+                str(unexpected(f"{self.where}, line {line}", f"{len(cells)} columns", expected))
             )
         if not lines:
-            none = refused(self.where, f"{int(header)} lines of {width} columns", "one per example")
-            raise refused_for(self.where, [*problems, str(none)])
+            none = unexpected(
+                self.where, f"{int(header)} lines of {width} columns", "one per example"
+            )
+            raise_problems([*problems, str(none)], self.where)
         frame = pandas.read_csv(
             self.path,
             sep=self.delimiter,
@@ -167,9 +169,8 @@ class TextFile:
             encoding="utf-8-sig",
         )
         if len(frame) != len(lines):  # cells with line breaks, or lines of blanks, beside others
-            raise refused_for(
-                self.where, [*problems, str(refused(self.where, "such lines", "a plain table"))]
-            )
+            unread = unexpected(self.where, "such lines", "a plain table")
+            raise_problems([*problems, str(unread)], self.where)
         return Cells(frame, np.asarray(lines), problems=problems)
 
 
@@ -191,11 +192,10 @@ class ParquetFile:
                 return cls(where, pandas.read_parquet(path, engine="pyarrow"))
         except ImportError:
             received, mend = "Parquet without the package pyarrow", "`pip install pyarrow` reads it"
-            raise refused(where, received, "a CSV file", mend) from None
+            raise unexpected(where, received, "a CSV file", mend) from None
 
     @property
     def first(self) -> tuple[str, ...]:
-        """Names of the columns."""
         return tuple(map(str, self.frame.columns))
 
     def read(self, header: bool, used: Used) -> Cells:
@@ -206,8 +206,3 @@ class ParquetFile:
             if at in (*used.words, *used.labels) or kind.kind not in "biuf":
                 frame[at] = frame[at].astype(object).map(str, na_action="ignore")
         return Cells(frame, np.arange(1, len(frame) + 1), "row")
-
-
-def opened(where: str, path: Path) -> TextFile | ParquetFile:
-    """Returns the file of a table, by the end of its name."""
-    return (ParquetFile if path.suffix == ".parquet" else TextFile).of(where, path)

@@ -15,8 +15,8 @@ from batchscope import problems, wording
 from batchscope.catalogue import dataset_sources, readers, tasks
 from batchscope.datasets import table_files, targets
 from batchscope.datasets.kinds import LARGEST
-from batchscope.datasets.raw import Columns, Raw, Request, local_file, refused, refused_for
-from batchscope.errors import UserError
+from batchscope.datasets.raw import Columns, Raw, Request, local_file
+from batchscope.errors import UserError, raise_problems, unexpected
 
 # What a column is.
 NUMBER, BOOLEAN, CATEGORICAL = "number", "boolean", "categorical"
@@ -61,12 +61,11 @@ def csv_file(request: Request) -> Raw:
     """Returns a table's rows, whose features are made after the split."""
     table = read(request)
     if table.raw is None:
-        raise refused_for(request.where, table.problems)
+        raise_problems(table.problems, request.where)
     return table.raw
 
 
 def read(request: Request) -> Table:
-    """Returns a table with all of its problems; raises where nothing can be read."""
     return _Reading(request).table()
 
 
@@ -78,7 +77,9 @@ class _Reading:
         self.definition, self.place = request.definition, request.where
         self.path = local_file(request)
         self.where = f"{request.where}: {self.path}"
-        self.file = table_files.opened(self.where, self.path)
+        is_parquet = self.path.suffix == ".parquet"
+        reader = table_files.ParquetFile if is_parquet else table_files.TextFile
+        self.file = reader.of(self.where, self.path)
         self.first = [cell.strip() for cell in self.file.first]
         self.auto = self.definition.get("categorical") == dataset_sources.AUTO
         words = [] if self.auto else self._positions("categorical")
@@ -90,7 +91,7 @@ class _Reading:
             received = f"{self.first[at]!r}, which is the label or ignored"
             self._note(f"{self.place}.categorical", received, "a feature")
         if not features:
-            raise refused(self.where, "no column of features", "at least one")
+            raise unexpected(self.where, "no column of features", "at least one")
         self.header = self._has_names()
         numbers = [str(at) for at in range(1, len(self.first) + 1)]
         names = self.first if self.header else numbers
@@ -102,7 +103,7 @@ class _Reading:
                 self._note(f"{self.where}, line 1", received, "a name of its own for each")
 
     def _note(self, *of: str) -> None:
-        self.problems.append(str(refused(*of)))
+        self.problems.append(str(unexpected(*of)))
 
     def _positions(self, key: str) -> list[int]:
         """Returns the columns that a key of the definition names; notes what is none."""
@@ -144,7 +145,7 @@ class _Reading:
             return self._above_labels()
         if words and len(words) < len(plain):
             received = f"{words[0]!r} beside numbers"
-            raise refused(f"{self.where}, line 1", received, "a name of each column, or none,")
+            raise unexpected(f"{self.where}, line 1", received, "a name of each column, or none,")
         counted = [str(at) for at in self.used.features]
         return len(words) == len(plain) or (plain == counted and len(counted) > 2)
 
@@ -286,9 +287,11 @@ class _Reading:
         stated, names = self.definition.get("task"), [self.names[at] for at in self.used.labels]
         place = f"{self.where}, column {wording.listed(names)}"
         if not len(matrix):
-            raise refused(place, "no row without a missing cell", "one at least")
+            raise unexpected(place, "no row without a missing cell", "one at least")
         if len(columns) > 1 and stated == tasks.CLASSIFICATION:
-            raise refused(f"{self.place}.task", f"{stated} of {len(columns)} columns", "one column")
+            raise unexpected(
+                f"{self.place}.task", f"{stated} of {len(columns)} columns", "one column"
+            )
         if len(columns) > 1 or stated in (tasks.REGRESSION, tasks.MULTI_LABEL):
             labels = np.stack([*map(self._numbers, self.used.labels, columns)], axis=1)
             if np.isnan(labels).any():
@@ -300,7 +303,7 @@ class _Reading:
             codes, words = columns[0]
             values = self._classes(words, stated)
             if values.dtype.kind == "U" and _all_differ(codes, words):
-                raise refused(place, f"{words[0]!r} and another word in each row", "classes")
+                raise unexpected(place, f"{words[0]!r} and another word in each row", "classes")
             labels = values[codes[self.kept]]
         given = {"train": matrix}, {"train": (place, labels)}
         kind = dataset_sources.ROWS

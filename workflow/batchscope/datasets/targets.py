@@ -10,7 +10,8 @@ from batchscope.catalogue import tasks
 from batchscope.catalogue.dataset_sources import ROWS, TOKENS
 from batchscope.datasets import kinds
 from batchscope.datasets.kinds import LARGEST, Labels, one_each
-from batchscope.datasets.raw import Pair, Raw, refused
+from batchscope.datasets.raw import Pair, Raw
+from batchscope.errors import unexpected
 
 
 def labelled(
@@ -24,7 +25,7 @@ def labelled(
     """
     if kind == TOKENS:
         if stated not in (None, tasks.CLASSIFICATION):
-            raise refused(f"{where}.task", f"{stated} for {kind}", "classification")
+            raise unexpected(f"{where}.task", f"{stated} for {kind}", "classification")
         return (*kinds.predicted(examples, given), tasks.CLASSIFICATION)
     task = kinds.task_of(*given["train"], stated, kind == ROWS)
     if task == tasks.CLASSIFICATION:
@@ -44,21 +45,21 @@ def _numbers(
         labels = one_each(where, labels, len(examples[part]))
         if labels.dtype.kind not in "uifb" or labels.ndim > 2:
             received = f"{labels.dtype} labels of shape {labels.shape}"
-            raise refused(where, received, "numbers of shape (n,) or (n, outputs)")
+            raise unexpected(where, received, "numbers of shape (n,) or (n, outputs)")
         found[part] = labels.reshape(len(labels), -1)
         if found[part].shape[1:] != (shape := found["train"].shape[1:]):
             received = f"labels of shape {labels.shape}"
-            raise refused(where, received, f"(n, {shape[0]}), as in the training part,")
+            raise unexpected(where, received, f"(n, {shape[0]}), as in the training part,")
         right, expected = np.abs(found[part]) <= LARGEST, f"a finite number up to {LARGEST:.2g}"
         if task == tasks.MULTI_LABEL:
             right, expected = (found[part] == 0) | (found[part] == 1), "0 or 1"
         if not right.all():
             row, output = np.argwhere(~right)[0]
             received = f"{found[part][row, output]} in row {row}"
-            raise refused(where, received, expected)
+            raise unexpected(where, received, expected)
     where, train = given["train"][0], found["train"]
     if (train == train[0]).all():
-        raise refused(where, "the same of every example", "more than one value")
+        raise unexpected(where, "the same of every example", "more than one value")
     kept = np.int32 if task == tasks.MULTI_LABEL else np.float64
     pairs = {part: (examples[part], labels.astype(kept)) for part, labels in found.items()}
     return pairs, [str(output) for output in range(train.shape[1])]

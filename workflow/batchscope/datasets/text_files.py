@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from batchscope.catalogue import dataset_sources, dataset_splits
-from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading, refused
+from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading
+from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
 
 _TEXT = ("_core", "_add_newdocs.py")  # in NumPy's folder
@@ -37,7 +38,7 @@ def text(request: Request) -> Raw:
     characters = np.frombuffer(content.encode("utf-32-le"), "<u4")
     vocabulary, tokens = np.unique(characters, return_inverse=True)
     if len(vocabulary) < 2:
-        raise refused(where, f"{len(vocabulary)} different characters", "a text of two or more")
+        raise unexpected(where, f"{len(vocabulary)} different characters", "a text of two or more")
     length, split = request.definition["length"], request.split
     sizes = dataset_splits.split_counts(split, len(tokens))
     parts = {}
@@ -45,7 +46,7 @@ def text(request: Request) -> Raw:
         if size <= length:
             received = f"{split[part]}, which is {size} of {len(tokens)} characters"
             expected = f"a window's {length + 1} at least"
-            raise refused(f"{request.where}.split.{part}", received, expected)
+            raise unexpected(f"{request.where}.split.{part}", received, expected)
         parts[part] = windows(tokens[end - size : end], length)
     origin = f"numpy {importlib.metadata.version('numpy')}, {'/'.join(_TEXT)}"
     names = [chr(code) for code in vocabulary]

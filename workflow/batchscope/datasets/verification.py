@@ -23,7 +23,6 @@ _VERIFIED = "verified.json"
 
 
 def note(folder: Path, sha256: dict[str, str]) -> None:
-    """Notes that the files of a folder have these SHA-256, as of now."""
     disk.write_json(folder / _VERIFIED, _states(folder, sha256))
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -155,14 +155,14 @@ def write(
     names: Iterable[str],
     folder: Path | str,
     processes: int = 1,
-    published: Mapping[str, Mapping[str, str]] | None = None,
+    published: Collection[str] = (),
 ) -> None:
     """Draws figures from the tables in one folder and writes them into another.
 
     Each gives {name}.svg, {name}.png and the {name}.csv that it was drawn from, unless it has
-    nothing to show. `figures.json` lists those that were drawn, in order, each with what a document
-    has `published` in its place. All are drawn into a folder beside it, which then takes its place:
-    it is never there in part.
+    nothing to show. `figures.json` lists those that were drawn, in order. All are drawn into a
+    folder beside it, which then takes its place: it is never there in part. Those in `published`
+    also show a document's numbers.
 
     Raises:
         UserError: If a name is not registered.
@@ -172,7 +172,7 @@ def write(
     from batchscope import disk
     from batchscope.errors import UserError
 
-    names, published = list(names), published or {}
+    names = list(names)
     for name in names:
         if name not in FIGURES:
             known = ", ".join(FIGURES)
@@ -186,8 +186,8 @@ def write(
                 found = [*pool.map(*given)]
         else:
             found = [*map(*given)]
-        lines = [{**line, "published": published.get(line["name"])} for line in filter(None, found)]
-        (beside / LISTING).write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
+        lines = json.dumps(list(filter(None, found)), indent=1)
+        (beside / LISTING).write_text(lines + "\n", encoding="utf-8")
 
 
 def whole(folder: Path) -> bool:

@@ -28,7 +28,6 @@ WORDS = {NOT_INSTALLED: "not installed", NO_GPU: "no GPU", NO_CORES: "too few co
 
 
 def word(status: str) -> str:
-    """Returns a status for people: `no GPU`, `out of memory`."""
     return WORDS.get(status, status.replace("_", " "))
 
 
@@ -74,7 +73,6 @@ def of(factors: dict[str, Any]) -> Absence | None:
 
 
 def cores() -> int:
-    """Returns the logical cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

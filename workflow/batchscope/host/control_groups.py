@@ -51,7 +51,6 @@ class Group:
         return _read(self.folder, places[self.version - 1])
 
     def limit(self) -> int | None:
-        """Returns the bytes that its processes may have together; None for no limit."""
         limit = self.number(_LIMIT)
         # Version 1 has the largest number of pages for no limit.
         return None if limit is None or limit >= 1 << 60 else limit
@@ -64,7 +63,6 @@ class Group:
         return max(0, limit - max(0, used - (self.number(_CACHE) or 0)))
 
     def kills(self) -> int | None:
-        """Returns how many of its processes the kernel has killed for memory; None if unknown."""
         return self.number(_KILLS)
 
 

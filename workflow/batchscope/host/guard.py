@@ -48,7 +48,6 @@ def send(signum: int) -> bool:
 
 
 def kill_all() -> None:
-    """Kills all descendants, and those that they start meanwhile."""
     while send(signal.SIGKILL):
         _bury()
         time.sleep(0.01)

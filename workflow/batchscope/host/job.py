@@ -176,7 +176,6 @@ def signals_sent(connection: socket.socket) -> Iterator[None]:
 
 
 def _received(connection: socket.socket, size: int) -> bytes:
-    """Returns what comes next through a connection; nothing where it was closed."""
     with contextlib.suppress(ConnectionError):
         return connection.recv(size)
     return b""

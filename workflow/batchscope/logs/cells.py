@@ -13,7 +13,7 @@ import pandas
 
 from batchscope import disk, problems, wording
 from batchscope.catalogue.own_columns import AXES
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import ConfigError, UserError, raise_problems
 from batchscope.logs import CLOCKS, FORMATS, Log, Source, files, names, reading
 
 _OF_LOG = ("batch_size", "seed", names.RATE)  # may stand among a log's parameters
@@ -41,17 +41,14 @@ class Cells:
     of_runs: bool  # whether each log is of one training, whose batch size no column says
 
     def place(self, row: int) -> str:
-        """Returns where a row stands, for messages."""
         log = self.logs[self.places.at[row, "log"]]
         return f"{log.path}, {log.counted} {self.places.at[row, 'line']}"
 
     def name(self, row: int, ours: str) -> str:
-        """Returns what a column is called where a row stands."""
         return problems.clip(self.called[self.places.at[row, "log"]].get(ours, ours))
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All files that were read."""
         return tuple(sorted({path for log in self.logs for path in log.files or (log.path,)}))
 
     @property
@@ -92,7 +89,10 @@ def gather(source: Source, folder: Path, known: Mapping[str, str] = _NONE) -> Ce
                     f"{problems.show(log.name or log.path)}; whole parts are expected."
                 )
             logs.append(log)
-            factors.append({**known, **_ours({**of_path, **within})})
+            of_path = {
+                _of_log(name) or name: value for name, value in {**of_path, **within}.items()
+            }
+            factors.append({**known, **of_path})
     stated = dict(source.columns)
     _check_stated(stated, logs)
     tables, called, rest = [], [], []
@@ -135,11 +135,6 @@ def _found(source: Source, folder: Path) -> list[tuple[str, dict[str, str]]]:
         except UserError as error:
             raise UserError(f"files: {error}") from None
     return [*found.items()]
-
-
-def _ours(factors: Mapping[str, str]) -> dict[str, str]:
-    """Returns the factors of a path, with our names where they have others, such as bs."""
-    return {_of_log(name) or name: value for name, value in factors.items()}
 
 
 def _of_log(name: str) -> str:
@@ -260,7 +255,6 @@ def _kept(
 
 
 def _begins(whole: pandas.DataFrame, part: pandas.DataFrame) -> bool:
-    """Whether a table begins with the rows of another one."""
     head = whole.reindex(columns=part.columns, fill_value="").head(len(part))
     return head.reset_index(drop=True).equals(part.reset_index(drop=True))
 
@@ -306,12 +300,8 @@ def _check_characters(cells: Cells) -> None:
             "text without control characters is expected."
             for row in texts.index[texts.isin(bad)]
         ]
-    if wrong:
-        raise ConfigError(wrong[:_MOST_SHOWN])
+    raise_problems(wrong)
 
 
 def listed(columns: Iterable[str]) -> str:
-    """Returns names of columns as a message has them."""
-    shown = [*map(problems.clip, columns)]
-    more = [f"and {len(shown) - _MOST_SHOWN} more"] if len(shown) > _MOST_SHOWN else []
-    return ", ".join(shown[:_MOST_SHOWN] + more) or "none"
+    return wording.some([*map(problems.clip, columns)], most=_MOST_SHOWN) or "none"

@@ -39,7 +39,6 @@ def text(path: Path | str) -> str:
 
 
 def too_large(path: Path | str, most: int) -> UserError:
-    """Returns the error of a file that is larger than its kind may be."""
     return UserError(f"{path}: received more than {wording.size(most)}; a smaller log is expected.")
 
 
@@ -112,12 +111,10 @@ class Pattern:
 
 
 def escaped(path: str) -> str:
-    """Returns a path as a pattern that is like it alone."""
     return path.replace("{", "{{").replace("}", "}}")
 
 
 def located(path: str) -> str:
-    """Returns a path, from here if it is below the working directory."""
     here = os.getcwd()
     absolute = os.path.abspath(path)
     return os.path.relpath(absolute, here) if Path(absolute).is_relative_to(here) else path

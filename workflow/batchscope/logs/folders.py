@@ -31,7 +31,6 @@ _STATES = {1: "running", 2: "scheduled", 4: "failed", 5: "killed"}
 
 
 def recognised(folder: Path) -> str:
-    """Returns the format of a folder; empty where it is none."""
     if next(folder.rglob(f"*{EVENTS}*"), None):
         return "tensorboard"
     return "mlflow" if next(_mlflow_runs(folder), None) else ""
@@ -138,7 +137,6 @@ def _number(value: Any, array_of: Any) -> str | None:
 
 
 def mlflow(path: str) -> list[Log]:
-    """Returns the logs of the runs at or below a folder of MLflow's file store."""
     return [_of_mlflow(run) for run in _mlflow_runs(Path(path))]
 
 

@@ -86,12 +86,10 @@ def _words(name: str) -> list[str]:
 
 
 def is_split(word: str) -> bool:
-    """Whether a word says on which data something is."""
     return word.lower() in _SPLITS or word.lower() in _EVALUATED
 
 
 def of_evaluations(word: str) -> bool:
-    """Whether a word has a part that says of other data than training's: `eval_loader`."""
     return any(is_split(each) and _SPLITS.get(each) != "train" for each in _words(word))
 
 

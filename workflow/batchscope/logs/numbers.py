@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import pandas
 from batchscope import problems, wording
 from batchscope.catalogue import tasks
 from batchscope.catalogue.own_columns import AXES, LOSSES, METRICS, of_metrics, outcomes
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import UserError, raise_problems
 from batchscope.logs import Source, cells, files
 from batchscope.logs.cells import Cells
 
@@ -28,7 +28,6 @@ _FATES = {
     "diverged": "diverged",
 }
 _ROUNDING = 1e-9  # of a number of epochs
-_MOST_SHOWN = 20  # problems of all files
 # The loss of the largest batch size over that of the smallest, from which on both have trained.
 _APART = 1.1
 
@@ -61,7 +60,6 @@ def _amount(text: str) -> float:
 
 
 def _loss(text: str) -> float:
-    """Returns a loss: infinity where it is no number any more."""
     value = _number(text)
     return math.inf if math.isnan(value) else value
 
@@ -120,7 +118,7 @@ def read(found: Cells) -> pandas.DataFrame:
             for row, text in table.loc[table[name].isin(bad), name].items()
         ]
         rows[name] = [values[text] for text in table[name]]
-    end(f"{found.place(row)}, {text} is expected." for row, text in sorted(wrong))
+    raise_problems(f"{found.place(row)}, {text} is expected." for row, text in sorted(wrong))
     for name in [each for each in AXES if each in rows and rows[each].isna().all()]:
         rows = rows.drop(columns=name)  # known of no run
     return rows.assign(**{STATED: stated})
@@ -238,11 +236,3 @@ def diverged(rows: pandas.DataFrame) -> bool:
     """Whether a loss of the last row of a run that has any is not finite; so of own metrics."""
     losses = rows.reindex(columns=(*LOSSES, *of_metrics(tasks.OWN))).dropna(how="all")
     return len(losses) > 0 and bool(np.isinf(losses.iloc[-1]).any())
-
-
-def end(found: Iterable[str]) -> None:
-    """Raises a ConfigError where there are problems, the first of them one a line."""
-    if listed := [*found]:
-        more = len(listed) - _MOST_SHOWN
-        rest = [f"And {wording.count(more, 'problem')} more."] if more > 0 else []
-        raise ConfigError(listed[:_MOST_SHOWN] + rest)

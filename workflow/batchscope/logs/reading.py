@@ -42,12 +42,7 @@ def read(path: str, kind: str = AUTO) -> list[Log]:
     if kind == AUTO and place.is_file() and folders.is_event_file(place):
         return folders.tensorboard(path)
     text = files.text(path)
-    kind = _recognised(text) if kind == AUTO else kind
+    if kind == AUTO:
+        is_state = text.lstrip().startswith("{") and f'"{json_logs.HISTORY}"' in text
+        kind = "huggingface" if is_state else printed.recognised(text)
     return _TEXTS[kind](path, text) if kind in _TEXTS else tables.read(path, text, kind)
-
-
-def _recognised(text: str) -> str:
-    """Returns the format of a text that is no table; empty of a table."""
-    if text.lstrip()[:1] == "{" and f'"{json_logs.HISTORY}"' in text:
-        return "huggingface"
-    return printed.recognised(text)

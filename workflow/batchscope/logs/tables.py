@@ -13,11 +13,11 @@ import pandas
 import yaml
 
 from batchscope import problems, wording
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import ConfigError, UserError, raise_problems
 from batchscope.logs import Log, files, names
 
 _DELIMITERS = (",", ";", "\t")
-_MOST_SHOWN = 20  # problems of one file
+_MOST_SHOWN = 20  # names of columns
 OF_EPOCHS = "epoch_"  # begins the tags by which Keras counts epochs, from 0, and not updates
 _DOWNLOAD = ("Wall time", "Step", "Value")
 _CHART_AXES = ("Step", "Relative Time (Process)", "Relative Time (Wall)", "Wall Time")
@@ -56,9 +56,7 @@ def _cells(path: str, text: str) -> pandas.DataFrame:
         for line, row in rows
         if len(row) != len(header)
     ]
-    if wrong:
-        more = len(wrong) - _MOST_SHOWN
-        raise ConfigError(wrong[:_MOST_SHOWN] + [f"And {more} more."] * (more > 0))
+    raise_problems(wrong)
     stripped = [[cell.strip() for cell in row] for _, row in rows]
     found = pandas.DataFrame(stripped, [line for line, _ in rows], header, dtype=object)
     if header[0] == "" and found.iloc[:, 0].tolist() == [*map(str, range(len(found)))]:
@@ -93,7 +91,6 @@ def _is_number(text: str) -> bool:
 
 
 def _counted(rows: pandas.DataFrame, name: str) -> list[float]:
-    """Returns a column as numbers; none where one of its cells is no number."""
     texts = rows[name].tolist() if name in rows else []
     return [*map(float, texts)] if all(map(_is_number, texts)) else []
 
@@ -212,7 +209,6 @@ def flat(values: Mapping[Any, Any], before: str = "") -> dict[str, str]:
 
 
 def shown(value: Any) -> str:
-    """Returns one value as a cell."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value).strip()

@@ -1,74 +1,28 @@
-"""The rows of claims.csv as templates show them, and the ledger of those of all studies.
-
-Their words stand in claim_words.html.j2.
-"""
+"""The rows of claims.csv as templates show them; their words are in claim_words.html.j2."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from batchscope import disk, wording
+from batchscope import wording
 from batchscope.catalogue import factor_words
 from batchscope.catalogue import tables as table_entries
-from batchscope.catalogue.decision_columns import CLAIMS
-from batchscope.catalogue.outcomes import LEAST_SEEDS, Verdict
+from batchscope.catalogue.outcomes import Verdict
 from batchscope.catalogue.tables import clipped, possible
-from batchscope.report import page
 from batchscope.report.text import ESTIMATE, format_interval, is_number, parsed
 from batchscope.study.claims import RATIO
-from batchscope.tables import csv_tables
 from batchscope.wording import Unit
 
 Row = dict[str, str]
 Cells = list[tuple[str, list[str]]]  # name of a factor and its values, in words
 Link = tuple[str, str] | None  # label and address of a figure, where there is one
 
-OPEN = "open"
-STANDINGS = (Verdict.SUPPORTED, Verdict.CONTRADICTED, OPEN, Verdict.NOT_TESTABLE)
-_LEAST_WIDTH = 1e-12  # of an interval: replicates that all agree have none
+_LEAST_WIDTH = 1e-12  # an interval has no width if all replicates agree
 _NAMED = ("optimizer", "device", "framework")  # factors that their values name
-
-
-def tables(results: Path | str) -> list[Path]:
-    """Returns the tables of claims of all studies, by name."""
-    return sorted(Path(results, "studies").glob(f"*/{csv_tables.CLAIMS}"))
-
-
-def read(path: Path | str) -> list[Row]:
-    """Reads a table of claims; raises as `disk.read_rows` does."""
-    return disk.read_rows(path, *CLAIMS)
-
-
-def report(results: Path | str, study: str) -> Path | None:
-    """Returns the report of a study; that of the default lies above the rest. None without one."""
-    paths = [Path(results, "studies", study, "report.html")]
-    paths += [Path(results, "report.html")] if study == "default" else []
-    return next((path for path in paths if path.exists()), None)
-
-
-def write_ledger(results: Path | str, output: Path | str) -> None:
-    """Writes the page of all studies' claims by document, from which their reports are linked.
-
-    Raises:
-        UserError: If a table of claims is damaged.
-    """
-    every = []
-    for path in tables(results):
-        study = path.parent.name
-        there = report(results, study)
-        address = Path(os.path.relpath(there, Path(output).parent)).as_posix() if there else ""
-        for row in read(path):
-            figure, experiment = row["figure"], row["experiment"]
-            link = (figure.replace("_", " "), f"{address}#{experiment}-{figure}")
-            every.append(shown({**row, "study": study}, link if there else None))
-    given = {"ledger": ledger(every), "policy": page.policy(), "style": page.style()}
-    disk.write_text(output, page.render("ledger.html.j2", **given))
 
 
 def ledger(shown: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -81,7 +35,7 @@ def ledger(shown: Iterable[dict[str, Any]]) -> dict[str, Any]:
         {"document": name, "rows": rows, "verdicts": verdicts(rows)}
         for name, rows in groups.items()
     ]
-    experiments = list(dict.fromkeys(row["within"] for row in every))
+    experiments = list(dict.fromkeys(row["experiment"] for row in every))
     return {"documents": documents, "verdicts": verdicts(every), "experiments": experiments}
 
 
@@ -91,37 +45,23 @@ def verdicts(rows: Iterable[Row]) -> dict[str, int]:
     return {str(verdict): found[verdict] for verdict in Verdict if found[verdict]}
 
 
-def by_standing(rows: Iterable[Any]) -> dict[str, list[Any]]:
-    """Returns rows by what became of them: what is neither decided nor out of reach is open."""
-    found: dict[str, list[Any]] = {standing: [] for standing in STANDINGS}
-    for row in rows:
-        found[row["verdict"] if row["verdict"] in found else OPEN].append(row)
-    return found
-
-
 def surprise(row: Row) -> float:
-    """Returns how far the interval of a contradicted claim lies beyond its bounds.
+    """Return the distance of a contradicted claim's interval from its bounds, in half widths.
 
-    In half widths of the interval, so that claims in all units compare; of ratios both are of
-    logarithms. Looks that contradict each other leave an interval with its ends crossed.
+    Half widths make claims in all units comparable; ratios are compared by their logarithms.
+    Interim analyses that contradict each other leave an interval with its ends crossed.
     """
     low, high = float(row["low"]), float(row["high"])
-    least, most = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
+    lower, upper = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
     if row["scale"] == RATIO:
-        low, high, least, most = (
-            math.log(each) if each > 0 else -math.inf for each in (low, high, least, most)
+        low, high, lower, upper = (
+            math.log(number) if number > 0 else -math.inf for number in (low, high, lower, upper)
         )
-    return max(least - high, low - most) / max(abs(high - low) / 2, _LEAST_WIDTH)
-
-
-def seeds_wanted(row: dict[str, Any]) -> float:
-    """Returns how many seeds an open claim that is shown waits for; infinity where none help."""
-    least = LEAST_SEEDS if row["verdict"] != Verdict.NOT_RESOLVED else 0
-    return max(row["wanted"], least) or math.inf
+    return max(lower - high, low - upper) / max(abs(high - low) / 2, _LEAST_WIDTH)
 
 
 def shown(row: Row, link: Link) -> dict[str, Any]:
-    """Returns what a page shows of a claim; of a named study it stands in `study: experiment`."""
+    """Returns what a page shows of a claim."""
     unit, found = _unit(row), [parsed(row[name]) for name in ESTIMATE]
     if row["type"] == "value" and None not in found:  # all others are differences or ratios
         found[1:] = clipped(row["column"], found[1:])
@@ -140,7 +80,6 @@ def shown(row: Row, link: Link) -> dict[str, Any]:
     parts += [{name: each[end] for name, each in pairs.items()} for end in (0, 1)]
     return {
         **row,
-        "within": ": ".join(filter(None, [row.get("study"), row["experiment"]])),
         "estimate": format_interval(*(None if one is None else unit.times * one for one in found)),
         "unit": unit.suffix.strip(),
         "coverage": None if level is None else f"{wording.number(100 - 200 * level, 4)} %",

@@ -38,6 +38,12 @@ def render(template: str, **values: Any) -> str:
     return Markup(found).unescape() if template.endswith(".txt.j2") else found
 
 
+def words(macro: str, row: dict[str, Any]) -> str:
+    """Return the text that a macro of claim_words.html.j2 makes of a claim."""
+    module = _environment().get_template("claim_words.html.j2").module
+    return Markup(getattr(module, macro)(row)).unescape()
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
     """Returns what compiles each template once: it takes longer than to fill it in."""

@@ -48,12 +48,10 @@ class Step:
 
     @property
     def ready(self) -> bool:
-        """Whether what it needs is there."""
         return all(map(os.path.exists, self.after))
 
     @property
     def record(self) -> str:
-        """The record that it makes; of weights that a training may have kept none."""
         return self.files[0] if self.files[0].endswith(".json") else ""
 
     def made(self, planned: float) -> bool:
@@ -87,7 +85,6 @@ class Bundle:
 
     @property
     def records(self) -> list[str]:
-        """The records that it makes."""
         return [step.record for step in self.steps if step.record]
 
     def write(self, folder: Path | str) -> None:
@@ -96,7 +93,6 @@ class Bundle:
 
 
 def clear(folder: Path | str) -> None:
-    """Deletes what is known of a study's bundles; nothing that their jobs made."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -123,7 +119,6 @@ class _Unit:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What units of one bundle share."""
         return self.noun, self.gpus, self.threads
 
 
@@ -294,5 +289,4 @@ class _Jobs:
 
 
 def _memory_mb(job: Job) -> int:
-    """Returns the memory that a cluster is asked for."""
     return TRAINING_MB if job.noun == TRAINING else run_names.ENTRIES[job.measure].memory_mb

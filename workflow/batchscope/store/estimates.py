@@ -32,7 +32,6 @@ WEIGHT_FILES = 2  # of every run, final and best; both may be one, which nobody 
 
 
 def subject(factors: dict[str, Any]) -> tuple[str, str]:
-    """Returns what runs must share to take the same disk: ids of data set and model."""
     return factors["dataset"], factors["model"]
 
 
@@ -85,7 +84,6 @@ class History:
         return factors["epochs"] * sum(part * epoch_seconds(means, size) for size, part in shares)
 
     def weight_bytes(self, factors: dict[str, Any], files: int = 1) -> int | None:
-        """Returns the bytes of files of weights, as of a finished run of its kind, or None."""
         one = self._bytes.get(subject(factors))
         return None if one is None else files * one
 

@@ -34,19 +34,16 @@ class Job:
 
     @property
     def noun(self) -> str:
-        """What kind of job it is, for people."""
         if self.measure in MAKES:
             return TRAINING
         return TIMING if self.measure in TIMINGS else MEASURE
 
     @property
     def subject(self) -> str:
-        """The name of the sweep or the run that it is of; of two runs the first."""
         return self.sweep.name if self.sweep else self.runs[0]
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What it shares with measures and timings that take about the same time."""
         return estimates.kind(self.measure, self.path.stem, self.subject)
 
 
@@ -60,19 +57,16 @@ class Place:
 
 
 def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
-    """Yields the places of a study's machines: its own first, then those that it names."""
     yield Place(study.machine, Path(results), study.machine)
     for name, (folder, recorded) in study.machines.items():
         yield Place(name, Path(folder), recorded)
 
 
 def training_job(results: Path | str, run: str) -> Job:
-    """Returns the job that trains a run."""
     return Job(paths.run_record(paths.run_folder(results, run)), "train", (run,))
 
 
 def command_job(results: Path | str, name: str, run: commands.Run) -> Job:
-    """Returns the job of a run that a command makes."""
     path = paths.run_record(paths.run_folder(results, name))
     return Job(path, "run_command", (name,), alone=run.command.alone)
 
@@ -152,7 +146,6 @@ def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
 
 @functools.cache
 def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
-    """Returns the epoch before the last whose weights a measure reads; None for most."""
     epoch = run_names.parse_settings(measure, settings).get("epoch", 0)
     return kept_epochs.read_by(measure, epoch, horizon)
 
@@ -180,7 +173,6 @@ def note_epochs(study: plan.Study, jobs: Iterable[Job], results: Path | str) -> 
 
 
 def noted_epochs(results: Path | str, run: str) -> tuple[int | str, ...]:
-    """Returns the epochs of a run that `note_epochs` noted."""
     path = paths.epochs_note(results)
     return tuple(disk.read_json(path).get(run, ())) if path.exists() else ()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from batchscope.errors import UserError
-from batchscope.problems import received
+from batchscope.errors import unexpected
+from batchscope.problems import show
 from batchscope.store import paths
 
 CLUSTER = Path(".snakemake", "slurm_logs", "rule_bundle")  # a folder for each, of its wildcards
@@ -31,12 +31,11 @@ def find(results: Path, words: Collection[str]) -> list[Path]:
     found = [path for path in found if path.exists()]
     if not found:
         expected = "words of a run's name, such as bs=16 seed=0; results/runs has a folder for each"
-        raise UserError(received(("name",), " ".join(words), expected).line)
+        raise unexpected("name", show(" ".join(words)), expected)
     return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
 def last_line(path: Path) -> str:
-    """Returns the last line of a log that says something."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "empty")
 

@@ -19,14 +19,12 @@ _READ = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")
 
 
 def last(results: Path | str, study: str) -> int:
-    """Returns which look at a study, by the name of its folder, was the last; 0 before any."""
     numbers = itertools.count(1)
     made = (number for number in numbers if not paths.look_table(results, study, number).exists())
     return next(made) - 1
 
 
 def rows(results: Path | str, study: str, look: int) -> list[dict[str, str]]:
-    """Returns the rows of a look; raises `UserError` if its table is damaged."""
     return disk.read_rows(paths.look_table(results, study, look), *_READ)
 
 

@@ -26,17 +26,14 @@ BUNDLED, BUNDLE_MADE = "jobs.json", "made.json"  # of a bundle: what it is of, a
 
 
 def dataset_folder(results: Path | str, dataset: str) -> Path:
-    """Returns the folder of a prepared data set's arrays, by its id."""
     return Path(results) / "data" / dataset
 
 
 def dataset_record(results: Path | str, dataset: str) -> Path:
-    """Returns the record of a prepared data set."""
     return dataset_folder(results, dataset) / RECORD
 
 
 def run_folder(results: Path | str, run: str) -> Path:
-    """Returns the folder of one run."""
     return Path(results) / "runs" / run
 
 
@@ -46,74 +43,56 @@ def run_record(folder: Path | str) -> Path:
 
 
 def run_files(factors: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the names of all files that a run's folder has once it is trained."""
     return (RECORD, *RUN_FILES, *([TRAJECTORY] if factors["evaluate_every"] else []))
 
 
 def snapshot_path(results: Path | str, run: str, epoch: int | str) -> Path:
-    """Returns the file of a run's weights after an epoch before its last."""
     return run_folder(results, run) / SNAPSHOTS / f"{epoch}.npz"
 
 
 def measure_path(results: Path | str, run: str, measure: str, settings: str) -> Path:
-    """Returns the file of one measure of a run, by the name of its settings."""
     return run_folder(results, run) / measure / f"{settings}.json"
 
 
 def pair_path(results: Path | str, run: str, other: str, measure: str, settings: str) -> Path:
-    """Returns the file of one measure of two runs, by the name of its settings."""
     return run_folder(results, run) / f"{measure}_to" / other / f"{settings}.json"
 
 
 def timing_path(
     results: Path | str, machine: str, timing: str, settings: str, measure: str
 ) -> Path:
-    """Returns the file of one timing, by machine and timing configuration."""
     return Path(results) / "timing" / machine / timing / measure / f"{settings}.json"
 
 
 def initial_name(model: str, input_shape: Iterable[int], classes: int) -> str:
-    """Returns what the files in `results/initial` are called, of a model for such examples."""
     return f"{model}+{'x'.join(map(str, input_shape))}+{classes}"
 
 
-def layers_path(results: Path | str, model: str, input_shape: Iterable[int], classes: int) -> Path:
-    """Returns the file of a user's model's layers, written beside its initial weights."""
-    return Path(results) / "initial" / f"{initial_name(model, input_shape, classes)}.json"
-
-
 def study_folder(results: Path | str, study: str) -> Path:
-    """Returns the folder of a study: a folder of tables and figures for each experiment."""
     return Path(results) / "studies" / study
 
 
 def look_table(results: Path | str, study: str, look: int | str) -> Path:
-    """Returns the table of a look at a study whose seeds come in stages, counted from 1."""
     return study_folder(results, study) / "looks" / f"{look}.csv"
 
 
 def figures_folder(results: Path | str, study: str, experiment: str) -> Path:
-    """Returns the folder of an experiment's figures."""
     return study_folder(results, study) / experiment / "figures"
 
 
 def epochs_note(results: Path | str) -> Path:
-    """Returns the file that tells trainings which weights before their last are read."""
     return Path(results) / "epochs_read.json"
 
 
 def seconds_note(results: Path | str) -> Path:
-    """Returns the table of what measures and timings took."""
     return Path(results) / "job_seconds.csv"
 
 
 def epoch_seconds_note(results: Path | str) -> Path:
-    """Returns the file of what an epoch of a training takes, as a few steps of it tell."""
     return Path(results) / "epoch_seconds.json"
 
 
 def bundles_folder(results: Path | str, study: str) -> Path:
-    """Returns the folder of a study's bundles of jobs that are made as one."""
     return Path(results) / "bundles" / study
 
 

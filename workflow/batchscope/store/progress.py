@@ -36,7 +36,6 @@ def running(folder: Path) -> Iterator[None]:
 
 
 def say(folder: Path, text: str) -> None:
-    """Says how far a run is."""
     own = {"host": platform.node(), "process": os.getpid(), "at": time.time(), "said": text}
     with contextlib.suppress(OSError):  # a full disk: `watch` alone reads it
         disk.write_json(folder / FILE, own)
@@ -51,7 +50,6 @@ class Reporter:
         self._begun: tuple[float, float] | None = None  # when, and after how many epochs
 
     def running(self) -> contextlib.AbstractContextManager[None]:
-        """Keeps the training's file while a block runs."""
         return running(self._folder)
 
     def report(self, epoch: int, share: float, history: Sequence[dict[str, Any]]) -> None:
@@ -75,13 +73,10 @@ class Reporter:
         if done > before:
             left = (now - begun) / (done - before) * (self._epochs - done)
             text += f"; about {wording.duration(left)} left"
-        self._write(text)
+        say(self._folder, text)
         if now - self._logged >= (now - self._started) * _SHARE:
             self._logged = now
             print(f"{wording.capital(text)}.", flush=True)
-
-    def _write(self, text: str) -> None:
-        say(self._folder, text)
 
 
 def _lives(process: int, at: float) -> bool:

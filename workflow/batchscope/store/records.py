@@ -26,26 +26,22 @@ UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and 
 
 
 def history_columns(task: str) -> tuple[str, ...]:
-    """Returns the columns of a run's history.csv."""
     evaluated = *tasks.columns(task, "train"), *tasks.columns(task, "validation")
     distances = ("epoch_distance", "weight_distance")
     return ("epoch", "step", "learning_rate", *evaluated, "seconds", *distances)
 
 
 def trajectory_columns(task: str) -> tuple[str, ...]:
-    """Returns the columns of a run's trajectory.csv."""
     evaluated = *tasks.columns(task, "validation"), *tasks.columns(task, "test")
     return ("examples", "updates", "epoch", "train_loss", *evaluated)
 
 
 def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
-    """Returns the record of a data set; None where it is not prepared."""
     path = paths.dataset_record(results, dataset)
     return disk.read_json(path) if path.exists() else None
 
 
 def task(results: Path | str, dataset: str) -> str | None:
-    """Returns what is learned of a data set, of `tasks.TASKS`; None where it is not prepared."""
     record = data_record(results, dataset)
     return None if record is None else record.get("task", tasks.CLASSIFICATION)
 
@@ -78,14 +74,12 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:
-    """Returns the training examples of a prepared data set; None where none is prepared."""
     counts = (data_record(results, dataset) or {}).get("counts")
     train = counts.get("train") if isinstance(counts, dict) else None
     return train if isinstance(train, int) else None
 
 
 def sequence_length(results: Path | str, dataset: str) -> int | None:
-    """Returns the tokens of an example of a prepared data set; None where it has no sequences."""
     record = data_record(results, dataset) or {}
     return record["input_shape"][0] if record.get("kind") in dataset_sources.OF_TOKENS else None
 
@@ -127,12 +121,9 @@ def layer_of(variable: str) -> str:
 
 
 def other_version(step: str, record: dict[str, Any]) -> str | None:
-    """Returns the version of a step that made a record, where it is not today's.
-
-    A record without one, as measures once wrote them, counts as today's.
-    """
+    """Return the version of a step that made a record, if it is not today's."""
     version = record.get("version")
-    return version if isinstance(version, str) and version != VERSIONS[step] else None
+    return version if version != VERSIONS[step] else None
 
 
 def measure_record(

@@ -36,7 +36,6 @@ class State:
 
     @property
     def missing(self) -> bool:
-        """Whether it is to be made here."""
         return not (self.made or self.lacking)
 
     @property
@@ -47,7 +46,6 @@ class State:
 
     @property
     def damaged(self) -> bool:
-        """Whether it has a record, and lacks a file beside it."""
         return self.missing and not self.stale and self.job.path.exists()
 
 
@@ -91,7 +89,6 @@ class Table:
         return State(job, made, paths.RECORD in there, absence.of(run.command.needs))
 
     def here(self) -> Iterator[Job]:
-        """Yields the measures and timings that can be made here, made or not, each once."""
         for state in self.every.values():
             if not state.lacking and state.job.noun != job_files.TRAINING:
                 yield state.job
@@ -113,7 +110,6 @@ class Table:
         return {(dataset, model) for dataset, model in found if self.study.models[model]}
 
     def own_data(self) -> list[str]:
-        """Returns the data sets of the user's own files that are to be prepared here."""
         lacking = (dataset for dataset, whole in self.data().items() if not whole)
         return [dataset for dataset in lacking if self.study.datasets[dataset].get("path")]
 
@@ -175,14 +171,13 @@ def _other(job: Job, trained: list[State]) -> State:
     stale = (
         there
         and job.measure in MEASURES
-        and not all(state.made and _no_older(job.path, state.job.path) for state in trained)
+        and not all(
+            state.made and job.path.stat().st_mtime >= state.job.path.stat().st_mtime
+            for state in trained
+        )
     )
     whole = there and all(path.exists() for path in beside)
     return State(job, whole and not stale, recorded, lacking, stale)
-
-
-def _no_older(path: Path, other: Path) -> bool:
-    return path.stat().st_mtime >= other.stat().st_mtime
 
 
 def _names(folder: Path) -> set[str]:

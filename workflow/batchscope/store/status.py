@@ -68,11 +68,9 @@ class Overview:
     commands: dict[str, Job]  # experiment whose runs a command makes -> the job of one of them
 
     def seconds(self, noun: str) -> float:
-        """Returns the seconds of all trainings, measures or timings, as far as they are known."""
         return sum(seconds or 0 for job, seconds in self.jobs if job.noun == noun)
 
     def untimed(self, *nouns: str) -> list[Job]:
-        """Returns the trainings, measures or timings for which they are unknown."""
         return [job for job, seconds in self.jobs if job.noun in nouns and seconds is None]
 
     @property
@@ -102,12 +100,10 @@ class Overview:
 
     @property
     def disk_bytes(self) -> float:
-        """What missing data and runs take, as far as it is known."""
         return sum(size or 0 for _, size in self.sizes)
 
     @property
     def complete(self) -> bool:
-        """Whether all exists that can be made here, of today's versions where they hold one."""
         missing = self.total.statuses[records.MISSING] or self.total.unmade.total()
         return not (self.missing_data or self.outdated or missing)
 
@@ -187,7 +183,6 @@ def _repeated(
 def _command_jobs(
     study: plan.Study, results: Path, runs: Collection[str], every: Iterable[states.State]
 ) -> Iterator[tuple[Job, float | None]]:
-    """Yields the jobs of runs that a user's command is to make, and their seconds."""
     made_by = {state.job.subject: state.job for state in every if state.job.noun == TRAINING}
     seconds = estimates.of_commands(results, study.commands)
     yield from ((made_by[run], seconds[run]) for run in study.commands if run in runs)

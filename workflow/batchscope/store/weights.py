@@ -25,7 +25,6 @@ class Layer:
 
     @property
     def weights(self) -> int:
-        """How many it has."""
         return sum(math.prod(shape) for shape in self.arrays.values())
 
 
@@ -42,7 +41,6 @@ def layers(path: Path) -> list[Layer]:
 
 
 def squared_norms(arrays: Arrays) -> dict[str, float]:
-    """Returns the sum of squares of each array, in float64."""
     flat = {key: array.reshape(-1).astype(np.float64) for key, array in arrays.items()}
     return {key: float(np.dot(numbers, numbers)) for key, numbers in flat.items()}
 

@@ -216,7 +216,7 @@ class ClaimKeys(Section):
 
     wanted: ClassVar[str] = "a map"
     id: Name
-    """Its name in the ledger."""
+    """Its name in claims.csv."""
     document: Text
     """The document; what it states in one study shares the level of the tests."""
     place: Text

@@ -125,7 +125,7 @@ class Claim:
     """A checkable sentence of a document.
 
     Attributes:
-        id: Its name in the ledger.
+        id: Its name in claims.csv.
         place: Where it stands in the document.
         requires: `gpu` or `machine` where it can be tested only with a GPU, or with the results of
             a second machine; else empty.

@@ -170,14 +170,6 @@ class PublishedFigure(Section):
     and as many numbers of one column or more. The report has one table of all of them, ours
     beside each; some figures also have panels for them.
     """
-    claims: Annotated[
-        Any,
-        Refused(
-            "nothing here but a list `claims` at the top level of the study, such as {id: gap, "
-            "document: ..., place: ..., sentence: ..., test: {type: trend, experiment: ..., "
-            "column: test_accuracy, direction: falls}},"
-        ),
-    ] = None
 
 
 class PublishedExamples(Section):

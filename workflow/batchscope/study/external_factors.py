@@ -128,6 +128,4 @@ def _range(texts: pandas.Series) -> str:
 
 
 def _shown(items: Iterable[str]) -> str:
-    names = [*map(problems.clip, items)]
-    more = [f"{len(names) - _MOST_SHOWN} more"] if len(names) > _MOST_SHOWN else []
-    return wording.listed([*names[:_MOST_SHOWN], *more])
+    return wording.some([*map(problems.clip, items)], most=_MOST_SHOWN)

@@ -16,7 +16,7 @@ from batchscope import problems, wording
 from batchscope.catalogue import own_columns, tasks
 from batchscope.catalogue.own_columns import AXES, LEAST_SIZES, LOSSES, of_metrics, outcomes
 from batchscope.catalogue.run_factors import FALLING
-from batchscope.errors import UserError
+from batchscope.errors import UserError, raise_problems
 from batchscope.logs import Source, cells, files, numbers
 from batchscope.logs.cells import Cells
 from batchscope.logs.names import RATE
@@ -116,7 +116,7 @@ def read(source: Source, folder: Path | str = ".") -> ExternalRuns:
         UserError: If a log is missing or cannot be read, or leaves a question open.
     """
     found = cells.gather(source, Path(folder))
-    numbers.end(external_checks.of_names(found))
+    raise_problems(external_checks.of_names(found))
     rows = numbers.read(found)
     if assumed := "seed" not in rows:
         rows["seed"] = 0
@@ -125,8 +125,8 @@ def read(source: Source, folder: Path | str = ".") -> ExternalRuns:
     rows["order"] = rows.groupby([*_RUN, *factors], sort=False).ngroup()
     rows, note = numbers.counted_from_zero(found, rows, rows["order"], source.examples_per_epoch)
     rows = numbers.completed(found, rows, source.examples_per_epoch)
-    numbers.end(external_checks.no_seed(found, rows) if assumed else ())
-    numbers.end(external_checks.twice(found, rows))
+    raise_problems(external_checks.no_seed(found, rows) if assumed else ())
+    raise_problems(external_checks.twice(found, rows))
     begun = rows["order"].groupby(found.places["log"]).unique().explode()
     rows = _evaluations(found, rows)
     lost = [found.logs[log].path for log, run in begun.items() if run not in {*rows["order"]}]
@@ -140,12 +140,12 @@ def read(source: Source, folder: Path | str = ".") -> ExternalRuns:
     rows.insert(0, "machine", own_columns.ELSEWHERE)
     rows.insert(0, "run", names)
     rows["status"] = _statuses(rows)
-    numbers.end(external_checks.repeated(found, rows))
-    numbers.end(
+    raise_problems(external_checks.repeated(found, rows))
+    raise_problems(
         [*external_checks.backwards(found, rows), *external_checks.disagreeing(found, rows)]
     )
-    numbers.end(external_checks.of_epochs(found, rows, source.examples_per_epoch))
-    numbers.end(
+    raise_problems(external_checks.of_epochs(found, rows, source.examples_per_epoch))
+    raise_problems(
         [*external_checks.without_end(found, rows), *external_checks.identical(found, rows)]
     )
     runs = ExternalRuns(path, found, rows, tuple(factors), ())
@@ -154,7 +154,7 @@ def read(source: Source, folder: Path | str = ".") -> ExternalRuns:
         used = _budget(each, found.place)
         at_budgets += [used] if used else []
         rows.loc[each.index, "at_target"] = not used
-    numbers.end(_few_sizes(runs))
+    raise_problems(_few_sizes(runs))
     notes += [note] if note else []
     notes += ["no seed: of each batch size there is one training, seed 0"] if assumed else []
     if at_budgets:
@@ -199,7 +199,7 @@ def _evaluations(found: Cells, rows: pandas.DataFrame) -> pandas.DataFrame:
     for row, empty in used[used.any(axis=1) & ~used.all(axis=1)].iterrows():
         text = f"{found.place(row)}, {found.name(row, empty.idxmax())}: received nothing, but a "
         wrong.append(f"{text}number of another of {wording.listed(axes)}; all or none is expected.")
-    numbers.end(wrong)
+    raise_problems(wrong)
     return rows.sort_values(["order", "updates"], kind="stable")
 
 

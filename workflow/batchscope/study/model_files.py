@@ -54,8 +54,7 @@ def digest(path: Path | str) -> str:
     beside = {file.relative_to(folder).as_posix(): disk.file_sha256(file) for file in files}
     beside |= {text: disk.file_sha256(file) for text, file in named_files(path).items()}
     own = disk.file_sha256(Path(path))
-    # The digest of a file alone is older than that of several.
-    return run_names.digest([own, beside] if beside else own)
+    return run_names.digest([own, beside])
 
 
 def is_saved(path: Path | str) -> bool:

@@ -93,8 +93,6 @@ class _Planner:
         self.most: set[Any] = set()  # names of all runs that the study may come to
         self.stages = looked(folder_name(self.document.study, scale == "reduced"))
         self.scale, self.recorded, self.folder = scale, recorded, folder
-        for older in validated.older:
-            self.findings.warn(older)
         self.datasets = dict(self._read_datasets())
         self.models = dict(self._read_models())
         self.by_id = {one.id: one for one in self.datasets.values() if one}

@@ -13,13 +13,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from batchscope.catalogue import columns, tasks
-from batchscope.catalogue.run_factors import EVERY_FACTOR
-from batchscope.problems import Findings, Place, Problem, missing, unknown
+from batchscope.catalogue import tasks
+from batchscope.problems import Findings, Place, Problem, missing, order, unknown
 from batchscope.study import messages
 from batchscope.study.document import StudyFile
 
-_HOLD_COLUMNS = ("column", "primary")  # keys whose values are names of columns
 _LEAST = {"study": "unnamed", "experiments": {"none": {}}}  # stand for what is missing
 
 
@@ -34,7 +32,6 @@ class Validated:
 
     document: StudyFile
     findings: Findings
-    older: list[Problem]  # older words, which still work, each once
 
 
 def validate(raw: dict[str, Any], scale: str) -> Validated:
@@ -44,8 +41,6 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
         raw: What YAML holds.
         scale: `full`, or `reduced` for the smaller form.
     """
-    older: dict[str, Problem] = {}
-    raw = _with_present_columns(raw, older)
     tasks.name_own(_own_metrics(raw))
     sound = copy.deepcopy(raw)
     found, survivors = _cut(sound)
@@ -59,11 +54,9 @@ def validate(raw: dict[str, Any], scale: str) -> Validated:
     ]
     problems = [*found, *of_reduced, *_unknown_parts(raw, scale)]
     if scale == "full":
-        return Validated(
-            _document(sound, raw), Findings(raw, problems, survivors), [*older.values()]
-        )
+        return Validated(_document(sound, raw), Findings(raw, problems, survivors))
     findings = Findings(raw, problems, {**survivors, **small_survivors}, replaced)
-    return Validated(_document(small, raw), findings, [*older.values()])
+    return Validated(_document(small, raw), findings)
 
 
 def _own_metrics(raw: dict[str, Any]) -> dict[str, str]:
@@ -103,7 +96,7 @@ def _cut(raw: dict[str, Any]) -> tuple[list[Problem], dict[Place, list[int]]]:
         except ValidationError as error:
             found = messages.problems(error, StudyFile, raw)
         problems = problems or found
-        for place in sorted({_existing(raw, one.place) for one in found}, key=_order, reverse=True):
+        for place in sorted({_existing(raw, one.place) for one in found}, key=order, reverse=True):
             _take_out(raw, place, survivors)
         for key, value in _LEAST.items():
             raw.setdefault(key, value)
@@ -128,10 +121,6 @@ def _take_out(raw: Any, place: Place, survivors: dict[Place, list[int]]) -> None
         raw.pop(last)
     else:
         raw.pop(last, None)
-
-
-def _order(place: Place) -> list[tuple[bool, int, str]]:
-    return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in place]
 
 
 def reduce(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Place]]:
@@ -162,37 +151,6 @@ def _unknown_parts(raw: dict[str, Any], scale: str) -> Iterator[Problem]:
         for name in _map(_map(raw.get("reduced")).get(section)):
             if name not in known:
                 yield unknown(("reduced", section, name), noun, known)
-
-
-def _with_present_columns(raw: Any, older: dict[str, Problem], place: Place = ()) -> Any:
-    """Returns a part of a file with the present names of columns; notes its older words."""
-
-    def noted(old: str, present: str) -> str:
-        if old != present:
-            text = f"received the older word '{old}'; '{present}' is expected."
-            older.setdefault(text, Problem(place, text))
-        return present
-
-    if isinstance(raw, dict):
-        keys = {key: key for key in raw}
-        if place[-2:-1] == ("numbers",):
-            names = [key for key in raw if isinstance(key, str)]
-            keys |= {name: noted(name, columns.present_name(name)) for name in names}
-        return {
-            keys[key]: _with_present_columns(value, older, (*place, key))
-            for key, value in raw.items()
-        }
-    if isinstance(raw, list):
-        return [
-            _with_present_columns(item, older, (*place, index)) for index, item in enumerate(raw)
-        ]
-    if isinstance(raw, str):
-        key = next((part for part in reversed(place) if isinstance(part, str)), "")
-        if key in _HOLD_COLUMNS:
-            return noted(raw, columns.present_name(raw))
-        if key in EVERY_FACTOR:  # the factor itself reads its older values
-            noted(raw, dict(EVERY_FACTOR[key].renamed).get(raw, raw))
-    return raw
 
 
 def _map(raw: Any) -> dict[str, Any]:

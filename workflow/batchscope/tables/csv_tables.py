@@ -58,7 +58,6 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
 
 
 def write(frame: pandas.DataFrame, path: Path) -> None:
-    """Writes a table, atomically; no spreadsheet takes one of its texts for a formula."""
     frame = guarded(frame)
     with disk.atomic_path(path) as temporary:
         frame.to_csv(temporary, index=False, lineterminator="\n")

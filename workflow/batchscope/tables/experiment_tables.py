@@ -39,7 +39,7 @@ from batchscope.tables import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment, Study, Trainings
+    from batchscope.study.plan import Study, Trainings
 
 Tables = dict[str, pandas.DataFrame]
 
@@ -71,18 +71,14 @@ def make(
         **held_equal(study, experiment, runs, long["trajectories"], default_target),
         **to_target(chosen.trainings, runs, long["trajectories"], default_target),
     }
+    tolerance = chosen.trainings.measures.get("branches", {}).get("tolerance", math.nan)
     made["local_critical_batch_size"] = local_critical_batch_size.table(
-        made["branches"], made["branch_points"], _tolerance(chosen), chosen.trainings.looks
+        made["branches"], made["branch_points"], tolerance, chosen.trainings.looks
     )
     made["ramps"] = ramps.table(runs, chosen.trainings.margins, chosen.trainings.looks)
     made["advice"] = advice.rows(results, chosen, made)
     made["published"] = published.table(chosen, made)
     return {name: made[name] for name in TABLES}
-
-
-def _tolerance(experiment: Experiment) -> float:
-    """Returns what the loss of a branch may exceed those of smaller ones by; NaN without any."""
-    return experiment.trainings.measures.get("branches", {}).get("tolerance", math.nan)
 
 
 def held_equal(
@@ -162,5 +158,4 @@ def stated(study: Study, folder: Path | str) -> pandas.DataFrame:
 
 
 def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
-    """Writes the claims of a study, atomically."""
     csv_tables.write(stated(study, folder), Path(output))

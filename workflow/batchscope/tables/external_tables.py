@@ -55,7 +55,6 @@ def trajectories(external: ExternalRuns) -> pandas.DataFrame:
 
 
 def as_logged(external: ExternalRuns) -> pandas.DataFrame:
-    """Returns the rows as the CSV file that a study takes, which is read as the logs were."""
     known = ("batch_size", "seed", *external.factors, *own_columns.AXES, "epoch")
     names = [name for name in (*known, *own_columns.OUTCOMES, "status") if name in external.rows]
     return external.rows[names].rename(columns=lambda name: name.removeprefix(own_columns.OWN))

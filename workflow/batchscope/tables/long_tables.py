@@ -45,13 +45,7 @@ _RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_second
 
 
 def read_record(path: Path, *keys: str) -> Row | None:
-    """Returns a record that has these keys, or None where there is none; columns as of today."""
-    if not path.exists():
-        return None
-    record = disk.read_json(path, *keys)
-    if values := record.get("values"):
-        record["values"] = {columns.present_name(name): each for name, each in values.items()}
-    return record
+    return disk.read_json(path, *keys) if path.exists() else None
 
 
 def named(factors: Row) -> Row:
@@ -166,7 +160,6 @@ def trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
 
 
 def _epoch_examples(results: Path | str, factors: Row) -> float:
-    """Returns the examples that a run uses in an epoch; NaN where nobody knows."""
     images = records.training_images(results, factors["dataset"])
     return NAN if images is None else images * run_factors.training_copies(factors)
 

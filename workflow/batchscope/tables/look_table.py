@@ -19,7 +19,6 @@ _READ = ("comparisons", "runs", "limits", "trends", "critical_batch_size")  # as
 
 
 def write(results: Path | str, study: Study, output: Path) -> None:
-    """Writes the table of a look at the tables that there are now, atomically."""
     folder = paths.study_folder(results, study.folder_name)
     csv_tables.write(run_series.table([*_rows(study, folder)], LOOKS), output)
 

@@ -23,7 +23,6 @@ _TIMED = {
     "memory_mb": ("utilisation", {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}),
     "examples_per_second": ("throughput", {}),
 }
-READ = ("runs", "utilisation", "throughput")  # the tables that have ours
 # What may name a document's series.
 _SERIES_FACTORS = [name for name in run_factors.EVERY_FACTOR if name not in ("batch_size", "seed")]
 COLUMNS = [
@@ -73,12 +72,10 @@ def beside(
 
 
 def drawn_as(column: str) -> set[str]:
-    """Returns our columns of a document's: of a CPU and of a GPU, where they differ."""
     return {*_TIMED.get(column, ("runs", {}))[1].values()} or {column}
 
 
 def factors_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the factors that name the series of a row."""
     return {name: row[name] for name in _SERIES_FACTORS if pandas.notna(row.get(name))}
 
 

@@ -17,7 +17,7 @@ import pandas
 from batchscope.analysis import run_series, step_cost, timing_repeats
 from batchscope.catalogue import run_factors, sweep_names
 from batchscope.catalogue.shared import REPEAT
-from batchscope.catalogue.tables import DISTURBED_CORES, FIRST, OF_TIMINGS, QUARTILES
+from batchscope.catalogue.tables import FIRST, OF_TIMINGS, QUARTILES
 from batchscope.host import absence
 from batchscope.store import job_files, records
 from batchscope.tables import long_tables
@@ -113,7 +113,7 @@ def _with_samples(entry: Row) -> Row:
 
     GPU columns are empty where the readings still include the work before.
     """
-    sampled = entry.get("utilisation") or {}  # older records may have none
+    sampled = entry.get("utilisation") or {}
     settled = sampled.get("gpu_settled") is not False
     sampled = {
         name: each for name, each in sampled.items() if settled or not name.startswith(_OF_GPU)
@@ -154,7 +154,7 @@ def _step_time(timing: Timing) -> Row:
     if record["status"] in absence.WORDS:
         return {"status": record["status"]}
     timed = [size for size in record["sizes"] if size["blocks"]]
-    # TensorFlow's peak and operations alone; older records count all operations, or nothing.
+    # TensorFlow's peak and operations alone.
     measured, counted = record["matmul"] or {}, record["flops"] or {}
     left_out = ", ".join(counted.get("not_counted", ()))
     flops = None if left_out else counted.get("training_products")  # of one gradient
@@ -208,10 +208,7 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
     rows = []
     for timing in find(results, study, experiment, "utilisation"):
         for size in timing.record["sizes"]:
-            row = _with_samples(size) | timing.first
-            if (others := row.get("foreign_cores")) is not None:  # older records have no flag
-                row.setdefault("disturbed", others > DISTURBED_CORES)
-            rows.append(row)
+            rows.append(_with_samples(size) | timing.first)
     return _frame("utilisation", rows)
 
 
@@ -223,7 +220,6 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             frame = pandas.DataFrame(
                 timing.record["samples"], columns=OF_TIMINGS["samples"].columns
             )
-            # Older records have no other phases: there a lead-in counts as rest.
             phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
             frames.append(frame.assign(phase=phase, **timing.first))
     return _frame("samples", pandas.concat(frames, ignore_index=True))
@@ -254,13 +250,11 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
 def training_times(
     results: Path | str, study: Study, experiment: str, throughput: pandas.DataFrame
 ) -> pandas.DataFrame:
-    """Returns one row per row of throughput and number of epochs that is asked for."""
     epochs = study.experiments[experiment].at_epochs
     return _frame("training_times", timing_repeats.training_times(throughput, epochs))
 
 
 def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows with the columns of a table, in order, and what follows from others of them."""
     columns = OF_TIMINGS[table].columns
     found = timing_repeats.derived(table, pandas.DataFrame(rows, columns=[*FIRST, *columns]))
     return run_series.table(found, columns, FIRST)

@@ -84,8 +84,6 @@ def load(path: Path, key: str, variables: list[keras.Variable]) -> Progress | No
         numbers = json.loads(str(members.pop("progress")))
     except (errors.Damaged, ValueError):
         return _passed_over(path, "damaged")
-    if "hits" in numbers:  # as they were called before there were scores of other tasks
-        numbers["scores"] = numbers.pop("hits")
     if numbers.pop("key", None) != key:
         return _passed_over(path, "of another version")
     groups: dict[str, Arrays] = {"variable": {}, "best": {}, "epoch_start": {}, "updates": {}}

@@ -164,7 +164,7 @@ class Training:
 
     def _resume(self) -> None:
         loaded = checkpoint.load(self.checkpoint, self._key, self.variables)
-        if loaded is None:  # what an older version left is not this training's
+        if loaded is None:  # snapshots without their checkpoint
             shutil.rmtree(self.snapshots, ignore_errors=True)
         else:
             self.progress = loaded
