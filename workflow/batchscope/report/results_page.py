@@ -167,7 +167,7 @@ def _recommended(folder: Path) -> Iterator[Record]:
     """Yields what every experiment of a study recommends."""
     for path in sorted(folder.glob("*/advice.csv")):
         for row in disk.read_rows(path, "item"):
-            if row["item"] == Item.RECOMMENDATION:
+            if row["item"] == Item.RECOMMENDATION and row["batch_size"]:
                 kept = {name: row[name] for name in ("batch_size", "learning_rate", "grade")}
                 yield {"experiment": path.parent.name, **kept}
 
