@@ -1,8 +1,8 @@
 """Which batch size to use: rows of other tables in, a recommendation with its reasons out.
 
-Every series has one recommendation, whose headline is decided by essential checks: was anything
-learned, was the learning rate found, are the batch sizes distinguished? Other checks lower its
-grade. A suggestion says what to change in the study so that a check passes.
+Every series has one recommendation. Essential checks decide its headline: was anything learned,
+was the learning rate found, are the batch sizes distinguished? Other checks lower its grade. A
+suggestion changes the study so that a check passes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEMORY, KNEE = "memory", "knee"
 BASELINE, RATE_ON_EDGE = "baseline", "rate_on_edge"  # the essential checks
 MOST_DISTURBED = 0.25  # share of the blocks of a timing
 BLOCKS = 21  # of a timing that is repeated
-_RATES_BEYOND, _RATES_AWAY = 2, 3  # more rates beyond the edge of a grid, or where none learns
+_RATES_BEYOND, _RATES_AWAY = 2, 3  # more rates beyond the edge of a grid, or if nothing learned
 _COPIED = ["batch_size", "estimate", "low", "high", "bound", "n", "verdict", "reason"]
 
 
@@ -45,13 +45,13 @@ class Item(enum.StrEnum):
     SIZE = "size"  # a batch size, with the limit that decides about it
     LIMIT = "limit"
     RATE = "rate"  # a learning rate that was tried at the recommended size
-    EXPECTATION = "expectation"  # what a training gives at the rate of a batch size
+    EXPECTATION = "expectation"  # a result at the learning rate of a batch size
     CHECK = "check"
     SUGGESTION = "suggestion"
 
 
 class Headline(enum.StrEnum):
-    """What the recommendation of a series says."""
+    """Statement of the recommendation; the first that holds."""
 
     NO_OUTCOME = "no_outcome"
     NOTHING_LEARNED = "nothing_learned"
@@ -113,7 +113,7 @@ def _headline(series: Series, checks: Iterable[Row]) -> Headline:
 
 
 def _recommendation(series: Series, checks: Sequence[Row], headline: Headline) -> Row:
-    """Return the headline with what it is about: batch sizes, and one of them with its rate."""
+    """Return the headline with its batch sizes, and one of them with its learning rate."""
     row: Row = {"headline": headline, "n": series.replicates}
     if headline == Headline.RATE_NOT_FOUND:
         at_edge = [check["batch_size"] for check in checks if check["name"] == RATE_ON_EDGE]
@@ -137,9 +137,9 @@ def _recommendation(series: Series, checks: Sequence[Row], headline: Headline) -
 
 
 def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
-    """Yield what to change in the study, the cheapest first: seeds where nothing else is wrong.
+    """Yield changes of the study, the cheapest first: more seeds only if nothing else is wrong.
 
-    Before an essential check passes, nothing else is worth its time.
+    Only an essential check that failed has a suggestion: nothing else is worth its time.
     """
     changes = [check for check in checks if check["passed"] != 1 and check.get("key")]
     if essential := _ESSENTIAL.get(headline):
@@ -151,7 +151,7 @@ def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
 
 
 def _cost(check: Row) -> float:
-    """Return the minutes of a suggestion; infinite where nobody knows them, so that it is last."""
+    """Return the minutes of a suggestion; infinite if they are unknown, so that it is the last."""
     minutes = check.get("minutes_to_resolve", math.nan)
     return math.inf if pandas.isna(minutes) else minutes
 
@@ -188,7 +188,7 @@ def _limits(series: Series) -> Iterator[Row]:
 
 
 def _checks(series: Series) -> Iterator[Row]:
-    """Yield what may be wrong: one row for what passes, or one for each size that fails."""
+    """Yield the checks: one row for one that passes, or a row for each size that fails."""
     yield from _beside_baseline(series)
     yield from _edges(series)
     yield from _timings(series)
@@ -262,7 +262,7 @@ def _rates(series: Series, tried: np.ndarray, below: int, above: int) -> Row:
 
 
 def _edges(series: Series) -> Iterator[Row]:
-    """Yield whether the rates of the sizes lie inside their grids, if a size may be the best.
+    """Yield whether the rates are inside their grids, at every size that may be the best.
 
     A size that is excluded counts if it is next to the range, and excluded by the edge alone.
     """
@@ -286,7 +286,7 @@ def _edges(series: Series) -> Iterator[Row]:
 
 
 def _still_falling(series: Series) -> Iterator[Row]:
-    """Yield the sizes whose trainings end at their lowest validation loss.
+    """Yield the sizes at which trainings end at their lowest validation loss.
 
     One that is beyond changes nothing, unless it is next to the range.
     """

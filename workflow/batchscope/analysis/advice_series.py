@@ -134,9 +134,9 @@ class Series:
 
     @functools.cached_property
     def learned(self) -> dict[int, bool]:
-        """Whether each size beats the baseline by its interval; empty where that is unknown.
+        """Whether each size beats the baseline by the interval of the first metric.
 
-        In the first metric of the task, with three seeds or more.
+        Empty below three seeds, or without a baseline.
         """
         rows = self.metric_rows
         rows = rows[rows["seeds"] >= LEAST_WITH_INTERVAL]
@@ -164,7 +164,7 @@ class Series:
 
     @functools.cached_property
     def candidates(self) -> list[int]:
-        """The measured sizes that nothing excludes; where some of them learned, those alone."""
+        """The measured sizes that nothing excludes; only those that learned, if any did."""
         measured = {*self.limits.loc[self.limits["mean"].notna(), "batch_size"]}
         sizes = [size for size in self.sizes if size in measured - self.excluded()]
         learned = [size for size in sizes if self.learned.get(size, True)]
@@ -255,7 +255,7 @@ class Series:
         return float(rates.iloc[0]) if len(rates) else math.nan
 
     def tried(self, size: int | None = None) -> np.ndarray:
-        """Return the learning rates of the runs, or of those of one size, ascending."""
+        """Return the learning rates of all runs, or of the runs of one size, ascending."""
         runs = self.runs("batch_size", RATE)
         runs = runs if size is None else runs[runs["batch_size"] == size]
         return np.sort(pandas.to_numeric(runs[RATE], errors="coerce").dropna().unique())
@@ -278,8 +278,8 @@ def excludes(rows: pandas.DataFrame) -> pandas.Series:
 def verdicts(rows: pandas.DataFrame) -> pandas.Series:
     """Return the verdict of each comparison; a provisional one is read off its interval.
 
-    Three to five seeds have an interval, which may lie on one side of the bound. One or two have
-    none, so that their verdict stays provisional.
+    Three to five seeds have an interval. One or two have none, so that their verdict stays
+    provisional.
     """
     higher = rows["outcome"].map(tasks.higher_is_better).astype(bool)
     low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))

@@ -16,7 +16,7 @@ import pandas
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.advice_series import RATE, SECONDS, Row, Series, verdicts
 from batchscope.analysis.targets import Target
-from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, TARGET, UPDATES
+from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, TAKEN, TARGET, UPDATES
 from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.catalogue.tables import clipped
 from batchscope.store.records import FAILED
@@ -106,7 +106,7 @@ def _summary(name: str, values: pandas.Series) -> Row:
 
 
 def patience(losses: Any, epochs: Any) -> float:
-    """Return the fewest epochs of patience with which a training gets to its lowest loss.
+    """Return the fewest epochs of patience that let a training reach its lowest loss.
 
     That is the longest time between two improvements, in whole epochs.
     """
@@ -118,8 +118,8 @@ def patience(losses: Any, epochs: Any) -> float:
 def rates(series: Series) -> Iterator[Row]:
     """Yield every rate that was tried at the recommended size, compared with the recommended one.
 
-    A rate does as well (within) if its outcomes, and its updates to the target where seconds are
-    compared, are shown to be within the margins. A rate with a failed run is not testable.
+    A rate does as well (within) if its outcomes and its updates to the target are shown to be
+    within the margins. A rate with a failed run is not testable.
     """
     size, chosen = series.recommended, series.rate(series.recommended)
     runs = _runs(series)
@@ -143,27 +143,28 @@ def rates(series: Series) -> Iterator[Row]:
 
 
 def _by_rate(series: Series, size: int) -> Iterator[tuple[str, pandas.DataFrame]]:
-    """Yield each limit with its values by seed and rate; for seconds the updates to the target."""
-    for outcome in series.outcomes:
-        values, _ = outcome_values(series, outcome)
-        yield outcome, values[values["batch_size"] == size].pivot_table("value", "seed", RATE)
+    """Yield each limit with its values by seed and rate; for a cost the updates to the target."""
     target = series.at(TARGET)
-    if series.compares_seconds and len(target):
-        column, value = target[["budget_column", "budget_value"]].iloc[0]
-        rows = _evaluations(series)
-        of_runs = rows[rows["batch_size"] == size].groupby([RATE, "seed"])
-        taken = {
-            key: Target(column, value).crossing(
-                {name: run[name].to_numpy(float) for name in (column, UPDATES)}, UPDATES
-            )
-            for key, run in of_runs
-        }
-        yield SECONDS, pandas.Series(taken, dtype=float).unstack(0) if taken else pandas.DataFrame()
+    for name in series.limits["outcome"].unique():
+        if name not in TAKEN:
+            values, _ = outcome_values(series, name)
+            yield name, values[values["batch_size"] == size].pivot_table("value", "seed", RATE)
+        elif len(target):
+            column, value = target[["budget_column", "budget_value"]].iloc[0]
+            rows = _evaluations(series)
+            taken = {
+                key: Target(column, value).crossing(
+                    {axis: run[axis].to_numpy(float) for axis in (column, UPDATES)}, UPDATES
+                )
+                for key, run in rows[rows["batch_size"] == size].groupby([RATE, "seed"])
+            }
+            if taken:
+                yield name, pandas.Series(taken).unstack(0)
 
 
 def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: float) -> Row:
-    """Return how values by seed differ from those at the chosen rate; for seconds the ratio."""
-    if name == SECONDS:
+    """Return how values by seed differ from those at the chosen rate; for a cost the ratio."""
+    if name in TAKEN:
         mean, *ends, n = intervals.ratio_interval(values, chosen)
     else:
         mean, *ends, n = intervals.t_interval(values - chosen)

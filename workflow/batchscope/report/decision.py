@@ -184,7 +184,7 @@ def _value(row: Row) -> str:
 
 
 def _extent(values: Sequence[Any], every: Sequence[Any], spelt: Callable[[Any], str] = str) -> str:
-    """Return some of all values in words: `16 to 128` where none between them is left out."""
+    """Return values in words: `16 to 128` if they are neighbours among all values."""
     between = [value for value in every if values and values[0] <= value <= values[-1]]
     if len(values) > 2 and len(between) == len(values):
         return f"{spelt(values[0])} to {spelt(values[-1])}"
@@ -203,7 +203,7 @@ def _rates(rows: Sequence[Row]) -> Row:
 
 
 def _stop(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> Row:
-    """Return how long to train: at most so many epochs, and whether to stop at the lowest loss."""
+    """Return how long to train: the epochs, and whether to stop at the lowest loss."""
     by_name = {row["name"]: row for row in expected}
     used = by_name.get(EPOCHS) or by_name.get(UPDATES)
     if not used:
@@ -244,7 +244,7 @@ def _command(study: Study, experiment: str, best: Row | None) -> dict[str, list[
 
 
 def _suggestions(study: Study, experiment: str, rows: Sequence[Row]) -> list[Row]:
-    """Return what to change in a study, in order: lines of YAML, or a key and value for words."""
+    """Return the suggestions in order: lines of YAML, or a key and value for words."""
     found: dict[str, Row] = {}
     for row in rows:
         size = int(row["batch_size"]) if pandas.notna(row["batch_size"]) else None
@@ -296,7 +296,7 @@ def _reached(compared: pandas.DataFrame, best: int) -> Row | None:
 
 
 def _outcome(name: str, rows: pandas.DataFrame, about: Sequence[int]) -> Row:
-    """Returns the batch sizes by verdict of one limit, and whether some are shown to be within."""
+    """Return the batch sizes by verdict of one limit, and whether the given ones are within."""
     kinds = (Verdict.WITHIN, Verdict.BEYOND, "failed", "open")
     by_verdict: dict[str, list[int]] = {kind: [] for kind in kinds}
     verdicts = advice_series.verdicts(rows)
@@ -373,7 +373,7 @@ def _sizes(sizes: Sequence[Row], best: Row | None, columns: Iterator[tuple[str, 
             **row,
             "verdict": verdict,
             "words": _verdict(row, verdict, best),
-            # Nothing stands out where no size is distinguished and none is within every margin.
+            # No size is highlighted if none is distinguished or within every margin.
             "inside": _is(row, best) and (alone or best["verdict"] == Verdict.WITHIN),
             "cells": [cells.get(row["batch_size"], ("", None)) for cells in filled.values()],
         }

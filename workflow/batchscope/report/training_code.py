@@ -15,21 +15,21 @@ _PYTORCH = {"nadam": "NAdam"} | {
     name: _KERAS[name]
     for name in ("sgd", "adam", "adamw", "adamax", "rmsprop", "adagrad", "adadelta")
 }
-# With these, optimizers of PyTorch update as those of Keras do.
+# Arguments that make an optimizer of PyTorch update like its counterpart in Keras.
 _AS_KERAS = {
     "rmsprop": {"alpha": 0.9},
     "adagrad": {"initial_accumulator_value": 0.1},
     "adadelta": {"rho": 0.95},
 }
-_DECOUPLED = ("adamw", "sgd")  # PyTorch's weight decay of the others is another one
-# Factors of an update that these lines do not have.
+_DECOUPLED = ("adamw", "sgd")  # PyTorch adds the weight decay of the others to the gradient
+# Factors that change an update, for which these lines have no argument.
 _LEFT_OUT = ("schedule", "warmup_epochs", "method", "batch_schedule", "augmentation", "precision")
 
 
 def lines(
     factors: Mapping[str, Any], epochs: int | None, patience: int | None
 ) -> dict[str, list[str]]:
-    """Return the lines by library; without those of PyTorch if it lacks the optimizer.
+    """Return the lines by library; PyTorch is left out if it lacks the optimizer.
 
     Args:
         factors: Those of the recommended runs, as far as they are known.
@@ -63,9 +63,10 @@ def lines(
 
 
 def _arguments(factors: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of an optimizer, for Keras where they differ from its defaults.
+    """Return the arguments of an optimizer for Keras and for PyTorch.
 
-    And those for PyTorch; none if it has another weight decay.
+    For Keras only those that differ from its defaults; for PyTorch none if its weight decay is
+    coupled to the gradient.
     """
     rates = (factors.get(name) for name in ("effective_learning_rate", "learning_rate"))
     rate, optimizer = float(next(filter(pandas.notna, rates))), factors["optimizer"]

@@ -1,4 +1,4 @@
-"""What a solid recommendation needs of a study, each with what to change in it."""
+"""Needs of a solid recommendation, each with the key of the study to change."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.study.plan import Experiment
 
 LEAST_SIZES = 3
-RATE_STEP = 3.0  # from one learning rate to the next, where a study has a single one
+RATE_STEP = 3.0  # from one learning rate to the next, for a study with a single one
 SEEDS, RATE = "seeds", "learning_rate"
-# What gives runs their seconds and their outcomes on test data: key of an experiment -> its value.
-# `log` and `column` stand for words: nobody but the user can add them.
+# Keys of an experiment, with their values, that give runs seconds and outcomes on test data. `log`
+# and `column` are no keys: only the user can add to a log.
 HERE = {"time_epoch": ("measure.time_epoch", ""), "evaluate": ("measure.evaluate", "")}
 COMMAND = {"time_epoch": ("alone", "true"), "evaluate": ("log", "{}")}
 EXTERNAL = {"time_epoch": ("column", "seconds"), "evaluate": ("column", "{}")}

@@ -1,8 +1,7 @@
 """Suggestions of the advice as YAML that a study accepts: whole keys of an experiment.
 
-A suggestion replaces keys of its experiment. A factor changes where the experiment has it: in
-`cases`, `vary` or `set`; one that only the defaults have is put into `set`, or into `vary` where it
-gets several values.
+A suggestion replaces keys of its experiment. A factor changes in the key that has it: `cases`,
+`vary` or `set`. A factor of the defaults is added to `set`, or to `vary` if it gets several values.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from batchscope.study.plan import Experiment, Study
 SIZE, EVERY = "batch_size", "evaluate_every"
 _FACTORS = (SIZE, EVERY, "learning_rate", "epochs")
 Keys = dict[str, Any]  # of an experiment, as YAML has them
-Values = Mapping[int | None, Any]  # batch size -> new value or values; None stands for every size
+Values = Mapping[int | None, Any]  # batch size, None for all of them -> new value or values
 
 
 def changes(study: Study, experiment: str, asked: Iterable[tuple[str, Values]]) -> Keys:
     """Return the keys of an experiment that suggestions change, each with its whole value.
 
-    A suggestion is left out where no key expresses it (of external runs, of a factor that a command
-    is not given), and where the study does not accept it (more runs than `max_runs`).
+    Suggestions that no key expresses are left out, such as those about external runs or a factor
+    that the command does not take. So are those that the study does not accept.
 
     Args:
         asked: Factors, or keys of experiments with dots (`measure.time_epoch.blocks`), each with
@@ -59,7 +58,7 @@ def _accepts(study: Study, experiment: str, keys: Keys) -> bool:
 
 
 def _change(plan: Experiment, written: Keys, key: str, values: Values) -> Keys:
-    """Return the keys that one suggestion changes; none where no key expresses it."""
+    """Return the keys that one suggestion changes; none if no key expresses it."""
     value, (first, *rest) = next(iter(values.values())), key.split(".")
     if plan.own.path or (key in _FACTORS and value in ("", [])):
         return {}
@@ -74,7 +73,7 @@ def _change(plan: Experiment, written: Keys, key: str, values: Values) -> Keys:
 
 
 def _with_factor(written: Keys, factor: str, values: Values) -> Keys:
-    """Return the keys of an experiment in which a factor gets new values."""
+    """Give a factor new values; return the keys that change."""
     cases, vary, fixed = (written.get(key) or {} for key in ("cases", "vary", "set"))
     if any(factor in case for case in cases):
         sizes = factor == SIZE
@@ -102,7 +101,7 @@ def _sizes(cases: list[Keys], sizes: list[int]) -> Iterator[Keys]:
 
 
 def _cases(cases: list[Keys], factor: str, values: Values) -> Iterator[Keys]:
-    """Yield cases in which a factor has a new value, or a case for each of several values."""
+    """Yield cases with the new value of a factor, or a case for each of several values."""
     seen: list[Keys] = []
     for case in cases:
         size = None if None in values else case.get(SIZE, next(iter(values)))
