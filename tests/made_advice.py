@@ -48,6 +48,7 @@ def rows(outcome, letters, means, n=6, **given):
             **dict(zip(("estimate", "low", "high"), (estimate, *ends), strict=True)),
             **{"mean": math.nan if letter in "f0" else mean, "n": n if letter in "wbn" else 0},
             **{"mean_low": mean - 0.01, "mean_high": mean + 0.01},
+            **(dict.fromkeys(("low", "high", "mean_low", "mean_high"), math.nan) if n < 3 else {}),
             **{"verdict": verdict, "reason": reason},
             **{"seeds_to_resolve": 6 if n < 6 else 12 if letter == "n" else math.nan},
         }

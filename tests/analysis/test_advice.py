@@ -1,4 +1,4 @@
-"""Advice on batch sizes: what is recommended, how sure that is, what is missing."""
+"""Advice on batch sizes: what is recommended, how sure that is, what to change."""
 
 import itertools
 
@@ -10,33 +10,63 @@ from batchscope.study import advice_needs, plan
 from made_advice import ASKED, SIZES, TAKEN, advised, comparisons, one, rows, runs
 
 
-def range_of(found):
+def recommended(found):
     row = one(found, "recommendation")
-    return row["smallest"], row["largest"], row["batch_size"], row["grade"]
+    return row["headline"], row["batch_size"], row["sizes"], row["grade"]
 
 
-def test_a_solid_range_around_the_fastest_size():
+def names(found, item):
+    return {*found.loc[found["item"] == item, "name"]}
+
+
+def test_sizes_within_every_margin_do_equally_well():
     found = advised()
-    assert range_of(found) == (32, 128, 32, "solid")
-    assert set(found["dataset"]) == {"digits"} and not (found["item"] == "need").any()
+    assert recommended(found) == ("not_distinguished", 32, "32 64 128", "solid")
+    row = one(found, "recommendation")
+    assert (row["smallest"], row["largest"], row["verdict"]) == (32, 128, "within")
+    assert row["name"] == "seconds" and set(found["dataset"]) == {"digits"}
     assert (found.loc[found["item"] == "check", "passed"] == 1).all()
+    assert names(found, "suggestion") == set()
 
 
 @pytest.mark.parametrize(
     ("seconds", "accuracy", "expected"),
     [
-        ("bwwwb", "wwbww", (32, 32)),  # only neighbours
-        ("bwwwb", "bbwww", (64, 128)),  # the fastest of those that are not excluded
-        ("wwwww", "wwwww", (16, 256)),
-        ("fwwfb", "wwwww", (32, 64)),
-        ("", "wwbww", (16, 32)),  # the best outcome, without seconds
+        ("bwbbb", "wwwww", ("recommended", 32, "32", "solid")),  # the others are excluded
+        ("bwwwb", "bbwww", ("not_distinguished", 64, "64 128", "provisional")),  # not the fastest
+        ("wwwww", "wwwww", ("not_distinguished", 32, "16 32 64 128 256", "solid")),
+        ("fwwfb", "wwwww", ("not_distinguished", 32, "32 64", "solid")),
+        ("bnnwb", "wwwww", ("not_distinguished", 128, "32 64 128", "provisional")),
+        ("bnnnb", "wwwww", ("not_distinguished", 32, "32 64 128", "provisional")),
+        ("bwwwb", "wnnnw", ("not_distinguished", 32, "32 64 128", "provisional")),
+        ("", "wwbww", ("not_distinguished", 16, "16 32 128 256", "provisional")),
     ],
 )
-def test_the_range_by_its_limits(seconds, accuracy, expected):
+def test_the_recommended_size_is_within_every_margin_where_one_is(seconds, accuracy, expected):
+    """The fastest of those, or else the fastest measured; without seconds by the outcome."""
     accurate = (0.96, 0.95, 0.9, 0.95, 0.95)
     found = advised(comparisons(seconds, accuracy, accurate=accurate))
+    assert recommended(found) == expected
     row = one(found, "recommendation")
-    assert (row["smallest"], row["largest"]) == expected
+    verdicts = found[found["item"] == "size"].set_index("batch_size")["verdict"]
+    assert (row["verdict"] == "within") == (verdicts[row["batch_size"]] == "within")
+
+
+def test_three_to_five_seeds_are_read_off_their_intervals():
+    found = advised(comparisons("bwwwb", n=4), runs(4))
+    assert recommended(found) == ("not_distinguished", 32, "32 64 128", "provisional")
+    assert recommended(advised(comparisons("bwbbb", n=3), runs(3)))[:3] == ("recommended", 32, "32")
+    found = advised(comparisons("bwwwb", "wwnww", n=4), runs(4))
+    sizes = found[found["item"] == "size"].set_index("batch_size")
+    assert sizes.loc[64, "name"] == "test_accuracy"  # the limit that is open, not the first one
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_below_three_seeds_nothing_is_distinguished_and_no_baseline_is_beaten(n):
+    made = comparisons("bwbbb", "bwbbb", n=n)
+    found = advised(made, runs(n), ASKED._replace(baselines={"digits": {"test_accuracy": 0.99}}))
+    assert recommended(found) == ("not_distinguished", 32, "16 32 64 128 256", "open")
+    assert "baseline" not in names(found, "check")
 
 
 def test_memory_excludes_and_is_a_limit():
@@ -44,14 +74,63 @@ def test_memory_excludes_and_is_a_limit():
         {"max_batch_size": [100.0], "max_batch_size_bound": ["fits"], "knee_fitted": [70.0]}
     )
     found = advised(limits=limits)
-    assert range_of(found) == (32, 64, 32, "solid")
+    assert recommended(found) == ("not_distinguished", 32, "32 64", "solid")
     assert one(found, "limit", "memory")["largest"] == 100
     assert one(found, "limit", "knee")["estimate"] == 70
     sizes = found[found["item"] == "size"].set_index("batch_size")
     assert sizes.loc[128, ["name", "verdict"]].tolist() == ["memory", "beyond"]
     open_ = advised(limits=limits.assign(max_batch_size_bound="most_fits"))
-    assert range_of(open_) == (32, 128, 32, "solid")
+    assert recommended(open_)[2] == "32 64 128"
     assert one(open_, "limit", "memory")["reason"] == "lower_bound"
+
+
+def test_without_any_value_there_is_no_outcome():
+    found = advised(comparisons("fffff", "", n=2), runs(2))
+    row = one(found, "recommendation")
+    assert row["headline"] == "no_outcome" and pandas.isna(row["batch_size"])
+
+
+def baseline(value, **more):
+    return ASKED._replace(baselines={"digits": {"test_accuracy": value}}, **more)
+
+
+def test_nothing_was_learned_where_no_size_beats_the_baseline():
+    """Accuracies of 0.95, from 0.94 to 0.96: one line tries other rates, and nothing else."""
+    found = advised(asked=baseline(0.945))
+    row = one(found, "recommendation")
+    assert row["headline"] == "nothing_learned"
+    assert all(pandas.isna(row[name]) for name in ("batch_size", "learning_rate", "grade"))
+    check = one(found, "check", "baseline")
+    assert (check["passed"], check["estimate"], check["bound"], check["n"]) == (0, 0.95, 0.945, 6)
+    change = one(found, "suggestion")
+    assert (change["name"], change["key"]) == ("baseline", "learning_rate")
+    tried = [0.1, 0.2, 0.4]
+    assert yaml.safe_load(change["value"]) == [0.0125, 0.025, 0.05, *tried, 0.8, 1.6, 3.2]
+
+
+@pytest.mark.parametrize(
+    ("status", "loss", "expected"),
+    [
+        ("diverged", 0.0, [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4]),
+        ("finished", 1.0, [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4]),
+        ("finished", -1.0, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2]),
+    ],
+)
+def test_other_rates_lie_where_the_runs_point_to(status, loss, expected):
+    """Below where the highest rate fails or has higher losses, above where it has lower ones."""
+    made = runs()
+    highest = made["learning_rate"] == 0.4
+    made.loc[highest, "status"] = status
+    made["best_validation_loss"] = 2 + loss * highest + made["seed"] / 100
+    change = one(advised(made=made, asked=baseline(0.99)), "suggestion")
+    assert yaml.safe_load(change["value"]) == expected
+
+
+def test_a_size_that_learned_nothing_is_no_candidate_beside_one_that_did():
+    frame = comparisons("nwnnn", accurate=(0.95, 0.7, 0.95, 0.95, 0.7))
+    found = advised(frame, asked=baseline(0.8))
+    assert recommended(found)[:3] == ("not_distinguished", 64, "16 64 128")
+    assert one(found, "check", "baseline")["passed"] == 1
 
 
 def flagged(outcome, column, size=32, *given):
@@ -60,41 +139,78 @@ def flagged(outcome, column, size=32, *given):
     return frame
 
 
+@pytest.mark.parametrize(
+    ("size", "rate", "ends", "value"),
+    [
+        (32, 0.4, (0.4, None), [0.1, 0.2, 0.4, 0.8, 1.6]),
+        (128, 0.1, (None, 0.1), [0.025, 0.05, 0.1, 0.2, 0.4]),
+    ],
+)
+def test_a_best_rate_on_the_edge_is_not_found_yet(size, rate, ends, value):
+    frame = flagged("seconds", "on_edge", size)
+    frame.loc[frame["batch_size"] == size, "learning_rate"] = rate
+    found = advised(frame)
+    row = one(found, "recommendation")
+    assert (row["headline"], row["sizes"]) == ("rate_not_found", str(size))
+    check = one(found, "check", "rate_on_edge")
+    assert (check["passed"], check["batch_size"], check["learning_rate"]) == (0, size, rate)
+    assert [None if pandas.isna(check[end]) else check[end] for end in ("low", "high")] == [*ends]
+    change = one(found, "suggestion")
+    assert (change["key"], change["batch_size"]) == ("learning_rate", size)
+    assert yaml.safe_load(change["value"]) == value
+
+
+@pytest.mark.parametrize(
+    ("seconds", "accuracy", "size", "passed"),
+    [
+        ("bwbbb", "wwwww", 64, 0),  # beyond by the edge alone, and next to the best
+        ("bwbbb", "wwbww", 64, 1),  # excluded by its accuracy as well
+        ("bwbbb", "wwwww", 128, 1),  # far from the best
+        ("bwbnb", "wwwww", 128, 0),
+    ],
+)
+def test_a_rate_on_the_edge_counts_where_its_size_may_be_the_best(seconds, accuracy, size, passed):
+    found = advised(flagged("seconds", "on_edge", size, seconds, accuracy))
+    assert one(found, "check", "rate_on_edge")["passed"] == passed
+
+
+def test_the_edge_counts_at_the_recommended_rates_and_among_several():
+    """The accuracy was compared at a rate on the edge, at which no size is recommended."""
+    found = advised(flagged("test_accuracy", "on_edge", 64))
+    assert one(found, "check", "rate_on_edge")["passed"] == 1
+    assert "rate_on_edge" not in names(advised(made=runs(rates=[0.1])), "check")
+
+
 CRITICAL = pandas.DataFrame(
     {"target_column": ["validation_loss"], "target_value": [0.2], "critical_batch_size": [50.0]}
     | {"critical_batch_size_low": [30.0], "critical_batch_size_high": [float("nan")]}
 )
 NOISY = runs().assign(seconds_per_epoch_q3=1.3)
 UNLIKE = CRITICAL.assign(lack_of_fit=0.01)
-MAJORITY = ASKED._replace(baselines={"digits": {"test_accuracy": 0.95}})
 DISTURBED = pandas.DataFrame({"blocks": [10], "disturbed_blocks": [5]})
-ON_EDGE = ("seconds", "on_edge")
 FRESH = "{until: decided, at_most: 12, first: 6}"
-IN_A_FILE = ASKED._replace(given_by=advice_needs.IN_A_FILE)
-RATES, BLOCKS = "vary.learning_rate", "measure.time_epoch.blocks"
-# The rate of the outcome, at which the seconds are not read.
-OTHER_RATE = {"frame": flagged("test_accuracy", "on_edge", 16), "made": runs(rates=[0.1, 0.32])}
+EXTERNAL = ASKED._replace(given_by=advice_needs.EXTERNAL)
+BLOCKS = "measure.time_epoch.blocks"
 
 
 @pytest.mark.parametrize(
     ("given", "name", "key", "value"),
     [
-        ({"asked": MAJORITY}, "baseline", "epochs", "20"),
-        ({"made": runs().assign(test_examples=50)}, "test_set", "margins.test_accuracy", "0.04"),
-        ({"frame": flagged(*ON_EDGE, 128)}, "rate_on_edge", RATES, "[0.1, 0.2, 0.4, 0.8]"),
-        (OTHER_RATE, "rate_on_edge", RATES, "[0.1, 0.32, 1.02]"),
+        ({"made": runs().assign(test_examples=50)}, "test_set", "test_examples", "119"),
         ({"made": NOISY[NOISY["batch_size"] == 32]}, "timings_disturbed", BLOCKS, "21"),
         ({"frame": flagged("test_accuracy", "still_falling")}, "still_falling", "epochs", "20"),
         ({"critical": UNLIKE}, "lack_of_fit", None, None),
         ({"asked": ASKED._replace(planned=12)}, "seeds_planned", "seeds", "12"),
     ],
-)  # fmt: skip
+)
 def test_a_failed_check_lowers_the_grade_and_says_what_to_change(given, name, key, value):
     found = advised(**given)
-    assert range_of(found) == (32, 128, 32, "provisional")
-    row = one(found, "check", name)
-    assert row["passed"] == 0
-    assert key is None or (row["key"], row["value"]) == (key, value)
+    assert recommended(found) == ("not_distinguished", 32, "32 64 128", "provisional")
+    assert one(found, "check", name)["passed"] == 0
+    if key:
+        change = one(found, "suggestion", name)
+        assert (change["key"], change["value"]) == (key, value)
+    assert not found["key"].astype(str).str.startswith("margins").any()
 
 
 @pytest.mark.parametrize(
@@ -109,13 +225,14 @@ def test_disturbed_timings_rank_no_sizes_and_are_to_be_repeated(given, rule, sha
     examples = rows("examples", "wnnnb", [1e3, 1.2e3, 1.4e3, 1.6e3, 2e3])
     frame = pandas.concat([comparisons(), pandas.DataFrame(examples)], ignore_index=True)
     found = advised(frame, **given)
-    assert range_of(found) == (16, 16, 16, "provisional")
+    assert recommended(found) == ("not_distinguished", 16, "16 32 64 128", "provisional")
     limits = found[(found["item"] == "limit") & found["batch_size"].notna()]
     assert [*limits["name"].unique()] == ["examples", "test_accuracy"]
     check = one(found, "check", "timings_disturbed")
     assert (check["passed"], check["bound"]) == (0, 0.25)
     assert check["estimate"] == pytest.approx(share)
-    assert (check["key"], check["value"]) == (advice_needs.RERUN, rule)
+    change = one(found, "suggestion", "timings_disturbed")
+    assert (change["key"], change["value"]) == (advice_needs.RERUN, rule)
     assert "times_compared" not in {*found["name"]}
 
 
@@ -124,11 +241,12 @@ def test_a_quarter_of_disturbed_blocks_is_borne_and_runs_of_one_timing_job_count
     made = runs()
     share = (made["batch_size"] == 16).astype(float)
     more = made[share == 1].assign(learning_rate=0.8)
-    made = pandas.concat([made.assign(disturbed_share=share), more.assign(disturbed_share=1.0)])
+    parts = [made.assign(disturbed_share=share), more.assign(disturbed_share=1.0)]
+    made = pandas.concat(parts, ignore_index=True)
     found = advised(made=made)
     check = one(found, "check", "timings_disturbed")
     assert check["passed"] == 1 and check["estimate"] == pytest.approx(0.2)
-    assert range_of(found) == (32, 128, 32, "solid")
+    assert recommended(found) == ("not_distinguished", 32, "32 64 128", "solid")
 
 
 @pytest.mark.parametrize(
@@ -160,79 +278,74 @@ def test_without_seconds_the_best_size_has_the_least_error():
 
 
 @pytest.mark.parametrize(
-    ("column", "name"), [("on_edge", "rate_on_edge")] + [["still_falling"] * 2]
-)
-@pytest.mark.parametrize(
     ("size", "seconds", "passed"),
     [(32, "bwbbb", 0), (64, "bwbbb", 0), (128, "bwbnb", 0), (128, "bwbbb", 1)],
 )
-def test_a_flag_counts_unless_its_size_is_beyond_and_far_from_the_range(
-    column, name, size, seconds, passed
+def test_a_falling_loss_counts_unless_its_size_is_beyond_and_far_from_the_range(
+    size, seconds, passed
 ):
-    found = advised(flagged("seconds", column, size, seconds))
-    assert one(found, "check", name)["passed"] == passed
+    found = advised(flagged("seconds", "still_falling", size, seconds))
+    assert one(found, "check", "still_falling")["passed"] == passed
 
 
 UNTIMED = runs().drop(columns="train_seconds")
 FIRST = comparisons("bwnwb")
 FIRST.loc[FIRST["verdict"] == "not_resolved", "reason"] = "at_first_evaluation"
+RARE = runs().assign(evaluate_every=59)
 
 
 @pytest.mark.parametrize(
-    ("given", "need", "value"),
+    ("given", "need", "key", "value"),
     [
-        ({"frame": comparisons(n=4), "made": runs(4)}, "seeds", "6"),
-        ({"frame": comparisons("bwwwn")}, "seeds", FRESH),
-        ({"frame": comparisons("bnwwb")}, "seeds", FRESH),
-        ({"frame": comparisons("bnwwb"), "asked": IN_A_FILE}, "seeds", "12"),
-        ({"made": runs(rates=[0.1])}, "rates", "[0.05, 0.1, 0.2]"),
-        ({"frame": comparisons(""), "made": UNTIMED}, "time_epoch", "time_epoch"),
-        ({"frame": comparisons(accuracy="")}, "evaluate", "evaluate"),
-        ({"frame": comparisons("")}, "target", "100"),
-        ({"frame": comparisons("fffff")}, "longer_training", "20"),
-        ({"frame": FIRST}, "target", "100"),
+        ({"frame": comparisons(n=4), "made": runs(4)}, "seeds", "seeds", "6"),
+        ({"frame": comparisons("bwwwn")}, "seeds", "seeds", FRESH),
+        ({"frame": comparisons("bnwwb")}, "seeds", "seeds", FRESH),
+        ({"frame": comparisons("bnwwb"), "asked": EXTERNAL}, "seeds", "seeds", "12"),
+        ({"made": runs(rates=[0.1])}, "rates", "learning_rate", "[0.0333, 0.1, 0.3]"),
+        ({"frame": comparisons(""), "made": UNTIMED}, "time_epoch", "measure.time_epoch", ""),
+        ({"frame": comparisons(accuracy="")}, "evaluate", "measure.evaluate", ""),
+        ({"frame": comparisons("")}, "target", "evaluate_every", "100"),
+        ({"frame": comparisons(""), "made": RARE}, "target", "evaluate_every", "29"),
+        ({"frame": comparisons("fffff")}, "longer_training", "epochs", "20"),
+        ({"frame": FIRST}, "target", "evaluate_every", "100"),
     ],
 )
-def test_what_is_missing_lowers_the_grade(given, need, value):
+def test_what_is_missing_lowers_the_grade(given, need, key, value):
     found = advised(**given)
     row = one(found, "recommendation")
     assert row["grade"] == "provisional"
-    needed = one(found, "need", need)
-    assert needed["value"] == value
+    check = one(found, "check", need)
+    assert pandas.isna(check["passed"])
+    change = one(found, "suggestion", need)
+    assert (change["key"], change["value"]) == (key, value)
     if need == "seeds":  # a minute each
         there = 0 if value == FRESH else row["n"]
-        assert needed["minutes_to_resolve"] == needed["seeds_to_resolve"] - there
+        assert change["minutes_to_resolve"] == change["seeds_to_resolve"] - there
 
 
-def test_without_any_value_all_needs_stand_at_once_the_cheapest_first():
-    frame = comparisons("fffff", "", n=2)
-    found = advised(frame, runs(2, [0.1]).drop(columns="train_seconds"))
-    assert not (found["item"] == "recommendation").any()
-    needs = found[found["item"] == "need"]
-    assert [*needs["name"]] == ["evaluate", "longer_training", "rates", "seeds"]
-    assert needs["minutes_to_resolve"].fillna(0).is_monotonic_increasing
+def test_suggestions_begin_with_the_cheapest_and_have_no_seeds_beside_others():
+    found = advised(comparisons("bwwwb", n=4), runs(4, [0.1]).assign(test_examples=50))
+    changes = found[found["item"] == "suggestion"]
+    assert [*changes["name"]] == ["rates", "test_set"]  # nobody knows what more data take
+    assert {"seeds", "rates"} <= names(found, "check")
 
 
 def test_examples_decide_where_nothing_else_is_known():
     frame = pandas.DataFrame(rows("seconds", "wwwww", [5, 4, 3, 2, 9])).assign(outcome="examples")
     found = advised(frame, UNTIMED)
-    assert range_of(found)[2:] == (128, "provisional")
-    assert {"time_epoch", "evaluate"} <= {*found.loc[found["item"] == "need", "name"]}
+    assert recommended(found)[1:] == (128, "16 32 64 128 256", "provisional")
+    assert {"time_epoch", "evaluate"} <= names(found, "check")
 
 
-def test_trends_at_other_budgets_are_the_rows_of_their_table():
-    given = {"budget": ["epochs", "updates", "end"], "outcome": "test_accuracy", "estimate": -0.01}
-    found = advised(trends=pandas.DataFrame(given))
-    assert [*found.loc[found["item"] == "trend", "key"]] == ["epochs", "updates"]
-
-
-def test_series_stand_apart_and_two_sizes_get_no_advice():
+def test_every_series_has_one_recommendation_and_two_sizes_get_no_advice():
     two = comparisons()[lambda rows: rows["batch_size"] < 64]
-    frames = {"sgd": comparisons(), "adam": comparisons(), "few": two}
+    frames = {"sgd": comparisons(), "adam": comparisons("fffff", ""), "few": two}
     given = pandas.concat(each.assign(optimizer=name) for name, each in frames.items())
     made = pandas.concat(runs().assign(optimizer=name) for name in frames)
     found = advised(given.reset_index(drop=True), made)
-    assert found.groupby("optimizer").size().to_dict() == {"adam": 21, "sgd": 21}
+    heads = found[found["item"] == "recommendation"].set_index("optimizer")["headline"]
+    assert heads.to_dict() == {"sgd": "not_distinguished", "adam": "no_outcome"}
+    assert {*found["optimizer"]} == {"sgd", "adam"}
     assert advised(comparisons().iloc[:0]).empty
 
 
@@ -245,47 +358,53 @@ def planned(sizes, rates, seeds, **more):
 
 
 def test_a_plan_says_what_its_advice_will_lack():
-    needs = planned([8, 16], [0.1], 2)
-    assert [advice_needs.line(each.key, each.value) for each in needs] == [
-        "vary: {batch_size: [8, 16, 32]}",
-        "measure: [time_epoch]",
-        "measure: [evaluate]",
-        "seeds: 6",
-        "vary: {learning_rate: [0.05, 0.1, 0.2]}",
+    assert [(need.key, need.value) for need in planned([8, 16], [0.1], 2)] == [
+        ("batch_size", [8, 16, 32]),
+        ("measure.time_epoch", ""),
+        ("measure.evaluate", ""),
+        ("seeds", 6),
+        ("learning_rate", [0.0333, 0.1, 0.3]),
     ]
     assert not planned([8, 16, 32], [0.1, 0.2], 6, timed=True, measures={"evaluate": {}})
     assert not planned([8], [0.1], 1)
 
 
-def test_seeds_in_stages_are_wanted_after_the_last_look_alone():
-    """Twelve would settle it: as long as a look follows, more seeds come by themselves."""
+def test_seeds_in_stages_are_wanted_after_the_last_interim_analysis_alone():
+    """Twelve would settle it: as long as an analysis follows, more seeds come by themselves."""
     frame = comparisons("bwwwn")
     found = advised(frame, asked=ASKED._replace(looks=(6, 9, 13, 19, 28)))
-    assert "seeds" not in set(found.loc[found["item"] == "need", "name"])
-    check = one(found, "check", "looks")
+    assert "seeds" not in names(found, "suggestion")
+    check = one(found, "check", "interim")
     assert (check["passed"], check["estimate"], check["bound"]) == (0, 6, 28)
-    need = one(advised(frame, asked=ASKED._replace(looks=(6,))), "need", "seeds")
-    assert yaml.safe_load(need["value"]) == {"until": "decided", "at_most": 12, "first": 6}
+    change = one(advised(frame, asked=ASKED._replace(looks=(6,))), "suggestion", "seeds")
+    assert yaml.safe_load(change["value"]) == {"until": "decided", "at_most": 12, "first": 6}
     elsewhere = advised(frame, made=runs().iloc[:0], asked=ASKED)  # of another machine
-    assert "seeds" not in set(elsewhere["name"])
+    assert "seeds" not in names(elsewhere, "suggestion")
     decided = advised(asked=ASKED._replace(looks=(6, 9)))
-    assert one(decided, "check", "looks")["passed"] == 1
+    assert one(decided, "check", "interim")["passed"] == 1
 
 
 def rated(lost):
-    """Runs at three rates, by which the accuracy at that of the seconds is so much lower."""
+    """Runs at two rates, by which the accuracy at that of the seconds is so much lower."""
     made = pandas.concat(runs(rates=[0.32, 0.64]).assign(batch_size=size) for size in SIZES)
+    made["run"] = [f"{number}" for number in range(len(made))]
     lower = made["learning_rate"] == 0.32
     noise = (made["seed"] + lower).mod(2) / 1000
-    return made.assign(test_accuracy=0.95 + noise - lost * lower)
+    return made.assign(test_accuracy=0.95 + noise - lost * lower).drop_duplicates(
+        ["batch_size", "learning_rate", "seed"]
+    )
+
+
+def at_two_rates():
+    """The best rate of the seconds is 0.32, that of the accuracy 0.64."""
+    frame = comparisons("bbwbb")
+    frame["learning_rate"] = frame["outcome"].map({"seconds": 0.32, "test_accuracy": 0.64})
+    return frame
 
 
 @pytest.mark.parametrize(("lost", "passed"), [(0.0, 1), (0.005, 1), (0.026, 0)])
 def test_outcomes_hold_at_the_rate_that_is_recommended(lost, passed):
-    """The best rate of the seconds is 0.32, that of the accuracy 0.64."""
-    frame = comparisons("bbwbb")
-    frame["learning_rate"] = frame["outcome"].map({"seconds": 0.32, "test_accuracy": 0.64})
-    found = advised(frame, rated(lost).drop_duplicates(["batch_size", "learning_rate", "seed"]))
+    found = advised(at_two_rates(), rated(lost))
     check = one(found, "check", "one_rate")
     assert check["passed"] == passed
     assert one(found, "recommendation")["grade"] == ("solid" if passed else "provisional")
@@ -294,20 +413,38 @@ def test_outcomes_hold_at_the_rate_that_is_recommended(lost, passed):
         assert check["estimate"] == pytest.approx(lost) and check["bound"] == 0.02
 
 
+def test_outcomes_at_the_recommended_rate_are_read_where_they_were_compared():
+    """At the lowest validation loss nothing is lost; at the end, which is not compared, much is."""
+    made = rated(0.5)
+    rows = [
+        {**run, "examples": 10 * at, "updates": at, "epoch": at, "validation_loss": loss}
+        | {"test_accuracy": 0.9 + run["seed"] / 1000 if at == 1 else run["test_accuracy"]}
+        for run in made.to_dict("records")
+        for at, loss in ((1, 0.1), (2, 0.5))
+    ]
+    found = advised(at_two_rates(), made, trajectories=pandas.DataFrame(rows))
+    check = one(found, "check", "one_rate")
+    assert check["passed"] == 1
+    unmeasured = made.assign(test_accuracy=float("nan"))
+    assert "one_rate" not in names(advised(at_two_rates(), unmeasured), "check")
+
+
 def test_a_size_at_a_single_rate_is_not_tuned():
     made = runs()
     made = made[(made["batch_size"] != 64) | (made["learning_rate"] == 0.1)]
     found = advised(made=made)
-    assert one(found, "need", "rates") and one(found, "recommendation")["grade"] == "provisional"
-    unknown = advised(made=runs().drop(columns="learning_rate"), asked=IN_A_FILE)
-    assert one(unknown, "need", "rates")["value"] == "learning_rate"
+    assert one(found, "check", "rates") and one(found, "recommendation")["grade"] == "provisional"
+    unknown = advised(made=runs().drop(columns="learning_rate"), asked=EXTERNAL)
+    assert one(unknown, "suggestion", "rates")["key"] == "learning_rate"
 
 
 def test_a_fastest_size_that_something_excludes_is_told():
     frame = comparisons("bbbbw", "wwwwb", taken=[5, 4, 3, 2.9, 1], accurate=[0.95] * 4 + [0.5])
-    check = one(advised(frame), "check", "fastest")
+    found = advised(frame)
+    check = one(found, "check", "fastest")
     assert (check["passed"], check["batch_size"]) == (0, 256)
-    assert yaml.safe_load(check["value"]) == [16, 32, 64, 128]
+    change = one(found, "suggestion", "fastest")
+    assert yaml.safe_load(change["value"]) == [16, 32, 64, 128]
     assert "fastest" not in set(advised()["name"])
 
 
@@ -331,6 +468,6 @@ def test_accuracies_of_positions_are_no_shares_of_the_examples():
 
 def test_no_number_of_seeds_is_said_to_settle_what_none_settles():
     frame = comparisons("bnwnb")
-    assert one(advised(frame), "need", "seeds")
+    assert one(advised(frame), "suggestion", "seeds")
     frame.loc[1, ["seeds_to_resolve", "reason"]] = [float("nan"), "at_first_evaluation"]
-    assert not len(advised(frame).query("item == 'need' and name == 'seeds'"))
+    assert "seeds" not in names(advised(frame), "suggestion")

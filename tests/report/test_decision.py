@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pandas
 import pytest
@@ -28,35 +29,58 @@ JOBS = {8: 13, 16: 28, 32: 13}
 SERIES = {"model": "net", "dataset": "data", "machine": "local"}
 
 
-def _advice(best: bool = True) -> pandas.DataFrame:
+def _advice(best: bool = True, **head: Any) -> pandas.DataFrame:
     verdicts = {8: "beyond", 16: "within", 32: "not_resolved"}
     more = {32: {"seeds_to_resolve": 9, "minutes_to_resolve": 2}}
-    falling = {
-        "item": "check",
-        "name": "still_falling",
-        "passed": 0,
-        "key": "epochs",
-        "value": "20",
-    }
-    need = {"item": "need", "name": "seeds", "key": "seeds", "value": "9", "seeds_to_resolve": 9}
-    recommended = {"item": "recommendation", "batch_size": 16, "smallest": 16, "largest": 16}
-    recommended |= {"learning_rate": 0.1, "n": 6, "grade": "provisional"}
+    falling = {"item": "check", "name": "still_falling", "passed": 0}
+    longer = {"item": "suggestion", "name": "still_falling", "key": "epochs", "value": "20"}
+    recommended = {"item": "recommendation", "headline": "no_outcome", "n": 6}
+    if best:
+        recommended |= {"headline": "not_distinguished", "name": "seconds", "batch_size": 16}
+        recommended |= {"smallest": 16, "largest": 32, "sizes": "16 32", "learning_rate": 0.1}
+        recommended |= {"verdict": "within", "grade": "provisional"}
+    given = {"learning_rate": 0.1, "key": "convergence", "item": "expectation", "n": 6}
+    limits = {"estimate": 0.0, "low": -0.01, "high": 0.01, "bound": -0.02}
     rows = [
-        *([recommended] if best else []),
+        recommended | head,
         *(
             {"item": "size", "batch_size": size, "learning_rate": 0.1, "verdict": verdict}
+            | ({} if verdict == "within" else {"name": "seconds"})
             for size, verdict in verdicts.items()
         ),
         *(
-            {"item": "limit", "name": name, "batch_size": size, "verdict": "within"}
+            {"item": "limit", "name": name, "batch_size": size, **limits}
+            | {"verdict": verdicts[size] if name == "seconds" else "within"}
             | more.get(size, {})
             for name in ("seconds", "test_accuracy")
             for size in RATIOS
         ),
         {"item": "limit", "name": "memory", "largest": 512, "reason": "lower_bound"},
+        *(
+            {"item": "rate", "batch_size": 16, "learning_rate": rate, "verdict": verdict}
+            | {"reason": reason}
+            for rate, verdict, reason in (
+                *((0.05, "beyond", ""), (0.1, "within", ""), (0.3, "within", "")),
+                (1.0, "not_testable", "failed"),
+            )
+        ),
+        *(
+            {**given, "batch_size": size, "name": name}
+            | dict(zip(("estimate", "low", "high"), numbers, strict=True))
+            for size in RATIOS
+            for name, numbers in (
+                ("epochs", (7.5, 6, 9)),
+                ("test_accuracy", (0.97, 0.9, 1.0)),
+                ("seconds", (0.15, 0.14, 0.16)),
+                ("seconds_per_epoch", (10.5 * size, 10 * size, 11 * size)),
+                ("patience", (2, 1, 3)),
+            )
+        ),
         *({**falling, "batch_size": size} for size in (8, 32)),
         {"item": "check", "name": "rate_on_edge", "passed": 1},
-        {**need, "minutes_to_resolve": 3},
+        {"item": "check", "name": "seeds", "seeds_to_resolve": 9},
+        *({**longer, "batch_size": size, "minutes_to_resolve": 3} for size in (8, 32)),
+        {"item": "suggestion", "name": "test_set", "key": "test_examples", "value": "2401"},
     ]
     return pandas.DataFrame(rows, columns=[*ADVICE]).assign(**SERIES)
 
@@ -85,6 +109,7 @@ def _tables(best: bool = True) -> figures.Tables:
     runs = pandas.DataFrame(cells, columns=["batch_size", "learning_rate", "seed"])
     times = runs["learning_rate"] * runs["batch_size"] * (1 + runs["seed"] / 10)
     runs = runs.assign(run=runs.index.astype(str), status="finished", seconds_per_epoch=times)
+    runs = runs.assign(epochs=40)
     taken = [(size, seed, SECONDS[size] + seed / 100) for size in RATIOS for seed in (0, 1)]
     to_target = pandas.DataFrame(taken, columns=["batch_size", "seed", "seconds"])
     to_target = to_target.assign(target_column="validation_loss", target_value=0.2)
@@ -101,25 +126,58 @@ def test_a_decision_is_the_rows_of_its_tables(study):
     (card,) = decision.cards(study, {"gap": _tables()})
     assert (card["best"]["batch_size"], card["best"]["rate"]) == (16, "0.1")
     assert card["best"]["grade"] == "provisional" and card["scope"] == ["net", "data"]
+    assert (card["headline"], card["about"]) == ("not_distinguished", "16 and 32")
+    limits = [(row["label"], row["shown"], row["margin"]) for row in card["outcomes"]]
+    assert limits == [("Test accuracy", True, "2 points"), ("Time", False, "10 %")]
     reached = card["reached"]
     assert (reached["budget_column"], reached["budget_value"]) == ("validation_loss", 0.2)
     assert reached["taken"] == "100 [80, 125] ms (n = 6)"
     beside = [(each["batch_size"], each["ratio"], each["against"]) for each in reached["others"]]
     assert beside == [(8, "2.00 [1.80, 2.20]", None), (32, "1.2 [1, –]", None)]
-    (outcome,) = card["outcomes"]
+    outcome, _ = card["outcomes"]
     assert outcome["within"] == [8, 16, 32] and outcome["beyond"] == outcome["open"] == []
-    assert outcome["mean"] == "0.970 [0.900, 1.000]"  # no accuracy is above 1
     assert [row["name"] for row in card["limits"]] == ["memory"]
+
+
+def test_a_card_says_how_to_train_and_what_to_expect(study):
+    (card,) = decision.cards(study, {"gap": _tables()})
+    shown = {row["name"]: row["shown"] for row in card["expected"]}
+    assert shown == {"test_accuracy": "0.970 [0.900, 1.000]", "seconds": "150 [140, 160] ms"}
+    stop = card["stop"]
+    assert (stop["shown"], stop["early"], stop["patience"]) == ("7.5 (6 to 9)", True, 3)
+    rates = {verdict: of["words"] for verdict, of in card["rates"].items() if verdict != "count"}
+    assert rates == {
+        **{"within": "0.1 and 0.3", "not_testable": "1", "beyond": "0.05", "provisional": ""}
+    }
+    assert card["code"]["Keras"][-1] == (
+        "model.fit(x, y, batch_size=16, epochs=40, validation_data=validation, callbacks=[stop])"
+    )
+
+
+def test_a_loss_that_still_falls_stops_no_training(study):
+    tables = _tables()
+    at_best = {"item": "check", "name": "still_falling", "passed": 0, "batch_size": 16}
+    advice = pandas.concat([tables.advice, pandas.DataFrame([at_best]).assign(**SERIES)])
+    tables = figures.Tables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
+    (card,) = decision.cards(study, {"gap": tables})
+    stop = card["stop"]
+    assert (stop["early"], stop["falls"], stop["patience"], stop["last"]) == (False, True, None, 9)
+    assert card["code"]["Keras"] == ["model.fit(x, y, batch_size=16, epochs=9)"]
 
 
 def test_batch_sizes_have_a_row_each(study):
     (card,) = decision.cards(study, {"gap": _tables()})
     heads, rows = card["sizes"]["heads"], card["sizes"]["rows"]
-    times = ["Time to target (ms, n = 6)", "Test accuracy", "Time per epoch (s, n = 2)"]
-    assert heads == ["Best rate", *times]
+    assert heads == [
+        "Learning rate",
+        "Time to target (ms, n = 6)",
+        "Epochs",
+        "Test accuracy",
+        "Time per epoch (s, n = 6)",
+    ]
     assert [row["batch_size"] for row in rows] == [8, 16, 32]
     assert [row["inside"] for row in rows] == [False, True, False]
-    assert [value for _, value in rows[0]["cells"]] == pytest.approx([0.1, 0.2, 0.97, 0.84])
+    assert [value for _, value in rows[0]["cells"]] == pytest.approx([0.1, 0.2, 7.5, 0.97, 84])
 
 
 def test_means_over_different_numbers_of_timing_jobs_have_each_its_number(study):
@@ -136,26 +194,72 @@ def test_means_over_different_numbers_of_timing_jobs_have_each_its_number(study)
 def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
     tables = _tables()
     advice = tables.advice.replace({"name": {"seconds": "examples"}})
-    check = {"item": "check", "name": "timings_disturbed", "passed": 0, "estimate": 0.6}
-    check |= {"key": advice_needs.RERUN, "value": "time_epoch", "bound": 0.25}
-    advice = pandas.concat([advice, pandas.DataFrame([check]).assign(**SERIES)])
-    tables = figures.Tables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
+    change = {"item": "suggestion", "name": "timings_disturbed"}
+    change |= {"key": advice_needs.RERUN, "value": "time_epoch"}
+    advice = pandas.concat([advice, pandas.DataFrame([change]).assign(**SERIES)])
+    seconds = tables.comparisons[tables.comparisons["outcome"] == "seconds"]
+    compared = pandas.concat([tables.comparisons, seconds.assign(outcome="examples")])
+    tables = figures.Tables(advice=advice, comparisons=compared, runs=tables.runs)
     (card,) = decision.cards(study, {"gap": tables}, "mine.yaml")
-    assert card["checks"][1]["line"] == (
-        "snakemake --cores all --configfile mine.yaml --forcerun time_epoch"
-    )
-    assert card["reached"] is None  # no examples to the target in these tables
+    (command,) = [row["lines"] for row in card["suggestions"] if row["name"] == change["name"]]
+    assert command == ["snakemake --cores all --configfile mine.yaml --forcerun time_epoch"]
+    assert card["reached"]["name"] == "examples"
 
 
-def test_checks_that_fail_come_first_each_with_its_line(study):
+def test_checks_that_fail_come_first_and_suggestions_are_lines_of_the_study(study):
     (card,) = decision.cards(study, {"gap": _tables()})
-    found = [(each["name"], each["state"], each["line"]) for each in card["checks"]]
-    assert found == [
-        ("still_falling", "failed", "epochs: 20"),
-        ("seeds", "open", "seeds: 9"),
-        ("rate_on_edge", "passed", ""),
-    ]
-    assert card["checks"][0]["sizes"] == ["8", "32"] and card["checks"][1]["cost"] == "3 min"
+    found = [(each["name"], each["state"]) for each in card["checks"]]
+    assert found == [("still_falling", "failed"), ("seeds", "open"), ("rate_on_edge", "passed")]
+    assert card["checks"][0]["sizes"] == ["8", "32"]
+    longer, data = card["suggestions"]
+    assert longer["lines"] == ["set: {epochs: 20}"] and longer["cost"] == "3 min"
+    assert data["lines"] == [] and data["listed"] == "2401"
+
+
+@pytest.mark.parametrize(
+    ("head", "check", "words"),
+    [
+        (
+            {"headline": "nothing_learned"},
+            {
+                "name": "baseline",
+                "passed": 0,
+                "estimate": 0.49,
+                "low": 0.44,
+                "high": 0.55,
+                "bound": 0.5,
+            },
+            ["nothing was learned", "0.490 [0.440, 0.550]", "0.5)"],
+        ),
+        (
+            {"headline": "rate_not_found", "sizes": "8 16"},
+            {
+                "name": "rate_on_edge",
+                "passed": 0,
+                "batch_size": 8,
+                "learning_rate": 0.01,
+                "low": 0.01,
+            },
+            ["at least 0.01 at batch size 8"],
+        ),
+    ],
+)
+def test_an_essential_check_decides_the_headline(study, head, check, words):
+    """Page, command and last line say the same, and none of them recommends a size."""
+    tables, check = _tables(best=False), pandas.DataFrame([{"item": "check", **check}])
+    advice = _advice(False, **head)
+    advice = advice[advice["item"].ne("check")]
+    advice = pandas.concat([advice, check.assign(**SERIES)], ignore_index=True)
+    tables = figures.Tables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
+    (card,) = decision.cards(study, {"gap": tables})
+    assert card["best"] is None and card["stop"] == card["code"] == {}
+    given = {"without": [], "trained": ["gap"], "rising": [], "seeds": False}
+    counts = {"runs": 1, "parts": ["1 finished"]}
+    for text in (
+        page.render("advice.txt.j2", cards=[{**card, "lines": []}], **given),
+        page.render("headline.txt.j2", title="t", card=card, counts=counts),
+    ):
+        assert all(word in text for word in words) and "Take " not in text
 
 
 def test_limits_and_failures_have_words_of_their_own(study):
@@ -218,7 +322,7 @@ def test_what_decides_is_drawn_with_a_dot_per_seed():
     spec = figures.FIGURES["primary"].entry
     frame = primary.select(_tables(), spec)
     assert len(frame) == 6 and set(frame["outcome"]) == {"seconds"}
-    assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16]
+    assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16, 32]
     assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
     assert len(figures.FIGURES["primary"].draw(frame).axes) == 1
     assert primary.select(figures.Tables(), spec).empty

@@ -32,9 +32,12 @@ def test_what_is_decided(tmp_path, schedule):
         assert not any(frame.empty for frame in found.values())
     tables = {"runs": runs, "comparisons": compared, **found}
     tables |= dict.fromkeys(("limits", "trends"), pandas.DataFrame())
+    tables["trajectories"] = given[1]
     advised = advice.rows(tmp_path, experiment, tables)
     assert (advised["item"] == "recommendation").any()
-    assert not {"target", "longer_training"} & {*advised.loc[advised["item"] == "need", "name"]}
+    assert not {"target", "longer_training"} & {
+        *advised.loc[advised["item"] == "suggestion", "name"]
+    }
 
 
 def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):

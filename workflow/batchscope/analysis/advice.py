@@ -1,21 +1,21 @@
-"""Which batch sizes to use: rows of other tables in, a recommendation with what limits it out.
+"""Which batch size to use: rows of other tables in, a recommendation with its reasons out.
 
-The recommendation is the range of neighbouring sizes around the best measured one that are within
-every limit (see `advice_series`); where that one is not shown to be, it stands alone. What may be
-wrong with it, and what it lacks, stands beside the line to add to the study.
+Every series has one recommendation. Essential checks decide its headline: was anything learned,
+was the learning rate found, are the batch sizes distinguished? Other checks lower its grade. A
+suggestion changes the study so that a check passes.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas
 
-from batchscope.analysis import advice_series, intervals, run_series, step_cost
+from batchscope.analysis import advice_series, expectations, intervals, run_series, step_cost
 from batchscope.analysis.advice_series import (
     CRITICAL,
     MOST_DISTURBED,
@@ -27,26 +27,45 @@ from batchscope.analysis.advice_series import (
     excludes,
 )
 from batchscope.catalogue import run_factors, stages, tasks
-from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EPOCHS, TARGET, UPDATES
+from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, TARGET
 from batchscope.catalogue.decision_columns import ADVICE
-from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
+from batchscope.catalogue.outcomes import (
+    LEAST_SEEDS,
+    LEAST_WITH_INTERVAL,
+    LEVEL,
+    Reason,
+    Verdict,
+)
 from batchscope.study import advice_needs
-from batchscope.study.advice_needs import Need, rounded
+from batchscope.study.advice_needs import RATE_STEP, SEEDS, Need, rounded
 
 MEMORY, KNEE = "memory", "knee"
+BASELINE, RATE_ON_EDGE = "baseline", "rate_on_edge"  # the essential checks
 BLOCKS = 21  # of a timing that is repeated
+_RATES_BEYOND, _RATES_AWAY = 2, 3  # more rates beyond the edge of a grid, or if nothing learned
 _COPIED = ["batch_size", "estimate", "low", "high", "bound", "n", "verdict", "reason"]
 
 
 class Item(enum.StrEnum):
-    """What a row of the advice is."""
+    """Kind of a row of the advice."""
 
-    RECOMMENDATION = "recommendation"
+    RECOMMENDATION = "recommendation"  # one row of every series
     SIZE = "size"  # a batch size, with the limit that decides about it
     LIMIT = "limit"
+    RATE = "rate"  # a learning rate that was tried at the recommended size
+    EXPECTATION = "expectation"  # a result at the learning rate of a batch size
     CHECK = "check"
-    NEED = "need"
-    TREND = "trend"  # what is better where other things are held equal
+    SUGGESTION = "suggestion"
+
+
+class Headline(enum.StrEnum):
+    """Statement of the recommendation; the first that holds."""
+
+    NO_OUTCOME = "no_outcome"
+    NOTHING_LEARNED = "nothing_learned"
+    RATE_NOT_FOUND = "rate_not_found"
+    NOT_DISTINGUISHED = "not_distinguished"
+    RECOMMENDED = "recommended"
 
 
 class Grade(enum.StrEnum):
@@ -54,7 +73,10 @@ class Grade(enum.StrEnum):
 
     SOLID = "solid"
     PROVISIONAL = "provisional"
-    OPEN = "open"
+    OPEN = "open"  # one or two seeds
+
+
+_ESSENTIAL = {Headline.NOTHING_LEARNED: BASELINE, Headline.RATE_NOT_FOUND: RATE_ON_EDGE}
 
 
 def table(tables: Tables, asked: Asked) -> pandas.DataFrame:
@@ -66,29 +88,80 @@ def table(tables: Tables, asked: Asked) -> pandas.DataFrame:
 
 
 def _rows(series: Series) -> Iterator[Row]:
-    """Yields all rows: the recommendation first, and what is missing in order of cost."""
-    checks, needs = [*_checks(series)], [*_needs(series)]
-    if series.best is not None:
-        failed = any(each["passed"] == 0 for each in checks)
-        lacking = failed or needs or len(series.unresolved) or series.replicates < LEAST_SEEDS
-        grade = Grade.PROVISIONAL if lacking else Grade.SOLID
-        yield {
-            "item": Item.RECOMMENDATION,
-            "batch_size": series.best,
-            "smallest": series.range[0],
-            "largest": series.range[-1],
-            RATE: series.rate(series.best),
-            "n": series.replicates,
-            "grade": grade if series.replicates > 1 else Grade.OPEN,
-        }
+    """Yield all rows, the recommendation first."""
+    needs = [*_needs(series)]
+    checks = [*_checks(series), *(need.row() for need in needs)]
+    if not any(need.name == SEEDS for need in needs):
+        checks.append(_check(SEEDS, series.replicates >= LEAST_SEEDS, n=series.replicates))
+    headline = _headline(series, checks)
+    yield {"item": Item.RECOMMENDATION, **_recommendation(series, checks, headline)}
     for size in series.sizes:
         rate = series.rate(size)
         yield {"item": Item.SIZE, "batch_size": size, RATE: rate, **_deciding(series, size)}
-    yield from ({"item": Item.LIMIT, **each} for each in _limits(series))
-    yield from ({"item": Item.CHECK, **each} for each in checks)
-    for need in sorted(needs, key=lambda each: np.nan_to_num(each.minutes)):
-        yield {"item": Item.NEED, **need.row()}
-    yield from ({"item": Item.TREND, **each} for each in _trends(series))
+    yield from ({"item": Item.LIMIT, **row} for row in _limits(series))
+    if series.recommended is not None:
+        yield from ({"item": Item.RATE, **row} for row in expectations.rates(series))
+        yield from ({"item": Item.EXPECTATION, **row} for row in expectations.expected(series))
+    for check in checks:
+        of_suggestion = dict.fromkeys(("key", "value", "minutes_to_resolve"))
+        yield {"item": Item.CHECK, **check, **of_suggestion}
+    yield from _suggestions(checks, headline)
+
+
+def _headline(series: Series, checks: Iterable[Row]) -> Headline:
+    """Return the first of the headlines that holds."""
+    failed = {check["name"] for check in checks if check["passed"] == 0}
+    if series.recommended is None:
+        return Headline.NO_OUTCOME
+    for headline, check in _ESSENTIAL.items():
+        if check in failed:
+            return headline
+    several = len(series.candidates) > 1
+    return Headline.NOT_DISTINGUISHED if several else Headline.RECOMMENDED
+
+
+def _recommendation(series: Series, checks: Sequence[Row], headline: Headline) -> Row:
+    """Return the headline with its batch sizes, and one of them with its learning rate."""
+    row: Row = {"headline": headline, "n": series.replicates}
+    if headline == Headline.RATE_NOT_FOUND:
+        at_edge = [check["batch_size"] for check in checks if check["name"] == RATE_ON_EDGE]
+        return {**row, "sizes": " ".join(map(str, at_edge))}
+    if headline not in (Headline.NOT_DISTINGUISHED, Headline.RECOMMENDED):
+        return row
+    size, sizes = series.recommended, series.candidates or [series.recommended]
+    sure = all(check["passed"] == 1 for check in checks) and series.unresolved.empty
+    grade = Grade.SOLID if sure else Grade.PROVISIONAL
+    return {
+        **row,
+        "name": series.limits["outcome"].iloc[0],
+        "batch_size": size,
+        "smallest": sizes[0],
+        "largest": sizes[-1],
+        "sizes": " ".join(map(str, sizes)),
+        RATE: series.rate(size),
+        "verdict": Verdict.WITHIN if size in series.within else Verdict.NOT_RESOLVED,
+        "grade": grade if series.replicates >= LEAST_WITH_INTERVAL else Grade.OPEN,
+    }
+
+
+def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
+    """Yield changes of the study, the cheapest first: more seeds only if nothing else is wrong.
+
+    Only an essential check that failed has a suggestion: nothing else is worth its time.
+    """
+    changes = [check for check in checks if check["passed"] != 1 and check.get("key")]
+    if essential := _ESSENTIAL.get(headline):
+        changes = [check for check in changes if check["name"] == essential]
+    others = [check for check in changes if check["key"] != SEEDS]
+    copied = ("name", "batch_size", "key", "value", "seeds_to_resolve", "minutes_to_resolve")
+    for check in sorted(others or changes, key=_cost):
+        yield {"item": Item.SUGGESTION, **{name: check.get(name) for name in copied}}
+
+
+def _cost(check: Row) -> float:
+    """Return the minutes of a suggestion; infinite if they are unknown, so that it is the last."""
+    minutes = check.get("minutes_to_resolve", math.nan)
+    return math.inf if pandas.isna(minutes) else minutes
 
 
 def _deciding(series: Series, size: int) -> Row:
@@ -98,7 +171,7 @@ def _deciding(series: Series, size: int) -> Row:
     found = series.limits[series.limits["batch_size"] == size]
     if found.empty:
         return {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.NO_VALUE}
-    doubtful = found["verdict"] != Verdict.WITHIN
+    doubtful = advice_series.verdicts(found) != Verdict.WITHIN
     first = (doubtful.astype(int) + excludes(found)).idxmax()
     return {"name": found.loc[first, "outcome"], **found.loc[first, _COPIED].to_dict()}
 
@@ -122,37 +195,26 @@ def _limits(series: Series) -> Iterator[Row]:
         yield {"name": CRITICAL, "estimate": series.critical[CRITICAL], **fit}
 
 
-def _trends(series: Series) -> Iterator[Row]:
-    """Yields what is better at equal epochs and at equal updates, by the first outcome."""
-    rows = series.tables.trends
-    if len(rows) and series.outcomes:
-        first = rows["outcome"] == series.outcomes[0]
-        for row in rows[first & rows["budget"].isin([EPOCHS, UPDATES])].to_dict("records"):
-            found = {name: row[name] for name in _COPIED if name in row}
-            yield {"name": row["outcome"], "key": row["budget"], **found, "bound": 0.0}
-
-
 def _checks(series: Series) -> Iterator[Row]:
-    """Yields what else may be wrong: a row for all that passes, or for each size that fails."""
+    """Yield the checks: one row for one that passes, or a row for each size that fails."""
     yield from _beside_baseline(series)
-    if series.trained.rates > 1:
-        yield from _flagged(series, "rate_on_edge", "on_edge", _beyond)
+    yield from _edges(series)
     yield from _timings(series)
     yield from _seconds(series)
     yield from _at_one_rate(series)
     if len(series.at(CONVERGENCE)):
-        yield from _flagged(series, "still_falling", "still_falling", _longer)
+        yield from _still_falling(series)
     lack = pandas.to_numeric(series.critical.get("lack_of_fit"), errors="coerce")
     if pandas.notna(lack):
         yield _check("lack_of_fit", lack >= LEVEL, estimate=float(lack), bound=LEVEL)
     planned, seeds = series.asked.planned, series.tables.runs.get("seed")
     if planned is not None and seeds is not None:
         there = seeds.nunique()
-        line = ("seeds", planned) if there < planned else ()
+        line = (SEEDS, planned) if there < planned else ()
         yield _check("seeds_planned", there == planned, *line, estimate=there, bound=planned)
     if looks := series.asked.looks:
         decided = series.unresolved.empty
-        yield _check("looks", decided, estimate=series.replicates, bound=looks[-1])
+        yield _check("interim", decided, estimate=series.replicates, bound=looks[-1])
 
 
 def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: Any) -> Row:
@@ -161,59 +223,91 @@ def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: An
 
 
 def _beside_baseline(series: Series) -> Iterator[Row]:
-    """Yields whether the best size beats the baseline in the first metric of its task.
+    """Yield whether any size beats the baseline in the first metric of its task.
 
     Of an accuracy also whether the test set is large enough.
     """
-    rows = series.at(*ENDS)
-    metrics = {name: found for name in rows["outcome"].unique() if (found := tasks.metric(name))}
-    rows = rows[rows["outcome"].isin(metrics) & rows["mean"].notna()]
-    for row in rows[rows["batch_size"] == series.best].to_dict("records")[:1]:
-        outcome, mean = row["outcome"], float(row["mean"])
-        given = series.asked.baselines.get(str(series.factors.get("dataset")), {})
-        if (bound := given.get(outcome)) is not None:
-            low, high = row["mean_low"], row["mean_high"]
-            worst = low if metrics[outcome].higher_is_better else high
-            worst = mean if pandas.isna(worst) else worst
-            passed = worst > bound if metrics[outcome].higher_is_better else worst < bound
-            numbers = {"estimate": mean, "low": low, "high": high, "bound": bound, "n": row["n"]}
-            yield _check("baseline", passed, *_longer(series, series.best), **numbers)
-        examples = series.runs(f"{outcome.partition('_')[0]}_examples").max().item()
-        single = str(series.factors.get("dataset")) not in series.asked.by_position
-        if pandas.notna(examples) and single and metrics[outcome].error:
-            error, margin = math.sqrt(max(mean * (1 - mean), 0) / examples), float(row["margin"])
-            line = (f"margins.{row['outcome']}", math.ceil(100 * error) / 100)
-            yield _check("test_set", error < margin, *line, estimate=error, bound=margin)
+    rows = series.metric_rows.set_index("batch_size")
+    if rows.empty:
+        return
+    outcome, means = rows["outcome"].iloc[0], rows["mean"].astype(float)
+    metric, size = tasks.metric(outcome), series.recommended
+    if series.learned:
+        best = means.idxmax() if metric.higher_is_better else means.idxmin()
+        row = rows.loc[size if series.learned.get(size) else best]
+        numbers = {"estimate": row["mean"], "low": row["mean_low"], "high": row["mean_high"]}
+        numbers |= {"bound": series.baseline, "n": row["seeds"]}
+        line = _rates(series, series.tried(), *_rates_away(series))
+        yield _check(BASELINE, any(series.learned.values()), **line, **numbers)
+    examples = series.runs(f"{outcome.partition('_')[0]}_examples").max().item()
+    single = str(series.factors.get("dataset")) not in series.asked.by_position
+    if pandas.notna(examples) and single and metric.error and size in rows.index:
+        variance, margin = max(means[size] * (1 - means[size]), 0), rows.loc[size, "margin"]
+        error, enough = math.sqrt(variance / examples), int(variance / margin**2) + 1
+        line = ("test_examples", enough)
+        yield _check("test_set", error < margin, *line, estimate=error, bound=margin)
 
 
-def _flagged(
-    series: Series, name: str, column: str, line: Callable[[Series, int], tuple[str, Any]]
-) -> Iterator[Row]:
-    """Yields the sizes that a column of comparisons.csv flags, each with the line to add.
+def _rates_away(series: Series) -> tuple[int, int]:
+    """Return how many rates to try below, and above, all that were tried."""
+    where = expectations.direction(series)
+    below = 0 if where == expectations.HIGHER else _RATES_AWAY
+    return below, 0 if where == expectations.LOWER else _RATES_AWAY
 
-    One that is beyond changes nothing, unless the range ends beside it.
+
+def _rates(series: Series, tried: np.ndarray, below: int, above: int) -> Row:
+    """Return the suggestion of rates below and above those that were tried, in equal steps."""
+    if not len(tried):
+        return {}
+    first, last = RATE_STEP, RATE_STEP
+    if len(tried) > 1:
+        first, last = tried[1] / tried[0], tried[-1] / tried[-2]
+    lower = [tried[0] / first**step for step in range(below, 0, -1)]
+    higher = [tried[-1] * last**step for step in range(1, above + 1)]
+    minutes = (below + above) * series.minutes / max(series.trained.rates, 1)
+    rates = [rounded(rate) for rate in (*lower, *tried, *higher)]
+    return {"key": RATE, "value": rates, "minutes_to_resolve": minutes}
+
+
+def _edges(series: Series) -> Iterator[Row]:
+    """Yield whether the rates are inside their grids, at every size that may be the best.
+
+    A size that is excluded counts if it is next to the range, and excluded by the edge alone.
     """
-    flagged = {*series.limits.loc[series.limits[column] == 1, "batch_size"]}
+    if not any(len(series.tried(size)) > 1 for size in series.sizes):
+        return
+    rows = series.limits.dropna(subset=RATE)
+    at_edge = rows[~rows.duplicated("batch_size") & (rows["on_edge"] == 1)]
+    others = rows.drop(at_edge.index)
+    otherwise = {*others.loc[excludes(others), "batch_size"]}
+    otherwise |= {size for size in series.sizes if size > series.memory}
+    otherwise |= series.excluded() - {*series.range, *series.beside}
+    at_edge = at_edge[~at_edge["batch_size"].isin(otherwise)].sort_values("batch_size")
+    for size, rate in zip(at_edge["batch_size"].astype(int), at_edge[RATE], strict=True):
+        tried = series.tried(size)
+        above = rate >= tried[-1]
+        line = _rates(series, tried, *((0, _RATES_BEYOND) if above else (_RATES_BEYOND, 0)))
+        numbers = {"batch_size": size, RATE: rate, "low" if above else "high": rate}
+        yield _check(RATE_ON_EDGE, False, **line, **numbers)
+    if len(rows) and at_edge.empty:
+        yield _check(RATE_ON_EDGE, True)
+
+
+def _still_falling(series: Series) -> Iterator[Row]:
+    """Yield the sizes at which trainings end at their lowest validation loss.
+
+    One that is beyond changes nothing, unless it is next to the range.
+    """
+    flagged = {*series.limits.loc[series.limits["still_falling"] == 1, "batch_size"]}
     flagged -= series.excluded() - {*series.range, *series.beside}
     for size in sorted(map(int, flagged)):
-        yield _check(name, False, *line(series, size), batch_size=size)
+        cost = {"batch_size": size, "minutes_to_resolve": 2 * series.minutes}
+        yield _check("still_falling", False, *_longer(series, size), **cost)
     if len(series.limits) and not flagged:
-        yield _check(name, True)
+        yield _check("still_falling", True)
 
 
-def _beyond(series: Series, size: int) -> tuple[str, Any]:
-    """Returns the line with a rate beyond the edge on which a size's best one lies."""
-    runs, rows = series.runs("batch_size", RATE), series.limits
-    tried = sorted(runs.loc[runs["batch_size"] == size, RATE].dropna().unique().tolist())
-    if len(tried) < 2:
-        return "vary.learning_rate", ""
-    low, high = tried[0] ** 2 / tried[1], tried[-1] ** 2 / tried[-2]
-    on_edge = rows.loc[(rows["batch_size"] == size) & (rows["on_edge"] == 1), RATE].iloc[-1]
-    rates = [*tried, high] if on_edge >= tried[-1] else [low, *tried]
-    return "vary.learning_rate", [*map(rounded, rates)]
-
-
-def _longer(series: Series, size: int | None) -> tuple[str, Any]:
+def _longer(series: Series, size: int) -> tuple[str, Any]:
     runs = series.runs("batch_size", EPOCHS)
     epochs = runs.loc[runs["batch_size"] == size, EPOCHS].max()
     return EPOCHS, "" if pandas.isna(epochs) else 2 * int(epochs)
@@ -258,27 +352,30 @@ def _seconds(series: Series) -> Iterator[Row]:
 
 
 def _at_one_rate(series: Series) -> Iterator[Row]:
-    """Yields whether outcomes hold at the rates that are recommended, where those are others.
+    """Yield whether outcomes hold at the rates that are recommended, where those are others.
 
     A size is recommended at the best rate of its seconds: there, an outcome may be worse by less
     than the margin than at the rate at which it was compared.
     """
-    runs, failed, compared = series.tables.runs, [], False
-    for outcome in (name for name in series.outcomes if name in runs):
+    failed, compared = [], False
+    for outcome in (name for name in series.outcomes if name in series.tables.runs):
         rows = series.limits[series.limits["outcome"] == outcome]
+        values, _ = expectations.outcome_values(series, outcome)
         for row in rows[rows["batch_size"].isin(series.range)].to_dict("records"):
             size, read, margin = row["batch_size"], row[RATE], float(row["margin"])
             recommended = series.rate(size)
             if pandas.isna(read) or read == recommended:
                 continue
-            own = runs[runs["batch_size"] == size].pivot_table(outcome, "seed", RATE)
-            own = tasks.falling(own.reindex(columns=[recommended, read]).astype(float), outcome)
-            lost = (own[recommended] - own[read]).dropna()
+            cells = values[values["batch_size"] == size].pivot_table("value", "seed", RATE)
+            cells = tasks.falling(cells.reindex(columns=[recommended, read]), outcome)
+            lost = (cells[recommended] - cells[read]).dropna()
+            if lost.empty:  # nobody measured the outcome at both rates
+                continue
             found, compared = intervals.t_interval(lost, differ=True), True
             if not found.high < margin:
                 numbers = {"estimate": found.mean, "low": found.low, "high": found.high}
                 failed.append({"batch_size": size, **numbers, "bound": margin})
-    yield from (_check("one_rate", False, **each) for each in failed)
+    yield from (_check("one_rate", False, **row) for row in failed)
     if compared and not failed:
         yield _check("one_rate", True)
 
@@ -289,28 +386,29 @@ def _falls(series: Series) -> bool:
 
 
 def _needs(series: Series) -> Iterator[Need]:
-    """Yields what is missing, all at once."""
-    found, of_seed = series.trained, sum(series.price) / 60
-    minutes = series.price[0] / 60 * series.replicates
-    yield from advice_needs.missing(found, of_seed, minutes / max(found.rates, 1))
+    """Yield what is missing, all at once."""
+    trained, of_seed = series.trained, sum(series.price) / 60
+    minutes = series.minutes
+    yield from advice_needs.missing(trained, of_seed, minutes / max(trained.rates, 1))
     taken, unresolved = series.at(TARGET), series.unresolved
-    falls = _falls(series)
     first = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
-    here = found.given_by == advice_needs.HERE  # where evaluations are asked for by a factor
-    if here and (first or (taken.empty and not falls)):
+    here = trained.given_by == advice_needs.HERE  # where evaluations are asked for by a factor
+    if here and (first or (taken.empty and not _falls(series))):
         # Half the examples between two evaluations, or a quarter of an epoch.
         every, used = series.runs("evaluate_every", "train_examples").max().fillna(0)
-        yield Need("target", "evaluate_every", int(every // 2 or used // 4) or "", minutes)
+        yield Need(
+            "target", "evaluate_every", int(every // 2 if every else used // 4) or "", minutes
+        )
     elif len(taken) and taken["mean"].isna().all():
-        size = int(taken["batch_size"].iloc[0])
-        yield Need("longer_training", *_longer(series, size), minutes)
+        key, value = _longer(series, int(taken["batch_size"].iloc[0]))
+        yield Need("longer_training", key, value, 2 * minutes)
     wanted, used = unresolved["seeds_to_resolve"].max(), series.tables.runs.get("seed")
     never = unresolved.loc[unresolved["verdict"] == Verdict.NOT_RESOLVED, "seeds_to_resolve"].isna()
     come = stages.following(series.replicates, series.asked.looks)  # by themselves
     if series.replicates >= LEAST_SEEDS and pandas.notna(wanted) and not come and not never.any():
         seeds = int(wanted)
-        if found.given_by == advice_needs.IN_A_FILE:
-            yield Need("seeds", "seeds", seeds, (seeds - series.replicates) * of_seed, seeds)
+        if trained.given_by == advice_needs.EXTERNAL:
+            yield Need(SEEDS, SEEDS, seeds, (seeds - series.replicates) * of_seed, seeds)
         elif used is not None and len(used):  # those that decided nothing test nothing again
             value = str(stages.Staged.after(int(used.max()), seeds))
-            yield Need("seeds", "seeds", value, seeds * of_seed, seeds)
+            yield Need(SEEDS, SEEDS, value, seeds * of_seed, seeds)

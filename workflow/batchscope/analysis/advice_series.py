@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ import pandas
 from batchscope.analysis import comparisons, run_series
 from batchscope.catalogue import tasks
 from batchscope.catalogue.budget_kinds import ENDS, TAKEN, TARGET
-from batchscope.catalogue.outcomes import Reason, Verdict
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.catalogue.run_factors import TIMING_FACTORS
 from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
 
@@ -38,8 +38,8 @@ class Tables(NamedTuple):
     comparisons: pandas.DataFrame
     runs: pandas.DataFrame = pandas.DataFrame()
     limits: pandas.DataFrame = pandas.DataFrame()
-    trends: pandas.DataFrame = pandas.DataFrame()
     critical: pandas.DataFrame = pandas.DataFrame()
+    trajectories: pandas.DataFrame = pandas.DataFrame()
 
 
 class Asked(NamedTuple):
@@ -56,6 +56,7 @@ class Asked(NamedTuple):
     given_by: Mapping[str, tuple[str, str]] = HERE  # as `Trained` has it
     timed: bool = False  # whether its runs have seconds
     by_position: Collection[str] = ()  # data sets whose examples have a label for each position
+    best_weights: bool = False  # `evaluate` measures the weights of the best epoch
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,55 @@ class Series:
     @functools.cached_property
     def within(self) -> list[int]:
         """The sizes that are shown to be within every limit."""
-        others = {*self.limits.loc[self.limits["verdict"] != Verdict.WITHIN, "batch_size"]}
+        others = {*self.limits.loc[verdicts(self.limits) != Verdict.WITHIN, "batch_size"]}
         return [size for size in self.sizes if size <= self.memory and size not in others]
+
+    @functools.cached_property
+    def learned(self) -> dict[int, bool]:
+        """Whether each size beats the baseline by the interval of the first metric.
+
+        Empty below three seeds, or without a baseline.
+        """
+        rows = self.metric_rows
+        rows = rows[rows["seeds"] >= LEAST_WITH_INTERVAL]
+        if rows.empty or math.isnan(self.baseline):
+            return {}
+        low, high = rows["mean_low"].astype(float), rows["mean_high"].astype(float)
+        higher = tasks.higher_is_better(rows["outcome"].iloc[0])
+        beats = low > self.baseline if higher else high < self.baseline
+        return dict(zip(rows["batch_size"].astype(int), beats.tolist(), strict=True))
+
+    @property
+    def baseline(self) -> float:
+        """The first metric of the best prediction that looks at no example; NaN if unknown."""
+        baselines = self.asked.baselines.get(str(self.factors.get("dataset")), {})
+        return float(baselines.get(next(iter(self.metric_rows["outcome"]), ""), math.nan))
+
+    @functools.cached_property
+    def metric_rows(self) -> pandas.DataFrame:
+        """The rows of the first metric that was measured at the end; empty without one."""
+        rows = self.at(*ENDS)
+        metrics = [name for name in rows["outcome"].unique() if tasks.metric(name)]
+        rows = rows[rows["outcome"].isin(metrics) & rows["mean"].notna()]
+        same = ["outcome", "budget"]
+        return rows[(rows[same] == rows[same].iloc[0]).all(axis=1)] if len(rows) else rows
+
+    @functools.cached_property
+    def candidates(self) -> list[int]:
+        """The measured sizes that nothing excludes; only those that learned, if any did."""
+        measured = {*self.limits.loc[self.limits["mean"].notna(), "batch_size"]}
+        sizes = [size for size in self.sizes if size in measured - self.excluded()]
+        learned = [size for size in sizes if self.learned.get(size, True)]
+        return learned or sizes
+
+    @functools.cached_property
+    def recommended(self) -> int | None:
+        """The best candidate of those within every limit, or else of all; None without a value."""
+        pool = [size for size in self.candidates if size in self.within] or self.candidates
+        if not pool or self.best in pool:
+            return self.best
+        rows = self.tables.comparisons[self.tables.comparisons["batch_size"].isin(pool)]
+        return replace(self, tables=self.tables._replace(comparisons=rows)).best
 
     @functools.cached_property
     def best(self) -> int | None:
@@ -162,11 +210,11 @@ class Series:
 
     @functools.cached_property
     def range(self) -> list[int]:
-        """The recommended sizes, ascending: the best alone where it is not shown to be within."""
-        if self.best not in self.within:
-            return [] if self.best is None else [self.best]
+        """The sizes around the recommended one that are within; that one alone if it is not."""
+        if self.recommended not in self.within:
+            return [] if self.recommended is None else [self.recommended]
         groups = itertools.groupby(self.sizes, key=self.within.__contains__)
-        return next(run for _, sizes in groups if self.best in (run := [*sizes]))
+        return next(run for _, sizes in groups if self.recommended in (run := [*sizes]))
 
     @functools.cached_property
     def beside(self) -> list[int]:
@@ -177,16 +225,21 @@ class Series:
 
     @functools.cached_property
     def unresolved(self) -> pandas.DataFrame:
-        """The rows that leave open where the range ends, or that its best size is in it."""
-        sizes = {*self.beside} - self.excluded() | {self.best} - {*self.within}
+        """The rows that leave open where the range ends, or that the recommended size is in it."""
+        sizes = {*self.beside} - self.excluded() | {self.recommended} - {*self.within}
         rows = self.limits[self.limits["batch_size"].isin(sizes)]
         return rows[rows["verdict"] != Verdict.WITHIN]
 
     @functools.cached_property
     def replicates(self) -> int:
-        """Paired replicates of the best size; without any, its seeds."""
-        pairs = self.limits.loc[self.limits["batch_size"] == self.best, "n"].fillna(0)
+        """Paired replicates of the recommended size; without any, its seeds."""
+        pairs = self.limits.loc[self.limits["batch_size"] == self.recommended, "n"].fillna(0)
         return int(min(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
+
+    @property
+    def minutes(self) -> float:
+        """Minutes of one core that all trainings of its replicates took; NaN if unknown."""
+        return self.price[0] / 60 * self.replicates
 
     @functools.cached_property
     def critical(self) -> Row:
@@ -216,6 +269,12 @@ class Series:
         rates = self.limits.loc[self.limits["batch_size"] == size, RATE].dropna()
         return float(rates.iloc[0]) if len(rates) else math.nan
 
+    def tried(self, size: int | None = None) -> np.ndarray:
+        """Return the learning rates of all runs, or of the runs of one size, ascending."""
+        runs = self.runs("batch_size", RATE)
+        runs = runs if size is None else runs[runs["batch_size"] == size]
+        return np.sort(pandas.to_numeric(runs[RATE], errors="coerce").dropna().unique())
+
     def at(self, *budgets: str) -> pandas.DataFrame:
         """Returns the rows of comparisons.csv at some budgets."""
         return self.tables.comparisons[self.tables.comparisons["budget"].isin(budgets)]
@@ -229,7 +288,23 @@ def excludes(rows: pandas.DataFrame) -> pandas.Series:
     """Returns which rows exclude their size: beyond the margin, or failed."""
     failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
     failed &= rows["verdict"] == Verdict.NOT_TESTABLE
-    return failed | (rows["verdict"] == Verdict.BEYOND)
+    return failed | (verdicts(rows) == Verdict.BEYOND)
+
+
+def verdicts(rows: pandas.DataFrame) -> pandas.Series:
+    """Return the verdict of each comparison; a provisional one is read off its interval.
+
+    Three to five seeds have an interval. One or two have none, so that their verdict stays
+    provisional.
+    """
+    higher = rows["outcome"].map(tasks.higher_is_better).astype(bool)
+    low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))
+    within = np.where(higher, low > bound, high < bound)
+    beyond = np.where(higher, high < bound, low > bound)
+    read = np.select([within, beyond], [Verdict.WITHIN, Verdict.BEYOND], Verdict.PROVISIONAL)
+    return rows["verdict"].mask(
+        rows["verdict"] == Verdict.PROVISIONAL, pandas.Series(read, rows.index)
+    )
 
 
 def of_tables(tables: Tables, asked: Asked) -> Iterator[Series]:
@@ -246,7 +321,7 @@ def of_tables(tables: Tables, asked: Asked) -> Iterator[Series]:
         runs = _of(run_series.own(tables.runs), single)
         configured = runs.reindex(columns=[*{*_OF_MACHINE, *TIMING_FACTORS} - {"batch_size"}])
         of_machine = configured.iloc[0].to_dict() if len(runs) else {}
-        others = (_of(each, single) for each in (tables.trends, tables.critical))
+        others = (_of(each, single) for each in tables[3:])
         own = tables.comparisons.loc[series.frame.index]
         given = Tables(own, runs, _of(tables.limits, of_machine), *others)
         price = asked.price(runs["run"]) if "run" in runs else (math.nan, math.nan)

@@ -41,7 +41,14 @@ from batchscope.analysis.intervals import Interval
 from batchscope.analysis.readings import Reading
 from batchscope.catalogue import tasks
 from batchscope.catalogue.decision_columns import COMPARISONS
-from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
+from batchscope.catalogue.outcomes import (
+    LEAST_SEEDS,
+    LEAST_WITH_INTERVAL,
+    LEVEL,
+    Reason,
+    Verdict,
+)
+from batchscope.catalogue.tables import clipped
 
 _HALVINGS = 40  # of the bracket of a level
 
@@ -320,6 +327,11 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
     found = zip(reading.batch_sizes, _compare(reading), reading.means(), strict=True)
     for at, (size, compared, mean) in enumerate(found):
         against, seeds = compared.against, int(reading.ran[at].sum())
+        value, *ends = mean[:3]
+        ends = clipped(reading.outcome, ends) if mean.n >= LEAST_WITH_INTERVAL else [math.nan] * 2
+        estimate = compared.estimate
+        if estimate.n < LEAST_WITH_INTERVAL:
+            estimate = estimate._replace(low=math.nan, high=math.nan)
         row = {
             **firsts.loc[size].to_dict(),
             **reading.held_equal,
@@ -330,10 +342,10 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
             **{name: int(each[at]) for name, each in marks.items()},
             "seeds": seeds,
             "epochs_run": epochs.get(size),
-            **intervals.columns("mean", mean[:3]),
+            **intervals.columns("mean", (value, *ends)),
             **compared._asdict(),
             "against": None if against is None else reading.batch_sizes[against],
-            **dict(zip(("estimate", "low", "high", "n"), compared.estimate, strict=True)),
+            **dict(zip(("estimate", "low", "high", "n"), estimate, strict=True)),
         }
         if compared.reason != Reason.NO_VALUE and seeds:
             count = int(np.isfinite(reading.values[at]).sum())

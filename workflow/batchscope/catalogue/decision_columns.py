@@ -316,36 +316,57 @@ TO_TARGET: dict[str, Column] = {
 
 ADVICE: dict[str, Column] = {
     "item": Text(
-        "recommendation, size (a batch size with the limit that decides about it), limit (a batch "
-        "size before one limit, or a limit by itself), check, need (what is missing), or trend "
-        "(what is better where something else is held equal)."
+        "recommendation (one row of every series), size (a batch size with the limit that decides "
+        "about it), limit (a batch size before one limit, or a limit by itself), rate (a learning "
+        "rate that was tried at the recommended size), expectation (results at the learning rate "
+        "of a batch size), check, or suggestion (what to change in the study)."
+    ),
+    "headline": Text(
+        "For the recommendation, the first that holds: no_outcome, nothing_learned (no batch size "
+        "beats the baseline by its interval), rate_not_found (the best learning rate lies on the "
+        "edge of its grid at a size that may be the best), not_distinguished (several sizes are "
+        "not excluded), or recommended (one size is left)."
     ),
     "name": Text(
-        "For a limit, memory, seconds, knee, critical_batch_size or the outcome; for a check, "
-        "baseline, test_set, rate_on_edge, one_rate, timings_disturbed, times_compared, fastest, "
-        "still_falling, lack_of_fit, seeds_planned or looks; for a need, sizes, time_epoch, "
-        "evaluate, target, longer_training, seeds or rates; for a trend, the outcome."
+        "For the recommendation, the limit that ranks the sizes; for a size, a limit or a rate, "
+        "memory, seconds, knee, critical_batch_size or the outcome; for an expectation, epochs or "
+        "updates, outcomes, seconds, seconds_per_epoch, memory_peak_mb or patience; for a check or "
+        "a suggestion, the check."
     ),
-    "batch_size": Integer(
-        "The one that is recommended, the best that was measured; else the one that the row is of."
-    ),
-    "smallest": Integer("Smallest batch size of the recommended range."),
+    "batch_size": Integer("The recommended one, or the one that the row is of; may be empty."),
+    "smallest": Integer("Smallest of the sizes that the headline is about."),
     "largest": Integer("Largest one; for memory, the largest batch that fits."),
+    "sizes": Text("These sizes, separated by blanks."),
     "learning_rate": Column(
-        "The best one of the batch size: by the seconds to the target, or else by the outcome."
+        "The best one of the batch size: by the seconds to the target, or else by the outcome; for "
+        "a rate, that one."
     ),
-    "estimate": Column("The estimate of comparisons.csv or trends.csv, or what is checked."),
-    "low": Column("Lower end of its interval; empty where it is open."),
-    "high": Column("Upper end."),
+    "estimate": Column(
+        "The estimate of comparisons.csv, or what is checked; for a rate, the mean difference from "
+        "the recommended one, for seconds the ratio of the updates to the target; for an "
+        "expectation, the mean."
+    ),
+    "low": Column(
+        "Lower end of its interval, empty where it is open; for epochs, updates and patience, and "
+        "below three seeds, the lowest value."
+    ),
+    "high": Column("Upper end, or highest value."),
     "bound": Column("What the interval is read against, or what is checked."),
-    **_verdict("As in comparisons.csv or trends.csv."),
+    **_verdict(
+        "As in comparisons.csv; for the recommendation, within (every limit) or not_resolved; for "
+        "a rate, within (it does as well), beyond, provisional (open) or not_testable (a run "
+        "failed)."
+    ),
     "grade": Text(
         "How sure the recommendation is: solid (six paired seeds or more, every limit resolved "
-        "beside the range, nothing missing, no check failed), provisional, or open (one seed)."
+        "beside the range, every check passed), provisional, or open (one or two seeds)."
     ),
-    "passed": Integer("1 for a check that passed, 0 for one that failed."),
-    "key": Text("What to change in the study; for a trend, the budget."),
-    "value": Text("Its new value."),
+    "passed": Integer("1 for a check that passed, 0 for one that failed, empty if it is missing."),
+    "key": Text(
+        "For a suggestion, the factor or key to change; for an expectation, where trainings are "
+        "read: convergence (at the lowest validation loss) or end."
+    ),
+    "value": Text("Its new value, at this batch size or at all."),
     "minutes_to_resolve": Column(
         "Minutes of one core that it takes, as trainings, measures and timings of these runs "
         "took; empty where that is unknown.",

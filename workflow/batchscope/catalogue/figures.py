@@ -140,7 +140,7 @@ _OF_SEVERAL = (
         "Which batch size",
         "Quality",
         "A dot per seed at the best learning rate of its batch size; squares are means with 95 % "
-        "intervals. Recommended batch sizes are shaded.",
+        "intervals. Shaded: the batch sizes that the recommendation is about.",
         kind="primary",
         table="comparisons",
         needs=(Need.BATCH_SIZES,),

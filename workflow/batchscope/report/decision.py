@@ -5,21 +5,33 @@ Words are the templates' own: `decision.txt.j2` has the sentences, which both us
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas
+import yaml
 
 from batchscope import project_files, wording
-from batchscope.analysis import intervals, run_series
-from batchscope.analysis.advice import Item
+from batchscope.analysis import advice_series, intervals, run_series
+from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
+from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, MEMORY_PEAK, PATIENCE
 from batchscope.catalogue import factor_words, own_columns, tasks
-from batchscope.catalogue.budget_kinds import ENDS, EXAMPLES, TAKEN, TARGET
-from batchscope.catalogue.outcomes import Reason, Verdict
+from batchscope.catalogue.budget_kinds import (
+    CONVERGENCE,
+    ENDS,
+    EPOCHS,
+    EXAMPLES,
+    TAKEN,
+    TARGET,
+    UPDATES,
+)
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.errors import UserError
 from batchscope.figures import Tables
-from batchscope.report import gaps, page, rising
+from batchscope.report import gaps, page, rising, training_code
 from batchscope.report.text import (
     ESTIMATE,
     VERDICTS,
@@ -31,7 +43,7 @@ from batchscope.report.text import (
     unit,
     whole,
 )
-from batchscope.study import advice_needs
+from batchscope.study import advice_needs, suggestions
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -40,8 +52,8 @@ RATE = "learning_rate"
 _SCOPE = ("model", "dataset", "optimizer", "device", "machine")
 _HERE = ("local", own_columns.ELSEWHERE)  # machines that are not named
 _MEAN = [f"mean{end}" for end in intervals.ENDS]
-_MEMORY = "memory_peak_mb"
-_TIMES = ("seconds", "seconds_per_epoch")
+_TIMES = ("seconds", EPOCH_SECONDS)
+_TITLES = {EPOCH_SECONDS: "Time per epoch", MEMORY_PEAK: "Memory"}
 Row = dict[str, Any]
 
 
@@ -59,11 +71,14 @@ def cards(
         factors = [factor for factor in run_series.factor_columns(advice) if factor != RATE]
         several = run_series.varying(advice, factors)
         groups = advice.groupby(several, sort=False, dropna=False) if several else [((), advice)]
-        for values, rows in groups if len(advice) else ():
+        for at, (values, rows) in enumerate(groups) if len(advice) else ():
             series = factor_words.describe(dict(zip(several, values, strict=True)))
             known = {"experiment": name, "title": study.experiments[name].title, "series": series}
-            card = _card(rows, rows[factors].iloc[0].to_dict(), each, command)
-            found.append({**known, **card})
+            known["id"] = f"card-{name}-{at + 1}"
+            card = _card(rows, rows[factors].iloc[0].to_dict(), each)
+            changes = _suggestions(study, name, card.pop("rows")[Item.SUGGESTION], command)
+            code = {**_command(study, name, card["best"]), **card["code"]}
+            found.append({**known, **card, "suggestions": changes, "code": code})
     return sorted(found, key=lambda card: card["best"] is None)
 
 
@@ -99,62 +114,164 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     ).strip()
 
 
-def _card(advice: pandas.DataFrame, factors: Row, tables: Tables, command: str) -> Row:
-    """Returns what is said of one series, which these factors distinguish.
-
-    Args:
-        command: The command that runs the study.
-    """
+def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
+    """Returns what is said of one series, which these factors distinguish."""
     rows: dict[str, list[Row]] = {item: [] for item in Item}
     for row in advice.to_dict("records"):
-        rows[row["item"]].append({**row, **_texts(row, command)})
-    best = next(iter(rows[Item.RECOMMENDATION]), None)
-    compared, limits = _of_series(tables.comparisons, factors), rows[Item.LIMIT]
-    names = dict.fromkeys(each["name"] for each in limits if pandas.notna(each["batch_size"]))
-    ends = {name: _at(compared, name, *ENDS) for name in names if name not in TAKEN}
-    runs = _of_series(tables.runs, factors)
-    columns = _columns(rows[Item.SIZE], compared, ends, runs, tables.utilisation)
-    to_resolve = [each for each in limits if pandas.notna(each["seeds_to_resolve"])]
-    learned, *_ = tasks.of(compared["outcome"])
-    checks = [{**each, "task": learned} for each in (*rows[Item.CHECK], *rows[Item.NEED])]
+        rows[row["item"]].append({**row, **_texts(row)})
+    head, sizes, limits = rows[Item.RECOMMENDATION][0], rows[Item.SIZE], rows[Item.LIMIT]
+    best = head if pandas.notna(head["batch_size"]) else None
+    compared, runs = _of_series(tables.comparisons, factors), _of_series(tables.runs, factors)
+    about = [int(size) for size in head["sizes"].split()] if isinstance(head["sizes"], str) else []
+    names = dict.fromkeys(row["name"] for row in limits if pandas.notna(row["batch_size"]))
+    budgets = {name: (TARGET, EXAMPLES) if name in TAKEN else ENDS for name in names}
+    checks = _checks(rows[Item.CHECK])
+    expected = [row for row in rows[Item.EXPECTATION] if _is(row, best)]
+    stop = _stop(expected, checks, best)
+    at_end = compared[compared["budget"].isin(ENDS) & compared["mean"].notna()]
+    rates = pandas.to_numeric(runs[RATE], errors="coerce").dropna() if RATE in runs else []
     return {
+        "rows": rows,
+        "headline": head["headline"],
         "best": best,
+        "n": int(head["n"]),
+        "few": head["n"] < LEAST_WITH_INTERVAL,
+        "about": _extent(about, [row["batch_size"] for row in sizes]),
+        "edges": [row for row in rows[Item.CHECK] if row["name"] == RATE_ON_EDGE],
+        "baseline": next((row for row in checks if row["name"] == BASELINE), None),
+        "task": tasks.of(compared["outcome"])[0],
+        "metric": label(next(filter(tasks.metric, at_end["outcome"]), "")),
+        "tried": wording.listed(map(wording.shortest, sorted({*rates}))),
+        "rates": _rates(rows[Item.RATE]),
+        "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],
+        "stop": stop,
+        "code": _code(best, runs, stop),
         "scope": [
             factor_words.value_words(name, factors[name])
             for name in _SCOPE
             if pandas.notna(factors.get(name)) and factors[name] not in _HERE
         ],
         "reached": _reached(compared, best["batch_size"], names) if best else None,
-        "outcomes": [_outcome(name, each, best) for name, each in ends.items()],
-        "sizes": _sizes(rows[Item.SIZE], best, columns),
-        "checks": _checks(checks, best),
-        "limits": [each for each in limits if pandas.isna(each["batch_size"])],
-        "open": sorted(to_resolve, key=lambda each: each["seeds_to_resolve"]),
+        "outcomes": [
+            _outcome(name, _at(compared, name, *budgets[name]), about)
+            for name in sorted(names, key=TAKEN.__contains__)
+        ],
+        "sizes": _sizes(sizes, best, _columns(sizes, compared, rows, runs, tables.utilisation)),
+        "checks": checks,
+        "limits": [row for row in limits if pandas.isna(row["batch_size"])],
+        "open": sorted(
+            (row for row in limits if pandas.notna(row["seeds_to_resolve"])),
+            key=lambda row: row["seeds_to_resolve"],
+        ),
     }
 
 
-def _texts(row: Row, command: str) -> Row:
-    """Returns the numbers of a row of the advice as texts, and the line or the command to add.
-
-    The value of such a line is read back as a number from a column of numbers alone.
-    """
+def _texts(row: Row) -> Row:
+    """Returns the numbers of a row of the advice as texts."""
     sizes = ("batch_size", "smallest", "largest", "seeds_to_resolve")
-    minutes, name, value = row["minutes_to_resolve"], str(row["name"]), row["value"]
+    minutes, name = row["minutes_to_resolve"], str(row["name"])
     how = of_difference(name) if row["item"] == Item.LIMIT else wording.PLAIN
-    there = pandas.notna(row["key"]) and pandas.notna(value) and value != ""
-    if there and not isinstance(value, str):
-        value = wording.shortest(float(value))
-    line = advice_needs.line(row["key"], value) if there else ""
-    if row["key"] == advice_needs.RERUN:
-        line = f"{command} {advice_needs.RERUN} {value}"
+    expected = row["item"] == Item.EXPECTATION
     return {
         **{each: int(row[each]) for each in sizes if pandas.notna(row[each])},
         "rate": "" if pandas.isna(row[RATE]) else wording.shortest(float(row[RATE])),
-        "shown": bracketed([row[each] for each in ESTIMATE], how),
+        "shown": _value(row) if expected else bracketed([row[each] for each in ESTIMATE], how),
         "of": " times the best" if name in TAKEN else how.suffix,
         "cost": "" if pandas.isna(minutes) else wording.duration(60 * float(minutes)),
-        "line": line,
     }
+
+
+def _value(row: Row) -> str:
+    """Return the mean over seeds with its interval; of counts and below three seeds the range."""
+    name, numbers = row["name"], [row[each] for each in ESTIMATE]
+    how = wording.PLAIN if name in COUNTED else unit(name, numbers[:1])
+    if name not in COUNTED and row["n"] >= LEAST_WITH_INTERVAL:
+        return level(name, numbers, how) + how.suffix
+    digits = 2 if name in COUNTED else 3
+    mean, low, high = (wording.number(how.times * number, digits) for number in numbers)
+    return mean + how.suffix + wording.aside(f"{low} to {high}" if low != high else "")
+
+
+def _extent(values: Sequence[Any], every: Sequence[Any], spelt: Callable[[Any], str] = str) -> str:
+    """Return values in words: `16 to 128` if they are neighbours among all values."""
+    between = [value for value in every if values and values[0] <= value <= values[-1]]
+    if len(values) > 2 and len(between) == len(values):
+        return f"{spelt(values[0])} to {spelt(values[-1])}"
+    return wording.listed(map(spelt, values)) if values else ""
+
+
+def _rates(rows: Sequence[Row]) -> Row:
+    """Return the tried rates by verdict, those that do as well as the recommended one first."""
+    every = [row[RATE] for row in rows]
+    found: Row = {"count": len(every)}
+    for verdict in (Verdict.WITHIN, Verdict.NOT_TESTABLE, Verdict.BEYOND, Verdict.PROVISIONAL):
+        rates = [row[RATE] for row in rows if row["verdict"] == verdict]
+        words = _extent(rates, every, wording.shortest)
+        found[verdict] = {"words": words, "several": len(rates) > 1}
+    return found
+
+
+def _stop(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> Row:
+    """Return how long to train: the epochs, and whether to stop at the lowest loss."""
+    by_name = {row["name"]: row for row in expected}
+    used = by_name.get(EPOCHS) or by_name.get(UPDATES)
+    if not used:
+        return {}
+    falling = (row["sizes"] for row in checks if row["name"] == "still_falling")
+    falls = any(whole(best["batch_size"]) in sizes for sizes in falling)
+    patience = by_name.get(PATIENCE)
+    return {
+        **used,
+        "falls": falls,
+        "early": used["key"] == CONVERGENCE and not falls,
+        "patience": int(patience["high"]) if patience and not falls else None,
+        "last": math.ceil(used["high"]) if used["name"] == EPOCHS else None,
+    }
+
+
+def _code(best: Row | None, runs: pandas.DataFrame, stop: Row) -> dict[str, list[str]]:
+    """Return the recommended training in Keras and in PyTorch."""
+    if not best:
+        return {}
+    own = _of_series(run_series.finished(runs), {name: best[name] for name in ("batch_size", RATE)})
+    if own.empty:
+        return {}
+    factors, patience, epochs = own.iloc[0].to_dict(), stop.get("patience"), stop.get("last")
+    if patience is not None:
+        patience = int(factors.get("patience") or patience)  # some runs stopped by their own
+        epochs = int(own[EPOCHS].max()) if EPOCHS in own else epochs
+    return training_code.lines(factors, epochs, patience)
+
+
+def _command(study: Study, experiment: str, best: Row | None) -> dict[str, list[str]]:
+    """Return the command of a recommended run; nothing if no command makes the runs."""
+    for run in study.experiments[experiment].commands.values() if best else ():
+        rates = {best[RATE], run.factors.get(RATE, best[RATE])}
+        if run.factors["batch_size"] == best["batch_size"] and len(rates) == 1:
+            return {"Command": [shlex.join(run.resolved("OUT")[0])]}
+    return {}
+
+
+def _suggestions(study: Study, experiment: str, rows: Sequence[Row], command: str) -> list[Row]:
+    """Return the suggestions in order: lines of YAML, a command, or a key and value for words.
+
+    Args:
+        command: The command that runs the study.
+    """
+    found: dict[str, Row] = {}
+    for row in rows:
+        size = int(row["batch_size"]) if pandas.notna(row["batch_size"]) else None
+        values = found.setdefault(row["name"], {**row, "values": {}})["values"]
+        values[size] = yaml.safe_load(str(row["value"])) if pandas.notna(row["value"]) else ""
+    distinct: dict[Any, Row] = {}
+    for row in found.values():
+        changed = suggestions.changes(study, experiment, [(row["key"], row["values"])])
+        lines, value = suggestions.lines(changed), next(iter(row["values"].values()))
+        if row["key"] == advice_needs.RERUN:
+            lines = [f"{command} {advice_needs.RERUN} {value}"]
+        listed = wording.listed(map(str, value if isinstance(value, list) else [value]))
+        distinct.setdefault((row["key"], *lines, listed), {**row, "lines": lines, "listed": listed})
+    return [*distinct.values()]
 
 
 def _of_series(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
@@ -177,9 +294,8 @@ def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> 
 
     Seconds are left out if the examples rank the sizes in their place.
     """
-    for taken in (
-        ("examples", "updates") if EXAMPLES in limits else ("seconds", "examples", "updates")
-    ):
+    ranked_by_examples = EXAMPLES in limits
+    for taken in ("seconds", "examples", "updates")[ranked_by_examples:]:
         rows = _at(compared, taken, TARGET, EXAMPLES)
         if best not in rows.index or pandas.isna(rows.loc[best, "mean"]):
             continue
@@ -200,21 +316,22 @@ def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> 
     return None
 
 
-def _outcome(name: str, rows: pandas.DataFrame, best: Row | None) -> Row:
-    """Returns the batch sizes by verdict, and the mean of the best size."""
+def _outcome(name: str, rows: pandas.DataFrame, about: Sequence[int]) -> Row:
+    """Return the batch sizes by verdict of one limit, and whether the given ones are within."""
     kinds = (Verdict.WITHIN, Verdict.BEYOND, "failed", "open")
     by_verdict: dict[str, list[int]] = {kind: [] for kind in kinds}
-    for size, verdict, reason in zip(rows.index, rows["verdict"], rows["reason"], strict=True):
+    verdicts = advice_series.verdicts(rows)
+    for size, verdict, reason in zip(rows.index, verdicts, rows["reason"], strict=True):
         kind = "failed" if reason == Reason.FAILED else verdict
         by_verdict[kind if kind in by_verdict else "open"].append(int(size))
-    how = of_difference(name)
+    how = wording.Unit(" %", 100.0) if name in TAKEN else of_difference(name)
     margin = rounded(how.times * float(rows["margin"].iloc[0]))
-    here = rows.loc[best["batch_size"]] if best and best["batch_size"] in rows.index else None
     return {
         **by_verdict,
         "label": label(name),
+        "taken": name in TAKEN,
+        "shown": {*about} <= {*by_verdict[Verdict.WITHIN]},
         "margin": margin + (how.suffix.rstrip("s") if margin == "1" else how.suffix),
-        "mean": level(name, here[_MEAN]) if here is not None else "",
     }
 
 
@@ -224,38 +341,36 @@ Cells = dict[int, tuple[str, Any]]  # batch size -> text and the value to sort b
 def _columns(
     sizes: Sequence[Row],
     compared: pandas.DataFrame,
-    ends: Mapping[str, pandas.DataFrame],
+    rows: Mapping[str, Sequence[Row]],
     runs: pandas.DataFrame,
     measured: pandas.DataFrame,
 ) -> Iterator[tuple[str, Cells]]:
-    """Yields the columns of the table of batch sizes; the time of an epoch is at the best rate."""
-    yield "Best rate", {row["batch_size"]: (row["rate"], row[RATE]) for row in sizes}
+    """Yields the columns of the table of batch sizes, whose numbers are at the rate of the row."""
+    yield "Learning rate", {row["batch_size"]: (row["rate"], row[RATE]) for row in sizes}
     for taken, title in (("seconds", "Time to target"), ("examples", "Examples to target")):
         yield _column(title, taken, _at(compared, taken, TARGET))
     yield _column("Time", "seconds", _at(compared, "seconds", EXAMPLES))
-    for name, rows in ends.items():
-        yield _column(label(name), name, rows)
-    times = {}
-    for row in sizes if "seconds_per_epoch" in runs else ():
-        own = runs[runs["batch_size"] == row["batch_size"]]
-        if RATE in own and pandas.notna(row[RATE]):
-            own = own[own[RATE] == row[RATE]]
-        times[row["batch_size"]] = intervals.t_interval(own["seconds_per_epoch"].dropna())
-    per_epoch = pandas.DataFrame.from_dict(times, orient="index", columns=[*_MEAN, "reached"])
-    yield _column("Time per epoch", "seconds_per_epoch", per_epoch)
+    by_name: dict[str, dict[int, Row]] = {}
+    for row in rows[Item.EXPECTATION]:
+        by_name.setdefault(row["name"], {})[row["batch_size"]] = row
+    for name, of_sizes in by_name.items():
+        if name in _TITLES:
+            values = {size: [row["estimate"], row["n"]] for size, row in of_sizes.items()}
+            columns = [_MEAN[0], "reached"]
+            means = pandas.DataFrame.from_dict(values, orient="index", columns=columns)
+            yield _column(_TITLES[name], name, means)
+        elif name not in (PATIENCE, "seconds"):
+            yield (
+                label(name),
+                {size: (row["shown"], row["estimate"]) for size, row in of_sizes.items()},
+            )
     if len(measured) and len(runs):
         names = {*run_series.factor_columns(measured)} & {*runs}
         single = {name: runs[name].iloc[0] for name in names if runs[name].nunique() == 1}
-        own = _of_series(measured, single).dropna(subset=[_MEMORY]).set_index("batch_size")
+        own = _of_series(measured, single).dropna(subset=[MEMORY_PEAK]).set_index("batch_size")
         if own.index.is_unique:
-            yield _column("Memory", _MEMORY, own[[_MEMORY]].set_axis(_MEAN[:1], axis="columns"))
-    elif _MEMORY in runs and runs[_MEMORY].notna().any():  # of the commands that made them
-        held = {
-            size: intervals.t_interval(own[_MEMORY].dropna())[:3]
-            for size, own in runs.groupby("batch_size")
-        }
-        frame = pandas.DataFrame.from_dict(held, orient="index", columns=_MEAN)
-        yield _column("Memory", _MEMORY, frame)
+            frame = own[[MEMORY_PEAK]].set_axis(_MEAN[:1], axis="columns")
+            yield _column(_TITLES[MEMORY_PEAK], MEMORY_PEAK, frame)
 
 
 def _column(title: str, name: str, rows: pandas.DataFrame) -> tuple[str, Cells]:
@@ -279,38 +394,54 @@ def _column(title: str, name: str, rows: pandas.DataFrame) -> tuple[str, Cells]:
 def _sizes(sizes: Sequence[Row], best: Row | None, columns: Iterator[tuple[str, Cells]]) -> Row:
     """Returns the table with a row per batch size, of the columns that have a text."""
     filled = {title: cells for title, cells in columns if any(text for text, _ in cells.values())}
-    low, high = (best["smallest"], best["largest"]) if best else (1, 0)
+    verdicts = advice_series.verdicts(
+        pandas.DataFrame(sizes).assign(outcome=[str(row["name"]) for row in sizes])
+    )
+    alone = best is not None and best["headline"] == Headline.RECOMMENDED
     lines = [
         {
             **row,
-            "inside": low <= row["batch_size"] <= high,
+            "verdict": verdict,
+            "words": _verdict(row, verdict, best),
+            # No size is highlighted if none is distinguished or within every margin.
+            "inside": _is(row, best) and (alone or best["verdict"] == Verdict.WITHIN),
             "cells": [cells.get(row["batch_size"], ("", None)) for cells in filled.values()],
         }
-        for row in sizes
+        for row, verdict in zip(sizes, verdicts, strict=True)
     ]
     return {"heads": [*filled], "rows": lines}
 
 
-def _checks(rows: list[Row], best: Row | None) -> list[Row]:
-    """Returns checks and needs in order, what fails alike at several sizes as one."""
-    found: dict[tuple[str, ...], Row] = {}
+def _is(row: Row, best: Row | None) -> bool:
+    return best is not None and row["batch_size"] == best["batch_size"]
+
+
+def _verdict(row: Row, verdict: str, best: Row | None) -> str:
+    """Return the verdict on a batch size, with the limit that decides about it."""
+    if _is(row, best):
+        several = best["headline"] == Headline.NOT_DISTINGUISHED
+        return "best measured" if several and best["verdict"] != Verdict.WITHIN else "recommended"
+    decides = isinstance(row["name"], str) and verdict != Verdict.WITHIN
+    words = "runs failed" if row["reason"] == Reason.FAILED else VERDICTS[verdict]
+    return f"{words}: {wording.lower(label(row['name']))}" if decides else words
+
+
+def _checks(rows: list[Row]) -> list[Row]:
+    """Returns checks in order, those that did not pass first, a check of several sizes as one."""
+    found: dict[str, Row] = {}
     for row in rows:
         state = {1: "passed", 0: "failed"}.get(row["passed"], "open")
-        first = found.setdefault((row["name"], row["line"]), {**row, "state": state, "sizes": []})
+        first = found.setdefault(row["name"], {**row, "state": state, "sizes": []})
         first["sizes"] += [whole(row["batch_size"])] if pandas.notna(row["batch_size"]) else []
-    checks = [*found.values()]
-    if best and not any(row["name"] == "seeds" for row in checks):
-        checks.append({**best, "name": "seeds", "state": "passed", "sizes": []})
-    return sorted(checks, key=lambda row: row["state"] == "passed")
+    return sorted(found.values(), key=lambda row: row["state"] == "passed")
 
 
 def _aligned(table: Row) -> Iterator[str]:
     """Yields the lines of the table of batch sizes, for a terminal."""
     lines = [["Batch size", *table["heads"], "Verdict"]]
     for row in table["rows"]:
-        shown = f"{VERDICTS[row['verdict']]}{', recommended' if row['inside'] else ''}"
         cells = (text or wording.ABSENT for text, _ in row["cells"])
-        lines.append([whole(row["batch_size"]), *cells, shown])
+        lines.append([whole(row["batch_size"]), *cells, row["words"]])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for cells in lines:
         padded = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))

@@ -130,7 +130,7 @@ def _recommended(study_folder: Path) -> list[Record]:
         {"experiment": path.parent.name, **{name: row[name] for name in names}}
         for path in sorted(study_folder.glob("*/advice.csv"))
         for row in disk.read_rows(path, "item")
-        if row["item"] == Item.RECOMMENDATION
+        if row["item"] == Item.RECOMMENDATION and row["batch_size"]
     ]
 
 

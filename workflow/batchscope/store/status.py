@@ -359,14 +359,15 @@ def waiting(jobs: Sequence[Job]) -> str:
 
 
 def _advice_lines(study: plan.Study) -> list[str]:
-    """Returns what the advice of each experiment will lack, as lines to add to the study."""
-    needs = {name: advice_needs.planned(each) for name, each in study.experiments.items()}
-    lines = [
-        f"  {name}: {'; '.join(advice_needs.line(need.key, need.value) for need in found)}"
-        for name, found in needs.items()
-        if found
-    ]
-    return ["For solid advice on batch sizes, add:", *lines] if lines else []
+    """Returns what the advice of each experiment will lack, as lines to change in the study."""
+    from batchscope.study import suggestions
+
+    lines = []
+    for name, each in study.experiments.items():
+        needs = [(need.key, {None: need.value}) for need in advice_needs.planned(each)]
+        changed = suggestions.changes(study, name, needs)
+        lines += [f"  {name}: {'; '.join(suggestions.lines(changed))}"] if changed else []
+    return ["For solid advice on batch sizes, change:", *lines] if lines else []
 
 
 def main(config_path: str, scale: str, results: Path | str) -> str:

@@ -1,4 +1,4 @@
-"""What a solid advice on batch sizes needs of a study, each with the line to add to it."""
+"""Needs of a solid recommendation, each with the key of the study to change."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ from batchscope.study.plan import Experiment
 
 LEAST_SIZES = 3
 RERUN = "--forcerun"  # key of a check whose value is a rule to run again, no key of a study
-_BLANKS = ("measure", "columns")  # keys of lists, to which a value is added
-
-
-# What gives runs their seconds and outcomes on test data -> the key of a study, and its value.
-_RATES = {"rates": ("vary.learning_rate", "{}")}
-HERE = {"time_epoch": ("measure", "time_epoch"), "evaluate": ("measure", "evaluate"), **_RATES}
-IN_A_FILE = {
-    "time_epoch": ("columns", "seconds"),
-    "evaluate": ("columns", "{}"),
-    "rates": ("columns", "learning_rate"),
-}
-_IN_A_LOG = {"time_epoch": ("alone", "true"), "evaluate": ("log.columns.{}", "NAME"), **_RATES}
+RATE_STEP = 3.0  # from one learning rate to the next, for a study with a single one
+SEEDS, RATE = "seeds", "learning_rate"
+# Keys of an experiment, with their values, that give runs seconds and outcomes on test data. `log`
+# and `column` are no keys: only the user can add to a log.
+HERE = {"time_epoch": ("measure.time_epoch", ""), "evaluate": ("measure.evaluate", "")}
+COMMAND = {"time_epoch": ("alone", "true"), "evaluate": ("log", "{}")}
+EXTERNAL = {"time_epoch": ("column", "seconds"), "evaluate": ("column", "{}")}
 
 
 class Need(NamedTuple):
@@ -41,9 +36,9 @@ class Need(NamedTuple):
     seeds: float = math.nan
 
     def row(self) -> dict[str, Any]:
-        """Returns it as a row of the advice."""
-        found = {"name": self.name, "key": self.key, "value": str(self.value)}
-        return {**found, "seeds_to_resolve": self.seeds, "minutes_to_resolve": self.minutes}
+        """Return it as a check that waits for something."""
+        row = {"name": self.name, "passed": None, "key": self.key, "value": str(self.value)}
+        return {**row, "seeds_to_resolve": self.seeds, "minutes_to_resolve": self.minutes}
 
 
 class Trained(NamedTuple):
@@ -68,47 +63,49 @@ class Trained(NamedTuple):
     task: str = tasks.CLASSIFICATION
 
 
-def missing(found: Trained, of_seed: float = math.nan, of_rate: float = math.nan) -> Iterator[Need]:
-    """Yields what is missing, of runs that there are or that are planned.
+def missing(
+    trained: Trained, of_seed: float = math.nan, of_rate: float = math.nan
+) -> Iterator[Need]:
+    """Yield what is missing, of runs that there are or that are planned.
 
     Args:
         of_seed: Minutes of one more seed; `of_rate` of one more learning rate.
     """
-    if len(found.sizes) < LEAST_SIZES:
-        larger = [2 * found.sizes[-1], 4 * found.sizes[-1]]
-        yield Need("sizes", "vary.batch_size", [*found.sizes, *larger][:LEAST_SIZES])
-    if not found.timed:
-        yield Need("time_epoch", *found.given_by["time_epoch"])
-    if not found.tested:
-        outcome = f"test_{tasks.TASKS[found.task][0]}"
-        yield Need("evaluate", *(each.format(outcome) for each in found.given_by["evaluate"]))
-    if found.seeds < LEAST_SEEDS:
-        minutes = (LEAST_SEEDS - found.seeds) * of_seed
-        yield Need("seeds", "seeds", LEAST_SEEDS, minutes, LEAST_SEEDS)
-    if found.rates < 2:
-        rates = [] if found.rate is None else [rounded(found.rate * each) for each in (0.5, 1, 2)]
-        key, value = found.given_by["rates"]
-        yield Need("rates", key, value.format(rates or ""), 2 * of_rate)
+    if len(trained.sizes) < LEAST_SIZES:
+        larger = [2 * trained.sizes[-1], 4 * trained.sizes[-1]]
+        yield Need("sizes", "batch_size", [*trained.sizes, *larger][:LEAST_SIZES])
+    if not trained.timed:
+        yield Need("time_epoch", *trained.given_by["time_epoch"])
+    if not trained.tested:
+        key, value = trained.given_by["evaluate"]
+        yield Need("evaluate", key, value.format(f"test_{tasks.TASKS[trained.task][0]}"))
+    if trained.seeds < LEAST_SEEDS:
+        minutes = (LEAST_SEEDS - trained.seeds) * of_seed
+        yield Need(SEEDS, SEEDS, LEAST_SEEDS, minutes, LEAST_SEEDS)
+    if trained.rates < 2:
+        steps = () if trained.rate is None else (1 / RATE_STEP, 1, RATE_STEP)
+        rates = [rounded(trained.rate * step) for step in steps]
+        yield Need("rates", RATE, rates or "", 2 * of_rate)
 
 
 def given_by(experiment: Experiment) -> Mapping[str, tuple[str, str]]:
-    """Returns what gives the runs of an experiment their seconds and outcomes, as `HERE`."""
+    """Return what gives the runs of an experiment their seconds and outcomes, as `HERE`."""
     if experiment.commands:
-        return _IN_A_LOG
-    return IN_A_FILE if experiment.own.path else HERE
+        return COMMAND
+    return EXTERNAL if experiment.own.path else HERE
 
 
 def planned(experiment: Experiment) -> list[Need]:
-    """Returns what will be missing of an experiment that trains at two batch sizes or more."""
+    """Return what will be missing of an experiment that trains at two batch sizes or more."""
     trainings, runs = experiment.trainings, [*experiment.trainings.runs.values()]
     runs += [run.factors for run in experiment.commands.values()]
     rates: dict[int, set[float]] = {}
     for run in runs:
-        rates.setdefault(run["batch_size"], set()).add(run.get("learning_rate"))
+        rates.setdefault(run["batch_size"], set()).add(run.get(RATE))
     if len(rates) < 2:
         return []
     every = set().union(*rates.values())
-    found = Trained(
+    trained = Trained(
         sorted(rates),
         len(trainings.seeds),
         min(map(len, rates.values())),
@@ -118,18 +115,9 @@ def planned(experiment: Experiment) -> list[Need]:
         "evaluate" in trainings.measures or all(run.get("evaluate_every", True) for run in runs),
         given_by(experiment),
     )
-    return [*missing(found)]
-
-
-def line(key: str, value: Any) -> str:
-    """Returns what to add to a study, as YAML: `vary: {learning_rate: [0.1, 0.2]}`."""
-    first, *rest = key.split(".")
-    text = f"[{value}]" if first in _BLANKS and not rest else str(value)
-    for each in reversed(rest):
-        text = f"{{{each}: {text}}}"
-    return f"{first}: {text}"
+    return [*missing(trained)]
 
 
 def rounded(value: float) -> float:
-    """Returns a number with three significant digits."""
+    """Return a number with three significant digits."""
     return float(f"{value:.3g}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import budget_kinds, tasks
@@ -156,6 +157,7 @@ class Study:
         machines: Other machine -> the folder of its results, and what it calls itself there.
         claims: What documents state, in the order of the file.
         published: Data set's token -> how many examples a document used, and its place there.
+        written: What its file holds, in its reduced form where that runs; `folder` is the file's.
     """
 
     name: str
@@ -169,6 +171,8 @@ class Study:
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
+    written: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    folder: Path | None = field(default=None, repr=False, compare=False)
 
     @property
     def folder_name(self) -> str:

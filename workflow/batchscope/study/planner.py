@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from batchscope.study import (
 from batchscope.study.document import CommandKeys, ExperimentKeys
 from batchscope.study.plan import Experiment, Study, Times, Trainings, folder_name
 from batchscope.study.published_numbers import Series
-from batchscope.study.validation import Validated, validate
+from batchscope.study.validation import Validated, reduce, validate
 
 # From a data set's id to its training examples, where it is prepared.
 Recorded = Callable[[str], int | None]
@@ -75,7 +76,8 @@ def make(
     study = planner.study()
     if planner.findings.problems:
         raise ConfigError([problem.line for problem in merged(planner.findings.problems)])
-    return study
+    written = raw if scale == "full" else reduce(raw)[0]
+    return replace(study, written=written, folder=folder)
 
 
 class _Planner:

@@ -92,7 +92,8 @@ def rows(
     results: Path | str, experiment: Experiment, tables: Mapping[str, pandas.DataFrame]
 ) -> pandas.DataFrame:
     """Returns which batch sizes to use, with what limits them and what is missing."""
-    names = ("comparisons", "runs", "limits", "trends", "critical_batch_size")
+    names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
+    evaluated = experiment.trainings.measures.get("evaluate", {})
     asked = Asked(
         experiment.trainings.margins,
         experiment.trainings.seeds_planned,
@@ -102,5 +103,6 @@ def rows(
         advice_needs.given_by(experiment),
         experiment.trainings.timed,
         by_position(results, experiment),
+        evaluated.get("weights") == "best",
     )
     return advice.table(Tables(*(tables[name] for name in names)), asked)

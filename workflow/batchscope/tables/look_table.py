@@ -15,7 +15,7 @@ from batchscope.tables import csv_tables
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
-_READ = ("comparisons", "runs", "limits", "trends", "critical_batch_size")  # as `Tables` has them
+_READ = ("comparisons", "runs", "limits", "critical_batch_size")  # as `Tables` has them
 
 
 def write(results: Path | str, study: Study, output: Path) -> None:

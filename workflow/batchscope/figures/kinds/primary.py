@@ -50,7 +50,7 @@ def _of_series(tables: Tables) -> Iterator[pandas.DataFrame]:
         compared = comparisons[comparisons["outcome"].eq(outcome) & comparisons["mean"].notna()]
         compared = compared[compared["budget"].isin(budgets)].drop_duplicates("batch_size")
         if len(compared) > 1:
-            best = advice[advice["item"] == "recommendation"]
+            best = advice[advice["item"].eq("recommendation") & advice["smallest"].notna()]
             low, high = best[["smallest", "largest"]].iloc[0] if len(best) else (1, 0)
             inside = compared["batch_size"].between(low, high).astype(int)
             seeds = _seeds(outcome, compared, to_target, runs).rename(columns={outcome: "value"})

@@ -96,7 +96,7 @@ def _of_advice(advice: pandas.DataFrame) -> Iterator[dict[str, Any]]:
     factors = [name for name in run_series.varying(advice) if name != "learning_rate"]
     for row in advice.to_dict("records"):
         own = {name: row[name] for name in factors}
-        if row["item"] == Item.RECOMMENDATION:
+        if row["item"] == Item.RECOMMENDATION and pandas.notna(row["smallest"]):
             yield {**own, "limit": _RANGE, "low": row["smallest"], "high": row["largest"]}
         elif row["item"] == Item.LIMIT and pandas.notna(row["verdict"]):
             yield {**own, **_cell(row, row["name"])}

@@ -1,0 +1,158 @@
+"""Suggestions as YAML: applied to every shipped study, each gives a study that can be planned."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from batchscope.catalogue import stages
+from batchscope.study import config, planner, suggestions
+from small_study import config as small
+
+ROOT = Path(__file__).resolve().parents[2]
+MINIATURES = Path(os.environ.get("BATCHSCOPE_DATA", "-")).parent / "mini-studies"
+STUDIES = [
+    ROOT / "config.yaml",
+    *sorted(ROOT.glob("examples/*/study.yaml")),
+    *sorted(ROOT.glob("studies/*.yaml")),
+    *sorted(MINIATURES.glob("*.yaml")),
+]
+FRESH = yaml.safe_load(str(stages.Staged.after(5, 12)))
+WORDS = ("log", "column", "test_examples")  # no key of a study expresses them
+
+
+def asked(runs):
+    """Yields every suggestion that an advice on some runs may have."""
+    sizes = sorted({run["batch_size"] for run in runs})
+    tried = sorted({run["learning_rate"] for run in runs if "learning_rate" in run})
+    beyond = [*tried, *(3 * rate for rate in tried[-1:])]
+    yield "learning_rate", {None: beyond}
+    yield "learning_rate", {sizes[-1]: beyond}
+    yield "epochs", {size: 2 * max(run.get("epochs", 1) for run in runs) for size in sizes[:2]}
+    yield "evaluate_every", {None: 10}
+    yield "batch_size", {None: [*sizes, 2 * sizes[-1]]}
+    yield "batch_size", {None: sizes[1:] or sizes}
+    yield "seeds", {None: 7}
+    yield "seeds", {None: FRESH}
+    yield "alone", {None: True}
+    for key in ("measure.time_epoch", "measure.evaluate", *WORDS):
+        yield key, {None: ""}
+    yield "measure.time_epoch.blocks", {None: 21}
+
+
+def readable(path, folder):
+    """Returns a study's file whose data lie in `folder`, where it names some that are elsewhere."""
+    text = path.read_text(encoding="utf-8")
+    if path.parent != MINIATURES:
+        return path
+    for name in re.findall(r"DATA/(\S+?)[,}\s]", text):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    copy = folder / path.name
+    copy.write_text(text.replace("DATA/", f"{folder}/"), encoding="utf-8")
+    return copy
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_study_accepts_every_suggestion(path, tmp_path):
+    raw = config.read(readable(path, tmp_path))
+    scale = "reduced" if "reduced" in raw else "full"
+    study, accepted = planner.make(raw, scale, folder=path.parent), []
+    experiments = study.written["experiments"]
+    for name, each in [*study.experiments.items()][:3]:
+        runs = [*each.trainings.runs.values(), *(run.factors for run in each.commands.values())]
+        for key, values in asked(runs) if runs else ():
+            changed = suggestions.changes(study, name, [(key, values)])
+            if changed:
+                assert key not in WORDS
+                again = yaml.safe_load("\n".join(suggestions.lines(changed)))
+                assert again == changed
+                planner.make(
+                    {
+                        **study.written,
+                        "experiments": {**experiments, name: experiments[name] | again},
+                    },
+                    folder=path.parent,
+                )
+                accepted.append(key)
+    if any(each.trainings.runs for each in study.experiments.values()):
+        assert {"learning_rate", "epochs", "evaluate_every", "batch_size", "seeds"} <= {*accepted}
+
+
+def changes(key, values, **experiment):
+    """Returns what a suggestion changes in the experiment of a small study."""
+    study = planner.make(small(experiment=experiment))
+    return suggestions.changes(study, "a", [(key, values)])
+
+
+CASES = [{"batch_size": 16, "epochs": 2}, {"batch_size": 32, "epochs": 4}]
+RATED = [{"batch_size": 16, "learning_rate": rate} for rate in (0.1, 0.2)]
+RATED += [{"batch_size": 32, "learning_rate": 0.1}]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "key", "values", "expected"),
+    [
+        ({}, "epochs", {16: 4, 32: 8}, {"set": {"epochs": 8}}),
+        ({"set": {"momentum": 0.9}}, "epochs", {16: 4}, {"set": {"momentum": 0.9, "epochs": 4}}),
+        (
+            {"vary": {}, "cases": CASES},
+            "epochs",
+            {32: 8},
+            {"cases": [CASES[0], {**CASES[1], "epochs": 8}]},
+        ),
+        ({}, "evaluate_every", {16: 20, 32: 10}, {"set": {"evaluate_every": 10}}),
+        (
+            {"set": {"learning_rate": 0.1, "momentum": 0.9}, "vary": {"batch_size": [16]}},
+            "learning_rate",
+            {None: [0.1, 0.3]},
+            {"vary": {"batch_size": [16], "learning_rate": [0.1, 0.3]}, "set": {"momentum": 0.9}},
+        ),
+        (
+            {"vary": {"batch_size": [16], "learning_rate": [0.1, 0.2]}},
+            "learning_rate",
+            {16: [0.2, 0.4]},
+            {"vary": {"batch_size": [16], "learning_rate": [0.1, 0.2, 0.4]}},
+        ),
+        (
+            {"vary": {}, "cases": RATED},
+            "learning_rate",
+            {32: [0.1, 0.05]},
+            {"cases": [*RATED, {"batch_size": 32, "learning_rate": 0.05}]},
+        ),
+        (
+            {"vary": {}, "cases": CASES},
+            "batch_size",
+            {None: [32, 64]},
+            {"cases": [CASES[1], {**CASES[1], "batch_size": 64}]},
+        ),
+        ({}, "batch_size", {None: [16]}, {"vary": {"batch_size": [16]}}),
+        (
+            {"measure": "evaluate"},
+            "measure.time_epoch",
+            {None: ""},
+            {"measure": ["evaluate", "time_epoch"]},
+        ),
+        (
+            {"measure": ["evaluate", {"time_epoch": {"block_seconds": 1}}]},
+            "measure.time_epoch.blocks",
+            {None: 21},
+            {"measure": {"evaluate": None, "time_epoch": {"block_seconds": 1, "blocks": 21}}},
+        ),
+        ({}, "learning_rate", {None: ""}, {}),
+        ({}, "test_examples", {None: 100}, {}),
+        ({}, "seeds", {None: 501}, {}),  # 1002 runs, of 1000 that there may be
+    ],
+)  # fmt: skip
+def test_a_suggestion_changes_a_factor_where_the_study_has_it(experiment, key, values, expected):
+    assert changes(key, values, **experiment) == expected
+
+
+def test_suggestions_add_up():
+    study = planner.make(small())
+    both = [("measure.evaluate", {None: ""}), ("measure.time_epoch", {None: ""})]
+    assert suggestions.changes(study, "a", both) == {"measure": ["evaluate", "time_epoch"]}

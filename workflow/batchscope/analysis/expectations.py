@@ -1,0 +1,195 @@
+"""Results of trainings at one batch size and learning rate, and how other rates compare.
+
+All numbers of a configuration are read at one place: at the lowest validation loss if the outcome
+was evaluated there, or else at the end of the trainings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import intervals, run_series
+from batchscope.analysis.advice_series import RATE, SECONDS, Row, Series, verdicts
+from batchscope.analysis.targets import Target
+from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, TAKEN, TARGET, UPDATES
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.catalogue.tables import clipped
+from batchscope.store.records import FAILED
+
+PATIENCE, MEMORY_PEAK, EPOCH_SECONDS = "patience", "memory_peak_mb", "seconds_per_epoch"
+COUNTED = (EPOCHS, UPDATES, PATIENCE)  # summarised by their range over the seeds
+LOWER, HIGHER = "lower", "higher"
+_LOSS, _BEST_LOSS = "validation_loss", "best_validation_loss"
+_OF_RUNS = ["train_seconds", EPOCH_SECONDS, MEMORY_PEAK, _BEST_LOSS]
+_FROM_BEST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]  # the last one decides
+
+
+def _runs(series: Series, *columns: str) -> pandas.DataFrame:
+    """Return the runs with their status, as numbers otherwise, by name."""
+    names = ["batch_size", RATE, "seed", *_OF_RUNS, *columns]
+    runs = series.runs("run", "status", *names).set_index("run")
+    return runs.assign(**{name: pandas.to_numeric(runs[name], errors="coerce") for name in names})
+
+
+def _evaluations(series: Series) -> pandas.DataFrame:
+    """Return the evaluations of finished runs that have a validation loss, in order of updates."""
+    rows, runs = series.tables.trajectories, series.tables.runs
+    if rows.empty or runs.empty or _LOSS not in rows:
+        return pandas.DataFrame(columns=["run", "batch_size", RATE, "seed", _LOSS])
+    keys = [name for name in ("run", "machine") if name in rows and name in runs]
+    rows = rows[rows[_LOSS].notna()].merge(run_series.finished(runs)[keys], on=keys)
+    return rows.sort_values(UPDATES, kind="stable", ignore_index=True)
+
+
+def outcome_values(series: Series, outcome: str) -> tuple[pandas.DataFrame, str]:
+    """Return an outcome of every finished run, and the place of comparison: convergence or end.
+
+    The rows have the `value` of the outcome there, and the `epochs`, `updates` and `seconds` that
+    the run had taken.
+    """
+    runs, rows = run_series.finished(_runs(series, outcome)), _evaluations(series)
+    compared = series.limits.loc[series.limits["outcome"] == outcome, "budget"]
+    evaluated = outcome in rows and bool(rows[outcome].notna().all())
+    converged = compared.eq(CONVERGENCE).any() and len(rows) > 0
+    if converged and (evaluated or series.asked.best_weights):
+        place, read = CONVERGENCE, rows.loc[rows.groupby("run")[_LOSS].idxmin()]
+    else:
+        place, read = END, rows.drop_duplicates("run", keep="last")
+    columns = ["epoch", UPDATES, SECONDS, outcome]
+    read = read.set_index("run").reindex(index=runs.index, columns=columns).astype(float)
+    if place == END:
+        read[SECONDS] = runs["train_seconds"].fillna(read[SECONDS])
+    value = read[outcome] if place == CONVERGENCE and evaluated else runs[outcome]
+    used = read[columns[:3]].rename(columns={"epoch": EPOCHS})
+    return runs.join(used).assign(value=value), place
+
+
+def expected(series: Series) -> Iterator[Row]:
+    """Yield the results at every batch size, at its learning rate.
+
+    Outcomes that were compared at another place than the first one are left out.
+    """
+    known = [name for name in series.outcomes if name in series.tables.runs]
+    values = {name: outcome_values(series, name) for name in known}
+    rows = _evaluations(series)
+    for name, (runs, place) in [*values.items()][:1]:
+        columns = {other: frame["value"] for other, (frame, at) in values.items() if at == place}
+        used = EPOCHS if runs[EPOCHS].notna().any() else UPDATES
+        columns = {used: runs[used], **columns}
+        columns |= {other: runs[other] for other in (SECONDS, EPOCH_SECONDS, MEMORY_PEAK)}
+        if place == CONVERGENCE and used == EPOCHS:
+            of_runs = rows.groupby("run")[[_LOSS, "epoch"]]
+            waits = {run: patience(*each.to_numpy(float).T) for run, each in of_runs}
+            columns[PATIENCE] = pandas.Series(waits).reindex(runs.index)
+        for size in series.sizes:
+            rate = series.rate(size)
+            same = (runs["batch_size"] == size) & (math.isnan(rate) | runs[RATE].eq(rate))
+            for name, column in columns.items():
+                if column[same].isna().all():
+                    continue
+                row = {"batch_size": size, RATE: rate, "key": place, "name": name}
+                yield row | _summary(name, column[same].dropna())
+
+
+def _summary(name: str, values: pandas.Series) -> Row:
+    """Return a mean with its interval, or with the range of counts and of fewer than 3 values."""
+    mean, *ends, n = intervals.t_interval(values)
+    ends = clipped(name, ends)
+    if name in COUNTED or n < LEAST_WITH_INTERVAL:
+        ends = [values.min(), values.max()]
+    return {"estimate": mean, "low": ends[0], "high": ends[1], "n": n}
+
+
+def patience(losses: Any, epochs: Any) -> float:
+    """Return the fewest epochs of patience that let a training reach its lowest loss.
+
+    That is the longest time between two improvements, in whole epochs.
+    """
+    improved = np.diff(np.minimum.accumulate(losses), prepend=math.inf) < 0
+    longest = np.diff(np.asarray(epochs)[improved]).max(initial=1)
+    return float(math.ceil(longest - 1e-9))
+
+
+def rates(series: Series) -> Iterator[Row]:
+    """Yield every rate that was tried at the recommended size, compared with the recommended one.
+
+    A rate does as well (within) if its outcomes and its updates to the target are shown to be
+    within the margins. A rate with a failed run is not testable.
+    """
+    size, chosen = series.recommended, series.rate(series.recommended)
+    runs = _runs(series)
+    runs = runs[(runs["batch_size"] == size) & runs[RATE].notna()]
+    failed = runs["status"].isin(FAILED).groupby(runs[RATE]).any()
+    compared = dict(_by_rate(series, size))
+    bounds = series.limits.drop_duplicates("outcome").set_index("outcome")["bound"]
+    for rate in failed.index:
+        row: Row = {"batch_size": size, RATE: rate, "verdict": Verdict.WITHIN}
+        if failed[rate]:
+            row |= {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.FAILED}
+        elif rate != chosen:
+            contrasts = [
+                _contrast(name, cells[rate], cells[chosen], float(bounds[name]))
+                for name, cells in compared.items()
+                if {chosen, rate} <= {*cells}
+            ]
+            contrasts.sort(key=lambda contrast: _FROM_BEST.index(contrast["verdict"]))
+            row |= contrasts[-1] if contrasts else {"verdict": Verdict.PROVISIONAL}
+        yield row
+
+
+def _by_rate(series: Series, size: int) -> Iterator[tuple[str, pandas.DataFrame]]:
+    """Yield each limit with its values by seed and rate; for a cost the updates to the target."""
+    target = series.at(TARGET)
+    for name in series.limits["outcome"].unique():
+        if name not in TAKEN:
+            values, _ = outcome_values(series, name)
+            yield name, values[values["batch_size"] == size].pivot_table("value", "seed", RATE)
+        elif len(target):
+            column, value = target[["budget_column", "budget_value"]].iloc[0]
+            rows = _evaluations(series)
+            taken = {
+                key: Target(column, value).crossing(
+                    {axis: run[axis].to_numpy(float) for axis in (column, UPDATES)}, UPDATES
+                )
+                for key, run in rows[rows["batch_size"] == size].groupby([RATE, "seed"])
+            }
+            if taken:
+                yield name, pandas.Series(taken).unstack(0)
+
+
+def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: float) -> Row:
+    """Return how values by seed differ from those at the chosen rate; for a cost the ratio."""
+    if name in TAKEN:
+        mean, *ends, n = intervals.ratio_interval(values, chosen)
+    else:
+        mean, *ends, n = intervals.t_interval(values - chosen)
+    ends = ends if n >= LEAST_WITH_INTERVAL else [math.nan, math.nan]
+    if np.isinf(values[np.isfinite(chosen)]).any():  # a run never reached the target
+        mean, ends = math.inf, [math.inf, math.inf]
+    row = {"name": name, "estimate": mean, "low": ends[0], "high": ends[1], "bound": bound, "n": n}
+    read = verdicts(pandas.DataFrame([{**row, "outcome": name, "verdict": Verdict.PROVISIONAL}]))
+    return {**row, "verdict": read.iloc[0]}
+
+
+def direction(series: Series) -> str:
+    """Return where better learning rates are likely: lower, higher, or unknown (empty).
+
+    Lower if more runs failed at the highest rate than at the lowest, or if its validation loss is
+    higher by the interval of their ratio; higher in the opposite case.
+    """
+    cells = _runs(series).dropna(subset=RATE)
+    lowest, highest = cells[RATE].min(), cells[RATE].max()
+    if not lowest < highest:
+        return ""
+    failed = cells["status"].isin(FAILED).groupby(cells[RATE]).mean()
+    if failed[lowest] != failed[highest]:
+        return LOWER if failed[highest] > failed[lowest] else HIGHER
+    losses = cells.pivot_table(_BEST_LOSS, ["batch_size", "seed"], RATE)
+    losses = losses.reindex(columns=[lowest, highest])
+    ratio = intervals.ratio_interval(losses[highest], losses[lowest])
+    return LOWER if ratio.low > 1 else HIGHER if ratio.high < 1 else ""

@@ -1,0 +1,129 @@
+"""Suggestions of the advice as YAML that a study accepts: whole keys of an experiment.
+
+A suggestion replaces keys of its experiment. A factor changes in the key that has it: `cases`,
+`vary` or `set`. A factor of the defaults is added to `set`, or to `vary` if it gets several values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from batchscope.errors import ConfigError
+from batchscope.study import planner
+from batchscope.study.plan import Experiment, Study
+
+SIZE, EVERY = "batch_size", "evaluate_every"
+_FACTORS = (SIZE, EVERY, "learning_rate", "epochs")
+Keys = dict[str, Any]  # of an experiment, as YAML has them
+Values = Mapping[int | None, Any]  # batch size, None for all of them -> new value or values
+
+
+def changes(study: Study, experiment: str, asked: Iterable[tuple[str, Values]]) -> Keys:
+    """Return the keys of an experiment that suggestions change, each with its whole value.
+
+    Suggestions that no key expresses are left out, such as those about external runs or a factor
+    that the command does not take. So are those that the study does not accept.
+
+    Args:
+        asked: Factors, or keys of experiments with dots (`measure.time_epoch.blocks`), each with
+            its new values.
+    """
+    written = study.written.get("experiments", {}).get(experiment, {})
+    changed: Keys = {}
+    for key, values in asked:
+        new = _change(study.experiments[experiment], written | changed, key, values)
+        if new and _accepts(study, experiment, written | changed | new):
+            changed |= new
+    return changed
+
+
+def lines(changed: Keys) -> list[str]:
+    """Return keys as lines of YAML: `vary: {learning_rate: [0.1, 0.2]}`."""
+    style: Any = {"default_flow_style": True, "sort_keys": False, "width": math.inf}
+    return [yaml.safe_dump({key: value}, **style).strip()[1:-1] for key, value in changed.items()]
+
+
+def _accepts(study: Study, experiment: str, keys: Keys) -> bool:
+    """Return whether a study can be planned with other keys of an experiment."""
+    experiments = {**study.written["experiments"], experiment: keys}
+    try:
+        planner.make({**study.written, "experiments": experiments}, folder=study.folder)
+    except ConfigError:
+        return False
+    return True
+
+
+def _change(plan: Experiment, written: Keys, key: str, values: Values) -> Keys:
+    """Return the keys that one suggestion changes; none if no key expresses it."""
+    value, (first, *rest) = next(iter(values.values())), key.split(".")
+    if plan.own.path or (key in _FACTORS and value in ("", [])):
+        return {}
+    if key in (plan.own_factors if plan.commands else _FACTORS):
+        return _with_factor(written, key, values)
+    if key == "seeds" or (key == "alone" and plan.commands):
+        return {key: value}
+    measured = first == "measure" and rest[0] in plan.trainings.measures
+    if first == "measure" and measured == (len(rest) > 1):  # a new measure, or a setting of one
+        return {"measure": _with_measure(written.get("measure"), *rest, value=value)}
+    return {}
+
+
+def _with_factor(written: Keys, factor: str, values: Values) -> Keys:
+    """Give a factor new values; return the keys that change."""
+    cases, vary, fixed = (written.get(key) or {} for key in ("cases", "vary", "set"))
+    if any(factor in case for case in cases):
+        sizes = factor == SIZE
+        return {
+            "cases": [*(_sizes(cases, values[None]) if sizes else _cases(cases, factor, values))]
+        }
+    lists = [value if isinstance(value, list) else [value] for value in values.values()]
+    new = {value for of_size in lists for value in of_size}
+    if factor not in vary and lists != [*values.values()]:
+        return {"set": {**fixed, factor: min(new) if factor == EVERY else max(new)}}
+    kept = () if None in values else vary.get(factor, ())
+    changed: Keys = {"vary": {**vary, factor: sorted({*kept, *new}, key=float)}}
+    if factor in fixed:
+        changed["set"] = {name: fixed[name] for name in fixed if name != factor}
+    return changed
+
+
+def _sizes(cases: list[Keys], sizes: list[int]) -> Iterator[Keys]:
+    """Yield the cases of some batch sizes; a new size is trained as the last one."""
+    yield from (case for case in cases if case.get(SIZE) in sizes)
+    last = [case for case in cases if case.get(SIZE) == cases[-1].get(SIZE)]
+    for size in sizes:
+        if all(case.get(SIZE) != size for case in cases):
+            yield from ({**case, SIZE: size} for case in last)
+
+
+def _cases(cases: list[Keys], factor: str, values: Values) -> Iterator[Keys]:
+    """Yield cases with the new value of a factor, or a case for each of several values."""
+    seen: list[Keys] = []
+    for case in cases:
+        size = None if None in values else case.get(SIZE, next(iter(values)))
+        rest = {name: value for name, value in case.items() if name != factor}
+        if size not in values:
+            yield case
+        elif not isinstance(values[size], list):
+            yield {**case, factor: values[size]}
+        elif rest not in seen:
+            seen.append(rest)
+            yield from ({**case, factor: value} for value in values[size])
+
+
+def _with_measure(measure: Any, name: str, setting: str = "", value: Any = None) -> Any:
+    """Return the key `measure` with one more measure, or with another setting of one."""
+    listed = [measure] if isinstance(measure, str) else measure or []
+    if isinstance(listed, dict):
+        settings = {**(listed.get(name) or {}), setting: value} if setting else None
+        return {**listed, name: settings}
+    if not setting:
+        return [*listed, name]
+    maps = (item if isinstance(item, dict) else {item: None} for item in listed)
+    return _with_measure(
+        {key: of for each in maps for key, of in each.items()}, name, setting, value
+    )
