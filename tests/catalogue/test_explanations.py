@@ -21,9 +21,9 @@ def names_of_checks():
     for path in [*SOURCES.glob("analysis/advice*.py"), SOURCES / "study" / "advice_needs.py"]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
-                if node.func.id in ("_check", "_flagged", "Need") and texts:
-                    yield texts[0]
+                values = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                if node.func.id in ("_check", "_flagged", "Need"):
+                    yield from [value for value in values if isinstance(value, str)][:1]
 
 
 def test_each_code_has_one():

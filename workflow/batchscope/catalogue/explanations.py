@@ -89,8 +89,8 @@ _CHECKS = {
 }
 
 _NUMBERS = {
-    "interval": "The values that the seeds are compatible with, at 95 % confidence, in brackets: of "
-    "a mean, or of a difference between batch sizes. More seeds make it narrower.",
+    "interval": "The values that the seeds are compatible with, at 95 % confidence: of a mean, or "
+    "of a difference between batch sizes. More seeds make it narrower.",
     "p_value": "How often chance alone would give a result at least as strong. Below 0.05 counts "
     "as evidence; above it, nothing is shown either way.",
     "margin": "The largest difference that you would accept as negligible. The study states it, or "

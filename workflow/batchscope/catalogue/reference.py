@@ -52,7 +52,10 @@ def whole() -> str:
         *(f"### {figure.name}\n\n{figure.caption}" for figure in FIGURES.values()),
         "## Words of the report",
         "The text behind each question mark; `explain` takes the word with or without underscores.",
-        _table(("word", "meaning"), ((f"`{word}`", text) for word, text in explanations.EXPLANATIONS.items())),
+        _table(
+            ("word", "meaning"),
+            ((f"`{word}`", text) for word, text in explanations.EXPLANATIONS.items()),
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
