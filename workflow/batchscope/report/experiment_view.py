@@ -47,7 +47,6 @@ from batchscope.study.plan import Experiment
 RATE = "learning_rate"
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
-CHANGES = (INCREASES, DECREASES, UNCLEAR, FEW_SEEDS, Verdict.NOT_TESTABLE)
 NOTHING_STATED: Mapping[str, str] = {}
 _OF_EVERY_TRAINING = ("evaluate", "time_epoch")
 _MOST_AT_FIRST = 6  # rows of an answer whose experiment states no primary column
@@ -109,7 +108,7 @@ def trends(table: pandas.DataFrame, stated: Mapping[str, str] = NOTHING_STATED) 
 
 
 def _change(row: Row) -> str:
-    """Return one of `CHANGES`: the sign of the interval, which also decides the verdict."""
+    """Return the sign of a trend by its interval, which also decides the verdict."""
     if row["verdict"] == Verdict.NOT_TESTABLE:
         return Verdict.NOT_TESTABLE
     if row["n"] < INTERVAL_SEEDS:
@@ -180,19 +179,19 @@ def _primary(experiment: Experiment, outcomes: list[str]) -> list[str]:
 
 
 def _sentence(answer: list[Row]) -> list[tuple[str, list[str]]]:
-    """Return each kind of change with the outcomes that show it, in the order of `CHANGES`.
+    """Return each kind of change with the outcomes that show it, in the order of the rows.
 
     An outcome with several settings or series that all change alike is named once.
     """
     changes: dict[str, set[str]] = {}
     for row in answer:
         changes.setdefault(_stem(row), set()).add(row["change"])
-    names: dict[str, dict[str, None]] = {change: {} for change in CHANGES}
+    names: dict[str, dict[str, None]] = {}
     for row in answer:
         whole = wording.lower(label(row["outcome"])) + wording.aside(row["series"])
         name = _stem(row) if len(changes[_stem(row)]) == 1 else whole
-        names[row["change"]][name] = None
-    return [(change, list(several)) for change, several in names.items() if several]
+        names.setdefault(row["change"], {})[name] = None
+    return [(change, list(several)) for change, several in names.items()]
 
 
 def _stem(row: Row) -> str:

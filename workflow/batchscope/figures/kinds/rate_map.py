@@ -47,31 +47,13 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 def _cells(series: Trainings, tables: Tables) -> Iterator[dict[str, Any]]:
     """Yield the cells of a series: of the cost to the target if it decides, else of the loss."""
     shared, values = _values(series, tables)
-    failed = series.cube(series.failed) == 1
     advice = tables.advice.set_index("item")
     rates = advice.loc[["size"]].set_index("batch_size")["learning_rate"]
     recommended = advice["batch_size"].get("recommendation")
-    for at, size in enumerate(series.axes[0]):
-        for rate, cell, failures in zip(series.axes[1], values[at], failed[at], strict=True):
-            cell, finite = cell[~np.isnan(cell)], cell[np.isfinite(cell)]
-            if not len(cell):
-                continue
-            mean = math.nan
-            if len(finite) == len(cell):
-                cost = shared["outcome"] in TAKEN
-                mean = np.exp(np.log(finite).mean()) if cost else finite.mean()
-            chosen = rates.get(size) == rate
-            yield {
-                **shared,
-                "batch_size": size,
-                "learning_rate": rate,
-                "seeds": len(cell),
-                "finite": len(finite),
-                "failed": int(failures.sum()),
-                "mean": mean,
-                "chosen": int(chosen),
-                "recommended": int(chosen and size == recommended),
-            }
+    for cell in series.cells(values, geometric=shared["outcome"] in TAKEN):
+        chosen = rates.get(cell["batch_size"]) == cell["learning_rate"]
+        marks = {"chosen": chosen, "recommended": chosen and cell["batch_size"] == recommended}
+        yield {**shared, **cell, **{name: int(mark) for name, mark in marks.items()}}
 
 
 def _values(series: Trainings, tables: Tables) -> tuple[dict[str, Any], np.ndarray]:
