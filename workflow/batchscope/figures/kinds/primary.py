@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import entries, factor_words, tasks
-from batchscope.catalogue.budget_kinds import ENDS, EXAMPLES, TAKEN, TARGET
+from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EXAMPLES, TAKEN, TARGET
 from batchscope.catalogue.figures import PRIMARY
 from batchscope.catalogue.outcomes import INTERVAL_SEEDS
 from batchscope.catalogue.tables import possible
@@ -20,7 +20,7 @@ from batchscope.figures.drawing import canvas
 _RATE = "learning_rate"
 _TARGET = ["target_column", "target_value"]
 _MEAN = ["mean", "mean_low", "mean_high"]
-_COLUMNS = ["outcome", *_TARGET, "batch_size", "seed", "value", *_MEAN, "recommended"]
+_COLUMNS = ["outcome", *_TARGET, "batch_size", "seeds", "seed", "value", *_MEAN, "recommended"]
 _MOST_PANELS = 6
 _DOTS = {"color": canvas.MUTED, "alpha": 0.55, "markersize": 4, "markeredgewidth": 0, "zorder": 2}
 _SQUARES = {"linestyle": "none", "marker": "s", "color": canvas.INK, "markersize": 6}
@@ -51,20 +51,26 @@ def _of_outcome(tables: Tables, outcome: str) -> pandas.DataFrame:
     best = advice[advice["item"] == "recommendation"]
     low, high = best[["smallest", "largest"]].iloc[0] if len(best) else (1, 0)
     inside = compared["batch_size"].between(low, high).astype(int)
-    seeds = _seeds(outcome, compared, tables.to_target, tables.runs)
+    seeds = _seeds(outcome, compared, tables)
     found = compared.assign(outcome=outcome, recommended=inside)
     found = found.merge(seeds.rename(columns={outcome: "value"}), on="batch_size", how="left")
     return found.sort_values(["batch_size", "seed"]).reindex(columns=_COLUMNS)
 
 
-def _seeds(
-    outcome: str, compared: pandas.DataFrame, to_target: pandas.DataFrame, runs: pandas.DataFrame
-) -> pandas.DataFrame:
-    """Returns what every seed has, at the rate of the comparison where it has one."""
+def _seeds(outcome: str, compared: pandas.DataFrame, tables: Tables) -> pandas.DataFrame:
+    """Return the value of each seed, at the rate of the comparison if it has one."""
     columns = ["batch_size", "seed", outcome]
     if outcome in TAKEN:
+        to_target = tables.to_target
         reached = np.isclose(to_target["target_value"], compared["budget_value"].iloc[0])
         return to_target.loc[reached, [*columns, *_TARGET]]
+    runs, evaluations = tables.runs, tables.trajectories
+    if compared["budget"].iloc[0] == CONVERGENCE and outcome in evaluations:
+        keys = [name for name in rows.RUN if name in runs and name in evaluations]
+        known = evaluations.dropna(subset=["validation_loss", outcome])
+        lowest = known.loc[known.groupby(keys)["validation_loss"].idxmin(), [*keys, outcome]]
+        runs = run_series.finished(runs).drop(columns=outcome, errors="ignore")
+        runs = runs.merge(lowest, on=keys)
     if outcome not in runs:
         return pandas.DataFrame(columns=columns)
     rates = ["batch_size", *([_RATE] if compared[_RATE].notna().all() else [])]
@@ -96,8 +102,8 @@ def _draw_panel(axes: Axes, seeds: pandas.DataFrame) -> str:
         to = f"{tasks.words(column)} {wording.number(value)}" if known else "the target"
         title, ylabel = "To the target", f"{outcome} to {to}"
     at, (mean, *ends) = np.log2(sizes), means[_MEAN].to_numpy(float).T
-    counts = seeds.groupby("batch_size")["value"].count().loc[sizes].to_numpy()
-    ends = np.where(counts < INTERVAL_SEEDS, np.nan, np.clip(ends, *possible(outcome)))
+    few = means["seeds"].to_numpy() < INTERVAL_SEEDS
+    ends = np.where(few, np.nan, np.clip(ends, *possible(outcome)))
     axes.plot(np.log2(seeds["batch_size"].astype(float)), seeds["value"], "o", **_DOTS)
     canvas.error_bars(axes, at, mean, *ends, capsize=3, zorder=3, **_SQUARES)
     if len(sizes) > 2:

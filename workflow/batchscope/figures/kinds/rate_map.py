@@ -144,9 +144,9 @@ def _legend(frame: pandas.DataFrame) -> list[tuple[Any, str]]:
     handles = [(ends[0], "best"), (ends[1], worst)]
     partly = frame["finite"].lt(frame["seeds"]) & frame["failed"].lt(frame["seeds"])
     if partly.any():
-        reached = "reached it" if (frame["outcome"].isin(TAKEN)).any() else "finished"
+        reached = "reached" if frame["outcome"].isin(TAKEN).any() else "ended"
         example = _text(frame[partly].iloc[0], 2)
-        handles.append((Patch(facecolor=_WITHOUT), f"{example}: seeds that {reached}"))
+        handles.append((Patch(facecolor=_WITHOUT), f"{example} {reached}"))
     for name, label in (("chosen", "chosen rate"), ("recommended", "recommended")):
         colour, width = _FRAMES[name]
         if frame[name].any():
