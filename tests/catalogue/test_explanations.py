@@ -13,17 +13,24 @@ from batchscope.report import page
 from html_page import Page
 
 SOURCES = Path(advice.__file__).parents[1]
-HEADLINES = {"recommended", "nothing_learned", "rate_not_found", "not_distinguished"}
+HEADLINES = {
+    *("recommended", "nothing_learned", "rate_not_found", "not_distinguished", "no_outcome")
+}
 
 
 def names_of_checks():
     """Yield the names of the checks and needs that the advice can have, as its code spells them."""
     for path in [*SOURCES.glob("analysis/advice*.py"), SOURCES / "study" / "advice_needs.py"]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                values = [each.value for each in node.args if isinstance(each, ast.Constant)]
-                if node.func.id in ("_check", "_flagged", "Need"):
-                    yield from [value for value in values if isinstance(value, str)][:1]
+            called = isinstance(node, ast.Call) and getattr(node.func, "id", "")
+            if called in ("_check", "_flagged", "Need"):
+                yield from list(filter(None, map(text_of, node.args[:2])))[:1]
+
+
+def text_of(argument):
+    """Return the text of a literal, or of a constant of the advice; an empty text of others."""
+    value = getattr(argument, "value", getattr(advice, getattr(argument, "id", ""), ""))
+    return value if isinstance(value, str) else ""
 
 
 def test_each_code_has_one():

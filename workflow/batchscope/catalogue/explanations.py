@@ -41,6 +41,8 @@ _VERDICTS = {
 _HEADLINES = {
     "recommended": "This batch size is shown to be within every margin, or is the best measured "
     "where none is. Use it with the learning rate beside it.",
+    "no_outcome": "No run has a result to compare yet: none finished, or none was evaluated. The "
+    "checks name the line that is missing.",
     "nothing_learned": "No batch size beats a constant prediction by its interval. Comparing sizes "
     "means nothing until a network learns: try other learning rates or another model.",
     "rate_not_found": "The best learning rate is the smallest or the largest that was tried, so a "
@@ -56,6 +58,8 @@ _CHECKS = {
     "examples). It should be smaller than the margin.",
     "rate_on_edge": "The best learning rate of a size is the smallest or largest that was tried. "
     "A better one may lie outside the grid, which makes that size look worse than it is.",
+    "outcome_rate_on_edge": "The quality of a size was best at the smallest or largest learning "
+    "rate that was tried. Its best quality may be higher than shown.",
     "one_rate": "The fastest rate of a size and its most accurate one differ. The check passes if "
     "the accuracy at the recommended rate is within the margin too.",
     "timings_disturbed": "Other programs used the cores while seconds were measured, or repeated "
@@ -70,8 +74,11 @@ _CHECKS = {
     "p-value below 0.05 means that they do not, and the model's numbers are rough.",
     "seeds_planned": "The number of seeds should be fixed before any result is seen. Adding seeds "
     "until a result appears makes chance findings likely.",
-    "looks": "The study adds seeds in steps and tests after each (interim analyses), which costs a "
-    "share of the error rate each time. It stops when every limit is decided.",
+    **dict.fromkeys(
+        ("interim", "looks"),
+        "The study adds seeds in steps and tests after each (interim analyses), which costs a "
+        "share of the error rate each time. It stops when every limit is decided.",
+    ),
     "seeds": "A seed is one repetition with its own initial weights and data order. Six paired "
     "seeds are the least for a verdict; more narrow the interval.",
     "sizes": "A recommendation compares at least three batch sizes. With fewer, a best size in "
@@ -99,8 +106,16 @@ _NUMBERS = {
     "and keeps the one with the lowest validation loss.",
     "epochs": "Passes over the training data. Train for this many, or stop where the validation "
     "loss is lowest.",
-    "memory": "The largest batch that fits into memory, or the most memory that a training held. "
-    "A larger batch ends with an out-of-memory error.",
+    "patience": "Epochs to wait without a lower validation loss before a training stops. Early "
+    "stopping keeps the weights of the best epoch.",
+    "expected": "The result of a training with these settings: the mean over seeds with its "
+    "interval, at the epoch where the validation loss was lowest.",
+    "seconds": "Training time on this machine: updates times the seconds of one update, measured "
+    "while nothing else ran. Validation is left out.",
+    "memory_peak_mb": "The most memory that a training held at this batch size. A machine with "
+    "less ends with an out-of-memory error.",
+    "memory": "The largest batch that fits into the memory of this machine. A larger batch ends "
+    "with an out-of-memory error.",
     "knee": "The batch size at which the machine processes 90 % of its highest number of examples "
     "per second. Beyond it, larger batches hardly speed up an epoch.",
     "critical_batch_size": "The batch size at which reaching the target takes twice the fewest "

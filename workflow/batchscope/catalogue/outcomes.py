@@ -12,8 +12,8 @@ from batchscope.catalogue import columns
 
 RISES, FALLS = "rises", "falls"
 LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
-INTERVAL_SEEDS = 3  # fewer values are shown without an interval
 LEAST_SEEDS = 6  # paired replicates below which nothing is more than provisional
+LEAST_WITH_INTERVAL = 3  # below which values have their range, and no interval
 
 
 class Verdict(enum.StrEnum):

@@ -23,7 +23,7 @@ from batchscope.catalogue.budget_kinds import (
     UPDATES,
 )
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.outcomes import INTERVAL_SEEDS, RISES, Reason, Verdict
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, RISES, Reason, Verdict
 from batchscope.catalogue.run_names import ENTRIES
 from batchscope.catalogue.tables import clipped
 from batchscope.host import absence
@@ -111,7 +111,7 @@ def _change(row: Row) -> str:
     """Return the sign of a trend by its interval, which also decides the verdict."""
     if row["verdict"] == Verdict.NOT_TESTABLE:
         return Verdict.NOT_TESTABLE
-    if row["n"] < INTERVAL_SEEDS:
+    if row["n"] < LEAST_WITH_INTERVAL:
         return FEW_SEEDS
     no_change = 1.0 if row["outcome"] in TAKEN else 0.0
     if row["low"] > no_change:

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from batchscope import wording
 from batchscope.catalogue import columns, tasks
-from batchscope.catalogue.outcomes import INTERVAL_SEEDS, Verdict
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Verdict
 from batchscope.catalogue.tables import clipped
 from batchscope.wording import PLAIN, POINTS, Estimate, Unit
 
@@ -63,7 +63,7 @@ def difference(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def with_interval(values: Sequence[Any], count: float) -> Sequence[Any]:
     """Return a value and its interval; too few values have no interval."""
-    return [values[0], math.nan, math.nan] if count < INTERVAL_SEEDS else values
+    return [values[0], math.nan, math.nan] if count < LEAST_WITH_INTERVAL else values
 
 
 def whole(value: Any) -> str:

@@ -24,7 +24,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue.entries import Scale
-from batchscope.catalogue.outcomes import INTERVAL_SEEDS
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL
 from batchscope.catalogue.tables import possible
 from batchscope.host import absence
 from batchscope.store import records
@@ -219,7 +219,7 @@ def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
     """
     logarithmic = axes.get_yscale() == "log"
     mean, low, high, count = intervals.t_intervals(values, logarithmic=logarithmic)
-    low, high = (np.where(count < INTERVAL_SEEDS, np.nan, end) for end in (low, high))
+    low, high = (np.where(count < LEAST_WITH_INTERVAL, np.nan, end) for end in (low, high))
     return mean, low, high, count
 
 

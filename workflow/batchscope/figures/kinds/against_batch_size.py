@@ -17,7 +17,7 @@ from batchscope.analysis import intervals, run_series, timing_repeats
 from batchscope.analysis.run_series import Series
 from batchscope.catalogue import entries
 from batchscope.catalogue.entries import Panel, Scale
-from batchscope.catalogue.outcomes import INTERVAL_SEEDS
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL
 from batchscope.catalogue.tables import clipped
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas, document_points
@@ -126,7 +126,7 @@ def draw(
     canvas.legend(figure, [*named, *document_points.entries(starred)])
     bars = " with a 95 % interval (Student's t)"
     seeds = frame["seed"].nunique()
-    means = f"Means over seeds{bars if seeds >= INTERVAL_SEEDS else ''}; small: single runs."
+    means = f"Means over seeds{bars if seeds >= LEAST_WITH_INTERVAL else ''}; small: single runs."
     canvas.notes(figure, rows.runs(frame), more, means if seeds > 1 else "")
     return figure
 

@@ -12,7 +12,7 @@ from batchscope.analysis import run_series
 from batchscope.catalogue import entries, factor_words, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EXAMPLES, TAKEN, TARGET
 from batchscope.catalogue.figures import PRIMARY
-from batchscope.catalogue.outcomes import INTERVAL_SEEDS
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL
 from batchscope.catalogue.tables import possible
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas
@@ -48,7 +48,7 @@ def _of_outcome(tables: Tables, outcome: str) -> pandas.DataFrame:
     compared = compared[compared["budget"].isin(budgets)].drop_duplicates("batch_size")
     if compared.empty:
         return pandas.DataFrame(columns=_COLUMNS)
-    best = advice[advice["item"] == "recommendation"]
+    best = advice[advice["item"].eq("recommendation") & advice["smallest"].notna()]
     low, high = best[["smallest", "largest"]].iloc[0] if len(best) else (1, 0)
     inside = compared["batch_size"].between(low, high).astype(int)
     seeds = _seeds(outcome, compared, tables)
@@ -102,7 +102,7 @@ def _draw_panel(axes: Axes, seeds: pandas.DataFrame) -> str:
         to = f"{tasks.words(column)} {wording.number(value)}" if known else "the target"
         title, ylabel = "To the target", f"{outcome} to {to}"
     at, (mean, *ends) = np.log2(sizes), means[_MEAN].to_numpy(float).T
-    few = means["seeds"].to_numpy() < INTERVAL_SEEDS
+    few = means["seeds"].to_numpy() < LEAST_WITH_INTERVAL
     ends = np.where(few, np.nan, np.clip(ends, *possible(outcome)))
     axes.plot(np.log2(seeds["batch_size"].astype(float)), seeds["value"], "o", **_DOTS)
     canvas.error_bars(axes, at, mean, *ends, capsize=3, zorder=3, **_SQUARES)

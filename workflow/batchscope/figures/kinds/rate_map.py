@@ -30,7 +30,7 @@ _LIGHTEST = 4.0  # ratio to the best mean from which a cell has the lightest col
 # All grounds are light, and the text is dark on a dark page too: canvas.INK would change there.
 _BEST_TO_WORST = LinearSegmentedColormap.from_list("cost", ["#5ba3d0", "#f3f8fc"])
 _WITHOUT, _TEXT = "#e4e4e4", "#111111"
-_FRAMES = {"chosen": (_TEXT, 1.6), "recommended": ("#007a58", 3.2)}
+_FRAMES = {"chosen": (_TEXT, 1.4), "recommended": ("#007a58", 3.0)}
 
 
 def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
@@ -100,7 +100,7 @@ def _draw_panel(axes: Axes, cells: pandas.DataFrame) -> None:
         axes.add_patch(Rectangle(place, 1, 1, facecolor=shades[index], edgecolor="#ffffff"))
         for name, (colour, width) in _FRAMES.items():
             if cell[name]:
-                inside = (place[0] + 0.03, place[1] + 0.04), 0.94, 0.92
+                inside = (place[0] + 0.06, place[1] + 0.1), 0.88, 0.8
                 axes.add_patch(Rectangle(*inside, fill=False, edgecolor=colour, linewidth=width))
         if len(sizes) <= _MOST_WRITTEN:
             text = _text(cell, 3 if len(sizes) <= _ROOMY else 2)
@@ -150,6 +150,6 @@ def _legend(frame: pandas.DataFrame) -> list[tuple[Any, str]]:
     for name, label in (("chosen", "chosen rate"), ("recommended", "recommended")):
         colour, width = _FRAMES[name]
         if frame[name].any():
-            patch = Patch(fill=False, edgecolor=colour, linewidth=width)
+            patch = Patch(facecolor=_BEST_TO_WORST(0.5), edgecolor=colour, linewidth=width)
             handles.append((patch, label))
     return handles
