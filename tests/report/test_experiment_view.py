@@ -65,6 +65,19 @@ def test_only_a_document_of_the_study_is_agreed_with():
     assert unclear["document"] == ""
 
 
+def test_series_with_the_same_numbers_share_a_row():
+    rates = [{"learning_rate": rate} for rate in (0.1, 0.2, 0.4)]
+    times = [{**trend("seconds_per_epoch", (-0.3, -0.1)), **rate} for rate in rates]
+    losses = [{**trend("test_loss", (0.1, 0.2)), **rates[0]}]
+    losses += [{**trend("test_loss", (0.3, 0.4)), **rate} for rate in rates[1:]]
+    found = experiment_view.trends(pandas.DataFrame(times + losses))
+    assert [(row["outcome"], row["series"]) for row in found] == [
+        ("seconds_per_epoch", ""),
+        ("test_loss", "learning rate 0.1"),
+        ("test_loss", "learning rate 0.2 and learning rate 0.4"),
+    ]
+
+
 def cells(letters):
     return made_advice.rows("test_accuracy", letters, [0.9] * 5)
 
@@ -135,6 +148,7 @@ def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
     study_page._number_figures([view])
     assert [block[0]["name"] for block in view["shown"]] == ["c", "b"]
     assert [block[0]["name"] for block in view["why"]] == ["a"]
+    assert [view["shown"][0][0]["label"], view["why"][0][0]["label"]] == ["Figure 1", "Figure 3"]
     html = study_page.build(study, replace(inputs, experiments={"gap": found}))
     page = Page(html)
     order = ['class="answer"', 'id="gap-c"', 'id="gap-b"', 'class="scope"']

@@ -1,4 +1,4 @@
-"""An experiment as the page shows it: what was varied, its answer, and its tables."""
+"""An experiment as the page shows it: its factors, its answer, and its tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
 NOTHING_STATED: Mapping[str, str] = {}
 _OF_EVERY_TRAINING = ("evaluate", "time_epoch")
-_MOST_AT_FIRST = 6  # rows of an answer whose experiment states no primary column
+_MOST_AT_FIRST = 6  # rows of an answer if the experiment names no primary column
 # What is paid with -> the rows that are compared at it: budget, and of a target what is taken.
 _PAID = {
     EPOCHS: {EPOCHS: None},
@@ -98,13 +98,25 @@ def build(
 
 
 def trends(table: pandas.DataFrame, stated: Mapping[str, str] = NOTHING_STATED) -> list[Row]:
-    """Return the rows of trends.csv with the words of their series and their numbers as text."""
+    """Return the rows of trends.csv with the words of their series and their numbers as text.
+
+    Series with the same numbers share a row: times do not depend on the learning rate.
+    """
     found = []
-    for group in run_series.series(table) if len(table) else ():
+    groups = run_series.series(table) if len(table) else []
+    for group in groups:
         for at, row in group.frame.to_dict("index").items():
             row |= {"series": group.label, "change": _change(row), **_texts(row)}
             found.append((at, {**row, "document": _agreement(row, stated)}))
-    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+    shared: dict[tuple[str, ...], list[Row]] = {}
+    for _, row in sorted(found, key=lambda pair: pair[0]):
+        key = (row["outcome"], row["budget"], *row["means"], row["slope"])
+        shared.setdefault(key, []).append(row)
+    rows = []
+    for several in shared.values():
+        labels = [] if len(several) == len(groups) > 1 else [row["series"] for row in several]
+        rows.append({**several[0], "series": wording.listed(labels)})
+    return rows
 
 
 def _change(row: Row) -> str:
@@ -159,8 +171,8 @@ def _primary(experiment: Experiment, outcomes: list[str]) -> list[str]:
 
     An experiment that names no primary columns asks about the outcomes of the figures that it
     names, or else of its measures. Every training has an evaluation and a time, so these count
-    only where it measures nothing else, and not where several learning rates were tried: batch
-    sizes are then compared at the best rate of each.
+    only if it measures nothing else. They do not count if several learning rates were tried,
+    because batch sizes are then compared at the best rate of each.
     """
     if experiment.primary:
         return list(experiment.primary)
@@ -201,7 +213,7 @@ def _stem(row: Row) -> str:
 def equal(comparisons: pandas.DataFrame) -> list[Row]:
     """Return the comparisons at equal budgets: for each series tabs of rows.
 
-    A row is of comparisons.csv, with a cell per batch size. A tab has the winner of its first row.
+    A row has a cell of comparisons.csv per batch size. A tab has the winner of its first row.
     """
     found = []
     kept = comparisons.drop(columns=RATE, errors="ignore")

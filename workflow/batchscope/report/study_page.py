@@ -120,7 +120,10 @@ def _number_figures(experiments: list[Row]) -> Links:
         answers = list(dict.fromkeys(row["outcome"] for row in view["answer"]))
         parts = _parts(view["figures"], answers, bool(view["cards"]))
         view |= parts
-        blocks = chain.from_iterable(parts.values())
+        # The figures of the first recommendation are at the top of the page.
+        at_top = view is experiments[0] and view["cards"]
+        order = ("lead", "shown") if at_top else ("shown", "lead")
+        blocks = chain.from_iterable(parts[part] for part in (*order, "more", "why"))
         for figure, number in zip(chain.from_iterable(blocks), numbers, strict=False):
             rows = [
                 row

@@ -25,8 +25,8 @@ _TARGET = ["target_column", "target_value"]
 _COLUMNS = ["outcome", *_TARGET, "batch_size", "learning_rate"]
 _COUNTS = ["seeds", "finite", "failed", "mean", "chosen", "recommended"]
 _MOST_PANELS = 6
-_MOST_WRITTEN, _ROOMY = 9, 6  # batch sizes whose cells have room for two digits, and for three
-_LIGHTEST = 4.0  # ratio to the best mean from which a cell has the lightest colour
+_MOST_WRITTEN, _ROOMY = 9, 6  # batch sizes with room for two digits in a cell, and for three
+_LIGHTEST = 4.0  # ratio to the best mean at the light end of the colours
 # All grounds are light, and the text is dark on a dark page too: canvas.INK would change there.
 _BEST_TO_WORST = LinearSegmentedColormap.from_list("cost", ["#5ba3d0", "#f3f8fc"])
 _WITHOUT, _TEXT = "#e4e4e4", "#111111"
