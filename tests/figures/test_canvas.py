@@ -4,6 +4,7 @@ import numpy as np
 import pandas
 import pytest
 
+from batchscope.analysis import intervals
 from batchscope.figures.drawing import canvas
 from drawing import legend, texts
 
@@ -56,3 +57,13 @@ def test_the_svg_has_text_rounded_places_and_no_ground():
     svg, _ = canvas.svg_and_png(figure, "T")
     assert "a $_ &lt;b&gt;</text>" in svg and "0.123456789</text>" in svg
     assert "fill: #ffffff" not in svg
+
+
+def test_means_have_intervals_from_three_numbers_on():
+    _, (axes,) = canvas.panels(1)
+    values = np.array([[1.0, 2.0, np.nan], [1.0, 2.0, 4.0]])
+    mean, low, high, count = canvas.mean_intervals(axes, values)
+    interval = intervals.t_interval(values[1])
+    assert mean == pytest.approx([1.5, 7 / 3]) and count.tolist() == [2, 3]
+    assert np.isnan([low[0], high[0]]).all()
+    assert (low[1], high[1]) == pytest.approx((interval.low, interval.high))

@@ -87,3 +87,7 @@ def test_counts_agree_with_their_nouns():
 )
 def test_an_interval_rounds_its_value_and_its_ends(numbers, expected):
     assert wording.estimate(*numbers).bracketed == expected
+
+
+def test_what_rounding_leaves_of_zero_is_zero_in_points():
+    assert wording.estimate(2.8e-17, unit=wording.POINTS).bracketed == "0"

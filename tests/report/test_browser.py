@@ -94,7 +94,7 @@ def test_works_without_script(browser, page, drawn):
             shown = displayed(browser, panels)
             assert shown[at] and sum(shown) == 1
         browser.find_element(By.CSS_SELECTOR, "details:has(.switch) > summary").click()
-        figures = ".switch:first-of-type > figure"
+        figures = ".switch > figure"
         for at, radio in enumerate(browser.find_elements(By.CSS_SELECTOR, ".switch [type=radio]")):
             radio.click()
             assert displayed(browser, figures)[at] and sum(displayed(browser, figures)) == 1
@@ -200,3 +200,26 @@ def test_prints_two_pages_on_a4_and_the_rest_on_demand(browser, drawn):
         assert [round(float(side)) for side in box] == [595, 842]
         browser.find_element(By.ID, "print-all").click()
     assert pages[0] <= 2 < pages[1]
+
+
+def test_a_question_mark_opens_its_text_without_script(browser, drawn):
+    with browsing.without_script(browser):
+        browsing.visit(browser, drawn)
+        button = browser.find_element(By.CSS_SELECTOR, "[popovertarget=help-same_epochs]")
+        explanation = browser.find_element(By.ID, "help-same_epochs")
+        assert not explanation.is_displayed()
+        button.click()
+        assert explanation.is_displayed() and len(explanation.text) > 80
+
+
+def test_size_rate_and_verdict_are_visible_on_a_phone(browser, drawn):
+    browsing.visit(browser, drawn)
+    browsing.size(browser, 400, 800)
+    ends = browser.execute_script("""
+        const [head, ...rows] = document.querySelector(".sizes").rows;
+        const texts = Array.from(head.cells, (cell) => cell.textContent);
+        const places = ["Batch size", "Best rate", "Verdict"].map((text) => texts.indexOf(text));
+        const box = (row, place) => row.cells[place].getBoundingClientRect();
+        return rows.flatMap((row) => places.map((at) => [box(row, at).left, box(row, at).right]));
+    """)
+    assert ends and all(0 <= left < right <= 400 for left, right in ends)

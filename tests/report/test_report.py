@@ -149,11 +149,13 @@ def test_a_row_of_trends_stands_at_one_figure(whole):
     found = inputs.experiments["gap"]._replace(figures=given)
     experiments = [study_page.experiment_view.build(found, [])]
     study_page._number_figures(experiments)
-    shown = [view for block in experiments[0]["blocks"] for view in block]
-    assert [(view["name"], bool(view["trend"])) for view in shown] == [
+    (view,) = experiments
+    numbered = [figure for part in ("lead", "shown", "more") for (figure,) in view[part]]
+    assert [(figure["name"], bool(figure["trend"])) for figure in numbered] == [
         *(("primary", True), ("a", False), ("b", False))
     ]
-    assert shown[0]["trend"]["outcome"] == columns[0] and shown[0]["trend"]["n"] == 6
+    assert numbered[0]["trend"]["outcome"] == columns[0] and numbered[0]["trend"]["n"] == 6
+    assert columns[0] not in {row["outcome"] for row in view["rest"] if row["budget"] == "end"}
 
 
 def test_empty_results_give_a_partial_page(tmp_path):

@@ -80,7 +80,7 @@ def estimate(
     (None, NaN) has three.
     """
     ends = [math.nan if end is None else end for end in (low, high)]
-    numbers = [_something(unit.times * one) for one in (value, *ends)]
+    numbers = [unit.times * _something(one) for one in (value, *ends)]
     width = numbers[2] - numbers[1]
     if not 0 < width < math.inf:
         return Estimate(number(numbers[0]))

@@ -82,7 +82,7 @@
     const heads = Array.from(sorted.tHead.rows[0].cells);
     heads.forEach((head, index) => {
       const number = head.dataset.type === "number";
-      const label = Array.from(head.childNodes);
+      const label = Array.from(head.childNodes).filter((node) => node.className !== "help");
       head.ariaSort = "none";
       const sorter = button("", head, () => {
         const sign = head.ariaSort === "ascending" ? -1 : 1;

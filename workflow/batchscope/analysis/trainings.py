@@ -7,8 +7,9 @@ Numbers are a cube, shape (sizes, rates, seeds), NaN where there is no run.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -177,6 +178,24 @@ class Trainings:
         rates = self.rates(np.where(tried.sum(axis=1) == 1, tried.argmax(axis=1), best))
         on_edge = chosen_rates.on_edge(best, cube)
         return Chosen(values, rates, on_edge, read, chosen_rates.differ(read))
+
+    def cells(self, cube: np.ndarray, geometric: bool) -> Iterator[dict[str, Any]]:
+        """Yield each batch size and rate that was tried, with the mean of a cube over its seeds.
+
+        `finite` counts the seeds with a finite value; the mean is NaN unless all have one.
+        """
+        sizes, rates, _ = self.axes
+        failed = self.cube(self.failed) == 1
+        for (at, size), (index, rate) in itertools.product(enumerate(sizes), enumerate(rates)):
+            values = cube[at, index][~np.isnan(cube[at, index])]
+            finite = np.isfinite(values)
+            mean = math.nan
+            if len(values) and finite.all():
+                mean = float(np.exp(np.log(values).mean()) if geometric else values.mean())
+            counts = {"seeds": len(values), "finite": int(finite.sum())}
+            counts["failed"] = int(failed[at, index].sum())
+            if len(values):
+                yield {"batch_size": size, "learning_rate": rate, **counts, "mean": mean}
 
     def rates(self, index: np.ndarray) -> np.ndarray:
         """Returns which rates some indices are of; NaN of -1, which is none."""

@@ -14,7 +14,8 @@ from batchscope.catalogue.tasks import METRICS, Metric
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.timings.utilisation import MEMORY, UTILISATION
 
-PRIMARY = "primary"  # what decides between batch sizes
+PRIMARY = "primary"  # the outcome that decides between batch sizes
+LEAD = ("rate_map", PRIMARY, "primary_outcome")  # the figures beside the recommendation
 _METRIC, _FIRST = "{metric}", "{first}"
 _ADVICE = Figure(
     "advice",
@@ -28,6 +29,16 @@ _ADVICE = Figure(
     kind="verdicts",
     table="advice",
     needs=(Need.BATCH_SIZES, Need.PREFIXES),
+)
+_PRIMARY = Figure(
+    PRIMARY,
+    "Cost or quality by batch size",
+    "Quality",
+    "Dots: seeds at the best learning rate of each size. Squares: means, with 95 % intervals from "
+    "three seeds on. Shaded: the batch sizes of the recommendation.",
+    kind="primary",
+    table="comparisons",
+    needs=(Need.BATCH_SIZES,),
 )
 _OF_SEVERAL = (
     Figure(
@@ -136,15 +147,18 @@ _OF_SEVERAL = (
         needs=(Need.MARGINS,),
     ),
     Figure(
-        PRIMARY,
-        "Which batch size",
+        "rate_map",
+        "Batch size and learning rate",
         "Quality",
-        "A dot per seed at the best learning rate of its batch size; squares are means with 95 % "
-        "intervals. Shaded: the batch sizes that the recommendation is about.",
-        kind="primary",
+        "Mean over seeds of each cell: the cost to the target, or else the lowest validation loss. "
+        "Darker is better.",
+        kind="rate_map",
         table="comparisons",
+        varied=("learning_rate",),
         needs=(Need.BATCH_SIZES,),
     ),
+    _PRIMARY,
+    replace(_PRIMARY, name="primary_outcome", title="Quality by batch size"),
     Figure(
         "critical_batch_size",
         "Critical batch size",

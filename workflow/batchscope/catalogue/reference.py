@@ -1,11 +1,11 @@
-"""The reference: every factor, measure, timing, column and figure, as Markdown of the catalogue."""
+"""The reference: every factor, measure, timing, column, figure and word, as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from batchscope import wording
-from batchscope.catalogue import columns, tables
+from batchscope.catalogue import columns, explanations, tables
 from batchscope.catalogue.decision_columns import CLAIMS, LOOKS
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.figures import FIGURES
@@ -50,29 +50,38 @@ def whole() -> str:
         *(_of_table(name) for name in tables.OF_TIMINGS),
         "## Figures",
         *(f"### {figure.name}\n\n{figure.caption}" for figure in FIGURES.values()),
+        "## Words of the report",
+        "The text behind each question mark; `explain` takes the word with or without underscores.",
+        _table(
+            ("word", "meaning"),
+            ((f"`{word}`", text) for word, text in explanations.EXPLANATIONS.items()),
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def one(name: str) -> str:
-    """Returns what the reference says of a factor, measure, timing, column or figure.
+    """Return the text of a factor, measure, timing, column, figure or word of the report.
 
     Raises:
-        UserError: If there is none of that name.
+        UserError: If nothing has that name.
     """
-    found = [part for entry, part in _entries() if entry == name]
+    words = explanations.key(name)
+    found = [part for entry, part in _entries() if entry in (name, words)]
     if not found:
         match = nearest(name, dict.fromkeys(entry for entry, _ in _entries()))
         hint = f" Did you mean '{match}'?" if match else ""
         raise UserError(
-            f"explain: received {name!r}; a factor, measure, timing, column or figure is "
-            f"expected.{hint}"
+            f"explain: received {name!r}; a factor, measure, timing, column, figure or word of the "
+            f"report is expected.{hint}"
         )
     return "\n\n".join(found) + "\n"
 
 
 def _entries() -> Iterable[tuple[str, str]]:
-    """Yields name and text of everything that can be asked for."""
+    """Yield name and text of each entry that `explain` prints."""
+    for word, text in explanations.EXPLANATIONS.items():
+        yield word, f"{wording.capital(word.replace('_', ' '))}: {text}"
     for factor in {**FACTORS, **TIMING_ONLY_FACTORS}.values():
         yield factor.name, _parameters("factor", [factor])
     for entry in ENTRIES.values():

@@ -81,10 +81,10 @@ def advice(arguments: Namespace) -> None:
 
 
 def explain(arguments: Namespace) -> None:
-    """Print what a factor, measure, column or figure is."""
+    """Explain a factor, measure, column, figure, or a word of the report such as provisional."""
     from batchscope.catalogue import reference
 
-    text = reference.one(arguments.name) if arguments.name else reference.whole()
+    text = reference.one(" ".join(arguments.words)) if arguments.words else reference.whole()
     print(text, end="")
 
 
@@ -156,7 +156,7 @@ OPTIONS = {
     watch: ("--results", "--once", "--seconds"),
     log: ("names", "--results"),
     advice: ("--results", "--scale", "config", "--seeds"),
-    explain: ("name",),
+    explain: ("words",),
     import_: ("files", "--output", "--columns", "--examples-per-epoch", "--pattern", "--format"),
     critical_batch_size: ("file", "--target", "--step-seconds", "--base", "--output"),
     merge: ("folder", "--results"),

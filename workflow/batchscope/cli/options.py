@@ -67,7 +67,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "what is learned, where labels leave it open",
     },
     "folder": {"type": Path, "help": "a copy of another machine's folder results"},
-    "name": {"nargs": "?", "help": "such as batch_size; all if left out"},
+    "words": {
+        **{"nargs": "*", "metavar": "WORD"},
+        "help": "such as batch_size or not resolved; all if left out",
+    },
     "names": {"nargs": "+", "metavar": "WORD", "help": "of a run's name, such as bs=16 seed=0"},
     "file": {"type": Path, "metavar": "FILE.csv", "help": "a row per evaluation"},
     "files": {"nargs": "+", "metavar": "FILES", "help": "logs, folders, and patterns with {name}"},

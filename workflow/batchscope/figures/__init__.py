@@ -137,8 +137,8 @@ def drawn(experiment: Experiment) -> list[str]:
     # One batch size makes as many updates in every epoch.
     axes = ("updates", *(["seconds"] if trainings.timed else [])) if len(batch_sizes) > 1 else ()
     names, found = figure_names.available(given), []
-    # What decides stands at the top of the report, whatever figures a study names.
-    first = [name for name in names if name == figure_entries.PRIMARY]
+    # The figures beside the recommendation are drawn regardless of the figures that a study names.
+    first = [name for name in figure_entries.LEAD if name in names]
     for name in [*first, *(experiment.figures or names)]:
         variants = figure_entries.FIGURES[name].variants()
         found += [name, *(each.name for each in variants if each.along in axes)]
@@ -209,6 +209,7 @@ def _write_figure(
     tables: Path | str, name: str, folder: Path, published: bool
 ) -> dict[str, Any] | None:
     """Writes a figure's three files; returns its line of the list, None where it shows nothing."""
+    from batchscope.figures import rows
     from batchscope.figures.drawing import canvas
     from batchscope.tables import csv_tables
 
@@ -223,5 +224,5 @@ def _write_figure(
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
     said = {key: getattr(entry, key) for key in ("name", "title", "category", "caption", "table")}
-    shown = [panel.column for panel in entry.panels]
+    shown = [panel.column for panel in rows.filled(frame, entry)]
     return {**said, "columns": shown, "of": entry.of or entry.name, "axis": entry.along}

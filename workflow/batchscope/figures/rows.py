@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas
@@ -28,9 +29,9 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     runs = at_best_rates(tables.runs) if spec.best_rate else tables.runs
     found = runs if spec.table == "runs" else _with_absent(getattr(tables, spec.table), runs)
     found = found.rename(columns={"step": "updates"}) if spec.over else found
-    filled = [each for frame in (runs, found) for each in _filled(frame, spec)]
+    drawn = [panel for frame in (runs, found) for panel in filled(frame, spec)]
     wanted = [spec.lines, spec.facets, *spec.over, *spec.columns]
-    wanted += [name for panel in filled for name in panel.columns]
+    wanted += [name for panel in drawn for name in panel.columns]
     # What is of a run stands in every row of it.
     of_runs = [name for name in dict.fromkeys(wanted) if name not in found and name in runs]
     if of_runs:
@@ -59,7 +60,7 @@ def shown(frame: pandas.DataFrame, spec: entries.Figure) -> pandas.DataFrame:
 def panels(frame: pandas.DataFrame, spec: entries.Figure) -> list[Panel]:
     """Returns the panels that have something to show, one for each column of a pattern."""
     known, found = finished(frame), []
-    for panel in _filled(frame, spec):
+    for panel in filled(frame, spec):
         values = known[panel.column].astype(float)
         if panel.unless in known:
             values = values[values != known[panel.unless].astype(float)]
@@ -68,8 +69,8 @@ def panels(frame: pandas.DataFrame, spec: entries.Figure) -> list[Panel]:
     return found
 
 
-def _filled(frame: pandas.DataFrame, spec: entries.Figure) -> Iterator[Panel]:
-    """Yields the panels that a frame has, with the settings of a pattern in title and label."""
+def filled(frame: pandas.DataFrame, spec: entries.Figure) -> Iterator[Panel]:
+    """Yield the panels with a column in a frame, the settings of a pattern in title and label."""
     for panel in spec.panels:
         pattern = re.sub(r"\\\{(\w+)\\\}", _SETTING, re.escape(panel.column))
         entry = columns.COLUMNS.get(panel.column)
@@ -104,6 +105,28 @@ def _with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataF
     absent = runs[~wanted.isin(places)].reindex(columns=long.columns)
     kept = long[places.isin(wanted)]
     return pandas.concat([kept, absent], ignore_index=True) if len(absent) else kept
+
+
+def by_advice(tables: Tables) -> Iterator[tuple[dict[str, Any], Tables]]:
+    """Yield the factors that distinguish each series with advice, and its part of the tables."""
+    advice = tables.advice
+    names = [name for name in run_series.factor_columns(advice) if name != "learning_rate"]
+    several = run_series.varying(advice, names) if len(advice) else []
+    every = advice[several].drop_duplicates().to_dict("records") if several else [{}]
+    for factors in every if len(advice) and len(tables.comparisons) else ():
+        parts = {"trajectories": tables.trajectories}
+        for name in ("advice", "comparisons", "to_target", "runs"):
+            frame = getattr(tables, name)
+            known = {factor: value for factor, value in factors.items() if factor in frame}
+            parts[name] = run_series.of(frame, known)
+        if deciding(parts["advice"]):
+            yield factors, Tables(**parts)
+
+
+def deciding(advice: pandas.DataFrame) -> list[str]:
+    """Return the outcomes that limit the batch sizes of a series, the one that decides first."""
+    limits = advice["item"].eq("limit") & advice["batch_size"].notna()
+    return list(dict.fromkeys(advice.loc[limits, "name"]))
 
 
 def at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:

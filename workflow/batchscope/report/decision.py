@@ -129,6 +129,7 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
     expected = [row for row in rows[Item.EXPECTATION] if _is(row, best)]
     stop = _stop(expected, checks, best)
     at_end = compared[compared["budget"].isin(ENDS) & compared["mean"].notna()]
+    epochs_run = compared.groupby("batch_size")["epochs_run"].max()
     rates = pandas.to_numeric(runs[RATE], errors="coerce").dropna() if RATE in runs else []
     return {
         "rows": rows,
@@ -156,7 +157,11 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
             _outcome(name, _at(compared, name, *budgets[name]), about)
             for name in sorted(names, key=TAKEN.__contains__)
         ],
-        "sizes": _sizes(sizes, best, _columns(sizes, compared, rows, runs, tables.utilisation)),
+        "sizes": _sizes(
+            [{**row, "epochs_run": epochs_run.get(row["batch_size"])} for row in sizes],
+            best,
+            _columns(sizes, compared, rows, runs, tables.utilisation),
+        ),
         "checks": checks,
         "limits": [row for row in limits if pandas.isna(row["batch_size"])],
         "open": sorted(
@@ -322,7 +327,7 @@ def _outcome(name: str, rows: pandas.DataFrame, about: Sequence[int]) -> Row:
     by_verdict: dict[str, list[int]] = {kind: [] for kind in kinds}
     verdicts = advice_series.verdicts(rows)
     for size, verdict, reason in zip(rows.index, verdicts, rows["reason"], strict=True):
-        kind = "failed" if reason == Reason.FAILED else verdict
+        kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
         by_verdict[kind if kind in by_verdict else "open"].append(int(size))
     how = wording.Unit(" %", 100.0) if name in TAKEN else of_difference(name)
     margin = rounded(how.times * float(rows["margin"].iloc[0]))
@@ -422,6 +427,8 @@ def _verdict(row: Row, verdict: str, best: Row | None) -> str:
         several = best["headline"] == Headline.NOT_DISTINGUISHED
         return "best measured" if several and best["verdict"] != Verdict.WITHIN else "recommended"
     decides = isinstance(row["name"], str) and verdict != Verdict.WITHIN
+    if row["reason"] == Reason.NOT_REACHED:
+        return f"target not reached in {whole(row['epochs_run'])} epochs"
     words = "runs failed" if row["reason"] == Reason.FAILED else VERDICTS[verdict]
     return f"{words}: {wording.lower(label(row['name']))}" if decides else words
 

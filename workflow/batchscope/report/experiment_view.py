@@ -1,9 +1,9 @@
-"""An experiment as the page shows it: what was varied, its answer, and its tables."""
+"""An experiment as the page shows it: its factors, its answer, and its tables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -22,6 +22,8 @@ from batchscope.catalogue.budget_kinds import (
     TARGET,
     UPDATES,
 )
+from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, RISES, Reason, Verdict
 from batchscope.catalogue.run_names import ENTRIES
 from batchscope.catalogue.tables import clipped
 from batchscope.host import absence
@@ -31,17 +33,23 @@ from batchscope.report.text import (
     ESTIMATE,
     bracketed,
     format_interval,
+    label,
     level,
     of_difference,
     parsed,
     plain,
     unit,
+    with_interval,
 )
 from batchscope.store import records
 from batchscope.study.plan import Experiment
 
 RATE = "learning_rate"
-_MOST_AT_FIRST = 4  # rows of an answer whose experiment states no primary column
+INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
+FEW_SEEDS = "few_seeds"
+NOTHING_STATED: Mapping[str, str] = {}
+_OF_EVERY_TRAINING = ("evaluate", "time_epoch")
+_MOST_AT_FIRST = 6  # rows of an answer if the experiment names no primary column
 # What is paid with -> the rows that are compared at it: budget, and of a target what is taken.
 _PAID = {
     EPOCHS: {EPOCHS: None},
@@ -57,11 +65,19 @@ _MEASURED = ("by_size", "blocks", "memory_mb_per_image", "max_batch_size")
 Row = dict[str, Any]
 
 
-def build(found: ExperimentResults, cards: list[Row]) -> Row:
-    """Returns what the page shows of an experiment, given what `decision.cards` returns."""
+def build(
+    found: ExperimentResults, cards: list[Row], stated: Mapping[str, str] = NOTHING_STATED
+) -> Row:
+    """Return the parts of an experiment that the page shows.
+
+    Args:
+        cards: The cards of the study, of `decision.cards`.
+        stated: Column -> direction of its trend in a document, of the study's claims.
+    """
     experiment, tables = found.experiment, found.tables
     own = [card for card in cards if card["experiment"] == experiment.name]
-    answer, rest = _answer(experiment, trends(tables.trends), bool(own))
+    answer, rest = _answer(experiment, trends(tables.trends, stated))
+    compared = equal(tables.comparisons)
     return {
         "id": f"experiment-{experiment.name}",
         "plan": experiment,
@@ -72,61 +88,132 @@ def build(found: ExperimentResults, cards: list[Row]) -> Row:
         "cards": own,
         "rising": rising.of_experiment(tables),
         "answer": answer,
+        "sentence": _sentence(answer),
+        "winners": _winners(compared) if not answer and len(compared) == 1 else [],
         "rest": rest,
-        "equal": equal(tables.comparisons),
+        "equal": compared,
         "machine": timings(tables.sweeps, tables.throughput),
         "figures": found.figures,
     }
 
 
-def trends(table: pandas.DataFrame) -> list[Row]:
-    """Returns the rows of trends.csv with words for their series, and their numbers as texts."""
+def trends(table: pandas.DataFrame, stated: Mapping[str, str] = NOTHING_STATED) -> list[Row]:
+    """Return the rows of trends.csv with the words of their series and their numbers as text.
+
+    Series with the same numbers share a row: times do not depend on the learning rate.
+    """
     found = []
-    for group in run_series.series(table) if len(table) else ():
-        rows = group.frame.to_dict("index")
-        found += [(at, {**row, "series": group.label, **_texts(row)}) for at, row in rows.items()]
-    return [row for _, row in sorted(found, key=lambda each: each[0])]
+    groups = run_series.series(table) if len(table) else []
+    for group in groups:
+        for at, row in group.frame.to_dict("index").items():
+            row |= {"series": group.label, "change": _change(row), **_texts(row)}
+            found.append((at, {**row, "document": _agreement(row, stated)}))
+    shared: dict[tuple[str, ...], list[Row]] = {}
+    for _, row in sorted(found, key=lambda pair: pair[0]):
+        key = (row["outcome"], row["budget"], *row["means"], row["slope"])
+        shared.setdefault(key, []).append(row)
+    rows = []
+    for several in shared.values():
+        labels = [] if len(several) == len(groups) > 1 else [row["series"] for row in several]
+        rows.append({**several[0], "series": wording.listed(labels)})
+    return rows
+
+
+def _change(row: Row) -> str:
+    """Return the sign of a trend by its interval, which also decides the verdict."""
+    if row["verdict"] == Verdict.NOT_TESTABLE:
+        return Verdict.NOT_TESTABLE
+    if row["n"] < LEAST_WITH_INTERVAL:
+        return FEW_SEEDS
+    no_change = 1.0 if row["outcome"] in TAKEN else 0.0
+    if row["low"] > no_change:
+        return INCREASES
+    return DECREASES if row["high"] < no_change else UNCLEAR
+
+
+def _agreement(row: Row, stated: Mapping[str, str]) -> str:
+    """Return whether a change at the end of the runs agrees with the study's documents."""
+    direction = stated.get(row["outcome"]) if row["budget"] == END else None
+    if not direction or row["change"] not in (INCREASES, DECREASES):
+        return ""
+    return "agrees" if (row["change"] == INCREASES) == (direction == RISES) else "disagrees"
 
 
 def _texts(row: Row) -> Row:
-    """Returns a trend's means, its change per doubling and their units."""
+    """Return a trend's means, its change per doubling and their units."""
     column, ratio = row["outcome"], row["outcome"] in TAKEN
     ends = ("smallest", "largest")
     means = [[row[f"{end}_mean{part}"] for part in intervals.ENDS] for end in ends]
-    how = unit(column, [each[0] for each in means])
+    how = unit(column, [mean[0] for mean in means])
     points = of_difference(column) != wording.PLAIN
     change = wording.PLAIN if ratio else of_difference(column) if points else how
+    slope = with_interval([row[name] for name in ESTIMATE], row["n"])
     return {
         "unit": how.suffix.strip(),
-        "means": [level(column, each, how) for each in means],
-        "change": bracketed([row[name] for name in ESTIMATE], change),
-        "change_unit": change.suffix.strip(),
+        "means": [level(column, with_interval(mean, row["seeds"]), how) for mean in means],
+        "slope": bracketed(slope, change),
+        "slope_unit": change.suffix.strip(),
         "ratio": ratio,
-        "stated": row["direction"] if row["budget"] == END else "",
     }
 
 
-def _answer(experiment: Experiment, rows: list[Row], decided: bool) -> tuple[list[Row], list[Row]]:
-    """Returns the rows that answer an experiment's question, and the others.
+def _answer(experiment: Experiment, rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Return the rows that answer an experiment's question, and the others."""
+    at_end = [row for row in rows if row["budget"] == END]
+    asked = _primary(experiment, list(dict.fromkeys(row["outcome"] for row in at_end)))
+    answer = [row for outcome in asked for row in at_end if row["outcome"] == outcome]
+    answer = answer if experiment.primary else answer[:_MOST_AT_FIRST]
+    return answer, [row for row in rows if row not in answer]
 
-    Args:
-        decided: Whether it has a card, which answers it where it states no primary column.
+
+def _primary(experiment: Experiment, outcomes: list[str]) -> list[str]:
+    """Return the outcomes that an experiment's question is about.
+
+    An experiment that names no primary columns asks about the outcomes of the figures that it
+    names, or else of its measures. Every training has an evaluation and a time, so these count
+    only if it measures nothing else. They do not count if several learning rates were tried,
+    because batch sizes are then compared at the best rate of each.
     """
-    measured = (ENTRIES[name].columns for name in experiment.trainings.measures)
-    asked = [
-        row
-        for column in experiment.primary or dict.fromkeys(chain.from_iterable(measured))
-        for row in rows
-        if row["outcome"] == column and row["budget"] == END
+    if experiment.primary:
+        return list(experiment.primary)
+    measures = experiment.trainings.measures
+    special = [name for name in measures if name not in _OF_EVERY_TRAINING]
+    columns = {column for name in special for column in ENTRIES[name].columns_for(measures[name])}
+    measured = [outcome for outcome in outcomes if outcome in columns]
+    tuned = len(experiment.vary.get(RATE, ())) > 1
+    drawn = [
+        outcome
+        for figure in experiment.figures
+        for outcome in (measured if tuned else outcomes)
+        if FIGURES[figure].shows(outcome)
     ]
-    asked = asked if experiment.primary else asked[: 0 if decided else _MOST_AT_FIRST]
-    return asked, [row for row in rows if row not in asked]
+    return list(dict.fromkeys(drawn)) or measured or ([] if tuned else outcomes)
+
+
+def _sentence(answer: list[Row]) -> list[tuple[str, list[str]]]:
+    """Return each kind of change with the outcomes that show it, in the order of the rows.
+
+    An outcome with several settings or series that all change alike is named once.
+    """
+    changes: dict[str, set[str]] = {}
+    for row in answer:
+        changes.setdefault(_stem(row), set()).add(row["change"])
+    names: dict[str, dict[str, None]] = {}
+    for row in answer:
+        whole = wording.lower(label(row["outcome"])) + wording.aside(row["series"])
+        name = _stem(row) if len(changes[_stem(row)]) == 1 else whole
+        names.setdefault(row["change"], {})[name] = None
+    return [(change, list(several)) for change, several in names.items()]
+
+
+def _stem(row: Row) -> str:
+    return wording.lower(label(row["outcome"])).partition(" (")[0]
 
 
 def equal(compared: pandas.DataFrame) -> list[Row]:
-    """Returns what is best where something else is held equal: for each series tabs of rows.
+    """Return the comparisons at equal budgets: for each series tabs of rows.
 
-    Each tab and row has its best batch size; a row is of comparisons.csv, with a cell per size.
+    A row has a cell of comparisons.csv per batch size. A tab has the winner of its first row.
     """
     found = []
     kept = compared.drop(columns=RATE, errors="ignore")
@@ -135,12 +222,32 @@ def equal(compared: pandas.DataFrame) -> list[Row]:
         sizes = sorted(map(int, rows["batch_size"].unique()))
         tabs = {paid: [*_lines(rows, budgets, sizes)] for paid, budgets in _PAID.items()}
         shown = [
-            {"name": paid, "rows": lines, "best": lines[0]["best"]}
+            {"name": paid, "rows": lines, "winner": _winner(lines[0]["cells"])}
             for paid, lines in tabs.items()
             if lines
         ]
         found += [{"series": group.label, "sizes": sizes, "tabs": shown}] if shown else []
     return found
+
+
+def _winners(compared: list[Row]) -> list[tuple[int | None, list[str]]]:
+    """Return each batch size that wins with the names of the tabs, those without a winner last."""
+    names: dict[int | None, list[str]] = {}
+    for tab in compared[0]["tabs"]:
+        names.setdefault(tab["winner"], []).append(tab["name"])
+    return sorted(names.items(), key=lambda item: item[0] is None)
+
+
+def _winner(cells: list[Row | None]) -> int | None:
+    """Return the batch size that all others are worse than; None if any may be as good."""
+    left = [cell for cell in cells if cell and not _loses(cell)]
+    beaten = len([cell for cell in cells if cell]) > len(left)
+    return int(left[0]["batch_size"]) if len(left) == 1 and beaten else None
+
+
+def _loses(cell: Row) -> bool:
+    failed = cell["reason"] in (Reason.FAILED, Reason.NOT_REACHED)
+    return cell["verdict"] == Verdict.BEYOND or failed
 
 
 def _lines(
@@ -172,7 +279,20 @@ def timings(sweeps: pandas.DataFrame, throughput: pandas.DataFrame) -> Row | Non
             waits = not there and timed.get("status") in absence.WORDS
             found["left_out" if waits else "configurations"].append(timed)
             measured |= there
-    return found if measured else None
+    return {**found, "levels": _levels(found["configurations"])} if measured else None
+
+
+def _levels(configurations: list[Row]) -> list[tuple[str, list[str]]]:
+    """Return how throughput ends at the largest batch sizes, with the titles of configurations."""
+    titles: dict[str, list[str]] = {"levels_off": [], "rises": [], "noisy": []}
+    for timed in configurations:
+        if timed["noisy"]:
+            titles["noisy"].append(timed["title"])
+        elif timed["rising"]:
+            titles["rises"].append(timed["title"])
+        elif timed["knee_fitted"] or "knee_batch_size" in timed:
+            titles["levels_off"].append(timed["title"])
+    return [(level, several) for level, several in titles.items() if several]
 
 
 def _timed(row: Row, label: str, throughput: pandas.DataFrame) -> Row:

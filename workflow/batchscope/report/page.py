@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from batchscope import project_files, wording
-from batchscope.catalogue import factor_words, run_names
+from batchscope.catalogue import explanations, factor_words, run_names
 from batchscope.host import absence
 from batchscope.report import text
 
@@ -56,6 +56,7 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     found.filters.update(_FILTERS)
+    found.globals["explanations"] = explanations.EXPLANATIONS
     return found
 
 

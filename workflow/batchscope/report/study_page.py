@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from batchscope import wording
 from batchscope.catalogue import columns, own_columns, run_names, tasks
-from batchscope.catalogue.figures import PRIMARY
+from batchscope.catalogue.figures import LEAD
 from batchscope.host import absence
 from batchscope.report import claim_rows, decision, experiment_view, gaps, page, runs_table
 from batchscope.report.content import Inputs
@@ -47,9 +47,14 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
     """
     table, rules = runs_table.build(inputs.rows)
     script, cards, found = page.asset("report.js"), _cards(study, inputs), gaps.find(study, inputs)
-    experiments = [experiment_view.build(each, cards) for each in inputs.experiments.values()]
-    # What recommends something stands at the top of the page.
-    experiments.sort(key=lambda each: not any(card["best"] for card in each["cards"]))
+    experiments = [
+        experiment_view.build(results, cards, _stated(study, name))
+        for name, results in inputs.experiments.items()
+    ]
+    # The page begins with a recommendation, if there is one.
+    experiments.sort(
+        key=lambda view: (not any(card["best"] for card in view["cards"]), not view["cards"])
+    )
     links = _number_figures(experiments)
     missing = any(row["status"] == records.MISSING for row in inputs.rows)
     return page.render(
@@ -58,7 +63,6 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         inputs=inputs,
         title=study.title,
         cards=cards,
-        lead=experiments[0]["blocks"][:1] if experiments else [],
         scope=_scope(inputs),
         counts=counts(inputs),
         # What could be made here.
@@ -92,47 +96,78 @@ def headline(study: Study, inputs: Inputs) -> str:
     return page.render("headline.txt.j2", **given).strip()
 
 
+def _stated(study: Study, experiment: str) -> dict[str, str]:
+    """Return column -> direction of the trends that documents state of an experiment."""
+    claims = (claim.test for claim in study.claims if claim.test.asked == experiment)
+    return {test.column: test.direction for test in claims}
+
+
 def _cards(study: Study, inputs: Inputs) -> list[Row]:
     tables = {name: each.tables for name, each in inputs.experiments.items()}
     return decision.cards(study, tables, inputs.config_name)
 
 
 def _number_figures(experiments: list[Row]) -> Links:
-    """Puts figures into blocks, numbered in the page's order; returns their labels and addresses.
+    """Sort figures into parts, number them in the page's order, and return labels and addresses.
 
-    A figure takes the one row of trends.csv that is of a column of it, which is then among its
-    experiment's trends no more: none is said twice.
+    A figure takes the one row of trends.csv of its columns, which then leaves the trends of its
+    experiment: the page states each number once.
     """
     links: Links = {}
     numbers = count(1)
-    for each in experiments:
-        plan, trends = each["plan"], [*each["answer"], *each["rest"]]
+    for view in experiments:
+        plan, trends = view["plan"], (view["answer"], view["rest"])
         links |= {(plan.name, name): ("Table", f"#equal-{plan.name}") for name in AS_TABLES}
-        blocks: dict[str, list[Row]] = {}
-        for figure in each["figures"]:
-            if figure["name"] not in AS_TABLES:
-                blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
-        asked = {*plan.primary}
-        each["blocks"] = sorted(blocks.values(), key=lambda block: _rank(block[0], asked))
-        for figure, number in zip(chain.from_iterable(each["blocks"]), numbers, strict=False):
-            own = [row for row in trends if row["outcome"] in figure["columns"]]
-            own = [row for row in own if row["budget"] == "end"]
-            alone = len({row["series"] for row in own}) == 1
-            if alone:
-                trends.remove(own[0])
+        answers = list(dict.fromkeys(row["outcome"] for row in view["answer"]))
+        parts = _parts(view["figures"], answers, bool(view["cards"]))
+        view |= parts
+        # The figures of the first recommendation are at the top of the page.
+        at_top = view is experiments[0] and view["cards"]
+        order = ("lead", "shown") if at_top else ("shown", "lead")
+        blocks = chain.from_iterable(parts[part] for part in (*order, "more", "why"))
+        for figure, number in zip(chain.from_iterable(blocks), numbers, strict=False):
+            rows = [
+                row
+                for row in chain(*trends)
+                if row["outcome"] in figure["columns"] and row["budget"] == "end"
+            ]
+            alone = len({row["series"] for row in rows}) == 1
+            for part in trends if alone else ():
+                part[:] = [row for row in part if row is not rows[0]]
             label, name = f"Figure {number}", figure["name"]
             links[plan.name, name] = (label, f"#figure-{number}")
-            figure |= {"label": label, "id": f"figure-{number}", "why": figure["category"] in WHY}
-            figure |= {"title": figure["title"].rstrip("."), "trend": own[0] if alone else None}
+            figure |= {"label": label, "id": f"figure-{number}"}
+            figure |= {"title": figure["title"].rstrip("."), "trend": rows[0] if alone else None}
             figure |= {"published": plan.published.get(name)}
     return links
 
 
-def _rank(figure: Row, asked: set[str]) -> int:
-    """Returns a figure's rank: what decides, what is asked about, trainings, what says why."""
-    if figure["name"] == PRIMARY:
-        return 0
-    return 1 if asked & {*figure["columns"]} else 3 if figure["category"] in WHY else 2
+def _parts(figures: list[Row], answers: list[str], decided: bool) -> dict[str, list[list[Row]]]:
+    """Return figures as blocks by their part of the page, the variants of a figure in one block.
+
+    Parts are `lead` (the recommendation), `shown` (the outcomes of the answer in their order, or
+    else the first figure), `more`, and `why`.
+    """
+    blocks: dict[str, list[Row]] = {}
+    for figure in figures:
+        if figure["name"] not in AS_TABLES:
+            blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
+    parts: dict[str, list[list[Row]]] = {"lead": [], "shown": [], "more": [], "why": []}
+    for name, block in blocks.items():
+        if name in LEAD:
+            part = "lead"
+        elif any(outcome in block[0]["columns"] for outcome in answers):
+            part = "shown"
+        else:
+            part = "why" if block[0]["category"] in WHY else "more"
+        parts[part].append(block)
+    parts["lead"].sort(key=lambda block: LEAD.index(block[0]["name"]))
+    parts["shown"].sort(
+        key=lambda block: min(map(answers.index, {*answers} & {*block[0]["columns"]}))
+    )
+    if not (decided or parts["lead"] or parts["shown"]):
+        parts["shown"] = [parts[name].pop(0) for name in ("more", "why") if parts[name]][:1]
+    return parts
 
 
 def counts(inputs: Inputs) -> Row:

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from batchscope import wording
 from batchscope.catalogue import columns, tasks
-from batchscope.catalogue.outcomes import Verdict
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Verdict
 from batchscope.catalogue.tables import clipped
 from batchscope.wording import PLAIN, POINTS, Estimate, Unit
 
@@ -23,9 +23,9 @@ ESTIMATE = ("estimate", "low", "high")
 _TAKEN = {"updates": "Updates", "examples": "Examples", "seconds": "Time"}
 VERDICTS = {
     Verdict.WITHIN: "within the margin",
-    Verdict.BEYOND: "beyond the margin",
-    Verdict.SUPPORTED: "as stated",
-    Verdict.CONTRADICTED: "against it",
+    Verdict.BEYOND: "worse than the margin allows",
+    Verdict.SUPPORTED: "supported",
+    Verdict.CONTRADICTED: "contradicted",
     Verdict.NOT_RESOLVED: "not resolved",
     Verdict.PROVISIONAL: "fewer than 6 seeds",
     Verdict.ONE_SEED: "one seed",
@@ -56,8 +56,14 @@ def of_difference(column: str) -> Unit:
 
 
 def difference(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the difference of an outcome that a row states, and its interval."""
-    return _parts([row[name] for name in ESTIMATE], of_difference(row["outcome"]))
+    """Return the difference of an outcome in a row of comparisons, and its interval."""
+    values = with_interval([row[name] for name in ESTIMATE], row["n"])
+    return _parts(values, of_difference(row["outcome"]))
+
+
+def with_interval(values: Sequence[Any], count: float) -> Sequence[Any]:
+    """Return a value and its interval; too few values have no interval."""
+    return [values[0], math.nan, math.nan] if count < LEAST_WITH_INTERVAL else values
 
 
 def whole(value: Any) -> str:

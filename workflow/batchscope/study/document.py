@@ -247,9 +247,8 @@ class ExperimentKeys(Section):
     """
     primary: words("an outcome of runs.csv") = ()
     """Columns of runs.csv that the question is about, most important first: their trends are the
-    experiment's answer. All that its measures fill, in their order, if left out. A change of it
-    trains nothing.
-    """
+    experiment's answer. If left out, the outcomes of the figures that it names, else those of its
+    measures. A change of it trains nothing."""
     figures: words("the name of a figure") = ()
     """Figures to draw, in this order; all that the measures allow if left out."""
     published: dict[str, PublishedFigure] = {}

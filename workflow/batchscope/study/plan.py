@@ -107,7 +107,7 @@ class Experiment:
         question: The question that it answers, or an empty text.
         vary: Factor -> values.
         at_epochs: Numbers of epochs that every training serves, in rising order.
-        primary: Columns that its question is about; empty for all that its measures fill.
+        primary: Columns that its question is about; empty for those of its figures or measures.
         figures: Its figures, in order; empty for all that its measures allow.
         published: What a document says, by figure.
         numbers: The document's own numbers, by figure, for those that show some.

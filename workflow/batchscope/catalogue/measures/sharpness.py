@@ -39,7 +39,7 @@ ENTRY = Measure(
             "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space or a "
             "random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric 2.1).",
             unit="% of 1 + loss",
-            label="Sharpness, {spaces}, epsilon {epsilons}",
+            label="Sharpness ({spaces}, epsilon {epsilons})",
             direction="rises",
             source="Keskar et al. 2017, arXiv 1609.04836",
             words={"full": "full space", "subspace": "random subspace"},

@@ -24,6 +24,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue.entries import Scale
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL
 from batchscope.catalogue.tables import possible
 from batchscope.host import absence
 from batchscope.store import records
@@ -211,12 +212,15 @@ def alike_scales(every: Iterable[Axes], values: Sequence[Any]) -> None:
 
 
 def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Returns the mean of each row, the ends of its 95 % t-interval, and how many numbers it is of.
+    """Return the mean of each row, the ends of its 95 % t-interval, and its count of numbers.
 
-    On a logarithmic axis the ends are of the mean's logarithm: else the lower end of a positive
-    quantity may lie below 0, where such an axis has no place.
+    Too few numbers have no ends. On a logarithmic axis the ends are those of the mean's logarithm:
+    else the lower end of a positive quantity may lie below 0, where such an axis has no place.
     """
-    return intervals.t_intervals(values, logarithmic=axes.get_yscale() == "log")
+    logarithmic = axes.get_yscale() == "log"
+    mean, low, high, count = intervals.t_intervals(values, logarithmic=logarithmic)
+    low, high = (np.where(count < LEAST_WITH_INTERVAL, np.nan, end) for end in (low, high))
+    return mean, low, high, count
 
 
 def error_bars(axes: Axes, at: Any, mean: Any, low: Any, high: Any, **look: Any) -> None:

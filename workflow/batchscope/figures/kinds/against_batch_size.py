@@ -17,6 +17,7 @@ from batchscope.analysis import intervals, run_series, timing_repeats
 from batchscope.analysis.run_series import Series
 from batchscope.catalogue import entries
 from batchscope.catalogue.entries import Panel, Scale
+from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL
 from batchscope.catalogue.tables import clipped
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas, document_points
@@ -123,8 +124,10 @@ def draw(
     named = [(looks[one], one or _ALL) for one in labels] if len(labels) > 1 else []
     starred = numbers if any(cell.document for cell in shown) else None
     canvas.legend(figure, [*named, *document_points.entries(starred)])
-    means = "Means over seeds with a 95 % interval (Student's t); small: single runs."
-    canvas.notes(figure, rows.runs(frame), more, means if frame["seed"].nunique() > 1 else "")
+    bars = " with a 95 % interval (Student's t)"
+    seeds = frame["seed"].nunique()
+    means = f"Means over seeds{bars if seeds >= LEAST_WITH_INTERVAL else ''}; small: single runs."
+    canvas.notes(figure, rows.runs(frame), more, means if seeds > 1 else "")
     return figure
 
 

@@ -49,7 +49,7 @@ _GREY = "#ededed"
 LOOKS: dict[str, Look] = {
     Verdict.WITHIN: Look("o", True, "#0072B2", "#bfe0f2", "within the margin"),
     Verdict.NOT_RESOLVED: Look("o", False, canvas.INK, canvas.PAPER, "not resolved"),
-    Verdict.BEYOND: Look("X", True, "#D55E00", "#f4b183", "beyond the margin"),
+    Verdict.BEYOND: Look("X", True, "#D55E00", "#f4b183", "worse than the margin allows"),
     Reason.FAILED: Look("x", True, canvas.FAILED_COLOUR, _GREY, "a run failed"),
     Reason.NOT_REACHED: Look("v", False, canvas.FAILED_COLOUR, _GREY, "target not reached"),
     Verdict.PROVISIONAL: Look(".", True, canvas.INK, canvas.PAPER, "provisional: few seeds"),

@@ -1,0 +1,125 @@
+"""The heat map of batch size and learning rate: each cell, failures, and the chosen rates."""
+
+import math
+
+import pandas
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.patches import Rectangle
+
+from batchscope import figures
+from batchscope.catalogue.decision_columns import ADVICE, COMPARISONS
+from batchscope.figures.drawing import canvas
+from batchscope.figures.kinds import rate_map
+from drawing import drawn, legend, texts, titles
+
+# Examples to a validation loss of 0.2, of two seeds; "d" diverged, "-" never got there.
+COST = {
+    (16, 0.1): (100, 400),
+    (16, 0.3): (100, "-"),
+    (32, 0.1): (400, 400),
+    (32, 0.3): (300, 300),
+    (64, 0.1): ("-", "-"),
+    (64, 0.3): ("d", "d"),
+}
+SERIES = {"dataset": "digits", "model": "small_cnn", "machine": "local"}
+CHOSEN = {16: 0.1, 32: 0.3, 64: math.nan}
+
+
+def tables(cost=COST, series=SERIES, target=True):
+    runs, evaluations = [], []
+    for (size, rate), seeds in cost.items():
+        for seed, examples in enumerate(seeds):
+            run = {"run": f"{size}-{rate}-{seed}", "batch_size": size, "learning_rate": rate}
+            run |= {**series, "seed": seed, "effective_learning_rate": rate}
+            status = "diverged" if examples == "d" else "finished"
+            loss = {"d": math.nan, "-": 0.9}.get(examples, 0.1)
+            runs.append({**run, "status": status, "best_validation_loss": loss})
+            used = examples if isinstance(examples, int) else 500
+            for used_, loss_ in ((used // 2, 1.0), (used, loss if loss > 0.5 else 0.2)):
+                row = {"run": run["run"], "machine": "local", "status": status}
+                evaluations.append({**row, "examples": used_, "updates": used_ // size})
+                evaluations[-1] |= {"validation_loss": loss_}
+    advice = [
+        {"item": "limit", "name": "examples" if target else "test_accuracy", "batch_size": size}
+        for size in CHOSEN
+    ]
+    advice += [
+        {"item": "size", "batch_size": size, "learning_rate": rate} for size, rate in CHOSEN.items()
+    ]
+    advice.append({"item": "recommendation", "batch_size": 32, "smallest": 32, "largest": 32})
+    compared = {"budget": "target" if target else "end", "outcome": "examples"}
+    compared |= {"budget_value": 0.2, "budget_column": "validation_loss", "batch_size": 32}
+    return figures.Tables(
+        runs=pandas.DataFrame(runs),
+        trajectories=pandas.DataFrame(evaluations),
+        advice=pandas.DataFrame(advice, columns=[*ADVICE]).assign(**series),
+        comparisons=pandas.DataFrame([compared], columns=[*COMPARISONS]).assign(**series),
+    )
+
+
+def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_it():
+    frame = rate_map.select(tables(), figures.FIGURES["rate_map"].entry)
+    cells = frame.set_index(["batch_size", "learning_rate"])
+    assert cells.loc[(16, 0.1), "mean"] == pytest.approx(200)  # geometric
+    assert cells.loc[(32, 0.3), "mean"] == pytest.approx(300)
+    assert cells["finite"].tolist() == [2, 1, 2, 2, 0, 0]
+    assert cells["failed"].tolist() == [0, 0, 0, 0, 0, 2]
+    assert cells["mean"].isna().tolist() == [False, True, False, False, True, True]
+    assert cells.index[cells["chosen"] == 1].tolist() == [(16, 0.1), (32, 0.3)]
+    assert cells.index[cells["recommended"] == 1].tolist() == [(32, 0.3)]
+    assert set(frame["outcome"]) == {"examples"} and set(frame["target_value"]) == {0.2}
+
+
+def test_without_a_target_a_cell_is_the_lowest_validation_loss():
+    frame = rate_map.select(tables(target=False), figures.FIGURES["rate_map"].entry)
+    cells = frame.set_index(["batch_size", "learning_rate"])
+    assert set(frame["outcome"]) == {"best_validation_loss"}
+    assert cells.loc[(16, 0.3), "mean"] == pytest.approx(0.5)
+    assert cells["finite"].tolist() == [2, 2, 2, 2, 2, 0]
+
+
+def test_without_a_choice_of_rates_there_is_no_map():
+    one_rate = {cell: seeds for cell, seeds in COST.items() if cell[1] == 0.1}
+    spec = figures.FIGURES["rate_map"].entry
+    assert rate_map.select(tables(one_rate), spec).empty
+    assert rate_map.select(figures.Tables(), spec).empty
+
+
+def test_colours_numbers_failures_and_frames():
+    drawing, frame = drawn("rate_map", tables())
+    (axes,) = drawing.axes
+    grounds = [each for each in axes.patches if isinstance(each, Rectangle) and each.get_fill()]
+    colours = {each.get_xy(): to_hex(each.get_facecolor()) for each in grounds}
+    assert colours[0, 0] == to_hex(rate_map._BEST_TO_WORST(0.0))
+    assert to_rgb(colours[1, 0]) == pytest.approx(rate_map._BEST_TO_WORST(0.5)[:3], abs=0.01)
+    assert colours[0, 1] == colours[2, 0] == colours[2, 1] == to_hex(rate_map._WITHOUT)
+    frames = [each for each in axes.patches if not each.get_fill()]
+    assert len(frames) == 3 and to_rgb("#007a58") in {each.get_edgecolor()[:3] for each in frames}
+    assert {"200", "400", "300", "1/2", "0/2", "failed"} <= texts(drawing)
+    assert titles(drawing) == ["Examples to validation loss 0.2"]
+    assert {"best", "chosen rate", "recommended"} < {*legend(drawing)}
+
+
+def test_losses_that_hardly_differ_have_one_colour():
+    shades = rate_map._shades(pandas.Series([0.6926, 0.6930, math.nan]).to_numpy())
+    first, second = (sum(to_rgb(shade)) for shade in shades[:2])
+    assert first == pytest.approx(second, abs=0.02) and shades[2] == rate_map._WITHOUT
+    assert rate_map._shades(pandas.Series([-1.0, 1.0]).to_numpy()) == [
+        to_hex(rate_map._BEST_TO_WORST(end)) for end in (0.0, 1.0)
+    ]
+
+
+def test_series_have_a_panel_each_and_the_same_data_give_the_same_bytes():
+    two = [tables(series={**SERIES, "optimizer": name}) for name in ("sgd", "adam")]
+    names = ("runs", "trajectories", "advice", "comparisons")
+    joined = {name: pandas.concat([getattr(one, name) for one in two]) for name in names}
+    runs = joined["runs"]
+    runs["run"] = joined["trajectories"]["run"] = None
+    for name, table in (("runs", runs), ("trajectories", joined["trajectories"])):
+        parts = [getattr(one, name)["run"] + kind for one, kind in zip(two, "ab", strict=True)]
+        joined[name] = table.assign(run=pandas.concat(parts).to_numpy())
+    drawing, frame = drawn("rate_map", figures.Tables(**joined))
+    assert len(drawing.axes) == 2 and len(frame) == 12
+    again, _ = drawn("rate_map", figures.Tables(**joined))
+    assert canvas.svg_and_png(drawing, "T") == canvas.svg_and_png(again, "T")

@@ -1,0 +1,171 @@
+"""An experiment of the page: the sentence that answers it, its trends, and the winners of tabs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas
+import pytest
+
+import made_advice
+from batchscope.catalogue.decision_columns import TRENDS
+from batchscope.report import experiment_view, study_page, text
+from html_page import Page
+
+
+def trend(outcome="test_accuracy", ends=(-0.03, -0.01), n=6, **more):
+    row = {"outcome": outcome, "budget": "end", "estimate": sum(ends) / 2, "n": n, "seeds": n}
+    row |= {"low": ends[0], "high": ends[1], "direction": "rises", "verdict": "not_resolved"}
+    for name, size in (("smallest", 16), ("largest", 256)):
+        row |= {name: size, f"{name}_mean": 0.9, f"{name}_mean_low": 0.8, f"{name}_mean_high": 1}
+    return {**row, **more}
+
+
+def trends_of(*rows, stated=experiment_view.NOTHING_STATED):
+    return experiment_view.trends(pandas.DataFrame(rows, columns=[*TRENDS]), stated)
+
+
+@pytest.mark.parametrize(
+    ("row", "change"),
+    [
+        (trend(ends=(0.01, 0.03)), "increases"),
+        (trend(ends=(-0.03, -0.01)), "decreases"),
+        (trend(ends=(-0.01, 0.03)), "unclear"),
+        (trend(ends=(float("nan"), 0.03)), "unclear"),  # an open end
+        (trend("updates", ends=(0.7, 0.9), budget="target"), "decreases"),
+        (trend("updates", ends=(0.9, 1.2), budget="target"), "unclear"),
+        (trend(ends=(0.01, 0.03), n=3), "increases"),
+        (trend(ends=(0.01, 0.03), n=2), "few_seeds"),
+        (trend(verdict="not_testable"), "not_testable"),
+    ],
+)
+def test_a_change_is_read_off_its_interval(row, change):
+    (found,) = trends_of(row)
+    assert found["change"] == change
+
+
+def test_too_few_seeds_have_no_interval():
+    few, enough = trends_of(trend(n=2), trend(n=3))
+    assert few["slope"] == "−2" and few["means"] == ["0.9", "0.9"]
+    assert enough["slope"] == "−2.0 [−3.0, −1.0]" and "[" in enough["means"][0]
+    cell = {"outcome": "test_accuracy", "estimate": -0.15, "low": -0.75, "high": 2.34}
+    assert text.difference({**cell, "n": 2}) == ("−15", "")
+    assert text.difference({**cell, "n": 3}) == ("−15", "[−75, 234]")
+
+
+def test_only_a_document_of_the_study_is_agreed_with():
+    row = trend(source="Keskar et al. 2017")
+    for direction, expected in (("falls", "agrees"), ("rises", "disagrees")):
+        (found,) = trends_of(row, stated={"test_accuracy": direction})
+        assert found["document"] == expected
+    for stated, more in (({}, {}), ({"test_accuracy": "falls"}, {"budget": "epochs"})):
+        (found,) = trends_of({**row, **more}, stated=stated)
+        assert found["document"] == ""
+    (unclear,) = trends_of(trend(ends=(-1, 1)), stated={"test_accuracy": "falls"})
+    assert unclear["document"] == ""
+
+
+def test_series_with_the_same_numbers_share_a_row():
+    rates = [{"learning_rate": rate} for rate in (0.1, 0.2, 0.4)]
+    times = [{**trend("seconds_per_epoch", (-0.3, -0.1)), **rate} for rate in rates]
+    losses = [{**trend("test_loss", (0.1, 0.2)), **rates[0]}]
+    losses += [{**trend("test_loss", (0.3, 0.4)), **rate} for rate in rates[1:]]
+    found = experiment_view.trends(pandas.DataFrame(times + losses))
+    assert [(row["outcome"], row["series"]) for row in found] == [
+        ("seconds_per_epoch", ""),
+        ("test_loss", "learning rate 0.1"),
+        ("test_loss", "learning rate 0.2 and learning rate 0.4"),
+    ]
+
+
+def cells(letters):
+    return made_advice.rows("test_accuracy", letters, [0.9] * 5)
+
+
+@pytest.mark.parametrize(
+    ("letters", "winner"),
+    [
+        ("wbbbb", 16),
+        ("bbnbb", 64),  # all others are worse, so it is the best whatever its own interval
+        ("wbbfb", 16),  # a failed size is no rival
+        ("wwbbb", None),
+        ("wbnbb", None),
+        ("nnnnn", None),
+        ("w", None),  # nothing to beat
+    ],
+)
+def test_a_size_wins_only_if_all_others_are_worse(letters, winner):
+    assert experiment_view._winner(cells(letters)) == winner
+
+
+def test_few_seeds_have_no_winner():
+    few = made_advice.rows("test_accuracy", "wbbbb", [0.9] * 5, n=3)
+    assert experiment_view._winner(few) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"sharpness", "weight"}),  # every training has an accuracy and a time
+        ({"primary": ("test_accuracy",)}, {"test"}),
+        ({"figures": ("time",)}, {"seconds", "train"}),
+        ({"vary": {"learning_rate": (0.1, 0.2)}, "figures": ("time", "sharpness")}, {"sharpness"}),
+    ],
+)
+def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes, expected):
+    study, inputs = whole
+    found = inputs.experiments["gap"]
+    found = found._replace(experiment=replace(found.experiment, **changes))
+    answer = [row["outcome"] for row in experiment_view.build(found, [])["answer"]]
+    assert {outcome.partition("_")[0] for outcome in answer} == expected
+
+
+def test_an_outcome_whose_settings_change_alike_is_named_once():
+    alike = [trend(f"sharpness_full_{epsilon}", (0.1, 0.2)) for epsilon in (0.001, 0.0005)]
+    found = experiment_view._sentence(trends_of(*alike, trend("weight_distance")))
+    assert found == [
+        ("increases", ["sharpness"]),
+        ("decreases", ["distance from the initial weights"]),
+    ]
+    alike[1] |= {"low": -0.1}
+    (up, names), (unclear, others) = experiment_view._sentence(trends_of(*alike))
+    assert (
+        (up, unclear) == ("increases", "unclear") and "0.001" in names[0] and "0.0005" in others[0]
+    )
+
+
+def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
+    study, inputs = whole
+    figure = {"category": "Sharpness", "of": "", "caption": "", "anchor": "a", "svg": "<svg/>"}
+    figure |= {"packed": "", "width": 0, "axis": ""}
+    columns = {"a": "test_loss", "b": "weight_distance", "c": "sharpness_full_0.001"}
+    given = [
+        {**figure, "name": name, "title": name, "columns": [column], "anchor": f"gap-{name}"}
+        for name, column in columns.items()
+    ]
+    found = inputs.experiments["gap"]._replace(figures=given)
+    view = experiment_view.build(found, [])
+    study_page._number_figures([view])
+    assert [block[0]["name"] for block in view["shown"]] == ["c", "b"]
+    assert [block[0]["name"] for block in view["why"]] == ["a"]
+    assert [view["shown"][0][0]["label"], view["why"][0][0]["label"]] == ["Figure 1", "Figure 3"]
+    html = study_page.build(study, replace(inputs, experiments={"gap": found}))
+    page = Page(html)
+    order = ['class="answer"', 'id="gap-c"', 'id="gap-b"', 'class="scope"']
+    section = html[html.index('<section class="experiment"') :]
+    places = [section.index(part) for part in order]
+    assert places == sorted(places) and page.open == []
+    assert section.count("[") == html.count("[", html.index(section[:40]))
+
+
+def test_the_table_of_runs_is_folded(shown):
+    position = [attributes.get("id") for _, attributes in shown.elements].index("runs-table")
+    tags = [tag for tag, _ in shown.elements[:position]]
+    opened = len(tags) - tags[::-1].index("details") - 1
+    assert "open" not in shown.elements[opened][1]
+
+
+def test_a_question_mark_on_the_page_has_its_text(shown):
+    ids = {attributes.get("id") for _, attributes in shown.elements}
+    targets = {button.get("popovertarget") for button in shown.all("button")} - {None}
+    assert len(targets) > 3 and targets <= ids
