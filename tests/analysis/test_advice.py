@@ -240,7 +240,8 @@ def test_a_quarter_of_disturbed_blocks_is_borne_and_runs_of_one_timing_job_count
     """Of 6 seeds of 5 sizes, one size has all blocks disturbed, and more rates than the others."""
     made = runs()
     share = (made["batch_size"] == 16).astype(float)
-    more = made[share == 1].assign(learning_rate=0.8)
+    more = made[share == 1]
+    more = more.assign(learning_rate=0.8, run=more["run"] + "+lr=0.8")
     parts = [made.assign(disturbed_share=share), more.assign(disturbed_share=1.0)]
     made = pandas.concat(parts, ignore_index=True)
     found = advised(made=made)

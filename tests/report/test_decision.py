@@ -313,7 +313,7 @@ def test_the_best_size_of_a_budget_is_that_of_paired_differences_not_of_means():
     compared.loc[compared["outcome"].eq("seconds") & compared["batch_size"].eq(32), "mean"] = 0.05
     (group,) = experiment_view.equal(compared)
     (tab,) = (tab for tab in group["tabs"] if tab["name"] == "seconds")
-    assert tab["best"] == 16
+    assert tab["rows"][0]["best"] == 16
 
 
 def test_what_decides_is_drawn_with_a_dot_per_seed():
