@@ -281,6 +281,15 @@ def test_limits_and_failures_have_words_of_their_own(study):
     assert "6429" in text and "1024" in text
 
 
+def test_a_target_that_no_size_reached_limits_no_size(study):
+    tables = _tables()
+    compared = tables.comparisons.astype({"reason": object})
+    compared.loc[compared["outcome"] == "seconds", ["mean", "reason"]] = [float("nan"), "failed"]
+    tables = figures.Tables(advice=tables.advice, comparisons=compared, runs=tables.runs)
+    (card,) = decision.cards(study, {"gap": tables})
+    assert card["outcomes"][-1]["failed"] == [8, 16, 32] and card["reached"] is None
+
+
 def test_what_recommends_something_comes_first(study):
     two = replace(study, experiments=dict.fromkeys(("gap", "second"), study.experiments["gap"]))
     cards = decision.cards(two, {"gap": _tables(best=False), "second": _tables()})

@@ -291,7 +291,7 @@ def _at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataF
     """Returns the rows of an outcome at the first of these budgets that has a value."""
     rows = compared[compared["outcome"] == outcome].set_index("batch_size", drop=False)
     every = [rows[rows["budget"] == budget] for budget in budgets]
-    return next((found for found in every if found["mean"].notna().any()), every[-1])
+    return max(every, key=lambda found: (found["mean"].notna().any(), len(found) > 0))
 
 
 def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> Row | None:
