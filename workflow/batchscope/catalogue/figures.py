@@ -35,7 +35,7 @@ _PRIMARY = Figure(
     "Cost or quality by batch size",
     "Quality",
     "Dots: seeds at the best learning rate of each size. Squares: means, with 95 % intervals from "
-    "three seeds on. Shaded: recommended.",
+    "three seeds on. Shaded: the sizes that the recommendation is about.",
     kind="primary",
     table="comparisons",
     needs=(Need.BATCH_SIZES,),
