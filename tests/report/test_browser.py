@@ -87,8 +87,8 @@ def test_works_without_script(browser, page, drawn):
         assert not browser.find_element(By.ID, "runs-controls").is_displayed()
         assert not browser.find_elements(By.CLASS_NAME, "tools")  # nothing that would do nothing
         browsing.visit(browser, drawn)
-        panels = ".tabs > .panel"
-        tabs = browser.find_elements(By.CSS_SELECTOR, ".tabs > label")
+        panels = ".experiment > .tabs > .panel"
+        tabs = browser.find_elements(By.CSS_SELECTOR, ".experiment > .tabs > label")
         for at, tab in enumerate(tabs):
             tab.click()
             shown = displayed(browser, panels)
