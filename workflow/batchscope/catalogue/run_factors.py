@@ -332,11 +332,6 @@ def by_horizon(factors: dict[str, Any]) -> str:
     return next((name for name in HORIZONTAL if factors.get(name, CONSTANT) != CONSTANT), "")
 
 
-def gradients_per_update(factors: dict[str, Any]) -> int:
-    """Returns how many gradients of its batch an update computes, by the factors of its method."""
-    return {"plain": 1, "proximal": factors["inner_steps"], "sam": 2}[factors["method"]]
-
-
 def gpus(factors: dict[str, Any]) -> int:
     """Returns the GPUs that a training or a timing needs: one per replica."""
     return factors["replicas"] if factors["device"] == "gpu" else 0
