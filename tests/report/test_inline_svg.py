@@ -21,7 +21,7 @@ def test_ids_and_references_get_the_prefix():
     )
     assert found.startswith("<svg ") and ' viewBox="0 0 10 10" role="img">' in found
     assert '<defs><path id="f3-m1"/><clipPath id="f3-c"/></defs>' in found
-    assert '<g clip-path="url(#f3-c)"><use xlink:href="#f3-m1" ' in found
+    assert '<g clip-path="url(#f3-c)"><use href="#f3-m1" ' in found
     assert 'style="clip-path: url(#f3-c)"' in found
     assert "width" not in found and "class" not in found and "?xml" not in found
 
@@ -41,6 +41,13 @@ def test_words_of_a_figure_stay_text():
     found = str(inline_svg.read(svg.encode(), "f3"))
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so on" in found
     assert "<script" not in found and "<metadata" not in found
+
+
+def test_a_style_that_all_markers_share_is_stated_once():
+    found = read('<g>\n <use x="1" style="fill: red"/>\n <use x="2" style="fill: red"/>\n</g>')
+    assert found.endswith('<g style="fill: red"><use x="1"/><use x="2"/></g></svg>\n')
+    found = read('<g><use x="1" style="fill: red"/><use x="2" style="fill: blue"/></g>')
+    assert 'x="1" style="fill: red"' in found and 'x="2" style="fill: blue"' in found
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ _COLOUR = re.compile("|".join(COLOURS))
 _ID = re.compile(r'(\bid="|\bhref="#|\burl\(#)')
 # Matplotlib's style element would apply to the whole page.
 _DROPPED = re.compile(r"<(metadata|style)\b.*?</\1>", re.S)
+# A group of markers that share a style.
+_MARKS = re.compile(r'<g([^>]*)>(<use [^>]*( style="[^"]*")/>(?:<use [^>]*\3/>)+)</g>')
 
 
 def read(content: bytes, prefix: str) -> Markup:
@@ -30,9 +32,16 @@ def read(content: bytes, prefix: str) -> Markup:
     text = content.decode("utf-8")
     if not (root := re.search(r"<svg\b[^>]*?( viewBox=\"[^\"]*\")[^>]*>", text)):
         raise ValueError("it has no viewBox")
-    body = _DROPPED.sub("", text[root.end() :]).replace("\n", " ")
-    body = re.sub(r'<g id="[^"]*"', "<g", re.sub(" +", " ", body))
+    body = re.sub(r">\s+<(?!tspan)", "><", _DROPPED.sub("", text[root.end() :]))
+    body = re.sub(r'<g id="[^"]*"', "<g", body)  # no group is referred to
+    body = _MARKS.sub(_styled_once, body)
     body = _ID.sub(rf"\g<1>{prefix}-", body).replace("<text ", '<text fill="currentColor" ')
     body = _COLOUR.sub(lambda colour: COLOURS[colour[0]], body)
-    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    return Markup(f'<svg {names}{root[1]} role="img">{body}')
+    body = body.replace("xlink:href", "href")
+    return Markup(f'<svg xmlns="http://www.w3.org/2000/svg"{root[1]} role="img">{body}')
+
+
+def _styled_once(group: re.Match) -> str:
+    """Return a group of markers with their style stated once: half of a large figure."""
+    attributes, marks, style = group.groups()
+    return f"<g{attributes}{style}>{marks.replace(style, '')}</g>"
