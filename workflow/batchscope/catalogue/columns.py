@@ -157,6 +157,12 @@ COLUMNS: dict[str, Column] = {
     "train_examples": Integer("Examples in the training split.", "examples"),
     "validation_examples": Integer("Examples in the validation split.", "examples"),
     "test_examples": Integer("Examples in the test split.", "examples"),
+    # Empty where examples are no sequences.
+    "tokens_per_update": Integer("Tokens of a batch: its sequences times their length."),
+    "tokens_per_second": Column(
+        "Training tokens per second in the timing job: examples_per_second times the length.",
+        unit="tokens/s",
+    ),
 }
 _PATTERNS = {
     name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk, wording
-from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue import dataset_sources, run_names, tasks
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import paths
 
@@ -82,6 +82,12 @@ def training_images(results: Path | str, dataset: str) -> int | None:
     counts = (data_record(results, dataset) or {}).get("counts")
     train = counts.get("train") if isinstance(counts, dict) else None
     return train if isinstance(train, int) else None
+
+
+def sequence_length(results: Path | str, dataset: str) -> int | None:
+    """Returns the tokens of an example of a prepared data set; None where it has no sequences."""
+    record = data_record(results, dataset) or {}
+    return record["input_shape"][0] if record.get("kind") in dataset_sources.OF_TOKENS else None
 
 
 def write_weights(

@@ -82,6 +82,9 @@ def _values(
         made[measure] = found
     others = (records.other_version(step, found) for step, found in made.items() if found)
     row["other_versions"] = " ".join(filter(None, others)) or None
+    length = records.sequence_length(results, factors["dataset"]) or math.nan
+    row["tokens_per_update"] = length * factors["batch_size"]
+    row["tokens_per_second"] = length * _known(row, "examples_per_second")
     row["train_seconds"] = _known(row, "epochs_run") * _known(row, "seconds_per_epoch")
     return row
 
