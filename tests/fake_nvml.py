@@ -43,7 +43,6 @@ class Nvml:
             "nvmlShutdown": lambda: count(-1),
             "nvmlDeviceGetCount": lambda: len(UUIDS),
             "nvmlDeviceGetHandleByIndex": lambda index: f"handle {index}",
-            "nvmlDeviceGetHandleByUUID": lambda uuid: f"handle {uuid}",
             "nvmlDeviceGetUUID": lambda handle: UUIDS[int(handle.split()[1])],
             "nvmlDeviceGetName": lambda handle: "NVIDIA Test",
             "nvmlDeviceGetUtilizationRates": lambda h: self.reading("rates", h, rates),

@@ -44,7 +44,7 @@ def rows(outcome, letters, means, n=6, **given):
             **{"budget_column": "validation_loss" if seconds else "", "outcome": outcome},
             **{"batch_size": size, "learning_rate": size / 100 if seconds else size / 50},
             **{"margin": 0.1 if seconds else 0.02, "bound": 1.1 if seconds else -0.02},
-            **{"on_edge": 0, "still_falling": 0, "at_first": 0, "seeds": n},
+            **{"on_edge": 0, "still_falling": 0, "seeds": n},
             **dict(zip(("estimate", "low", "high"), (estimate, *ends), strict=True)),
             **{"mean": math.nan if letter in "f0" else mean, "n": n if letter in "wbn" else 0},
             **{"mean_low": mean - 0.01, "mean_high": mean + 0.01},

@@ -63,7 +63,7 @@ def sweep(sizes=POWERS, time=None, machine="laptop", lost=(), disturbed=(), **ot
             row[f"iterations_per_second{end}"] = factor / time(size)
             row[f"examples_per_second{end}"] = factor * size / time(size)
         rows.append(row)
-    summary = {**first, "status": "finished", "sizes": len(sizes) - len(lost), **other}
+    summary = {**first, "status": "finished", **other}
     return rows, summary
 
 
@@ -119,7 +119,5 @@ LIMITS = {
     "knee_fitted_high": 40.5,
     "knee_batch_size": 48,
     "still_rising": False,
-    "ceiling_examples_per_second": 2500.0,
-    "share_of_ceiling": 0.76,
     "noise_floor": 1.034,
 }

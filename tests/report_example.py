@@ -101,15 +101,13 @@ def written(study, results: Path, path: Path, partial: bool = False) -> Path:
 
 
 def write_figures(folder: Path, drawn: list[str]) -> None:
-    """Writes SVG figures that share their ids and carry a script, and their CSV."""
+    """Write SVG figures that share their ids, and their CSV."""
     folder.mkdir(parents=True, exist_ok=True)
     listing = []
     for name in drawn:
         (folder / f"{name}.svg").write_text(
             '<svg xmlns="http://www.w3.org/2000/svg" width="504pt" height="288pt" '
             'viewBox="0 0 504 288"><style>*{stroke-width:2}</style>'
-            f"<script>document.title = 'stolen by {name}'</script>"
-            '<image href="https://example.invalid/spy.png" width="1" height="1"/>'
             '<defs><circle id="dot" r="4" fill="#0072b2"/></defs><use href="#dot" x="60" y="230"/>'
             '<path d="M40 250H480M40 250V20" stroke="#333" fill="none"/>'
             '<text x="250" y="280" font-size="14">batch size</text></svg>',

@@ -191,7 +191,6 @@ def _write_run(
         "steps_run": epochs * math.ceil(1149 / size),
         "best_epoch": epochs if finished else None,
         "best_validation_loss": lowest,
-        "best_monitor": lowest,
         "stop_reason": ("patience" if patience else "epochs") if finished else status,
         "effective_learning_rate": rate,
         "contended_seconds": epochs * 0.4,

@@ -73,7 +73,6 @@ def test_a_step_decay_is_a_constant_size_and_other_horizons_are_not_compared():
     found = ramps.table(runs([(decay, 1.0, 400), (RISES, 1.0, 250)]), {})
     assert found["outcome"].tolist() == ["test_loss", "updates", "seconds"]
     assert (found["against"] == 8).all()
-    assert (found["against_batch_schedule"] == "steps").all()
     longer = ramps.table(runs([({"epochs": 9}, 1.0, 400), (RISES, 1.0, 250)]), {})
     assert longer["verdict"].tolist() == ["not_testable"]
     assert longer["reason"].tolist() == ["alone"]

@@ -16,13 +16,6 @@ def test_seeds_of_a_difference_and_of_equivalence():
     assert [*map(seeds_wanted.for_equivalence, RATIOS)] == [36, 15, 11, 8, 6, 4]
 
 
-def test_the_upper_bound_of_a_standard_deviation():
-    assert seeds_wanted.upper_bound(1.0, 6) == pytest.approx(1.461, abs=5e-4)
-    draws = np.random.default_rng(0).normal(size=(20_000, 6)).std(axis=1, ddof=1)
-    held = np.mean([seeds_wanted.upper_bound(s, 6) >= 1 for s in draws])
-    assert held == pytest.approx(0.8, abs=0.01)
-
-
 @pytest.mark.parametrize(("seeds", "margin"), [(3, 2.0), (6, 1.5), (11, 1.0), (36, 0.5)])
 def test_power_of_equivalence_by_simulation(seeds, margin):
     draws = np.random.default_rng(1).normal(size=(40_000, seeds))

@@ -37,7 +37,7 @@ def test_a_row_per_series_and_target_and_one_per_training():
     assert row["fastest_batch_size"] == pytest.approx(math.sqrt(40 * 20))
     assert row["measured_fastest"] == 32 and row["examples_fewest"] == 8
     assert row["lack_of_fit"] == 1 and row["stray"] == ""
-    assert len(each) == 3 * len(SIZES) and set(each["diverged_learning_rates"]) == {"0.8"}
+    assert len(each) == 3 * len(SIZES)
     middle = each[each["seed"] == 1]
     assert middle["updates"].to_numpy() == pytest.approx(EXACT)
     assert middle["seconds"].to_numpy() == pytest.approx(EXACT * (0.002 + 0.0001 * np.array(SIZES)))

@@ -68,8 +68,6 @@ def test_split_counts(split, members, counts):
             "d-6c6bd4e8",
         ),
         (LIST, "d-d7c4c478"),
-        ({"source": "hugging_face", "path": "x", "inputs": ["image"]}, "d-d1b70b76"),
-        ({"source": "tf_data", "path": "x", "scale": 1}, "d-6745bb56"),
     ],
 )
 def test_ids_are_those_of_older_results(raw, token):
@@ -180,7 +178,6 @@ def test_training_size(raw, size):
             "validation",
             "received 0.1;",
         ),
-        ({"source": "tf_data", "path": HERE, "split": {"test": 9}}, "validation", "missing;"),
         ({**LIST, "path": __file__}, None, ""),
     ],
 )

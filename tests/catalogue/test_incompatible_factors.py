@@ -106,7 +106,6 @@ def test_a_batch_above_the_training_set_is_refused():
             {"optimizer": "adam", "beta_scaling": "square_root", "base_batch_size": 2},
             "beta_scaling",
         ),
-        ({"optimizer": "adam", "weight_decay_scaling": "linear"}, "weight_decay_scaling"),
         ({"batch_rises": 2}, "batch_rises"),
         ({"largest_batch_size": 64}, "largest_batch_size"),
         ({"batch_schedule": "steps"}, "largest_batch_size"),
@@ -156,8 +155,6 @@ def test_what_goes_together():
     crops = {"replicas": 2, "augmentation": "crop"}
     assert of_training(**crops) == of_timing(**crops) == []
     assert of_timing(loop="eager", input_pipeline="prefetch", delay_seconds=0.1) == []
-    assert of_training(weight_decay=0.1, weight_decay_scaling="linear") == []
-    assert of_training(optimizer="adamw", weight_decay_scaling="linear") == []
     assert of_training(optimizer="rmsprop", momentum=0.9) == []
 
 
@@ -204,14 +201,13 @@ def test_of_examples():
     [
         ("classification", {}, []),
         ("classification", {"loss_function": "mae"}, ["loss_function"]),
-        ("regression", {"loss_function": "huber", "monitor": "validation_r2"}, []),
-        ("regression", {"monitor": "validation_accuracy"}, ["monitor"]),
-        ("multi_label", {"monitor": "train_f1", "loss_function": "mse"}, ["loss_function"]),
+        ("regression", {"loss_function": "huber"}, []),
+        ("multi_label", {"loss_function": "mse"}, ["loss_function"]),
         ("regression", {"framework": "pytorch"}, ["framework"]),
-        (None, {"monitor": "validation_r2", "loss_function": "mae"}, []),
+        (None, {"loss_function": "mae"}, []),
     ],
 )
-def test_a_task_has_its_own_losses_and_metrics(task, changes, wrong):
+def test_a_task_has_its_own_losses(task, changes, wrong):
     """What only prepared data know is checked again where a training begins."""
     factors = {**TRAINING, "dataset": IDS["dataset"], **changes}
     assert [name for name, _ in incompatible_factors.of_task(factors, "mine", task)] == wrong

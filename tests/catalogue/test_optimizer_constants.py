@@ -34,9 +34,3 @@ def test_the_square_root_rule_of_adam():
     )
     same = effective(batch_size=32, optimizer="adam", beta_scaling="square_root")
     assert same == pytest.approx(effective(optimizer="adam"), rel=1e-15)
-
-
-def test_the_weight_decay_grows_with_the_batch():
-    rule = {"optimizer": "adamw", "weight_decay_scaling": "linear"}
-    assert effective(batch_size=128, **rule)["weight_decay"] == pytest.approx(0.016)
-    assert effective(batch_size=8, weight_decay=0.1, **rule)["weight_decay"] == 0.025

@@ -25,15 +25,14 @@ GOLDEN_RUNS = {
     f"{RUN.replace('lr=0.1', 'lr=1')}+mom=0.9+nest=true": {
         **{"learning_rate": 1.0, "momentum": 0.9, "nesterov": True}
     },
-    f"{RUN}+mon=train_loss+pat=3": {"monitor": "train_loss", "patience": 3},
+    f"{RUN}+pat=3": {"patience": 3},
     f"{RUN}+lrs=linear+bbs=64": {"learning_rate_scaling": "linear", "base_batch_size": 64},
     f"{RUN.replace('small_cnn', 'mine-0a1b2c3d')}+dev=gpu+th=4": {
         **{"model": "mine-0a1b2c3d", "device": "gpu", "threads": 4}
     },
     "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=adamw+ep=40+seed=0+b1=0.8+b2=0.95+eps=1e-6+wd=0.1"
-    "+bsc=half_life+wds=linear": {
-        **{"optimizer": "adamw", "weight_decay": 0.1, **BETAS},
-        **{"beta_scaling": "half_life", "weight_decay_scaling": "linear"},
+    "+bsc=half_life": {
+        **{"optimizer": "adamw", "weight_decay": 0.1, "beta_scaling": "half_life", **BETAS},
     },
     f"{RUN}+method=sam+rho=0.1": {"method": "sam", "rho": 0.1},
     f"{RUN}+sch=cosine": {"schedule": "cosine"},

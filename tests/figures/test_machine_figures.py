@@ -122,7 +122,7 @@ def test_every_search_has_its_own_limit_and_loops_repeat_it():
     one, two = tried(TRIES), tried(TRIES, limit=5000.0)
     rows = searches((one, {}), (two, {"machine": "cluster"}))
     # The same search stands beside every loop's times; a sweep without one says nothing.
-    rows["sweeps"] += [{**first(loop="eager"), **one[1]}, {**first(model="other"), "sizes": 3}]
+    rows["sweeps"] += [{**first(loop="eager"), **one[1]}, first(model="other")]
     drawing, frame = drawn("max_batch_size", tables_of(**rows))
     assert len(frame) == 2 * len(TRIES)
     limits = frame.groupby("machine")["memory_limit_mb"].unique()

@@ -55,7 +55,7 @@ def test_numbers_with_units_and_intervals():
     assert found["fixed_seconds"] == ["5.60 [4.90, 6.40] ms"]
     assert found["noise_floor"] == ["3.1 %"] and found["blocks"] == ["0 of 40"]
     # What was not measured has no line.
-    assert not {"max_batch_size", "memory_mb_per_image", "by_size", "ceiling"} & found.keys()
+    assert not {"max_batch_size", "memory_mb_per_image", "by_size"} & found.keys()
 
 
 def test_a_knee_that_is_not_there_is_reported():
@@ -68,14 +68,12 @@ def test_a_knee_that_is_not_there_is_reported():
 def test_too_noisy_to_tell():
     """Nothing that a level of the throughput is read from, beside a configuration that is not."""
     empty = {name: None for name in TIMED if name.startswith(("knee_", "plateau", "still"))}
-    counted = {"matmul_flops_per_second": 1.27e11, "flops_per_image": 1e7}
-    known = {**TIMED, **counted, "ceiling_examples_per_second": 12700.0, "half_batch": 9.0}
+    known = {**TIMED, "half_batch": 9.0}
     noisy = {**TIMED, **empty, "noise_floor": 8.1}
     found = cells(row(device="cpu", **known), row(device="gpu", **noisy))
-    levels = ("plateau_examples_per_second", "knee", "half_batch", "ceiling")
+    levels = ("plateau_examples_per_second", "knee", "half_batch")
     assert len({found[name][1] for name in levels}) == 1
     assert found["noise_floor"][1] == "710 %"
-    assert "12700 examples/s (127 GFLOP/s over 10 MFLOP" in found["ceiling"][0]
 
 
 def test_throughput_is_reported_at_some_sizes_from_the_smallest_to_the_largest():

@@ -10,7 +10,7 @@ import commanded
 from batchscope import disk
 from batchscope.catalogue.stages import Stage
 from batchscope.errors import UserError
-from batchscope.store import job_files, looks, paths, stage_costs
+from batchscope.store import job_files, looks, paths
 from batchscope.study import planner
 from small_study import config
 
@@ -134,32 +134,3 @@ def test_a_damaged_table_is_one_line(tmp_path):
     wrote(tmp_path, 1, ("nine", ["x"], ""))
     with pytest.raises(UserError, match=r"looks/1\.csv: received a damaged file"):
         looks.stages(tmp_path, "s")
-
-
-def test_what_stages_may_take_is_planned_as_it_may_come(tmp_path):
-    seen = []
-
-    def planned_then(stages):
-        seeds = {**STAGED, "first": stages["a"].first}
-        seen.append(counts(planned(stages["a"], seeds=seeds)))
-        return planned(stages["a"], seeds=seeds)
-
-    first = next(iter(planned().runs))
-    (line,) = stage_costs.lines(planned(), tmp_path, planned_then, 2)
-    assert seen == [{16: 9, 32: 9}, {16: 13, 32: 13}]
-    for number in ("12 runs", "18 runs", "26 runs"):
-        assert number in line
-    wrote(tmp_path, 1, ("9", [first], "8"), ("", [], ""))
-    stage = looks.stages(tmp_path, "s")["a"]
-    [*stage_costs.lines(planned(stage), tmp_path, planned_then, 2)]
-    assert seen[2:] == [{16: 9, 32: 6}, {16: 13, 32: 6}]
-    wrote(tmp_path, 1, ("9", [first], ""))  # more than anybody counts would settle it
-    [*stage_costs.lines(planned(stage), tmp_path, planned_then, 2)]
-    assert seen[4:] == [{16: 13, 32: 6}, {16: 13, 32: 6}]
-    wrote(tmp_path, 2, ("", [], ""))
-    assert not [*stage_costs.lines(planned(stage), tmp_path, planned_then, 2)]
-    later = planned(seeds={**STAGED, "first": 9})  # nobody looked at these seeds
-    assert [*stage_costs.lines(later, tmp_path, planned_then, 2)]
-    assert seen[6:] == [{16: 9, 32: 9}, {16: 13, 32: 13}]
-    plain = planner.make(config())
-    assert not [*stage_costs.lines(plain, tmp_path, planned_then, 2)]

@@ -205,7 +205,7 @@ reduced: {experiments: {a: {seeds_planned: "2"}}}
 @pytest.mark.parametrize(
     ("text", "value"),
     [("0", 0), ("-0", 0), ("0.5", 0.5), ("010.5", 10.5), ("1_000", 1000), ("0x10", 16)]
-    + [("0b10", 2), ("'010'", "010"), ("'1:30'", "1:30"), ("10:99", "10:99"), ("1e-3", "1e-3")],
+    + [("0b10", 2), ("'010'", "010"), ("10:99", "10:99"), ("1e-3", "1e-3")],
 )
 def test_a_number_that_can_be_taken_in_one_way(text, value, written):
     assert config.read(written(f"a: {text}")) == {"a": value}
@@ -213,8 +213,7 @@ def test_a_number_that_can_be_taken_in_one_way(text, value, written):
 
 @pytest.mark.parametrize(
     ("text", "taken", "meant"),
-    [("010", 8, "10"), ("-017", -15, "-17"), ("+0_1_6", 14, "16"), ("00", 0, "0"), ("0_", 0, "0")]
-    + [("1:30", 90, "90"), ("-1:00:00", -3600, "-3600"), ("1:30.5", 90.5, "90.5")],
+    [("010", 8, "10"), ("-017", -15, "-17"), ("+0_1_6", 14, "16"), ("00", 0, "0"), ("0_", 0, "0")],
 )
 def test_a_number_of_another_base(text, taken, meant, written):
     path = written(f"a:\n  - {text}")

@@ -1,26 +1,34 @@
-"""Profiles of real steps: what is recorded, what is read of it, and what a failure leaves."""
+"""Profiles of real steps and of a handmade trace: shares, records and failures."""
 
 import itertools
 import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import measured_run
-from batchscope import private_interfaces
 from batchscope.catalogue import run_factors, sweep_names
 from batchscope.datasets import Examples, looks
+from batchscope.errors import UserError
 from batchscope.timing import fates, loops, profile
-from batchscope.timing.instruments import trace
 from batchscope.timing.instruments.sampler import Sampler
 from batchscope.training import models
 from costs import first
-from handmade_trace import check_shares
+
+STEPS = 12
+FACTORS = {
+    name: factor.default
+    for name, factor in run_factors.FACTORS.items()
+    if factor.default is not None
+}
+FACTORS |= {"optimizer": "sgd", "device": "cpu"}
+PARTS = ("compute_share", "input_share", "host_share")
 
 
 def timed(run):
-    """Makes steps return the seconds that they took."""
+    """Let steps return their seconds."""
 
     def run_steps(count):
         begun = time.perf_counter()
@@ -30,70 +38,135 @@ def timed(run):
     return run_steps
 
 
-STEPS = 12
-
-
-def recorded(run_steps, folder, count, **how):
-    """The rates of steps, and the sampler of their phases."""
+def record(run_steps, folder, count, per_step=False, lead_in=0):
+    """Return the rates of steps and the sampler."""
     with Sampler(None) as sampler:
-        return profile.record(run_steps, folder, count, sampler, **how), sampler
+        return profile.record(run_steps, folder, count, sampler, per_step, lead_in), sampler
 
 
-FACTORS = {
-    name: each.default for name, each in run_factors.FACTORS.items() if each.default is not None
-}
-FACTORS |= {"optimizer": "sgd", "device": "cpu"}
+def shares(summary):
+    assert sum(summary[part] for part in PARTS) == pytest.approx(1)
+    return pytest.approx(tuple(summary[part] for part in PARTS))
 
 
-@pytest.fixture(scope="module")
-def arrays():
+def space(folder, **threads):
+    """Write a trace of threads of the host, and of lines of a GPU whose names begin with "gpu".
+
+    Events are (name, start, stop) in microseconds, some with the number of the executor's run.
+    """
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    trace = xplane_pb2.XSpace()
+    host, gpu = trace.planes.add(name="/host:CPU"), trace.planes.add(name="/device:GPU:0")
+    for plane in (host, gpu):
+        plane.stat_metadata[1].name = "id"
+    for thread, events in threads.items():
+        plane, name = (gpu, thread[4:]) if thread.startswith("gpu_") else (host, thread)
+        # A clock that begins later: event times are relative to that of their line.
+        line = plane.lines.add(name=name, timestamp_ns=5000)
+        for label, start, stop, *run in events:
+            key = len(plane.event_metadata) + 1
+            plane.event_metadata[key].name = label
+            event = line.events.add(metadata_id=key, duration_ps=(stop - start) * 1_000_000)
+            event.offset_ps = (start - 5) * 1_000_000
+            if run:
+                event.stats.add(metadata_id=1, int64_value=run[0])
+    path = folder / "plugins" / "profile" / "now" / "host.xplane.pb"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(trace.SerializeToString())
+    return folder
+
+
+WINDOW = (profile.WINDOW, 100, 200)
+
+
+def test_covered_time_is_that_of_the_union():
     generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (64, 16, 16, 1), dtype=np.uint8)
-    return Examples(images, generator.integers(0, 10, 64), 1 / 255)
+    starts = generator.integers(0, 1000, 200)
+    events = [SimpleNamespace(start=int(at), stop=int(at) + 7) for at in starts]
+    clock = np.zeros(1100, bool)
+    for event in events:
+        clock[event.start : event.stop] = True
+    window = SimpleNamespace(start=100, stop=900)
+    assert profile.covered(events, window) == clock[100:900].sum()
+    assert profile.covered([], window) == 0
 
 
-@pytest.fixture(scope="module")
-def graph(arrays, tmp_path_factory):
-    """Rates and summary of the loop in the graph, batch 1."""
-    model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
-    return profiled(loops.GraphRunner(FACTORS, model, arrays), tmp_path_factory, 5 * STEPS)
+def test_operations_of_graphs_and_eager_kernels_compute(tmp_path):
+    graph = [
+        ("ExecutorState::Process", 90, 150),
+        ("conv/Conv2D:Conv2D", 90, 110),  # from 100 on
+        ("call:StatefulPartitionedCall", 110, 150),
+        ("_1/Relu:_FusedConv2D", 120, 130),
+    ]
+    eager = [
+        WINDOW,
+        ("EagerLocalExecute: Conv2D", 125, 145),
+        ("KernelAndDeviceFunc::Run", 125, 140),
+        ("EagerLocalExecute: ReadVariableOp", 150, 160),
+        ("KernelAndDeviceFunc::Run", 150, 160),
+        ("EagerLocalExecute: __inference_f_1", 160, 200),
+        ("KernelAndDeviceFunc::Run", 165, 195),
+    ]
+    found = profile.read(space(tmp_path, python=eager, tf_Compute=graph))
+    assert found["seconds"] == pytest.approx(100e-6)
+    assert shares(found) == (0.3, 0, 0.7)  # 100 to 110 and 120 to 140
 
 
-@pytest.fixture(scope="module")
-def eager(arrays, tmp_path_factory):
-    """The same of a step in Python."""
-    model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
-    runner = loops.StepRunner("eager", model, loops.make_optimizer(FACTORS), arrays)
-    return profiled(runner, tmp_path_factory, STEPS, per_step=True)
+def test_input_is_the_wait_of_training_and_no_work_of_the_pipeline(tmp_path):
+    python = [
+        WINDOW,
+        ("Iterator::Root", 105, 130),  # the wait runs the pipeline itself
+        ("files:IteratorGetNext", 106, 129),
+        ("EagerLocalExecute: IteratorGetNext", 140, 160),
+        ("KernelAndDeviceFunc::Run", 141, 160),
+    ]
+    shared = [
+        ("InstantiatedCapturedFunction::RunAsync", 100, 101, 7),
+        ("ExecutorState::Process", 101, 139, 7),
+        ("decode:DecodeJpeg", 102, 138),
+        ("ExecutorState::Process", 150, 180, 3),
+        ("a:MatMul", 155, 180),
+    ]
+    private = [("Conv2D:Conv2D", 100, 199)]
+    lines = {"python": python, "tf_Compute": shared, "tf_data_private_threadpool": private}
+    assert shares(profile.read(space(tmp_path, **lines))) == (0.25, 0.15, 0.6)
 
 
-def profiled(runner, factory, count, **how):
-    folder = factory.mktemp("profile")
-    rates, _ = recorded(runner.at(1), folder, count, **how)
-    return folder, rates, profile.read(folder)
+def test_kernels_of_a_gpu_replace_the_operations_that_launch_them(tmp_path):
+    found = profile.read(
+        space(
+            tmp_path,
+            python=[WINDOW, ("launch:Conv2D", 100, 195), ("x:IteratorGetNext", 160, 190)],
+            gpu_Stream_14=[("MemcpyH2D", 100, 110), ("gemm", 110, 135), ("Memset", 135, 137)],
+            gpu_Stream_15=[("cutlass", 125, 145), ("redzone", 160, 170)],
+            gpu_Steps=[("1", 100, 200)],
+        )
+    )
+    assert shares(found) == (0.45, 0.2, 0.35)
+
+
+def test_a_trace_without_the_steps_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="^profile: "):
+        profile.read(space(tmp_path, python=[("x:MatMul", 0, 9)]))
 
 
 @pytest.mark.parametrize("kind", first(["graph", "eager"]))
-def test_a_real_profile(kind, request, monkeypatch):
-    folder, rates, _ = request.getfixturevalue(kind)
-    monkeypatch.setattr(trace, "TOP", 100)  # which ops take longest is the machine's affair
-    found = profile.read(folder)
-    check_shares(found)
-    assert found["compute_share"] > 0.01 and found["compute_thread_seconds"] > 0
-    assert (kind == "eager") == (found["input_share"] > 0)
-    rate = rates["steps_per_second_profiled"]
-    assert found["seconds"] == pytest.approx(rates["steps"] / rate, rel=0.2)
-    assert rates["overhead"] == pytest.approx(rates["steps_per_second"] / rate - 1)
-    # Two convolutions, forward and backward.
-    counts = {op["op"]: op["count"] for op in found["ops"]}
-    forward = [count for name, count in counts.items() if name.endswith("Conv2D")]
-    backward = [count for name, count in counts.items() if "Conv2DBackpropFilter" in name]
-    assert sum(forward) == sum(backward) == 2 * rates["steps"]
-    assert not set(counts) & trace.NOT_COMPUTE
-    (path,) = folder.rglob("*.xplane.pb")
-    lines = trace.lines(private_interfaces.profile(path.read_bytes()))
-    steps = [event for line in lines for event in line.events if event.name == "train"]
-    assert len(steps) == (rates["steps"] if kind == "eager" else 0)
+def test_a_real_profile(kind, tmp_path):
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (64, 16, 16, 1), dtype=np.uint8)
+    examples = Examples(images, generator.integers(0, 10, 64), 1 / 255)
+    model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
+    if kind == "graph":
+        runner = loops.GraphRunner(FACTORS, model, examples)
+    else:
+        runner = loops.StepRunner(kind, model, loops.make_optimizer(FACTORS), examples)
+    rates, sampler = record(runner.at(1), tmp_path, STEPS, kind == "eager")
+    found = profile.read(tmp_path)
+    assert shares(found) == tuple(found[part] for part in PARTS)
+    assert found["compute_share"] > 0.01 and (kind == "eager") == (found["input_share"] > 0)
+    assert rates["steps"] == STEPS and rates["steps_per_second"] > 0
+    assert sampler.phases == [(profile.PLAIN, None)]
 
 
 @pytest.mark.slow
@@ -104,7 +177,7 @@ def test_training_that_waits_for_a_slow_pipeline(tmp_path):
         time.sleep(0.03)
         return tf.cast(i, tf.float32)
 
-    # Work of the pipeline's own: convolutions that are no part of training.
+    # The pipeline's convolutions are no part of training.
     def load(i):
         value = tf.ensure_shape(tf.py_function(slow, [i], tf.float32), ())
         image = tf.fill((1, 32, 32, 8), value)
@@ -124,15 +197,13 @@ def test_training_that_waits_for_a_slow_pipeline(tmp_path):
         steps(iter(data), tf.constant(count))
         return float(weight)
 
-    recorded(run_steps, tmp_path, 6)
+    record(run_steps, tmp_path, 6)
     found = profile.read(tmp_path)
-    check_shares(found)
     assert found["input_share"] > 0.5 and found["compute_share"] > 0
     assert found["seconds"] > 6 * 2 * 0.03
-    assert not [op for op in found["ops"] if "Conv2D" in op["op"]]
 
 
-def test_steps_that_fail_leave_no_profile_and_no_running_profiler(tmp_path):
+def test_steps_that_fail_leave_no_running_profiler(tmp_path):
     calls = []
 
     @timed
@@ -143,21 +214,19 @@ def test_steps_that_fail_leave_no_profile_and_no_running_profiler(tmp_path):
         time.sleep(0.001)
 
     with pytest.raises(ArithmeticError, match="not finite"):
-        recorded(run_steps, tmp_path, 2, lead_in=3)
-    assert not list(tmp_path.rglob("*.pb"))
-    rates, sampler = recorded(run_steps, tmp_path, 2, lead_in=3)
+        record(run_steps, tmp_path / "failed", 2, lead_in=3)
+    rates, _ = record(run_steps, tmp_path / "finished", 2, lead_in=3)
     assert calls[6:] == [3, 2] * 4
-    assert sampler.phases == [(profile.PLAIN, None), (profile.PROFILED, None)]
     assert rates["steps_per_second"] < 2 / 0.001
-    assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
+    assert len(list((tmp_path / "finished").rglob("*.xplane.pb"))) == 1
 
 
 @pytest.mark.parametrize("kind", first([None, MemoryError, fates.NotFinite]))
 def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
-    record = profile.record
+    original = profile.record
 
-    def failing(*given):
-        found = record(*given)
+    def failing(*arguments):
+        found = original(*arguments)
         if kind:
             raise kind("16")
         return found
@@ -165,16 +234,14 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(profile, "record", failing)
     sweep = sweep_names.parse(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
     job = profile.TimingJob(results, sweep, output=tmp_path / "st=3.json")
-    timed = profile.measure(job, {"steps": 3})
-    status, found = timed.status, timed.details
-    json.dumps(found)
-    assert found["samples"]["seconds"] and found["foreign_cores"] is not None
+    timing = profile.measure(job, {"steps": 3})
+    json.dumps(timing.details)
+    assert timing.details["samples"]["seconds"]
     if kind:
-        assert status == ("diverged" if kind is fates.NotFinite else "out_of_memory")
-        assert not {"utilisation", "steps", "memory_peak_mb"} & set(found)
+        assert timing.status == ("diverged" if kind is fates.NotFinite else "out_of_memory")
+        assert not {"utilisation", "steps", "compute_share"} & set(timing.details)
         return
-    assert status == "finished"
-    assert found["utilisation"]["process_cores"] > 0
-    assert found["memory_peak_mb"] >= found["utilisation"]["memory_peak_mb"] > 50
-    phases = [name for name, _ in itertools.groupby(found["samples"]["phase"]) if name]
-    assert phases == [profile.PLAIN, profile.PROFILED, profile.PLAIN]
+    assert timing.status == "finished" and timing.details["steps"] == 3
+    assert timing.details["utilisation"]["process_cores"] > 0
+    phases = [name for name, _ in itertools.groupby(timing.details["samples"]["phase"]) if name]
+    assert phases == [profile.PLAIN, profile.PLAIN]

@@ -76,7 +76,7 @@ FACTORS = {
     "constants": {
         **ADAM,
         **{"beta_1": 0.8, "beta_2": 0.99, "epsilon": 1e-6, "weight_decay": 0.1},
-        **{"beta_scaling": "half_life", "weight_decay_scaling": "linear"},
+        "beta_scaling": "half_life",
     },
     "line after warm-up": {"schedule": "linear", "warmup_epochs": 1},
     "pieces": {**ADAM, "micro_batch_size": 6, "augmentation": "random"},

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import run_factors
 from batchscope.datasets import Examples
 from batchscope.training import step_loop, update_methods
 from batchscope.training.update_methods import Method
@@ -124,20 +123,6 @@ def test_a_batch_is_one_function_within_an_update(method):
     }
     assert all(same[variable.path] for variable in variables if not variable.trainable)
     assert not all(same[variable.path] for variable in variables if variable.trainable)
-
-
-@pytest.mark.parametrize("name", ["plain", "proximal", "sam"])
-def test_an_update_computes_as_many_gradients_as_its_ceiling_counts(name):
-    weight, computed = keras.Variable(START), 0
-    model = SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[])
-
-    def evaluate():
-        nonlocal computed
-        computed += 1
-        return tf.constant(1.0), tf.constant(0), [weight.value]
-
-    Method(name, inner_steps=7).apply(evaluate, keras.optimizers.SGD(RATE), model)
-    assert computed == run_factors.gradients_per_update({"method": name, "inner_steps": 7})
 
 
 EXAMPLES = 23  # batches of 10: two whole ones and one of 3

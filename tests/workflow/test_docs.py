@@ -21,7 +21,7 @@ PAGES = [
 IDS = [path.relative_to(ROOT).as_posix() for path in PAGES]
 PROGRAMS = {
     *("python", "python3", "pip", "pytest", "snakemake", "ruff", "snakefmt", "scancel", "awk"),
-    *(".", ".ci/run", "podman", "apptainer"),
+    *("rsync", ".", ".ci/run", "podman", "apptainer"),
 }
 FILES = (".yaml", ".py", ".lock", ".toml", ".smk", ".md", ".json")
 

@@ -101,11 +101,7 @@ def test_the_project_pins_what_the_lock_holds():
 def test_conda_twins_never_drift_from_the_lock():
     conda_names = {"matplotlib-base": "matplotlib"}
     # What starts the jobs, and no job imports.
-    plugins = {
-        "snakemake-executor-plugin-cluster-generic",
-        "snakemake-executor-plugin-slurm",
-        "snakemake-logger-plugin-rich",
-    }
+    plugins = {"snakemake-executor-plugin-slurm", "snakemake-logger-plugin-rich"}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     dependencies = {pin.split("==")[0] for pin in project["project"]["dependencies"]}
     lock = locked("requirements.lock")

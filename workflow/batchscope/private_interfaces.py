@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import keras
     import numpy as np
     import tensorflow as tf
-    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XLine, XPlane, XSpace  # noqa: F401
 
 # Attributes of Snakemake's `workflow` that its documentation does not name -> what for.
 SNAKEMAKE = {
@@ -44,15 +43,6 @@ def read_at_random(array: np.memmap) -> None:
     """
     if hasattr(mmap, "MADV_RANDOM") and array._mmap is not None:  # no copy in the memory
         array._mmap.madvise(mmap.MADV_RANDOM)
-
-
-def calls(model: keras.Model) -> list[Any]:
-    """Returns the calls of layers (Keras's nodes) of a functional model, in order.
-
-    `Model.layers` names a layer once, however often it is called, and not what it was called on.
-    """
-    by_depth = sorted(model._nodes_by_depth.items(), reverse=True)
-    return [node for _, nodes in by_depth for node in nodes]
 
 
 def kept_logits(outputs: tf.Tensor) -> tf.Tensor | None:
@@ -98,13 +88,3 @@ def continued(dataset: tf.data.Dataset) -> tf.data.Dataset:
             return self._iterator
 
     return Continued()
-
-
-def profile(content: bytes) -> Any:
-    """Returns the trace (XSpace) that TensorFlow's profiler wrote.
-
-    The public viewers show it; none gives its events.
-    """
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    return xplane_pb2.XSpace.FromString(content)

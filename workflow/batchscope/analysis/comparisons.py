@@ -60,10 +60,8 @@ class Compared(NamedTuple):
     reason: Reason = Reason.NONE
     against: int | None = None  # index of the other one with the best mean
     estimate: Interval = Interval()  # mean difference to it; the verdict is read off the interval
-    # In all, with power .8, were all as found; `_high` with the upper 80 % bound of the standard
-    # deviation. None where it is settled, or none would.
+    # In all, with power .8, were all as found. None where it is settled, or none would.
     seeds_to_resolve: int | None = None
-    seeds_to_resolve_high: int | None = None
 
 
 class Look(NamedTuple):
@@ -182,15 +180,15 @@ def compare(looks: Sequence[Look], margin: float, bounded: Any = False) -> list[
         if not seeds:
             continue
         ends = (float(end) if np.isfinite(end) else math.nan for end in ends)
-        estimate, more = Interval(*ends, n=seeds), (None, None)
+        estimate, needed = Interval(*ends, n=seeds), None
         verdict = Verdict.BEYOND if estimate.high < -margin else Verdict.NOT_RESOLVED
         verdict = Verdict.WITHIN if estimate.low > -margin else verdict
         if fewest < LEAST_SEEDS:
             verdict = Verdict.PROVISIONAL if seeds > 1 else Verdict.ONE_SEED
-            more = (LEAST_SEEDS, LEAST_SEEDS if seeds > 1 else None)
+            needed = LEAST_SEEDS
         elif verdict == Verdict.NOT_RESOLVED and not (bounded[size] or bounded[kept[other]]):
-            more = _of_open_pairs(each, at, margin, share)
-        found[size] = Compared(verdict, Reason.NONE, int(kept[other]), estimate, *more)
+            needed = _of_open_pairs(each, at, margin, share)
+        found[size] = Compared(verdict, Reason.NONE, int(kept[other]), estimate, needed)
     return found
 
 
@@ -201,50 +199,37 @@ def _of_sizes(look: Look, kept: np.ndarray) -> Look:
     return look._replace(values=np.where(np.isinf(values), math.nan, values), tuned=tuned)
 
 
-def _of_open_pairs(
-    found: Pairs, at: int, margin: float, share: float
-) -> tuple[int | None, int | None]:
-    """Returns the seeds in all, and at most, that resolve whether a size is within the margin.
+def _of_open_pairs(found: Pairs, at: int, margin: float, share: float) -> int | None:
+    """Return the number of seeds needed to decide whether a size is within the margin.
 
-    It is beyond by a single other size, the one that shows it soonest; it is within of all others,
-    of which the last one counts.
+    A size is beyond the margin if one other size shows it: the soonest counts. It is within the
+    margin of all other sizes: the last counts.
     """
-    others = [each for each in np.flatnonzero(found.low[at] <= -margin) if each != at]
-    worse = [each for each in others if found.mean[at, each] < -margin]
-    wanted = [_seeds_to_resolve(found, at, each, margin, share) for each in worse or others]
-    ends = []
-    for seeds in zip(*wanted, strict=True):
-        known = [each for each in seeds if each is not None]
-        if worse:
-            ends.append(min(known, default=None))
-        else:
-            ends.append(max(known) if len(known) == len(seeds) else None)
-    return ends[0], ends[1]
+    others = [other for other in np.flatnonzero(found.low[at] <= -margin) if other != at]
+    worse = [other for other in others if found.mean[at, other] < -margin]
+    seeds = [_seeds_to_resolve(found, at, other, margin, share) for other in worse or others]
+    if worse:
+        return min((count for count in seeds if count is not None), default=None)
+    return None if None in seeds else max(seeds, default=None)
 
 
-def _seeds_to_resolve(
-    found: Pairs, at: int, other: int, margin: float, share: float
-) -> tuple[int | None, int | None]:
-    """Returns the seeds in all that show a size to be within or beyond the margin of another.
+def _seeds_to_resolve(found: Pairs, at: int, other: int, margin: float, share: float) -> int | None:
+    """Return the number of seeds that show a size to be within or beyond the margin of another.
 
-    Where the pair's 90 % interval holds 0, sizes that are equal are to be shown so; else a
-    difference as large as it is measured is to be distinguished from the margin.
+    If the pair's 90 % interval contains 0, the sizes are to be shown as equal. Otherwise the
+    measured difference is to be distinguished from the margin.
     """
     mean, error = float(found.mean[at, other]), float(found.error[at, other])
     seeds = int(found.seeds[at, other])
     deviation, excess = error * math.sqrt(seeds), mean + margin
     if deviation == 0 or excess == 0:
-        return None, None
-    equal = abs(mean) <= special.stdtrit(seeds - 1, 1 - LEVEL) * error
-    level = share * LEVEL if excess > 0 else float(found.level[at, other])
-    ends = []
-    for spread in (deviation, seeds_wanted.upper_bound(deviation, seeds)):
-        if equal:
-            wanted = seeds_wanted.for_equivalence(margin / spread, share * LEVEL)
-        else:
-            wanted = seeds_wanted.for_difference(abs(excess) / spread, level)
-        ends.append(None if wanted >= seeds_wanted.MOST else max(wanted, seeds + 1))
-    return ends[0], ends[1]
+        return None
+    if abs(mean) <= special.stdtrit(seeds - 1, 1 - LEVEL) * error:
+        wanted = seeds_wanted.for_equivalence(margin / deviation, share * LEVEL)
+    else:
+        level = share * LEVEL if excess > 0 else float(found.level[at, other])
+        wanted = seeds_wanted.for_difference(abs(excess) / deviation, level)
+    return None if wanted >= seeds_wanted.MOST else max(wanted, seeds + 1)
 
 
 def best(rows: pandas.DataFrame) -> int | None:
@@ -311,7 +296,7 @@ def _own_direction(
         reason = Reason.NO_BUDGET
     elif found.verdict == Verdict.NOT_RESOLVED and open_end:  # which no number of seeds closes
         reason = Reason.AT_FIRST_EVALUATION
-        found = found._replace(seeds_to_resolve=None, seeds_to_resolve_high=None)
+        found = found._replace(seeds_to_resolve=None)
     return found._replace(reason=reason, estimate=Interval(*ends, found.estimate.n))
 
 
@@ -321,18 +306,18 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
     if reading.taken:
         bound = contrasts.exponential(math.log1p(reading.margin))
     marks = {"on_edge": reading.chosen.on_edge, "still_falling": reading.falling}
-    marks["at_first"] = reading.at_first
     firsts = reading.trainings.runs.drop_duplicates("batch_size").set_index("batch_size")[factors]
     epochs = reading.trainings.epochs_run
     found = zip(reading.batch_sizes, _compare(reading), reading.means(), strict=True)
     for at, (size, compared, mean) in enumerate(found):
         against, seeds = compared.against, int(reading.ran[at].sum())
+        reached = int(np.isfinite(reading.values[at]).sum())
         value, *ends = mean[:3]
         ends = clipped(reading.outcome, ends) if mean.n >= LEAST_WITH_INTERVAL else [math.nan] * 2
         estimate = compared.estimate
         if estimate.n < LEAST_WITH_INTERVAL:
             estimate = estimate._replace(low=math.nan, high=math.nan)
-        row = {
+        yield {
             **firsts.loc[size].to_dict(),
             **reading.held_equal,
             "margin": reading.margin,
@@ -342,12 +327,9 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[dict[str, Any]]:
             **{name: int(each[at]) for name, each in marks.items()},
             "seeds": seeds,
             "epochs_run": epochs.get(size),
+            "reached": None if compared.reason == Reason.NO_VALUE or not seeds else reached,
             **intervals.columns("mean", (value, *ends)),
             **compared._asdict(),
             "against": None if against is None else reading.batch_sizes[against],
             **dict(zip(("estimate", "low", "high", "n"), estimate, strict=True)),
         }
-        if compared.reason != Reason.NO_VALUE and seeds:
-            count = int(np.isfinite(reading.values[at]).sum())
-            row |= intervals.columns("reached", (count, *intervals.share(count, seeds)))
-        yield row

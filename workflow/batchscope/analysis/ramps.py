@@ -88,13 +88,11 @@ class _Stated:
         if self.sign < 0:
             ends = {"estimate": "estimate", "low": "high", "high": "low"}
             columns |= {name: -columns[other] for name, other in ends.items()}
-        against = self.others[found.deciding.cells["at"]].factors
         return {
             **self.row,
             **columns,
             "verdict": found.verdict if cost else OF_MARGIN.get(found.verdict, found.verdict),
-            "against": against["batch_size"],
-            **{f"against_{name}": against[name] for name in run_factors.HORIZONTAL},
+            "against": self.others[found.deciding.cells["at"]].factors["batch_size"],
         }
 
 

@@ -1,8 +1,7 @@
 """How many seeds a paired comparison needs: power of one-sided t-tests, at 5 % unless stated.
 
 An effect is a mean paired difference over the standard deviation s of the paired differences, and
-a margin likewise. The standard deviation of few pairs is itself uncertain: its upper 80 % bound
-gives the upper end of the seeds that are stated.
+a margin likewise.
 
 Sources: J. Cohen, "Statistical power analysis for the behavioral sciences" (1988), chapter 2, of
 the test of a difference; K. F. Phillips, "Power of the two one-sided tests procedure in
@@ -22,7 +21,6 @@ from scipy import special
 from batchscope.catalogue import outcomes
 
 POWER = 0.8
-BOUND = 0.8  # confidence of the upper bound of a standard deviation
 MOST = 10_000  # seeds beyond which a question is not one of seeds
 # Nodes and weights of the mean over the standard deviation that is drawn; slow to make.
 _quadrature = functools.cache(lambda: np.polynomial.legendre.leggauss(60))
@@ -64,14 +62,6 @@ def for_difference(effect: float, level: float = outcomes.LEVEL) -> int:
 def for_equivalence(margin: float, level: float = outcomes.LEVEL) -> int:
     """Returns the fewest seeds that show a difference of 0 to lie within a margin above 0."""
     return _fewest(power_of_equivalence, margin, level)
-
-
-def upper_bound(deviation: float, seeds: int) -> float:
-    """Returns the upper 80 % bound of a standard deviation s of n normal numbers, at least two.
-
-    s sqrt((n - 1) / chi2_.2,n-1).
-    """
-    return deviation * math.sqrt((seeds - 1) / special.chdtri(seeds - 1, BOUND))
 
 
 def _fewest(power: Callable[[int, float], float], size: float, *more: float) -> int:

@@ -93,7 +93,7 @@ def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Coll
 
 def derived(table: str, rows: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the rows of a table, with the columns that follow from others of them."""
-    derivations = {"throughput": _with_rates, "sweeps": _with_ceiling, "utilisation": _with_memory}
+    derivations = {"throughput": _with_rates, "utilisation": _with_memory}
     return derivations[table](rows) if table in derivations else rows
 
 
@@ -104,25 +104,8 @@ def _with_rates(rows: pandas.DataFrame) -> pandas.DataFrame:
         seconds = rows[f"seconds_per_step{inverse}"].astype(float)
         rates[f"iterations_per_second{quartile}"] = 1 / seconds
         rates[f"examples_per_second{quartile}"] = sizes / seconds
-    length = rows["tokens_per_update"].astype(float) / sizes
-    rates["tokens_per_second"] = length * rates["examples_per_second"]
     rates["seconds_per_epoch"] = rows["train_examples"].astype(float) / rates["examples_per_second"]
     return rows.assign(**rates)
-
-
-def _with_ceiling(sweeps: pandas.DataFrame) -> pandas.DataFrame:
-    """Adds the examples per second that the peak allows, over the operations.
-
-    A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
-    2204.02311, appendix B), against a measured peak, which is of one GPU.
-    """
-    peaks, flops = ("matmul_flops_per_second", "flops_per_image")
-    noise, highest = ("noise_floor", "highest_examples_per_second")
-    numbers = sweeps[[peaks, flops, noise, highest]].astype(float)
-    ceiling = (numbers[peaks] / numbers[flops]).mask(numbers[noise] > step_cost.MOST_NOISE)
-    several = sweeps["device"].eq("gpu") & (sweeps["replicas"] > 1)
-    share = (numbers[highest] / ceiling).mask(several)
-    return sweeps.assign(ceiling_examples_per_second=ceiling, share_of_ceiling=share)
 
 
 def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:

@@ -224,18 +224,17 @@ def _fit_row(scaling: Scaling) -> dict[str, Any]:
 
 def _training_rows(scaling: Scaling) -> Iterator[dict[str, Any]]:
     """Yields the rows of one series and target."""
-    each, taken, left_out = scaling.trainings, scaling.taken, scaling.left_out()
+    each, taken = scaling.trainings, scaling.taken
     sizes, _, seeds = each.axes
     rates = {axis: each.rates(choice.read) for axis, choice in taken.items()}
     timed = each.tuned and "seconds" in taken
     chosen = {"": "updates", **({"seconds_": "seconds"} if timed else {})} if each.tuned else {}
     for at, size in enumerate(sizes):
         shared: dict[str, Any] = {**_target_columns(scaling.target), "batch_size": size}
+        if each.tuned:
+            shared["chosen_learning_rate"] = taken["updates"].rates[at]
         for name, axis in chosen.items():
-            shared[f"{name}chosen_learning_rate"] = taken[axis].rates[at]
             shared[f"{name}on_edge"] = int(taken[axis].on_edge[at])
-        for why, of_sizes in left_out.items() if each.tuned else ():
-            shared[f"{why}_learning_rates"] = " ".join(map(wording.shortest, of_sizes[at]))
         for column, seed in enumerate(seeds):
             found = {axis: float(choice.values[at, column]) for axis, choice in taken.items()}
             if math.isnan(found["updates"]):
@@ -246,7 +245,6 @@ def _training_rows(scaling: Scaling) -> Iterator[dict[str, Any]]:
                 "learning_rate": rates["updates"][at, column],
                 "seconds_learning_rate": rates["seconds"][at, column] if timed else math.nan,
                 "reached": int(math.isfinite(found["updates"])),
-                "at_first": int(scaling.at_first[at, column]),
                 **{
                     axis: value if math.isfinite(value) else math.nan
                     for axis, value in found.items()

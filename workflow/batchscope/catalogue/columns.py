@@ -79,7 +79,6 @@ OF_COMMANDS = {
 HISTORY: dict[str, Column] = {
     "epoch": Integer("Epoch, from 1.", "epochs"),
     "step": Integer("Updates made by its end.", "updates"),
-    "epoch_learning_rate": Column("Learning rate of its last update."),
     "train_loss": Positive("Training loss: the mean over its updates, dropout on.", tasks.NATS),
     **_metrics("train", "Training {} over its updates, dropout on."),
     "validation_loss": Positive("Validation loss at its end.", tasks.NATS),

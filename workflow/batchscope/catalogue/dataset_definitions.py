@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, Union, get_args
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
+from batchscope import wording
 from batchscope.catalogue import folder_parts, npz_header, tasks
 from batchscope.catalogue.dataset_sources import (
     IMAGES,
@@ -17,7 +19,6 @@ from batchscope.catalogue.dataset_sources import (
     Channels,
     Column,
     Columns,
-    Divided,
     FileSha256,
     ImageSize,
     PerClass,
@@ -29,6 +30,7 @@ from batchscope.catalogue.dataset_sources import (
 )
 from batchscope.catalogue.dataset_splits import MnistSplit, NpzSplit, Split, TextSplit, exact
 from batchscope.catalogue.fields import FilePath, Positive, one_of, text, whole
+from batchscope.problems import Place, Problem, missing
 
 _FIFTHS = Split(train=0.6, validation=0.2, test=0.2)
 _TENTHS = TextSplit(train=0.8, validation=0.1, test=0.1)
@@ -84,9 +86,12 @@ class CatsVsDogs(Source):
         return 2 * self.split.train if counted else super().training_size()
 
 
-class ImageFolder(Divided):
+class ImageFolder(Source):
     """Your own images, one folder per class, or such folders in `train`, `val` and `test`."""
 
+    path_is = (Path.is_dir, "an existing folder")
+    split: NpzSplit = None
+    """How the parts that are not there are taken from the training part."""
     source: Literal["image_folder"]
     path: FilePath
     """The folder that holds the class folders, or those of the parts."""
@@ -99,6 +104,18 @@ class ImageFolder(Divided):
     def parts(self) -> Collection[str]:
         """Returns the parts that have folders of classes."""
         return folder_parts.parts_of_classes(expanded(self.path))
+
+    def problems(self, place: Place) -> Iterator[Problem]:
+        """Yields also the parts that are neither there nor drawn."""
+        yield from super().problems(place)
+        with contextlib.suppress(OSError):  # that of the path is said
+            lacking = [part for part in ("validation", "test") if part not in self.parts()]
+            if lacking and self.split is None:
+                wanted = f"a share for {wording.listed(lacking)} (or a folder of each part)"
+                yield missing((*place, "split"), wanted)
+            for part in lacking if self.split else ():
+                if getattr(self.split, part) is None:
+                    yield missing((*place, "split", part), "a fraction or count per class")
 
 
 class ImageList(ImageFolder):
@@ -193,49 +210,6 @@ class Csv(Source):
     split: Split
 
 
-class _Saved(Divided):
-    """A folder of examples that another library saved."""
-
-    fixed_kind, fixed_task = None, None
-    path: FilePath
-    """The folder; folders `train`, `validation` and `test` in it are the parts."""
-    scale: Annotated[Positive, AfterValidator(exact)] = None
-    """Factor of the images; if left out, 1/255 of whole numbers, else 1."""
-    task: Task = None
-    """What is learned of the labels, as in `npz`."""
-    kind: one_of(IMAGES, ROWS, TOKENS) = None
-    """What the examples are, as in `npz`."""
-
-    def kind_of_examples(self) -> str | None:
-        """Returns what the definition says they are."""
-        return IMAGES if self._value("image_size") else self.kind
-
-
-class HuggingFace(_Saved):
-    """A Dataset or DatasetDict of Hugging Face, as `save_to_disk` wrote it.
-
-    Needs the package `datasets`.
-    """
-
-    source: Literal["hugging_face"]
-    inputs: list[text("a column's name")] = Field(None, min_length=1)
-    """A column of images, sequences or arrays, or columns of numbers; if left out, the column of
-    images, or all columns but the label.
-    """
-    label: text("a column's name") = "label"
-    """Column of the labels."""
-    image_size: Annotated[whole(4, 2048), Field(description="Side of a column of images.")] = None
-    channels: Channels = 3
-    """3 for colour, 1 for grey, of a column of images."""
-    per_class: PerClass = None
-
-
-class TfData(_Saved):
-    """Pairs (x, y) of one shape, as `tf.data.Dataset.save` wrote them."""
-
-    source: Literal["tf_data"]
-
-
 class BreastCancer(Source):
     """scikit-learn's 569 tumours of 30 features, standardised; needs no download."""
 
@@ -305,8 +279,6 @@ _EVERY = (
     ImageList,
     Npz,
     Csv,
-    HuggingFace,
-    TfData,
     BreastCancer,
     Wine,
     Diabetes,

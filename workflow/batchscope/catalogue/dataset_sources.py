@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from batchscope import wording
-from batchscope.catalogue import folder_parts, run_names, tasks
-from batchscope.catalogue.dataset_splits import NpzSplit, exact
+from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue.dataset_splits import exact
 from batchscope.catalogue.fields import Positive, Section, Sha256, one_of, whole
 from batchscope.catalogue.parameters import MOST, Parameter
 from batchscope.catalogue.readers import number, read_items
@@ -170,30 +168,6 @@ class Source(Section):
     def _value(self, key: str) -> Any:
         """Returns the value of a key that not every source has; None without one."""
         return getattr(self, key, None)
-
-
-class Divided(Source):
-    """A source that may have its parts itself, such as folders `train`, `val` and `test`."""
-
-    path_is = (Path.is_dir, "an existing folder")
-    split: NpzSplit = None
-    """How the parts that are not there are taken from the training part."""
-
-    def parts(self) -> Collection[str]:
-        """Returns the parts that are there, or that preparing looks for."""
-        return folder_parts.parts(expanded(self._value("path")))
-
-    def problems(self, place: Place) -> Iterator[Problem]:
-        """Yields also the parts that are neither there nor drawn."""
-        yield from super().problems(place)
-        with contextlib.suppress(OSError):  # that of the path is said
-            lacking = [part for part in ("validation", "test") if part not in self.parts()]
-            if lacking and self.split is None:
-                wanted = f"a share for {wording.listed(lacking)} (or a folder of each part)"
-                yield missing((*place, "split"), wanted)
-            for part in lacking if self.split else ():
-                if getattr(self.split, part) is None:
-                    yield missing((*place, "split", part), "a fraction or count per class")
 
 
 def kind_of_arrays(

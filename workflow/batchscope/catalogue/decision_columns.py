@@ -63,19 +63,14 @@ COMPARISONS: dict[str, Column] = {
         "1 at convergence where the validation loss still fell when most trainings of the batch "
         "size ended: the outcome is that of their length, and longer ones may be better."
     ),
-    "at_first": Integer(
-        "1 where some training was at the target by its first evaluation: what it took is an "
-        "upper bound, and the interval is open towards better."
-    ),
     "seeds": Integer("Seeds of the batch size with a run, whatever became of it."),
     "epochs_run": Column(
         "Most epochs that a finished run of the batch size made; empty where unknown.", "epochs"
     ),
     "reached": Integer(
-        "Those that finished and reached the budget, at the rate that they are read at; empty "
-        "where the batch size has no value there."
+        "Seeds that finished and reached the budget, at the rate that they are read at; empty "
+        "if the batch size has no value there."
     ),
-    **interval("reached", "Lower end of the 95 % interval of their share (Clopper and Pearson)."),
     "mean": Column(
         "Mean of the outcome over the seeds; geometric of a target; empty where a run failed."
     ),
@@ -97,9 +92,6 @@ COMPARISONS: dict[str, Column] = {
     **_verdict(
         "within (the whole interval is better than the bound), beyond (the whole interval is "
         "worse), not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
-    ),
-    "seeds_to_resolve_high": Integer(
-        "The same with the upper 80 % bound of the standard deviation."
     ),
 }
 
@@ -251,7 +243,6 @@ RAMPS: dict[str, Column] = {
     "against": Integer(
         "The constant batch size that decides; of a cost that with the best mean of the outcome."
     ),
-    **{f"against_{name}": Text(f"Its {name}.") for name in ("schedule", "batch_schedule")},
     "estimate": Column(
         "Mean over the paired seeds of the outcome less that at `against`; of a cost the ratio."
     ),
@@ -285,18 +276,7 @@ TO_TARGET: dict[str, Column] = {
         "1 where that is the lowest or the highest rate tried at the batch size; empty where "
         "none was to choose."
     ),
-    "diverged_learning_rates": Text(
-        "Rates at which a training of the batch size diverged or ran out of memory, which are "
-        "never chosen."
-    ),
-    "never_learning_rates": Text(
-        "Rates at which one never reached the target, which are not chosen either."
-    ),
     "reached": Integer("1 where the training reached the target, else 0."),
-    "at_first": Integer(
-        "1 where it was at the target by its first evaluation, so that what it took is an upper "
-        "bound; else 0."
-    ),
     "updates": Column("Updates that it took; empty where it never got there."),
     "examples": Column("Examples that it took, each as often as it was used."),
     "seconds": Column(
@@ -308,10 +288,10 @@ TO_TARGET: dict[str, Column] = {
     "seconds_learning_rate": Column(
         "The rate that the seconds are of; empty where none was to choose."
     ),
-    "seconds_chosen_learning_rate": Column(
-        "The rate with the fewest seconds over all seeds; empty as that with the fewest updates is."
+    "seconds_on_edge": Integer(
+        "1 where the rate with the fewest seconds over all seeds is the lowest or the highest "
+        "rate tried; empty as on_edge is."
     ),
-    "seconds_on_edge": Integer("1 where that one is the lowest or the highest rate tried."),
 }
 
 ADVICE: dict[str, Column] = {

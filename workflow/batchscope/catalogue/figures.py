@@ -54,7 +54,7 @@ _OF_SEVERAL = (
             Panel("validation_loss", "Validation loss", "loss{nats}"),
         ),
         over=("epoch",),
-        also_over=("updates", "examples", "seconds"),
+        also_over=("updates", "seconds"),
         best_rate=True,
         own=None,
     ),

@@ -87,9 +87,6 @@ def of_task(factors: Factors, name: str, task: str | None) -> Found:
     if task is None:
         return
     what = f"for {name}, a {task.replace('_', '-')}"
-    had = [each for split in ("validation", "train") for each in tasks.columns(task, split)]
-    if factors.get("monitor", had[0]) not in had:
-        yield _wrong(factors, "monitor", what, f"{wording.listed(had, 'or')} is expected")
     if task not in tasks.LOSSES[factors.get("loss_function", "default")]:
         had = [each for each, having in tasks.LOSSES.items() if task in having]
         yield _wrong(factors, "loss_function", what, f"{wording.listed(had, 'or')} is expected")
@@ -277,10 +274,6 @@ def _constants(factors: Factors) -> Found:
             beside = f"at batch size {factors['batch_size']} and base_batch_size "
             beside += f"{factors['base_batch_size']}, where {name} would be {found[name]:.3g}"
             yield _wrong(factors, "beta_scaling", beside, "at least 0 is expected")
-    scaled = factors["weight_decay_scaling"] != "none"
-    if scaled and not optimizer_constants.unscaled(factors)["weight_decay"]:
-        wanted = "weight_decay above 0 is expected"
-        yield _wrong(factors, "weight_decay_scaling", "without a weight decay", wanted)
 
 
 def _batch_schedule(factors: Factors, training_size: int | None) -> Found:

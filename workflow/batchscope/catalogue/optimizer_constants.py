@@ -9,8 +9,6 @@ With k = batch_size / base_batch_size:
   epsilon / sqrt(k). With `learning_rate_scaling: sqrt` that is the square-root scaling rule of Adam
   (S. Malladi et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms",
   arXiv 2205.10287).
-- `weight_decay_scaling: linear` multiplies the weight decay by k, so that at the same learning rate
-  the weights decay as much per example (S. Bergsma et al. 2025, "Power Lines", arXiv 2505.13738).
 """
 
 from __future__ import annotations
@@ -54,16 +52,10 @@ def having(*names: str) -> tuple[str, ...]:
     return tuple(name for name, own in CONSTANTS.items() if name in decaying and wanted <= {*own})
 
 
-def unscaled(factors: dict[str, Any]) -> dict[str, float]:
-    """Returns every constant of a run's optimizer, as given or as Keras has it."""
-    own = {"weight_decay": 0.0, **CONSTANTS[factors["optimizer"]]}
-    given = {name: factors[name] for name in own if factors[name] != DEFAULT}
-    return {**own, **given}
-
-
 def effective(factors: dict[str, Any]) -> dict[str, float]:
-    """Returns every constant that a run is trained with, after the scaling rules."""
-    found = unscaled(factors)
+    """Return every constant that a run is trained with, after the scaling rules."""
+    found = {"weight_decay": 0.0, **CONSTANTS[factors["optimizer"]]}
+    found |= {name: factors[name] for name in found if factors[name] != DEFAULT}
     k = factors["batch_size"] / factors["base_batch_size"]
     if factors["beta_scaling"] == "half_life":
         found["beta_2"] **= k
@@ -71,6 +63,4 @@ def effective(factors: dict[str, Any]) -> dict[str, float]:
         for name in ("beta_1", "beta_2"):
             found[name] = 1 - k * (1 - found[name])
         found["epsilon"] /= k**0.5
-    if factors["weight_decay_scaling"] == "linear":
-        found["weight_decay"] *= k
     return found

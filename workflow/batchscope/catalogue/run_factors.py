@@ -23,10 +23,6 @@ FALLING = ("cosine", "linear")
 HORIZONTAL = ("schedule", "batch_schedule")
 OF_RISES = ("batch_rise_factor", "largest_batch_size", "batch_rises", "batch_rises_from")
 HORIZON_REASON = "which goes by the horizon: before its end a training is no shorter training"
-# The first is the frozen default.
-_MONITORED = tuple(
-    f"{split}_{name}" for name in ("loss", *tasks.METRICS) for split in ("validation", "train")
-)
 _LOOPS = {
     "graph": "loop in the graph",
     "eager": "eager",
@@ -109,10 +105,8 @@ class RunFactors(Section):
     """Momentum of sgd and rmsprop."""
     nesterov: bool = _factor("nest", False, of_step=True)
     """Nesterov momentum of sgd."""
-    monitor: str = _choice("mon", _MONITORED)
-    """What picks the best weights and stops a training."""
     patience: int = _factor("pat", 0, unit="epochs", minimum=0, maximum=MOST_EPOCHS)
-    """Epochs without improvement after which a training stops; 0 never stops it."""
+    """Epochs without a lower validation loss after which a training stops; 0 never stops it."""
     learning_rate_scaling: str = _choice(
         "lrs",
         ("none", "linear", "sqrt"),
@@ -214,8 +208,6 @@ class RunFactors(Section):
     """How the betas follow k = batch_size / base_batch_size: half_life makes beta_2 into beta_2^k;
     square_root both into 1 - k (1 - beta), and epsilon into epsilon / sqrt(k).
     """
-    weight_decay_scaling: str = _choice("wds", ("none", "linear"))
-    """How the weight decay follows batch_size / base_batch_size."""
     schedule: str = _choice("sch", (CONSTANT, *FALLING))
     """What the rate does after the warm-up: it stays, or falls to 0 at the horizon along half a
     cosine or a line, update by update.
@@ -329,11 +321,6 @@ EVERY_FACTOR: dict[str, Factor] = {**FACTORS, **SWEEP_FACTORS}
 def by_horizon(factors: dict[str, Any]) -> str:
     """Returns the factor by which a run's rate or batch size goes by its horizon; empty if none."""
     return next((name for name in HORIZONTAL if factors.get(name, CONSTANT) != CONSTANT), "")
-
-
-def gradients_per_update(factors: dict[str, Any]) -> int:
-    """Returns how many gradients of its batch an update computes, by the factors of its method."""
-    return {"plain": 1, "proximal": factors["inner_steps"], "sam": 2}[factors["method"]]
 
 
 def gpus(factors: dict[str, Any]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue.entries import Column, Integer, Percent, Text
+from batchscope.catalogue.entries import Integer, Text
 from batchscope.catalogue.parameters import Parameter
 
 WEIGHTS = Parameter(
@@ -18,20 +18,6 @@ STATUS = Text(
 DISTURBED_BLOCKS = Integer(
     "Those during which other processes took more than 0.2 cores.", adds_up=True
 )
-PROCESS_ZERO_SHARE = Column("Share of their time without work of the process on the CPU.")
-# How busy the GPU was while something short lasted.
-GPU = {
-    "gpu_percent": Percent(
-        "GPU utilisation, % of the time in which a kernel ran: median; empty, as the three that "
-        "follow, where nothing lasts longer than the 1 s that NVML averages over."
-    ),
-    "gpu_zero_share": Column("Share of the time at 0 %."),
-    "gpu_bandwidth_percent": Percent(
-        "% of the time in which GPU memory was read or written: median."
-    ),
-    "gpu_power_watts": Column("Mean power of the GPU, W."),
-}
-GPU_MEMORY_PEAK_MB = Column("Peak memory in use on the GPU, by all processes, MB.")
 
 
 def examples(default: int, doc: str = "Training examples behind the loss") -> Parameter:

@@ -81,11 +81,6 @@ def weights(planned: Sequence[int]) -> tuple[float, ...]:
     return tuple((at - before) / planned[-1] for before, at in itertools.pairwise((0, *planned)))
 
 
-def expected(planned: Sequence[int]) -> int:
-    """Returns the seeds of a configuration of which nothing is known yet: the mean of the looks."""
-    return round(sum(planned) / len(planned))
-
-
 def following(seeds: float, planned: Sequence[int]) -> int | None:
     """Returns the number of seeds at the first look after so many; None after the last."""
     return next((look for look in planned if look > seeds), None)

@@ -32,12 +32,6 @@ def plan(arguments: Namespace) -> None:
         os.environ[absence.VARIABLE] = "true"
     step_times.note(options.study(arguments), arguments.results)
     print(status.main(arguments.config, arguments.scale, arguments.results))
-    if arguments.submit_cost:
-        from batchscope.store import submit_cost
-
-        study = options.study(arguments)
-        left = status.overview(study, arguments.results)
-        print(submit_cost.cost(study, arguments.results, left).line)
     lines, problems = descriptions.described(options.study(arguments), arguments.results)
     print("\n".join(["", *lines] if lines else []), end="\n" if lines else "", flush=True)
     if problems:
@@ -122,17 +116,6 @@ def critical_batch_size(arguments: Namespace) -> None:
         print(f"\nWritten: {', '.join(map(str, written))}")
 
 
-def merge(arguments: Namespace) -> None:
-    """Copy what is missing here of another machine's results, after checks of versions and data."""
-    from batchscope.store import merging
-
-    found = merging.merge(arguments.folder, arguments.results)
-    counts = (wording.count(count, kind) for kind, count in found.copied.items())
-    print(f"Copied from {arguments.folder}: {', '.join(counts)}.")
-    for path, reason in found.passed_over:
-        print(f"Passed over: {path}: {reason}.")
-
-
 def results(arguments: Namespace) -> None:
     """Write docs/results.md: every document's claims with their verdicts, and a picture each."""
     from batchscope.report import results_page
@@ -152,14 +135,13 @@ def schema(arguments: Namespace) -> None:
 # Command -> its options, in the order of the help.
 OPTIONS = {
     init: ("data", "model", "--label", "--task", "--output", "--results"),
-    plan: ("--results", "--scale", "config", "--gpus", "--verify", "--submit-cost"),
+    plan: ("--results", "--scale", "config", "--gpus", "--verify"),
     watch: ("--results", "--once", "--seconds"),
     log: ("names", "--results"),
     advice: ("--results", "--scale", "config", "--seeds"),
     explain: ("words",),
     import_: ("files", "--output", "--columns", "--examples-per-epoch", "--pattern", "--format"),
     critical_batch_size: ("file", "--target", "--step-seconds", "--base", "--output"),
-    merge: ("folder", "--results"),
     results: ("--results", "--output", "--study"),
     schema: (),
 }

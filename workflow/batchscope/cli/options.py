@@ -66,7 +66,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "choices": tuple(tasks.TASKS),
         "help": "what is learned, where labels leave it open",
     },
-    "folder": {"type": Path, "help": "a copy of another machine's folder results"},
     "words": {
         **{"nargs": "*", "metavar": "WORD"},
         "help": "such as batch_size or not resolved; all if left out",
@@ -93,7 +92,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--output": {"type": Path, "required": True, "help": "the file or folder to write"},
     "--experiment": {"required": True},
     "--gpus": {**_FLAG, "help": "jobs go to GPUs: to a cluster"},
-    "--submit-cost": {**_FLAG, "help": "and what a cluster accounts for: core-hours, jobs"},
     "--verify": {**_FLAG, "help": "check every recorded SHA-256"},
     "--once": {**_FLAG, "help": "print it once, as for a pipe"},
     "--seeds": {**_FLAG, "help": "and what more seeds would resolve"},

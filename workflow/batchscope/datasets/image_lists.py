@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,6 @@ from batchscope.datasets.raw import Raw, Request, local_file, reading
 from batchscope.datasets.table_files import MISSING
 from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
-
-Named = tuple[str, Callable[[], IO[bytes]]]  # an image file: its name, and what opens it
 
 
 def image_list(request: Request) -> Raw:
@@ -61,27 +58,21 @@ def listing(request: Request) -> Listing:
         return faulty
     numbers = pandas.to_numeric(labels, errors="coerce")
     values = labels.to_numpy(str) if numbers.isna().any() else numbers.to_numpy()
-    given: kinds.Labels = {}
-    named: dict[str, list[Named]] = {}
+    labelled: kinds.Labels = {}
+    images: dict[str, list[tuple[str, Path]]] = {}
     for part in SPLITS:
         if (rows := parts == part).any():
-            given[part] = f"{where}: {label} ({part})", values[rows]
-            opens = (functools.partial(open, each, "rb") for each in files[rows])
-            named[part] = [*zip(names[rows], opens, strict=True)]
-    return dataclasses.replace(listed(request, given, named), files=[path])
-
-
-def listed(request: Request, given: kinds.Labels, named: dict[str, list[Named]]) -> Listing:
-    """Returns the images of each part with their labels: classes, or numbers to predict."""
-    rows = {part: np.arange(len(images)) for part, images in named.items()}
+            labelled[part] = f"{where}: {label} ({part})", values[rows]
+            images[part] = [*zip(names[rows], files[rows], strict=True)]
+    numbers = {part: np.arange(len(listed)) for part, listed in images.items()}
     stated, kind = request.definition["task"], dataset_sources.IMAGES
-    pairs, names, task = targets.labelled(request.where, kind, stated, rows, given)
-    found = Listing(names, task=task)
-    for part, images in named.items():
-        for (name, opens), value in zip(images, pairs[part][1], strict=True):
-            group = f"{part} {names[value]}" if task == tasks.CLASSIFICATION else part
-            found.photos.append(Photo(part, group, value, name, opens))
-    return found
+    pairs, classes, task = targets.labelled(request.where, kind, stated, numbers, labelled)
+    photos = []
+    for part, listed in images.items():
+        for (name, image), value in zip(listed, pairs[part][1], strict=True):
+            group = f"{part} {classes[value]}" if task == tasks.CLASSIFICATION else part
+            photos.append(Photo(part, group, value, name, functools.partial(open, image, "rb")))
+    return Listing(classes, photos, files=[path], task=task)
 
 
 def _table(where: str, path: Path) -> Any:

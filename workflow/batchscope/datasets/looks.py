@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.catalogue import dataset_definitions, dataset_sources, tasks
-from batchscope.datasets import image_lists, photographs, saved
+from batchscope.datasets import image_lists, photographs
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
 from batchscope.errors import ConfigError
 from batchscope.store import paths
 
-# Sources of image files -> what lists them, None where the examples are others.
+# Sources of image files -> what lists them.
 _LISTED = {
     "image_folder": photographs.class_folders,
     "image_list": image_lists.listing,
-    "hugging_face": saved.photos,
 }
 # Sources of files that are read, as when preparing.
-_READ = ("digits", "npz", "mnist", "csv", "text", "hugging_face", "tf_data")
+_READ = ("digits", "npz", "mnist", "csv", "text")
 
 
 class Scaling(NamedTuple):

@@ -16,7 +16,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -104,10 +103,6 @@ class Runner(abc.ABC):
     def restart(self) -> None:
         """Begins anew after an error: the other batch sizes share the weights."""
         return
-
-    def bounds(self) -> dict[str, Any]:
-        """Returns the peak of a matrix product and the operations per example, in TensorFlow."""
-        return {"matmul": None, "flops": None}
 
     def reset_peak(self) -> bool:
         """Lets `peak_mb` count from now on; returns whether the allocator keeps count."""

@@ -78,12 +78,8 @@ def ask(words: list[str]) -> int | None:
 
 
 def address(snakemake: int | str, imported: str) -> str:
-    """Returns where the warm process of a Snakemake listens: a name without a file (Linux).
-
-    Containers that share a network share such names, and may each have processes of one number.
-    """
-    numbered = os.stat("/proc/self/ns/pid").st_ino  # by whom the process has its number
-    return f"\0batchscope-{numbered}-{snakemake}-{imported}"
+    """Return the address of a Snakemake's fork server: an abstract socket name of Linux."""
+    return f"\0batchscope-{snakemake}-{imported}"
 
 
 def same_user(connection: socket.socket) -> bool:
@@ -133,13 +129,8 @@ def _step(main: Main, words: list[str], control: socket.socket) -> None:
 
 
 def _wait(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it has ended
         select.select([os.pidfd_open(pid)], [], [])
-    except OSError:  # it has ended, or the kernel is older than Linux 5.3
-        import psutil
-
-        with contextlib.suppress(psutil.NoSuchProcess):
-            psutil.Process(pid).wait()
 
 
 def _end_after(wait: Callable[..., object], *arguments: object) -> None:

@@ -20,7 +20,7 @@ from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.report import inline_svg, runs_table
-from batchscope.store import job_files, paths, records, states, taken, weights
+from batchscope.store import job_files, paths, records, states, weights
 from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ class Inputs:
     models: dict[Look, list[weights.Layer]]  # layers, as far as they are known
     claims: list[Record]  # the rows of claims.csv
     files: list[Path]  # the tables that have rows, each experiment's after another
-    taken: taken.Taken
     partial: bool  # asked for with only a part of the results
 
     @property
@@ -108,9 +107,6 @@ def read(
         models=_models(study, results, datasets),
         claims=disk.read_rows(claims, *CLAIMS) if study.claims and claims.exists() else [],
         files=[path for each in ("*.csv", "*/*.csv") for path in _filled(folder.glob(each))],
-        taken=taken.find(
-            table, runs, [one for one in timings if one["machine"]["name"] == here.machine]
-        ),
         partial=partial,
     )
 

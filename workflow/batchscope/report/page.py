@@ -19,7 +19,7 @@ from batchscope.catalogue import explanations, factor_words, run_names
 from batchscope.host import absence
 from batchscope.report import text
 
-_WORDS = ("batch_size", "capital", "cell", "duration", "grouped", "listed", "lower", "number")
+_WORDS = ("batch_size", "capital", "cell", "grouped", "listed", "lower", "number")
 _WORDS += ("p_value", "percent", "shortest", "size")
 _TEXTS = ("bracketed", "cells", "counted", "difference", "label", "markdown", "plain", "rounded")
 _FILTERS = {

@@ -20,7 +20,7 @@ from batchscope.host import absence
 from batchscope.host.absence import Absence
 from batchscope.store import estimates, job_files, looks, paths, records, states
 from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
-from batchscope.study import advice_needs, plan, planner
+from batchscope.study import advice_needs, plan
 
 # Seconds of a core until a job that needs TensorFlow computes: of a sweep, which has a process of
 # its own, interpreter, imports and compilation; of any other, which is forked from a process with
@@ -378,22 +378,17 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
             is damaged.
     """
     # YAML and the schema, which a library caller need not have.
-    from batchscope.store import owners, stage_costs
+    from batchscope.store import owners
     from batchscope.study import config
 
     recorded = functools.partial(records.training_images, results)
-
-    def planned(looked: planner.Looked) -> plan.Study:
-        return config.study(config_path, scale, recorded, looked)
-
-    study = planned(functools.partial(looks.stages, results))
+    looked = functools.partial(looks.stages, results)
+    study = config.study(config_path, scale, recorded, looked)
     owners.check(paths.study_folder(results, study.folder_name), study.name, config_path)
     warnings = [*study.warnings]
     for dataset in study.datasets:
         record = records.data_record(results, dataset) or {}
         warnings += records.data_warnings(dataset, record)
     found = overview(study, results)
-    cores = absence.cores()
-    lines = [describe(study, found, config_path, cores)]
-    lines += stage_costs.lines(study, results, lambda given: planned(lambda _: given), cores)
+    lines = [describe(study, found, config_path, absence.cores())]
     return "\n".join([*lines, *(f"Warning: {warning}" for warning in warnings)])

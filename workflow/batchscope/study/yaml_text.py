@@ -108,8 +108,6 @@ def _is_text(tag: str) -> bool:
 
 
 def _meant(text: str, value: float) -> str | None:
-    """Returns what is meant by a number of YAML 1.1 in base 8 (016) or 60 (1:30); else None."""
-    if ":" in text:
-        return str(value)
+    """Return the decimal number that a number of YAML 1.1 in base 8 (016) means, else None."""
     octal = isinstance(value, int) and re.fullmatch("([-+]?)0([0-9_]+)", text)
     return str(int(f"{octal[1]}0{octal[2].replace('_', '')}")) if octal else None

@@ -40,8 +40,6 @@ Row = dict[str, Any]
 Parts = Iterator[tuple[Row, list[Row]]]  # a run's first columns, and its rows beside them
 # What a trajectory has of the rows of a history.
 _VALIDATED = ("epoch", *budget_kinds.ALWAYS_THERE)
-# What the table calls a column of a run's history otherwise: its own names have another meaning.
-_RENAMED = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
 
 
 def read_record(path: Path, *keys: str) -> Row | None:
@@ -120,13 +118,13 @@ def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas
 
 
 def _histories(place: Place, study: Study, chosen: Experiment) -> Parts:
-    """Yields one row per run and epoch; the rate of a schedule is in `epoch_learning_rate`."""
+    """Yield one row per run and epoch."""
     clock = _clock(place, study, chosen)
     for factors, first in _runs(place.results, chosen):
         rows, seconds = history(place.results, first["run"]), clock(factors)
         of_epoch = _epoch_examples(place.results, factors)
         for row in rows:
-            row |= {ours: row.get(name, NAN) for name, ours in _RENAMED.items()}
+            row["contended_seconds"] = row.get("seconds", NAN)
             row["examples"] = row["epoch"] * of_epoch
             row["seconds"] = seconds(row["examples"])
         yield first, rows

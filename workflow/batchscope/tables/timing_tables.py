@@ -33,11 +33,9 @@ _LARGEST = {
     "max_batch_size_bound": "bound",
     "memory_limit_mb": "limit_mb",
 }
-# What the peak of a matrix product is of, in a record.
-_PEAK_OF = ("device", "threads", "dtype", "tensor_float_32")
 _DRIVEN = {"sweep", *run_factors.TIMING_ONLY_FACTORS}  # what drives the steps
 _SUBJECT = [name for name in (*FIRST, REPEAT) if name not in _DRIVEN]
-_OF_GPU = ("gpu_percent", "gpu_zero_share", "gpu_bandwidth_percent", "gpu_power_watts")
+_OF_GPU = ("gpu_percent", "gpu_zero_share", "gpu_bandwidth_percent")
 
 
 class Timing(NamedTuple):
@@ -76,17 +74,13 @@ def throughput(results: Path | str, study: Study, experiment: str) -> pandas.Dat
     """Returns one row per timing job and batch size: medians and quartiles of its blocks."""
     rows = []
     for timing in find(results, study, experiment, "throughput"):
-        length = records.sequence_length(results, timing.sweep.factors["dataset"])
         for size in timing.record["sizes"]:
             row = {name: size.get(name) for name in ("batch_size", "status", "steps")}
             row["train_examples"] = timing.record.get("train_examples")
             if blocks := size.get("blocks"):
-                row["tokens_per_update"] = length and length * size["batch_size"]
-                row["foreign_cores"] = np.median([block["foreign_cores"] for block in blocks])
                 times = np.percentile([each["seconds_per_step"] for each in blocks], (50, 25, 75))
                 for end, seconds in zip(QUARTILES, times, strict=True):
                     row[f"seconds_per_step{end}"] = seconds
-                row = _with_samples(size) | row
             if blocks is not None:  # of what is not here there are none
                 row |= _counts(blocks)
             rows.append(timing.first | row)
@@ -138,15 +132,7 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
         memory |= {column: timing.record[key] for column, key in _LARGEST.items()}
         for row in same:
             row.update(memory)
-    sweeps = pandas.DataFrame(rows, columns=[*FIRST, *OF_TIMINGS["sweeps"].columns, "peak_of"])
-    # A job measures its peak within a second or so: what is slower than another's was disturbed.
-    peaks = sweeps["matmul_flops_per_second"].astype(float)
-    alike = peaks.groupby([sweeps[name] for name in ("machine", "device", "threads", "peak_of")])
-    # Of float32 alone: a product of half the width has another peak.
-    usable = peaks.notna() & sweeps["precision"].eq("float32")
-    sweeps["matmul_flops_per_second"] = alike.transform("max").where(usable)
-    sweeps["matmul_flops_per_second_lowest"] = alike.transform("min").where(usable)
-    return _frame("sweeps", sweeps)
+    return _frame("sweeps", rows)
 
 
 def _step_time(timing: Timing) -> Row:
@@ -154,20 +140,9 @@ def _step_time(timing: Timing) -> Row:
     if record["status"] in absence.WORDS:
         return {"status": record["status"]}
     timed = [size for size in record["sizes"] if size["blocks"]]
-    # TensorFlow's peak and operations alone.
-    measured, counted = record["matmul"] or {}, record["flops"] or {}
-    left_out = ", ".join(counted.get("not_counted", ()))
-    flops = None if left_out else counted.get("training_products")  # of one gradient
     row: Row = {
         "status": record["status"],
-        "used_threads": record["threads"],
-        "train_examples": record["train_examples"],
-        "sizes": len(timed),
         **_counts([block for size in timed for block in size["blocks"]]),
-        "matmul_flops_per_second": measured.get("flops_per_second"),
-        "peak_of": str([measured.get(name) for name in _PEAK_OF]),
-        "flops_per_image": flops and flops * run_factors.gradients_per_update(timing.first),
-        "flops_not_counted": left_out or None,
     }
     if len(timed) < 2:
         return row
@@ -228,7 +203,7 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
 def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine, configuration and batch size that was tried, in order."""
     rows = [
-        _with_samples(entry) | timing.first
+        entry | timing.first
         for timing in find(results, study, experiment, "max_batch_size")
         if timing.first[REPEAT] == 1
         for entry in timing.record["tries"]
@@ -238,7 +213,7 @@ def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
 
 def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job of a profiled configuration: the shares of its time."""
-    shares = {f"{name}_share": name for name in ("compute", "input", "host", "executor")}
+    shares = {f"{name}_share": name for name in ("compute", "input", "host")}
     rows = []
     for timing in find(results, study, experiment, "profile"):
         row = {shares.get(name, name): each for name, each in timing.record.items()}

@@ -87,7 +87,6 @@ class Try:
     batch_size: int
     outcome: str
     peak_mb: float | None = None  # of a child that was ended a lower bound; None if none was seen
-    baseline_mb: float | None = None  # the same before the batch was there
     seconds: float = 0.0
     message: str = ""  # why the size did not fit
     utilisation: dict[str, Any] = field(default_factory=dict)
@@ -131,7 +130,6 @@ def attempt(
         batch_size,
         outcome,
         peak or None,
-        reply.get("baseline_mb"),
         time.monotonic() - begun,
         message,
         samples.summary(sampler.series()),
@@ -221,11 +219,10 @@ def run(
     from batchscope.timing import loops
     from batchscope.training import step_loop
 
-    reply: dict[str, Any] = {"outcome": FITS, "baseline_mb": None, "message": ""}
+    reply: dict[str, Any] = {"outcome": FITS, "message": ""}
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     try:
         model, train = job.network(), job.data.examples("train")
-        reply["baseline_mb"] = _peak_mb(on_gpu)
         if memory_mb and not on_gpu:
             _refuse(memory_mb, slack_mb)
         order = np.arange(batch_size, dtype=np.int32)

@@ -33,7 +33,6 @@ from batchscope.catalogue import run_factors
 from batchscope.datasets import Learned
 from batchscope.frameworks import LEARNING_RATE, Runner
 from batchscope.timing import pipelines
-from batchscope.timing.instruments import ceiling
 from batchscope.timing.instruments.processes import MEGABYTE
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
@@ -77,10 +76,6 @@ class TensorFlowRunner(Runner):
     def __init__(self, model: keras.Model, examples: int) -> None:
         super().__init__(examples)
         self.model = model
-
-    def bounds(self) -> dict[str, Any]:
-        """Measures the peak of a matrix product, and counts the operations per example."""
-        return {"matmul": ceiling.matmul_peak(), "flops": ceiling.flops(self.model)}
 
     def reset_peak(self) -> bool:
         """Lets `peak_mb` count from now on; returns whether TensorFlow keeps count."""

@@ -1,70 +1,168 @@
-"""A profile of training steps by TensorFlow's profiler, kept for TensorBoard.
+"""Profile of training steps by TensorFlow's profiler, kept for TensorBoard.
 
-How it is read stands in `trace`. How busy CPU and GPU are is sampled over the same steps.
+The wall time of the profiled steps has three parts:
+
+    compute    at least one operation computes
+    input      no operation computes, and training waits for the next batch of a tf.data pipeline
+    host       the rest: Python, dispatch, copies between devices, idle time
+
+On a GPU, compute is the time of the kernels. On a CPU, it is a lower bound: TensorFlow traces only
+the operations of a graph that its executor considers expensive. The parts follow the step-time
+breakdown of https://www.tensorflow.org/guide/profiler.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
+import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batchscope import private_interfaces
+import numpy as np
+
+from batchscope.errors import UserError
 from batchscope.frameworks import LEAD_IN_STEPS
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates
 from batchscope.timing.blocks import RunSteps, whole
-from batchscope.timing.instruments import processes, samples, trace
 from batchscope.timing.instruments.sampler import Sampler
 
-# What the samples of the steps are called, without the profiler and with it.
-PLAIN, PROFILED = "plain", "profiled"
+if TYPE_CHECKING:
+    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XLine, XPlane
+
+PLAIN = "plain"  # phase of the sampler: steps without the profiler
+WINDOW = "batchscope_steps"  # trace event around the profiled steps
+
+WAITS = re.compile(
+    r"IteratorGetNext(AsOptional|Sync)?|MakeIterator|MultiDeviceIteratorGetNextFromShard"
+)
+# Operations that run others or Python, steer loops, or pass tensors on.
+NOT_COMPUTE = re.compile(
+    r"(Stateless)?(Case|If|While)|For|(Stateful)?PartitionedCall|RemoteCall|SymbolicGradient"
+    r"|(Eager)?PyFunc(Stateless)?|Enter|Exit|LoopCond|Merge|NextIteration|NoOp|Switch"
+    r"|AnonymousIteratorV3|DeleteIterator|Optional(From|Get|Has)Value|(_Eager)?Const|Placeholder"
+    r"|VarHandleOp|ReadVariableOp|IdentityN?|StopGradient|ExpandDims|Reshape|ShapeN?|Squeeze"
+    r"|_Arg|_Retval|_(Host)?(Recv|Send)"
+)
+OPERATION = re.compile(r"[^:]+:(_?[A-Z][\w>]*)")
+EAGER_OPERATION = re.compile(r"EagerLocalExecute: (_?[A-Z][\w>]*)")
+KERNEL = re.compile(r"KernelAndDevice\w+::Run")
+WAIT = re.compile(r"IteratorGetNext\w*::DoCompute")
+PIPELINE_FUNCTION = "InstantiatedCapturedFunction::"
+PIPELINE = re.compile(rf"Iterator::|MakeIterator::|{PIPELINE_FUNCTION}|\w+Produce$")
+COPY = re.compile(r"Memcpy|Memset")
 
 
-def read(folder: Path) -> dict[str, Any]:
-    """Returns what the time of the profile below a folder goes to; see `trace.summarise`."""
+class Event(NamedTuple):
+    """Event of a thread or of a GPU's stream."""
+
+    name: str
+    start: int  # picoseconds, as is stop
+    stop: int
+    run: int | None  # number of the executor's run
+
+
+def read(folder: Path) -> dict[str, float]:
+    """Return the wall time of the profiled steps in seconds, and the shares of its parts."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
     (path,) = folder.glob("plugins/profile/*/*.xplane.pb")  # the layout of TensorBoard
-    return trace.summarise(private_interfaces.profile(path.read_bytes()))
+    space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    threads, kernels = [], []
+    for plane in space.planes:
+        for line in plane.lines:
+            if plane.name == "/host:CPU":
+                threads.append((line.name, _events(plane, line)))
+            # The other lines of a GPU repeat its kernels by operation and by scope.
+            elif plane.name.startswith("/device:GPU:") and line.name.startswith("Stream"):
+                kernels += _events(plane, line)
+    host_events = [event for _, events in threads for event in events]
+    window = next((event for event in host_events if event.name == WINDOW), None)
+    if window is None:
+        raise UserError("profile: the trace lacks the profiled steps. Is another profiler running?")
+    # Training and pipeline share a thread pool, where the run tells their functions apart.
+    runs = {event.run for event in host_events if event.name.startswith(PIPELINE_FUNCTION)}
+    parts = [part for name, events in threads for part in _parts(name, events, runs - {None})]
+    waits = [event for event, is_wait in parts if is_wait]
+    compute = [event for event, is_wait in parts if not is_wait]
+    if kernels:
+        compute = [event for event in kernels if not COPY.match(event.name)]
+    total = window.stop - window.start
+    computing, busy = covered(compute, window), covered(compute + waits, window)
+    return {
+        "seconds": total / 1e12,
+        "compute_share": computing / total,
+        "input_share": (busy - computing) / total,
+        "host_share": (total - busy) / total,
+    }
 
 
-@contextlib.contextmanager
-def _profiled(folder: Path | str, save: bool) -> Iterator[None]:
-    """Profiles what runs inside; keeps the profile of what came to its end."""
-    import tensorflow as tf
+def _events(plane: XPlane, line: XLine) -> list[Event]:
+    events = []
+    for event in line.events:
+        start, run = line.timestamp_ns * 1000 + event.offset_ps, None
+        for stat in event.stats:
+            if plane.stat_metadata[stat.metadata_id].name == "id":
+                run = getattr(stat, stat.WhichOneof("value"))
+        name = plane.event_metadata[event.metadata_id].name
+        events.append(Event(name, start, start + event.duration_ps, run))
+    return events
 
-    finished = False
-    tf.profiler.experimental.start(str(folder))
-    try:
-        yield
-        finished = True
-    finally:
-        tf.profiler.experimental.stop(save=save and finished)
+
+def _parts(thread: str, events: list[Event], runs: set[int]) -> Iterator[tuple[Event, bool]]:
+    """Yield the events of a thread that compute or wait, and whether they wait.
+
+    `runs` are the executor's runs for functions of the input pipeline.
+    """
+    is_pipeline = thread.startswith("tf_data_")
+    # Enclosing events: stop, eager operation, and whether training waits or the pipeline works.
+    stack: list[tuple[float, str | None, bool]] = [(math.inf, None, False)]
+    for event in sorted(events, key=lambda event: (event.start, -event.stop)):
+        while stack[-1][0] <= event.start:
+            stack.pop()
+        _, eager_operation, in_pipeline = stack[-1]
+        if eager := EAGER_OPERATION.fullmatch(event.name):
+            eager_operation = eager[1]
+        match = OPERATION.fullmatch(event.name)
+        operation = eager_operation if KERNEL.fullmatch(event.name) else match and match[1]
+        waits = WAITS.fullmatch(operation or (eager and eager[1]) or "")
+        is_wait = bool(waits or WAIT.fullmatch(event.name))
+        is_compute = operation and not (is_pipeline or NOT_COMPUTE.fullmatch(operation))
+        if (is_wait or is_compute) and not in_pipeline:
+            yield event, is_wait
+        runs_pipeline = is_pipeline or event.run in runs
+        if event.name == "ExecutorState::Process" and runs_pipeline or PIPELINE.match(event.name):
+            in_pipeline = True
+        stack.append((event.stop, eager_operation, in_pipeline or is_wait))
+
+
+def covered(events: list[Event], window: Event) -> int:
+    """Return the time of a window in which at least one event runs."""
+    # Picoseconds since 1970 overflow 64 bits, so spans are relative to the window.
+    spans = sorted((event.start - window.start, event.stop - window.start) for event in events)
+    starts, stops = np.array(spans, np.int64).reshape(-1, 2).clip(0, window.stop - window.start).T
+    reached = np.maximum.accumulate(np.append(starts[:1], stops))[:-1]
+    return int((stops - np.maximum(starts, reached)).clip(0).sum())
 
 
 def record(
-    run_steps: RunSteps,
-    folder: Path | str,
-    count: int,
-    sampler: Sampler,
-    per_step: bool = False,
-    lead_in: int = 0,
+    run_steps: RunSteps, folder: Path, count: int, sampler: Sampler, per_step: bool, lead_in: int
 ) -> dict[str, float]:
-    """Profiles training steps, and times them with and without the profiler.
+    """Profile training steps and time them without the profiler.
 
-    The steps run four times: once, unsaved, so that what is only done once is done, and then
-    profiled between two runs without the profiler, so that a drift of the machine's speed does
-    not pass for the profiler's own cost. Writing the profile is in none of the times. With
-    `per_step`, every step is a call of `run_steps`, and a step of the trace. The untimed steps of
-    the lead-in use up the batches that a pipeline has ready after a pause.
+    With `per_step`, each step is a call of `run_steps` and a step of the trace. The untimed steps
+    of the lead-in use up the batches that a pipeline prefetched in a pause.
     """
-    from tensorflow.profiler.experimental import Trace
+    from tensorflow.profiler.experimental import Profile, Trace
 
     def run(phase: contextlib.AbstractContextManager[Any]) -> float:
         if lead_in:
             run_steps(lead_in)
-        with phase, Trace(trace.WINDOW):
+        with phase, Trace(WINDOW):
             if not per_step:
                 return run_steps(count)
             seconds = 0.0
@@ -73,25 +171,17 @@ def record(
                     seconds += run_steps(1)
             return seconds
 
-    with _profiled(folder, save=False):
-        run(contextlib.nullcontext())
+    with tempfile.TemporaryDirectory() as discarded, Profile(discarded):
+        run(contextlib.nullcontext())  # The first profile also starts the profiler itself.
+    # The plain runs surround the profiled one, so that a drift of the machine's speed cancels.
     before = run(sampler.phase(PLAIN))
-    with _profiled(folder, save=True):
-        profiled = run(sampler.phase(PROFILED))
-    plain = (before + run(sampler.phase(PLAIN))) / 2
-    return {
-        "steps": count,
-        "steps_per_second": count / plain,
-        "steps_per_second_profiled": count / profiled,
-        "overhead": profiled / plain - 1,
-    }
+    with Profile(str(folder)):
+        run(contextlib.nullcontext())
+    return {"steps": count, "steps_per_second": 2 * count / (before + run(sampler.phase(PLAIN)))}
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Profiles a configuration, and keeps the trace for TensorBoard.
-
-    It lies in the folder that is named as the record, without its suffix.
-    """
+    """Profile a configuration, and keep the trace for TensorBoard beside the record."""
     folder = Path(job.output).with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -99,19 +189,11 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     per_step = job.factors["loop"] in ("eager", "function")
     status, found = records.FINISHED, {}
     with job.runner() as runner, Sampler(cores=runner.threads, gpu=job.gpu) as sampler:
-        counted = runner.reset_peak()
-        count, lead_in = (whole(each, runner.unit) for each in (settings["steps"], LEAD_IN_STEPS))
+        count, lead_in = (whole(n, runner.unit) for n in (settings["steps"], LEAD_IN_STEPS))
         try:
             found = record(runner.at(batch_size), folder, count, sampler, per_step, lead_in)
-            # The process has had no other batch size: its peaks are this one's.
-            found["memory_peak_mb"] = processes.peak_memory()
-            found["tensorflow_peak_mb"] = runner.peak_mb() if counted else None
             found |= read(folder)
-            found["executor_share"] = found["executor_seconds"] / found["seconds"]
+            found["utilisation"] = sampler.summary(PLAIN)
         except Exception as error:
             status = fates.status(error)
-    # The machine's clock ticks too slowly to measure the others of a few steps.
-    found["foreign_cores"] = samples.summary(sampler.series())["foreign_cores"]
-    if status == records.FINISHED:
-        found["utilisation"] = sampler.summary(PLAIN)
     return Timed(status, {"threads": runner.threads, **found, **sampler.details("phase")})

@@ -20,15 +20,10 @@ def turns(sweep: Sweep) -> list[Turn]:
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Times a sweep's batch sizes.
-
-    Validation, checkpoints and tracing are no part of it. TensorFlow measures the ceiling in the
-    same process: the peak of a matrix product, and the model's operations per example.
-    """
+    """Time the batch sizes of a sweep, without validation, checkpoints and tracing."""
     counts: dict[Turn, int] = {}  # steps of a block of each turn that can run
     status = dict.fromkeys(turns(job.subject), records.FINISHED)
     with job.runner() as runner, Sampler(cores=runner.threads, gpu=job.gpu) as sampler:
-        bounds = runner.bounds()
         for turn in status:
             try:
                 counts[turn] = calibrate(runner.at(*turn), settings["block_seconds"], runner.unit)
@@ -61,7 +56,6 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         "threads": runner.threads,
         "train_examples": runner.examples,
         "sizes": sizes,
-        **bounds,
         **sampler.details(),
     }
     finished = any(entry["blocks"] for entry in sizes)

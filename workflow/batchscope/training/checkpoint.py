@@ -27,7 +27,7 @@ class Progress:
     contended_seconds: float = 0.0  # that all steps took, while other jobs shared the machine
     evaluation_seconds: float = 0.0  # that evaluations took beside them
     best_epoch: int = 0  # 0 before there is one
-    best_value: float = math.nan  # what is monitored, there
+    best_value: float = math.nan  # validation loss there
     resumed: int = 0  # times that the training went on from a checkpoint
     history: list[dict[str, Any]] = field(default_factory=list)  # a row per completed epoch
     trajectory: list[dict[str, Any]] = field(default_factory=list)  # a row per evaluation

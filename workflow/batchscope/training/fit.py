@@ -139,7 +139,7 @@ class Training:
                 return End(records.FINISHED, "train_loss", f"The training loss is {loss:.6g}.")
             waited = self.progress.epoch - self.progress.best_epoch
             if 0 < self.factors["patience"] <= waited:
-                message = f"No better {self.factors['monitor']} for {waited} epochs."
+                message = f"No lower validation loss for {waited} epochs."
                 return End(records.FINISHED, "patience", message)
             self._pause()
         return End(records.FINISHED, "epochs", "All epochs were trained.")
@@ -233,11 +233,9 @@ class Training:
             "weight_distance": weights.distance(self.initial[0], trainable),
         }
         progress.end_epoch(row, trainable)
-        monitor = self.factors["monitor"]
-        best, value = progress.best_value, row[monitor]
-        better = value > best if tasks.higher_is_better(monitor) else value < best
-        if better or math.isnan(best):
-            progress.best_value, progress.best_epoch = value, progress.epoch
+        best, loss = progress.best_value, row["validation_loss"]
+        if loss < best or math.isnan(best):
+            progress.best_value, progress.best_epoch = loss, progress.epoch
             progress.best = records.weight_members(trainable, state)
         if progress.epoch in self.keep_wanted(over=False):
             path = self.snapshots / f"{progress.epoch}.npz"

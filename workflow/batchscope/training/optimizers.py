@@ -101,8 +101,6 @@ def make_optimizer(
 def _constants(factors: dict[str, Any]) -> dict[str, float]:
     """Returns the constants that Keras is given: those that are not what it has anyway."""
     wanted = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
-    if factors["weight_decay_scaling"] != "none":
-        wanted.add("weight_decay")
     wanted |= {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
     effective = optimizer_constants.effective(factors)
     constants = {name: effective[name] for name in optimizer_constants.NAMES if name in wanted}

@@ -107,7 +107,6 @@ def write(training: Training, end: End) -> None:
         "epochs_run": progress.epoch,
         "steps_run": training.updates,
         "best_epoch": progress.best_epoch or None,
-        "best_monitor": progress.best_value,
         "best_validation_loss": min((row["validation_loss"] for row in history), default=None),
         "effective_learning_rate": effective_learning_rate(factors),
         "optimizer_constants": optimizer_constants.effective(factors),

@@ -56,8 +56,6 @@ _POINT = {
 _BRANCHES = {
     **_POINT,
     "factor": Integer("Factor k on the batch size; 1 is the training's own."),
-    "branch_batch_size": Integer("Batch size of the branch.", "examples"),
-    "branch_learning_rate": Column("Its rate, constant over the window."),
     "branch_loss": Column(
         "Its validation loss over the window, smoothed; empty where it diverged.", "nats"
     ),
@@ -99,14 +97,10 @@ def _points(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yields the branches of a run, by point and factor."""
     for point in record.get("points") or ():
-        for factor, rate, loss in zip(
-            record["factors"], point["learning_rates"], point["losses"], strict=True
-        ):
+        for factor, loss in zip(record["factors"], point["losses"], strict=True):
             yield {
                 **{name: point[name] for name in _POINT},
                 "factor": factor,
-                "branch_batch_size": factor * record["batch_size"],
-                "branch_learning_rate": rate,
                 "branch_loss": loss,
             }
 

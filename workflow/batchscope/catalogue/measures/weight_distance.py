@@ -81,7 +81,7 @@ ENTRY = Measure(
             table="history",
             panels=(Panel("epoch_distance", "", "distance within an epoch", Scale.LOG),),
             over=("epoch",),
-            also_over=("updates", "examples", "seconds"),
+            also_over=("updates", "seconds"),
             best_rate=True,
         ),
     ),

@@ -1,6 +1,5 @@
 """The largest batch that fits into memory: each size is tried in a process of its own."""
 
-from batchscope.catalogue import shared
 from batchscope.catalogue.entries import Column, Figure, Integer, Table, Text, Timing
 from batchscope.catalogue.parameters import Parameter
 
@@ -8,16 +7,8 @@ _LARGEST = {
     "batch_size": Integer("Batch size that was tried."),
     "outcome": Text("fits, out_of_memory, over_limit or killed."),
     "peak_mb": Column("Most memory taken, MB; of what did not fit a lower bound."),
-    "baseline_mb": Column("The same before the batch was there, MB."),
     "seconds": Column("Time of the try, s."),
     "message": Text("Why it did not fit."),
-    "process_percent_mean": Column(
-        "CPU utilisation over the try, its start and all its processes included, % of "
-        "its cores: mean, since their clock ticks too slowly for a median."
-    ),
-    **shared.GPU,
-    "gpu_memory_peak_mb": shared.GPU_MEMORY_PEAK_MB,
-    "foreign_cores": Column("Cores that other processes took during the try: mean."),
 }
 
 ENTRY = Timing(

@@ -11,27 +11,16 @@ _PROFILES = {
     "compute": Column("Share of the time in which an operation computes."),
     "input": Column("Share in which training waits for data and nothing computes."),
     "host": Column("Share of neither: Python, dispatch, copies, idle."),
-    "executor": Column(
-        "The part of host in which a graph runs, but no operation that the trace shows."
-    ),
     "steps": Integer("Profiled steps."),
     "steps_per_second": Column("Steps per second without the profiler."),
-    "overhead": Column("Time that the profiler adds, as a share of the time without it."),
     "process_percent": Percent(
         "CPU utilisation of the process during the steps without the profiler, % of "
         "its cores: median."
     ),
-    "process_zero_share": shared.PROCESS_ZERO_SHARE,
-    **shared.GPU,
-    "memory_peak_mb": Column(
-        "Peak resident memory of the process up to the last step, graph and profiler included, MB."
+    "gpu_percent": Percent(
+        "GPU utilisation meanwhile, % of the time in which a kernel ran: median; empty where the "
+        "steps take less than the 1 s that NVML averages over."
     ),
-    "tensorflow_peak_mb": Column(
-        "Peak of what TensorFlow's allocator gave out on the device, MB; on a CPU as "
-        "in utilisation.csv."
-    ),
-    "gpu_memory_peak_mb": shared.GPU_MEMORY_PEAK_MB,
-    "foreign_cores": Column("Cores that other processes took, from building the graph on: mean."),
 }
 
 ENTRY = Timing(

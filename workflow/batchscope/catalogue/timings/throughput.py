@@ -6,7 +6,6 @@ from batchscope.catalogue.entries import (
     Figure,
     Integer,
     Panel,
-    Percent,
     Positive,
     Scale,
     Table,
@@ -31,7 +30,6 @@ _THROUGHPUT = {
     "steps": Integer("Steps of a block."),
     "blocks": Integer("Timed blocks.", adds_up=True),
     "disturbed_blocks": shared.DISTURBED_BLOCKS,
-    "foreign_cores": Column("Cores that other processes took during a block: median."),
     "seconds_per_step": Positive("Time of a step, s: median of the blocks."),
     **_quartiles("seconds_per_step", "Time of a step, s"),
     "iterations_per_second": Column(
@@ -42,26 +40,14 @@ _THROUGHPUT = {
         "Examples per second: median of the blocks.", "examples/s", label="Throughput"
     ),
     **_quartiles("examples_per_second", "Examples per second"),
-    "tokens_per_second": Column(
-        "examples_per_second times the tokens of a sequence; empty of other examples."
-    ),
-    "tokens_per_update": Column("Tokens of a batch; empty of other examples."),
     "train_examples": Integer("Examples of an epoch."),
     "seconds_per_epoch": Positive(
         "train_examples over examples_per_second, whole batches throughout, s."
     ),
-    "process_percent": Percent(
-        "CPU utilisation of the process during the blocks, % of its cores: median."
-    ),
-    "process_zero_share": shared.PROCESS_ZERO_SHARE,
-    **shared.GPU,
 }
 _SWEEPS = {
     shared.REPEAT: shared.WHICH,
     "status": shared.STATUS,
-    "used_threads": Column("Threads that the framework used: what `all` (0) stood for."),
-    "train_examples": Integer("Examples of an epoch."),
-    "sizes": Integer("Batch sizes that were timed."),
     "blocks": Integer("Timed blocks of all of them.", adds_up=True),
     "disturbed_blocks": shared.DISTURBED_BLOCKS,
     "fixed_seconds": Positive(
@@ -76,8 +62,8 @@ _SWEEPS = {
     "line_residual": Column("Relative root-mean-square residual of the fit."),
     "noise_floor": Column(
         "Factor by which a batch size differs from itself, over several jobs beside "
-        "what all sizes of a job have in common; above 1.2, half_batch, plateau, knee, "
-        "still_rising and ceiling are empty: too noisy to tell."
+        "what all sizes of a job have in common; above 1.2, half_batch, plateau, knee and "
+        "still_rising are empty: too noisy to tell."
     ),
     "highest_examples_per_second": Column("Highest median throughput."),
     "plateau_examples_per_second": Column(
@@ -100,20 +86,6 @@ _SWEEPS = {
         label="Knee",
     ),
     "still_rising": Column("Whether 90 % of the plateau lies beyond the largest batch size."),
-    "matmul_flops_per_second": Column(
-        "Peak of a matrix product, FLOP/s: the highest that the table's timings "
-        "measured on this machine, device, threads and type; in TensorFlow alone."
-    ),
-    "matmul_flops_per_second_lowest": Column("The lowest of these."),
-    "flops_per_image": Column(
-        "Operations of the model's dense layers, convolutions and attention, per "
-        "example and update; empty where it has other layers with products."
-    ),
-    "flops_not_counted": Text("These layers, whose operations are not counted."),
-    "ceiling_examples_per_second": Column("The one over the other."),
-    "share_of_ceiling": Column(
-        "highest_examples_per_second over it; above 1, the peak that was measured is no ceiling."
-    ),
     "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
     "max_batch_size_bound": Text(
         "resolved, most_fits (all that may be tried fits) or nothing_fits."
@@ -172,8 +144,7 @@ ENTRY = Timing(
             "Time",
             "Medians and quartiles of blocks of steps that were timed in turns, alone on the "
             "machine. The plateau is what throughput tends to, the knee the batch size that "
-            "reaches 90 % of it, the ceiling the peak of a matrix product over the operations "
-            "per example.",
+            "reaches 90 % of it.",
             kind="sweep",
             table="throughput",
             panels=(
@@ -189,7 +160,7 @@ ENTRY = Timing(
                     "plateau_examples_per_second",
                 ),
                 *("knee_fitted", "knee_fitted_low", "knee_fitted_high", "knee_batch_size"),
-                *("still_rising", "ceiling_examples_per_second", "share_of_ceiling"),
+                "still_rising",
             ),
         ),
         Figure(

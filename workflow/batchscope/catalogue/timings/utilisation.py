@@ -28,15 +28,14 @@ _UTILISATION = {
     ),
     "process_percent_q1": Percent("Lower quartile over time."),
     "process_percent_q3": Percent("Upper quartile over time."),
-    "process_cores": Column("Cores in use: median over time."),
     "process_zero_share": Column(
         "Share of the time without work of the process on the CPU.",
         "share",
         label="Share of the time without work on the CPU",
     ),
-    "machine_percent": Percent("CPU utilisation of the whole machine, %: median over time."),
-    "foreign_cores": Column("Cores that other processes took: mean."),
-    "disturbed": Column("Whether that is more than 0.2 cores, after up to two repeats."),
+    "disturbed": Column(
+        "Whether other processes took more than 0.2 cores on average, after up to two repeats."
+    ),
     "memory_peak_mb": Column("Peak resident memory of the process.", "MB", label="Peak memory"),
     "tensorflow_peak_mb": Column(
         "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave out on the device, "
@@ -59,9 +58,7 @@ _UTILISATION = {
         "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives nothing "
         "back, so that it does not fall with the batch size."
     ),
-    "gpu_power_watts": Column("Mean power of the GPU, W."),
-    "gpu_energy_joules": Column("Energy of the GPU over the training, J."),
-    "joules_per_epoch": Column("The same for the examples of an epoch, J."),
+    "joules_per_epoch": Column("Energy of the GPU for the examples of an epoch, J."),
     "memory_mb_per_image": Column(
         "Memory per example: slope of a line through the peaks of all batch sizes that exceed the "
         "lowest by 4 MB, where it is resolved; the same on every row.",
@@ -87,9 +84,7 @@ _SAMPLES = {
     "machine_percent": Percent("CPU utilisation of the whole machine since then, %."),
     "memory_mb": Column("Resident memory of the process, MB."),
     "gpu_percent": Percent("GPU utilisation, %."),
-    "gpu_bandwidth_percent": Percent("Memory-bandwidth utilisation of the GPU, %."),
     "gpu_memory_mb": Column("Memory in use on the GPU, MB."),
-    "gpu_power_watts": Column("Power of the GPU, W."),
 }
 
 UTILISATION = (

@@ -28,7 +28,7 @@ Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # each with its look
 Transform = Callable[[Any], np.ndarray]
 _STEP, _EXAMPLES = "seconds_per_step", "examples_per_second"
 _FIXED, _PER_EXAMPLE = "fixed_seconds", "seconds_per_image"  # a and b of a + b B
-_PLATEAU, _CEILING = "plateau_examples_per_second", "ceiling_examples_per_second"
+_PLATEAU = "plateau_examples_per_second"
 _KNEES = ("knee_fitted", "knee_batch_size")
 _BY_SWEEP, _BY_BLOCK = TABLES["sweeps"].columns, (_STEP, _EXAMPLES, "iterations_per_second")
 _KEYS = {"machine": str, "sweep": str, "batch_size": int}
@@ -38,7 +38,6 @@ _LIMITED = 2  # series beyond which their limits would hide each other
 # Name of a limit -> its label and look.
 _LIMITS: dict[str, tuple[str, dict[str, Any]]] = {
     _PLATEAU: ("90 % of the plateau", {"linestyle": (0, (6, 3)), "linewidth": 0.9}),
-    _CEILING: ("ceiling", {"linestyle": (0, (1, 1)), "linewidth": 1.3}),
     _KNEES[0]: ("knee", {"ls": "none", "marker": "D", "markersize": 7, "fillstyle": "none"}),
 }
 _LOST = {"linestyle": "none", "marker": "x", "markersize": 4.5, "color": canvas.FAILED_COLOUR}
@@ -189,25 +188,20 @@ def _draw_lines(
 
 
 def _draw_limits(axes: Axes, at: Transform, lines: Lines) -> set[str]:
-    """Draws 90 % of each plateau with its knee, and the ceiling, where there is room for them.
-
-    Returns what is drawn.
-    """
+    """Draw 90 % of each plateau with its knee if there is room. Return the drawn limits."""
     found: set[str] = set()
     room = _ROOM[axes.get_yscale()] * max(group.frame[_EXAMPLES].max() for group, _ in lines)
     for group, style in lines:
         if step_cost.too_noisy(timings.one(group.frame, "noise_floor")):
             continue
         share = step_cost.PLATEAU_SHARE * timings.one(group.frame, _PLATEAU)
-        reached = timings.one(group.frame, "share_of_ceiling") <= 1
-        ceiling = timings.one(group.frame, _CEILING) if reached else np.nan
-        for name, height in ((_PLATEAU, share), (_CEILING, ceiling)):
-            if height <= room:
-                axes.axhline(height, color=style["color"], zorder=1.5, **_LIMITS[name][1])
-                axes.set_ylim(top=max(axes.get_ylim()[1], 1.06 * height))
-                found.add(name)
+        if not share <= room:
+            continue
+        axes.axhline(share, color=style["color"], zorder=1.5, **_LIMITS[_PLATEAU][1])
+        axes.set_ylim(top=max(axes.get_ylim()[1], 1.06 * share))
+        found.add(_PLATEAU)
         knees = [knee for name in _KNEES if (knee := timings.one(group.frame, name)) > 0]
-        if knees and share <= room:
+        if knees:
             look = {"color": style["color"], "zorder": 4, **_LIMITS[_KNEES[0]][1]}
             axes.plot(at(knees[:1]), [share], **look)
             found.add(_KNEES[0])

@@ -17,27 +17,17 @@ from batchscope.timing.instruments.processes import MEGABYTE
 from batchscope.timing.instruments.samples import GPU_COLUMNS
 
 
-def physical_gpu(visible: str | None, gpu: int, uuids: list[str]) -> int | str | None:
-    """Returns the machine's GPU that a process sees under an index: its index, or a MIG's UUID.
+def physical_gpu(visible: str | None, gpu: int, count: int) -> int | None:
+    """Return the machine's index of a GPU that this process sees under an index.
 
-    CUDA_VISIBLE_DEVICES, here `visible`, has indices, UUIDs or their unambiguous beginnings, up
-    to the first that is none.
+    Args:
+        visible: CUDA_VISIBLE_DEVICES, indices separated by commas.
+        count: GPUs of the machine.
     """
-    if visible is None:
-        return gpu if gpu < len(uuids) else None
-    seen: list[int | str] = []
-    for entry in (part.strip() for part in visible.split(",")):
-        if entry.startswith("MIG-"):
-            matches: list[int | str] = [entry]
-        elif entry.isdecimal():
-            matches = [index for index in range(len(uuids)) if index == int(entry)]
-        else:
-            begun = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
-            matches = begun if entry else []
-        if len(matches) != 1:
-            break
-        seen += matches
-    return seen[gpu] if gpu < len(seen) else None
+    indices = range(count)
+    if visible is not None:
+        indices = [int(entry) for entry in visible.split(",") if entry.strip().isdecimal()]
+    return indices[gpu] if gpu < len(indices) and indices[gpu] < count else None
 
 
 # Function of NVML -> its reading, by column.
@@ -70,19 +60,15 @@ class Gpu:
 
     @staticmethod
     def _find(gpu: int) -> tuple[Any, str]:
-        count = pynvml.nvmlDeviceGetCount()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-        uuids = [str(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        found = physical_gpu(visible, gpu, uuids)
-        if isinstance(found, str):
-            return pynvml.nvmlDeviceGetHandleByUUID(found), found
-        if found is None:
+        count, visible = pynvml.nvmlDeviceGetCount(), os.environ.get("CUDA_VISIBLE_DEVICES")
+        index = physical_gpu(visible, gpu, count)
+        if index is None:
             raise LookupError(
                 f"gpu: received {gpu}; an index of the GPUs that this process sees is expected: "
-                f"CUDA_VISIBLE_DEVICES is {visible!r}, and the machine has {len(uuids)}."
+                f"CUDA_VISIBLE_DEVICES is {visible!r}, and the machine has {count}."
             )
-        return handles[found], uuids[found]
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        return handle, str(pynvml.nvmlDeviceGetUUID(handle))
 
     def read(self) -> list[float]:
         """Returns the values of `samples.GPU_COLUMNS` now, NaN where unknown."""
