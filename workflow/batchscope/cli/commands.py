@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
@@ -52,12 +51,11 @@ def watch(arguments: Namespace) -> None:
     from batchscope.store import progress
 
     clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            print(f"{clear}{progress.overview(arguments.results)}", flush=True)
-            if arguments.once:
-                return
-            time.sleep(arguments.seconds)
+    while True:
+        print(f"{clear}{progress.overview(arguments.results)}", flush=True)
+        if arguments.once:
+            return
+        time.sleep(arguments.seconds)
 
 
 def log(arguments: Namespace) -> None:
