@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchscope.catalogue import budget_kinds, tasks
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.study.claims import Claim
 from batchscope.study.commands import Run
 from batchscope.study.published_numbers import Series
+
+if TYPE_CHECKING:
+    from batchscope.study.document import FigureFormat
 
 # Names of two runs: at position 0 and 1 of a line.
 Pair = tuple[str, str]
@@ -156,6 +159,7 @@ class Study:
         machines: Other machine -> the folder of its results, and what it calls itself there.
         claims: What documents state, in the order of the file.
         published: Data set's token -> how many examples a document used, and its place there.
+        figure_format: Additional format of the figures; None for SVG and PNG alone.
     """
 
     name: str
@@ -169,6 +173,7 @@ class Study:
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
+    figure_format: FigureFormat | None = None
 
     @property
     def folder_name(self) -> str:
