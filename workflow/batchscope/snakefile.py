@@ -361,6 +361,10 @@ class Jobs:
         logs = {paths.log_path(RESULTS, path) for path in wanted}
         return sorted(log.as_posix() for log in logs if log.exists())
 
+    def claim(self) -> None:
+        """Record that the study's folder is of this file, and that this study ran last."""
+        owners.claim(self.folder, self.study.name, self.config_path)
+
     def note_epochs(self) -> None:
         """Notes for the trainings which weights before their last the study reads."""
         job_files.note_epochs(self.study, self.table.here(), RESULTS)
