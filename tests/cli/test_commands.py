@@ -12,6 +12,7 @@ import yaml
 from batchscope import disk
 from batchscope.cli import entry, steps
 from batchscope.report import results_page
+from batchscope.store import progress
 from project import forked
 from small_study import config
 
@@ -120,6 +121,21 @@ def test_a_measure_without_data_has_one_thread_and_the_usual_arithmetic(monkeypa
     arguments = ["weight_distance", "--run", RUN, "--output", "o"]
     steps.measure(entry.parser().parse_args(arguments))
     assert "OPENBLAS_CORETYPE" not in found and found["OPENBLAS_NUM_THREADS"] == "1"
+
+
+def test_a_measure_is_listed_as_running_until_it_ends(monkeypatch):
+    from batchscope import measures
+
+    def write(measure, runs, settings, output):
+        found.extend(progress.running_jobs("results"))
+        disk.write_json(output, {"status": "diverged"})
+
+    found = []
+    monkeypatch.setattr(measures, "FinishedRun", lambda *_: None)
+    monkeypatch.setattr(measures, "write", write)
+    entry.main(["weight_distance", "--run", RUN, "--output", "o"])
+    assert [(job.step, job.name) for job in found] == [("weight_distance", RUN)]
+    assert not progress.running_jobs("results")
 
 
 MODELS = {

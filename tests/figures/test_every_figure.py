@@ -1,7 +1,9 @@
 """Every figure in every shape of experiment: its files, its columns, and always the same bytes."""
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
+import zlib
 
 import matplotlib
 import numpy as np
@@ -13,6 +15,7 @@ import synthetic
 from batchscope import figures
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
+from batchscope.study.document import FigureFormat
 from batchscope.tables import csv_tables
 from drawing import texts
 from made_figures import NAMES, RATES, tables_of
@@ -83,6 +86,47 @@ def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
         svg, png = canvas.svg_and_png(drawing, figure.entry.title)
     assert svg == (drawn / f"{name}.svg").read_text()
     assert png == (drawn / f"{name}.png").read_bytes()
+
+
+def page_width(pdf: bytes) -> float:
+    """Return the width of a PDF's only page in mm."""
+    (width,) = re.findall(rb"/MediaBox \[ 0 0 ([0-9.]+) [0-9.]+ \]", pdf)
+    return float(width) / 72 * 25.4
+
+
+def font_sizes(pdf: bytes) -> set[float]:
+    """Return the sizes of all texts on a PDF's only page in points."""
+    page, *_ = re.findall(rb"FlateDecode >>\nstream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    return set(map(float, re.findall(rb"/F\d+ (\S+) Tf", zlib.decompress(page))))
+
+
+@pytest.mark.parametrize(("width", "font_size"), [(84, 8), (174, 10)])
+@pytest.mark.filterwarnings("error")
+def test_a_format_for_papers_adds_a_pdf_of_its_width_and_font_size(
+    two_rates, tmp_path, width, font_size
+):
+    names = ["accuracy", "loss_curves", "verdict_matrix"]
+    wanted = FigureFormat(width=width, font_size=font_size)
+    for folder in ("first", "second"):
+        figures.write(two_rates, names, tmp_path / folder, figure_format=wanted)
+    for name in names:
+        pdf = (tmp_path / "first" / f"{name}.pdf").read_bytes()
+        assert page_width(pdf) == pytest.approx(width, abs=0.01)
+        assert font_size in font_sizes(pdf) and b"CreationDate" not in pdf
+    for path in (tmp_path / "first").iterdir():
+        assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes(), path.name
+    assert figures.whole(tmp_path / "first")
+    (tmp_path / "first" / "accuracy.pdf").unlink()
+    assert not figures.whole(tmp_path / "first")
+
+
+def test_a_narrow_page_has_fewer_panels_in_a_row():
+    with canvas.style(), canvas.page(FigureFormat(width=84, font_size=9)):
+        narrow = [canvas.panels(3)[0], canvas.panels(3, sharey="col")[0]]
+    with canvas.style(), canvas.page(FigureFormat(width=168, font_size=9)):
+        wide = canvas.panels(3)[0]
+    rows = [figure.axes[0].get_gridspec().nrows for figure in (*narrow, wide)]
+    assert rows == [3, 1, 2]
 
 
 @pytest.mark.parametrize("name", COLUMNS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 import shutil
@@ -50,7 +51,9 @@ def start(
         command = ["/bin/sh", "-c", f"{shlex.join(command)}; exit $?"]
     environment = {**os.environ, **(made.environment if made else {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=cwd, text=True, env=environment, **pipes)
+    # Where the tests run in the background, a child would ignore SIGINT.
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, cwd=cwd, text=True, env=environment, preexec_fn=heard, **pipes)
 
 
 def run_step(made: Launcher | None, results: Path, *words: str) -> tuple[int, str]:
@@ -183,6 +186,26 @@ def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(
         assert not (results / "runs" / run).exists()
         made.warm.resume()
         assert made.warm.wait(LIMIT) is None
+    finally:
+        end(made.warm, process)
+
+
+@pytest.mark.parametrize("waits_for", ["the import", "its step"])
+def test_ctrl_c_ends_a_job_without_a_traceback(results, waits_for):
+    """A terminal sends SIGINT to the job alone; the warm process is in a group of its own."""
+    made, record = Launcher(), results / "interrupted.json"
+    words = ("time_epoch", "--timing", TIMING, "--settings", "bl=9+bsec=600")
+    if waits_for == "the import":
+        made.warm.suspend()
+    process = start(made, results, *words, "--output", str(record))
+    try:
+        wait_for(lambda: psutil.Process(process.pid).net_connections("unix"))
+        if waits_for == "its step":
+            wait_for(lambda: len(copies(made)) == 2)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT) != 0 and not record.exists()
+        end(made.warm)  # it may hold the job's standard output, which it did not receive yet
+        assert process.stdout.read() == process.stderr.read() == ""
     finally:
         end(made.warm, process)
 

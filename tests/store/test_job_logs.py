@@ -43,3 +43,17 @@ def test_a_bundle_of_the_run_has_logs_too(results):
         (root / path).write_text("of the bundle")
     assert len(job_logs.find(results, ["bs=16", "seed=0"])) == 4
     assert len(job_logs.find(results, ["bs=16", "seed=1"])) == 2
+
+
+def test_the_logs_of_a_study_come_before_those_of_others(results):
+    root = results.parent / "logs"
+    for path in ("report/default.log", "tabulate/default/a.log", "report/other.log"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+    of_default = {"default", RUNS[0]}
+    found = [path.relative_to(root).as_posix() for path in job_logs.find(results, [], of_default)]
+    # The settings of a measure may be called as the study is.
+    expected = ["report/default.log", "tabulate/default/a.log", f"train/{RUNS[0]}.log"]
+    assert sorted(found) == sorted([*expected, f"evaluate/{RUNS[0]}/default.log"])
+    assert len(job_logs.find(results, ["small_cnn"], of_default)) == 2
+    assert len(job_logs.find(results, ["bs=160"], of_default)) == 4  # of another study alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -108,6 +109,18 @@ def test_a_damaged_record_is_reported(project):
     Path("results/studies/s", owners.FILE).write_text("{")
     with pytest.raises(UserError, match=r"json: received a damaged file .* Delete it and run"):
         status.main("mine.yaml", "full", "results")
+
+
+def test_the_study_that_ran_last_is_known_with_its_file_and_form(project):
+    assert owners.last("nowhere") is None
+    assert owners.last("results") == ("mine.yaml", "full")
+    tabulate("mine.yaml", "reduced")
+    os.utime(Path("results/studies/s", owners.FILE), (1, 1))
+    assert owners.last("results") == ("mine.yaml", "reduced")
+    assert owners.last("results", ["s"]) == ("mine.yaml", "full")
+    Path("results/studies/s", owners.FILE).touch()
+    os.utime(Path("results/studies/s-reduced", owners.FILE), (1, 1))
+    assert owners.last("results") == ("mine.yaml", "full")
 
 
 def test_no_two_files_of_the_repository_name_one_study():

@@ -20,19 +20,18 @@ from digit_runs import door, run_name, with_digits
 ROW = {"train_loss": 0.123456, "validation_loss": 0.654321}
 
 
-@pytest.fixture
-def folder(tmp_path) -> Path:
-    return tmp_path / "runs" / "some+run"
-
-
 def clock(monkeypatch, *seconds: float) -> None:
     times = iter(seconds)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
 
 
-def test_a_line_has_epoch_losses_and_time_left(folder, monkeypatch, capsys):
+def lines(results: Path) -> list[str]:
+    return [job.line for job in progress.running_jobs(results)]
+
+
+def test_a_line_has_epoch_losses_and_time_left(tmp_path, monkeypatch, capsys):
     clock(monkeypatch, 0, 10, 20, 21, 40)
-    reporter = progress.Reporter(folder, epochs=5)
+    reporter = progress.Reporter(tmp_path, "some+run", epochs=5)
     reporter.report(0, 0.5, [])  # from here on the time is taken
     assert capsys.readouterr().out == "Epoch 1 of 5 (50 % of it).\n"
     reporter.report(2, 0, [ROW, ROW])
@@ -42,50 +41,50 @@ def test_a_line_has_epoch_losses_and_time_left(folder, monkeypatch, capsys):
     reporter.report(3, 0.5, [ROW] * 3)
     line = f"Epoch 4 of 5 (50 % of it): {losses} after epoch 3; about 15 s left.\n"
     assert capsys.readouterr().out == line
-    assert progress.overview(folder.parents[1]) == f"some+run: e{line[1:-2]}"
+    assert lines(tmp_path) == [f"train some+run: e{line[1:-2]}"]
 
 
-def test_the_log_of_a_long_training_stays_one_to_read(folder, monkeypatch, capsys):
+def test_the_log_of_a_long_training_stays_one_to_read(tmp_path, monkeypatch, capsys):
     words = range(0, 4 * 3600, 5)
     clock(monkeypatch, 0, *words)
-    reporter = progress.Reporter(folder, epochs=len(words))
+    reporter = progress.Reporter(tmp_path, "some+run", epochs=len(words))
     written = []
-    monkeypatch.setattr(progress, "say", lambda _, text: written.append(text))
+    monkeypatch.setattr(progress, "say", lambda *job_and_text: written.append(job_and_text))
     for epoch in range(len(words)):
         reporter.report(epoch, 0, [])
     assert len(written) == len(words) - 1
     assert 100 < len(capsys.readouterr().out.splitlines()) < 150
 
 
-def test_who_runs_is_known_by_the_file_and_its_process(folder):
-    results = folder.parents[1]
-    assert progress.overview(results) == "No training runs now."
-    with pytest.raises(KeyError), progress.Reporter(folder, 5).running():
-        assert progress.overview(results) == "some+run: starts"
+def test_who_runs_is_known_by_the_file_and_its_process(tmp_path):
+    assert lines(tmp_path) == []
+    with pytest.raises(KeyError), progress.running(tmp_path, "sharpness", "some+run"):
+        assert lines(tmp_path) == ["sharpness some+run: started 0 s ago"]
         raise KeyError
-    assert progress.overview(results) == "No training runs now."
+    assert lines(tmp_path) == []
     dead = subprocess.Popen(["true"])
     dead.wait()
-    left = {"host": platform.node(), "process": dead.pid, "at": time.time(), "said": "starts"}
-    (folder / progress.FILE).write_text(json.dumps(left))
-    assert progress.overview(results) == "No training runs now."
-    ours = {**left, "process": os.getpid(), "at": 1.0}  # that number is another's by now
-    (folder / progress.FILE).write_text(json.dumps(ours))
-    assert progress.overview(results) == "No training runs now."
-    elsewhere = {**left, "host": "another", "at": time.time() - 600}
-    (folder / progress.FILE).write_text(json.dumps(elsewhere))
-    assert progress.overview(results) == "some+run on another: starts (reported 10 min ago)"
-    (folder / progress.FILE).write_text('{"host"')  # it ends in this moment
-    assert progress.overview(results) == "No training runs now."
+    note = {"step": "train", "name": "some+run", "said": "epoch 2", "host": platform.node()}
+    path = tmp_path / progress.FOLDER / "note.json"
+    path.write_text(json.dumps({**note, "process": dead.pid, "at": time.time()}))
+    assert lines(tmp_path) == []
+    reused = {**note, "process": os.getpid(), "at": 1.0}  # the number of a later process
+    path.write_text(json.dumps(reused))
+    assert lines(tmp_path) == []
+    elsewhere = {**note, "host": "another", "process": dead.pid, "at": time.time() - 600}
+    path.write_text(json.dumps(elsewhere))
+    assert lines(tmp_path) == ["train some+run on another: epoch 2 (reported 10 min ago)"]
+    path.write_text('{"host"')  # it ends in this moment
+    assert lines(tmp_path) == []
 
 
-def test_a_full_disk_stops_no_training(folder, monkeypatch, capsys):
+def test_a_full_disk_stops_no_training(tmp_path, monkeypatch, capsys):
     def full(path, record):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(progress.disk, "write_json", full)
     clock(monkeypatch, 0, 10, 20)
-    reporter = progress.Reporter(folder, epochs=5)
+    reporter = progress.Reporter(tmp_path, "some+run", epochs=5)
     with reporter.running():
         reporter.report(1, 0, [ROW])
         reporter.report(2, 0, [ROW, ROW])
@@ -108,9 +107,9 @@ def test_a_training_reports_and_another_process_sees_it(digits, tmp_path):
         output, _ = once.communicate(timeout=300)
         training.send_signal(signal.SIGTERM)
         training.wait(timeout=300)
-    assert output.startswith(f"{run}: epoch ") and " of 100000" in output
+    assert output.startswith(f"train {run}: epoch ") and " of 100000" in output
     assert "validation loss" in output and output.endswith(" left\n")
-    assert not list(results.glob(f"runs/*/{progress.FILE}"))
+    assert not list(results.glob(f"{progress.FOLDER}/*"))
 
 
 @pytest.mark.slow
@@ -121,10 +120,10 @@ def test_watch_ends_quietly(tmp_path, interrupted):
     # Where the tests run in the background, a child would ignore SIGINT.
     heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     watching = door("watch", *arguments, preexec_fn=heard, **pipes)
-    assert watching.stdout.readline() == "No training runs now.\n"
+    assert watching.stdout.readline() == "No training, measure or timing runs now.\n"
     if interrupted:
         watching.send_signal(signal.SIGINT)
     else:
         watching.stdout.close()
     status = watching.wait(timeout=300)
-    assert watching.stderr.read() == "" and (status == 0 or not interrupted)
+    assert watching.stderr.read() == "" and status == (130 if interrupted else 1)

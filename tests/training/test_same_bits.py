@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_trainer import history
 
+from batchscope.store import progress
 from digit_runs import assert_same_bits, door, train, wait_for_checkpoints, with_digits
 from project import forked
 
@@ -68,7 +69,7 @@ def test_killed_at_several_points_ends_with_the_same_bits(dropout_run, again, ki
     assert done["resumed"] == 3
     assert_same_training(results / "runs" / run, folder)
     assert not (folder / "checkpoint.npz").exists()
-    assert not (folder / "progress.json").exists()
+    assert not progress.running_jobs(again)
 
 
 # Runs a step that dies, as by `kill -9`, when a function is called for the given time.
@@ -106,7 +107,7 @@ WRITING_THE_HISTORY = ("disk", "write_rows", "1")  # after the weights, before t
 @pytest.mark.parametrize(
     ("call", "checkpoint_seconds", "left", "resumed"),
     [
-        (PAUSE_IN_THE_FIRST_EPOCH, "1000", {"progress.json"}, 0),
+        (PAUSE_IN_THE_FIRST_EPOCH, "1000", set(), 0),
         (WRITING_THE_HISTORY, "0", {"final.npz", "best.npz", "checkpoint.npz"}, 1),
     ],
 )

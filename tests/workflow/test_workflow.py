@@ -215,6 +215,10 @@ def test_an_edited_experiment(edited, keys, expected):
     assert configured(edited, **keys) == expected
 
 
+def test_a_format_for_papers_draws_the_figures_again_and_makes_nothing_else(edited):
+    assert configured(edited, {"figure_format": {"width": 84}}) == DRAWN
+
+
 EDITS = {
     "a colour": ("batchscope/figures/drawing/canvas.py", "#0072b2", "#0072b3", DRAWN),
     "a font size": ("report/batchscope.mplstyle", "\nfont.size: 9", "\nfont.size: 8", DRAWN),
@@ -383,7 +387,7 @@ def test_when_snakemake_alone_is_killed_its_jobs_end(tmp_path):
     folder = project.copy(tmp_path / "project")
     long = {**EXPERIMENT, "set": {"epochs": 100_000, "threads": 2}}
     project.write_config(folder, {**project.TINY, "experiments": {"batch_size": long}})
-    process = started(folder, "results/runs/*/progress.json", "runs")
+    process = started(folder, "results/running/*.json", "runs")
     jobs = psutil.Process(process.pid).children(recursive=True)
     assert any("train" in job.cmdline() for job in jobs)
     process.kill()

@@ -8,6 +8,7 @@ may have left some. And a look may have given more seeds: then there is a new st
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
@@ -36,7 +37,10 @@ def go_on(study: Jobs, made: Sequence[str], rules: Collection[str]) -> None:
             sys.exit(f"Not made, though no job failed: {', '.join(left)}.")
         command = [sys.executable, "-m", "snakemake", *sys.argv[1:], "--nolock"]
         environment = {**os.environ, SECOND: "true"}
+        # Ctrl-C reaches the child too. This process would kill it; it waits for its end instead.
+        stop = signal.signal(signal.SIGINT, lambda signum, frame: None)
         done = subprocess.run(command, env=environment, preexec_fn=guard.end_with_parent)
+        signal.signal(signal.SIGINT, stop)
         if done.returncode:
             sys.exit(done.returncode)
         before, now = now, study.planned_anew()

@@ -24,7 +24,7 @@ from batchscope import (
     wording,
 )
 from batchscope.errors import UserError, check_folder
-from batchscope.host import absence
+from batchscope.host import absence, interruption
 from batchscope.rule_parts import RESULTS
 from batchscope.store import (
     bundles,
@@ -70,7 +70,12 @@ def activate(gpus: bool, scheduled: bool = False) -> None:
 
 
 def deserves_a_line(record: logging.LogRecord) -> bool:
-    """Filters Snakemake's log: that a training kept weights before their `snapshot` is expected."""
+    """Filter Snakemake's log: no errors after Ctrl-C, and no warning about weights that exist.
+
+    A training may keep the weights that a `snapshot` job would make.
+    """
+    if interruption.is_interrupted() and record.levelno >= logging.ERROR:
+        return False
     return "rule snapshot were not present when the DAG was created" not in record.getMessage()
 
 
@@ -343,6 +348,10 @@ class Jobs:
         wanted += [Path(path) for path in missing(self.data_records())]
         logs = {paths.log_path(RESULTS, path) for path in wanted}
         return sorted(log.as_posix() for log in logs if log.exists())
+
+    def claim(self) -> None:
+        """Record that the study's folder is of this file, and that this study ran last."""
+        owners.claim(self.folder, self.study.name, self.config_path)
 
     def note_epochs(self) -> None:
         job_files.note_epochs(self.study, self.table.here(), RESULTS)

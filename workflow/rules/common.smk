@@ -62,6 +62,7 @@ def everything(wildcards):
 
 
 onstart:
+    STUDY.claim()
     # No part of a training's command: another study's would train every run again.
     STUDY.note_epochs()
     STUDY.note_commands()

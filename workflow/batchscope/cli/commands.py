@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
@@ -14,6 +13,8 @@ from batchscope.cli import options, step_times
 from batchscope.errors import ConfigError, unexpected
 from batchscope.host import absence
 from batchscope.problems import show
+
+_MOST_LOGS = 20  # a screen of them
 
 
 def init(arguments: Namespace) -> None:
@@ -43,24 +44,35 @@ def plan(arguments: Namespace) -> None:
 
 
 def watch(arguments: Namespace) -> None:
-    """Show how far the running trainings are; ends with Ctrl-C."""
-    from batchscope.store import progress
+    """Show what runs, what is left and the best run of the last study; ends with Ctrl-C."""
+    from batchscope.store import progress, watch
 
     clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            print(f"{clear}{progress.overview(arguments.results)}", flush=True)
-            if arguments.once:
-                return
-            time.sleep(arguments.seconds)
+    while True:
+        if study := options.last_study(arguments.results):
+            text = watch.text(watch.snapshot(study, arguments.results, absence.cores()))
+        else:
+            text = watch.running_text(progress.running_jobs(arguments.results))
+        print(f"{clear}{text}", flush=True)
+        if arguments.once:
+            return
+        time.sleep(arguments.seconds)
 
 
 def log(arguments: Namespace) -> None:
-    """Show the logs of a run, of its measures and its bundle, by words of its name."""
-    from batchscope.store import job_logs
+    """Show logs of the last study, or of another by its name, and by words of a run's name."""
+    from batchscope.store import job_logs, paths
 
-    found = job_logs.find(arguments.results, arguments.names)
-    for path in found:
+    results, names = arguments.results, arguments.names
+    folders = [name for name in names if paths.study_folder(results, name).is_dir()]
+    study = options.last_study(results, folders)
+    words = [name for name in names if name not in folders]
+    found = job_logs.find(results, words, job_logs.names(study, results))
+    if not words:  # most jobs print nothing
+        found = [path for path in found if path.stat().st_size] or found
+    if more := len(found[:-_MOST_LOGS]):
+        print(f"{wording.count(more, 'older log')} not shown: add words of a run's name.")
+    for path in found[-_MOST_LOGS:]:
         print(f"{path}: {job_logs.last_line(path)}")
     if len(found) == 1:
         print(found[0].read_text(encoding="utf-8", errors="replace"), end="")

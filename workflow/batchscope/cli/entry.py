@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
 import sys
 import time
+from collections.abc import Iterator
 
 from batchscope.catalogue import run_names
 from batchscope.catalogue.measures import MEASURES
@@ -40,12 +42,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: list[str]) -> None:
     """Runs one command; a problem that the user can mend ends in its message alone."""
-    started = time.monotonic()
     try:
         arguments = parser().parse_args(words or ["--help"])
         if "results" in arguments:
             check_folder(arguments.results)
-        arguments.call(arguments)
+        with _noted(arguments):
+            arguments.call(arguments)
         sys.stdout.flush()
     except UserError as error:
         sys.exit(str(error))
@@ -59,13 +61,23 @@ def main(words: list[str]) -> None:
     except Interrupted:
         print("Stopped by a signal; goes on from its checkpoint when started again.")
         sys.exit(INTERRUPTED)
-    if arguments.step in run_names.ENTRIES:
-        from batchscope.store import estimates
 
-        given = vars(arguments)
-        (name,) = (given[of] for of in ("run", "timing", "sweep") if of in given)
-        seconds = time.monotonic() - started
-        estimates.note(arguments.results, arguments.step, name, arguments.output, seconds)
+
+@contextlib.contextmanager
+def _noted(arguments: argparse.Namespace) -> Iterator[None]:
+    """Note that a measure or a timing runs, for `watch`, and then how long it took."""
+    if arguments.step not in run_names.ENTRIES:
+        yield
+        return
+    from batchscope.store import estimates, progress
+
+    options = vars(arguments)
+    (name,) = (options[subject] for subject in ("run", "timing", "sweep") if subject in options)
+    started = time.monotonic()
+    with progress.running(arguments.results, arguments.step, name):
+        yield
+    seconds = time.monotonic() - started
+    estimates.note(arguments.results, arguments.step, name, arguments.output, seconds)
 
 
 def serve() -> None:

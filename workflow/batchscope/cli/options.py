@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         **{"nargs": "*", "metavar": "WORD"},
         "help": "such as batch_size or not resolved; all if left out",
     },
-    "names": {"nargs": "+", "metavar": "WORD", "help": "of a run's name, such as bs=16 seed=0"},
+    "names": {
+        **{"nargs": "*", "metavar": "WORD"},
+        "help": "a study's name, or of a run's name, such as bs=16 seed=0",
+    },
     "file": {"type": Path, "metavar": "FILE.csv", "help": "a row per evaluation"},
     "files": {"nargs": "+", "metavar": "FILES", "help": "logs, folders, and patterns with {name}"},
     "--columns": {
@@ -161,3 +164,13 @@ def study(arguments: Namespace) -> Any:
         expected = f"one of {', '.join(known)}"
         converted("--experiment", known.__getitem__, expected, arguments.experiment)
     return found
+
+
+def last_study(results: Path, names: Collection[str] = ()) -> Any:
+    """Return the study that ran last, or the last of some names; None before the first run."""
+    from batchscope.store import owners
+    from batchscope.study import config
+
+    if not (last := owners.last(results, names)):
+        return None
+    return config.study(*last, looked=functools.partial(looks.stages, results))

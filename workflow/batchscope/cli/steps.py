@@ -137,9 +137,10 @@ def figures(arguments: Namespace) -> None:
     """Draw the figures of one experiment."""
     from batchscope import figures
 
-    experiment = options.study(arguments).experiments[arguments.experiment]
+    study = options.study(arguments)
+    experiment = study.experiments[arguments.experiment]
     given = (figures.drawn(experiment), arguments.output, arguments.processes)
-    figures.write(arguments.tables, *given, experiment.published)
+    figures.write(arguments.tables, *given, experiment.published, study.figure_format)
 
 
 def claims(arguments: Namespace) -> None:

@@ -155,11 +155,12 @@ def _environment(command: commands.Command) -> dict[str, str]:
 def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
     """Returns what the guard says when the command has ended; nothing where it was killed."""
     begun = time.monotonic()
-    with progress.running(folder):
+    run_job = (folder.parents[1], "run_command", folder.name)
+    with progress.running(*run_job):
         while not select.select([here], [], [], progress.SECONDS)[0]:
             printed = _tail(output).strip().rpartition("\n")[2][: fates.SHOWN]
             text = f"{wording.duration(time.monotonic() - begun)} so far"
-            progress.say(folder, f"{text}: {printed}" if printed else text)
+            progress.say(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), here.makefile() as answer:
         return json.loads(answer.readline())
     return {}

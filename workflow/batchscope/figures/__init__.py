@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure as Drawing
 
+    from batchscope.study.document import FigureFormat
     from batchscope.study.plan import Experiment
 
 SUFFIXES = (".svg", ".png", ".csv")
@@ -156,6 +157,7 @@ def write(
     folder: Path | str,
     processes: int = 1,
     published: Collection[str] = (),
+    figure_format: FigureFormat | None = None,
 ) -> None:
     """Draws figures from the tables in one folder and writes them into another.
 
@@ -163,6 +165,9 @@ def write(
     nothing to show. `figures.json` lists those that were drawn, in order. All are drawn into a
     folder beside it, which then takes its place: it is never there in part. Those in `published`
     also show a document's numbers.
+
+    Args:
+        figure_format: Format of one more file per figure.
 
     Raises:
         UserError: If a name is not registered.
@@ -180,7 +185,8 @@ def write(
     _read_once.cache_clear()  # of tables that were there before
     with disk.atomic_folder(folder) as beside:
         numbers = [name in published for name in names]
-        given = (_write_figure, repeat(tables), names, repeat(beside), numbers)
+        shared = repeat(beside), numbers, repeat(figure_format)
+        given = (_write_figure, repeat(tables), names, *shared)
         if (workers := min(processes, len(names))) > 1:
             with ProcessPoolExecutor(workers, None, tasks.name_own, (tasks.named_own(),)) as pool:
                 found = [*pool.map(*given)]
@@ -196,7 +202,7 @@ def whole(folder: Path) -> bool:
         return True
     try:
         listed = json.loads((folder / LISTING).read_text(encoding="utf-8"))
-        names = {f"{each['name']}{suffix}" for each in listed for suffix in SUFFIXES}
+        names = {f"{each['name']}{suffix}" for each in listed for suffix in each["suffixes"]}
     except (OSError, ValueError, TypeError, KeyError):
         return False
     return names <= {path.name for path in folder.iterdir()}
@@ -206,9 +212,13 @@ _read_once = functools.cache(read)  # by each of the processes that share the fi
 
 
 def _write_figure(
-    tables: Path | str, name: str, folder: Path, published: bool
+    tables: Path | str,
+    name: str,
+    folder: Path,
+    published: bool,
+    figure_format: FigureFormat | None,
 ) -> dict[str, Any] | None:
-    """Writes a figure's three files; returns its line of the list, None where it shows nothing."""
+    """Write a figure's files; return its line of the list, None if it shows nothing."""
     from batchscope.figures import rows
     from batchscope.figures.drawing import canvas
     from batchscope.tables import csv_tables
@@ -223,6 +233,14 @@ def _write_figure(
     csv_tables.guarded(frame).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+    suffixes = [*SUFFIXES]
+    if figure_format:
+        with canvas.page(figure_format):
+            drawing = figure.draw(frame, numbers)
+        suffixes.append(f".{figure_format.format}")
+        content = canvas.pdf(drawing, entry.title, figure_format)
+        (folder / f"{name}{suffixes[-1]}").write_bytes(content)
     said = {key: getattr(entry, key) for key in ("name", "title", "category", "caption", "table")}
     shown = [panel.column for panel in rows.filled(frame, entry)]
-    return {**said, "columns": shown, "of": entry.of or entry.name, "axis": entry.along}
+    said |= {"columns": shown, "of": entry.of or entry.name, "axis": entry.along}
+    return {**said, "suffixes": suffixes}

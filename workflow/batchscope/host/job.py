@@ -18,6 +18,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
+from batchscope.host import interruption
+
 VARIABLE = "BATCHSCOPE_WARM"  # the process id of the Snakemake that the job belongs to
 TRAINING, TABLES = "training", "tables"  # what a copy has imported
 # Steps that need no TensorFlow. They do not wait for its import.
@@ -25,13 +27,14 @@ TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "look", "report"})
 STARTED = b"s"
 END = struct.Struct("!h")  # the exit status of a step; -n where signal n ended it
 # Signals that ask a process to stop, with what a copy does of itself.
-_STOPS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+_STOPS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: interruption.stop}
 
 Main = Callable[[list[str]], object]
 
 
 def run(words: list[str], main: Main) -> object:
     """Runs a step, and ends with the Snakemake whose job it is; returns the exit status."""
+    interruption.stop_quietly()
     status = None
     if snakemake := os.environ.get(VARIABLE):
         _end_after(_wait, int(snakemake))

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from batchscope.host import job
+from batchscope.host import interruption, job
 
 _kept: list[subprocess.Popen] = []
 
@@ -90,6 +90,7 @@ def serve(
     fcntl.fcntl(sys.stdin, fcntl.F_SETFL, os.O_ASYNC)
     if select.select([sys.stdin], [], [], 0)[0]:  # closed before
         return
+    interruption.stop_quietly()  # for the copies: Ctrl-C in a terminal does not reach this process
     # A scheduler signals all processes of a job; a copy is asked to stop by the job that it is of.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     snakemake, descriptor = map(int, sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The logs of a run's jobs, by words of its name; on a cluster those of its bundle too."""
+"""The logs of a study and of a run's jobs; on a cluster those of its bundle too."""
 
 from __future__ import annotations
 
@@ -7,32 +7,53 @@ from pathlib import Path
 
 from batchscope.errors import unexpected
 from batchscope.problems import show
-from batchscope.store import paths
+from batchscope.store import job_files, paths, states
+from batchscope.study import plan
 
 CLUSTER = Path(".snakemake", "slurm_logs", "rule_bundle")  # a folder for each, of its wildcards
 
 
-def find(results: Path, words: Collection[str]) -> list[Path]:
-    """Returns the logs of the runs and timings whose names have all of the words, the newest last.
+def names(study: plan.Study | None, results: Path) -> set[str]:
+    """Return the names by which logs of a study are known: of runs, timings, data and its own."""
+    if study is None:
+        return set()
+    jobs = [state.job for state in states.Table(study, results).every.values()]
+    timed = (job.path.parent.name for job in jobs if job.noun == job_files.TIMING)
+    return {study.folder_name, *study.datasets, *timed, *(run for job in jobs for run in job.runs)}
+
+
+def find(results: Path, words: Collection[str], names: Collection[str] = ()) -> list[Path]:
+    """Return the logs of jobs whose names have all of the words, the newest last.
 
     A word with `=` is a whole factor: `bs=16` is not `bs=160`.
+
+    Args:
+        names: Those of a study, whose logs are preferred to those of others.
 
     Raises:
         UserError: If there are none.
     """
     root = results.parent
-    found = [path for path in root.glob("logs/**/*.log") if _names(path.parts, words)]
+    logs = [path for path in root.glob("logs/**/*.log") if _names(path.parts, words)]
+    subjects = {path: _subjects(path.relative_to(root / "logs")) for path in logs}
     for path in results.glob(f"bundles/*/*/{paths.BUNDLED}"):
         text = path.read_text(encoding="utf-8").replace('"', "/").split("/")
         if any(_names((part,), words) for part in {*text}):
             bundle, study = path.parent.name, path.parent.parent.name
-            found += [root / "logs" / "bundle" / study / f"{bundle}.log"]
-            found += (root / CLUSTER).glob(f"*{bundle}*/*.log")
-    found = [path for path in found if path.exists()]
-    if not found:
+            own = root / "logs" / "bundle" / study / f"{bundle}.log"
+            for log in filter(Path.exists, (own, *(root / CLUSTER).glob(f"*{bundle}*/*.log"))):
+                subjects[log] = {study}
+    if not subjects:
         expected = "words of a run's name, such as bs=16 seed=0; results/runs has a folder for each"
-        raise unexpected("name", show(" ".join(words)), expected)
-    return sorted(found, key=lambda path: path.stat().st_mtime)
+        raise unexpected("name", show(" ".join(words) or "no name"), expected)
+    of_study = [path for path, own in subjects.items() if not own.isdisjoint(names)]
+    return sorted(of_study or subjects, key=lambda path: path.stat().st_mtime)
+
+
+def _subjects(log: Path) -> set[str]:
+    """Return what a log in `logs` is of: a study, or a run or a timing and what contains it."""
+    _, first, *more = log.parts
+    return {first.removesuffix(".log"), *more[:-1]}
 
 
 def last_line(path: Path) -> str:

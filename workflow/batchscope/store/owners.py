@@ -1,11 +1,13 @@
 """Whose tables a study's folder holds: two files that name one study would overwrite them.
 
-The folder keeps the path of the configuration file that its tables were last made from.
+The folder keeps the path of the configuration file that its tables are made from. Each call of
+Snakemake writes it again, so that the latest one tells which study ran last.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from batchscope import disk
@@ -46,6 +48,21 @@ def claim(folder: Path | str, study: str, config_path: Path | str) -> None:
     # Relative, so that a project may move with its results.
     path = os.path.relpath(Path(config_path).resolve(), Path(folder).resolve())
     disk.write_json(Path(folder) / FILE, {"config": path})
+
+
+def last(results: Path | str, names: Collection[str] = ()) -> tuple[str, str] | None:
+    """Return configuration file and scale of the study that ran last; None before the first.
+
+    Args:
+        names: Names of folders to choose from; all if empty.
+    """
+    owners = list(Path(results).glob(f"studies/*/{FILE}"))
+    owners = [path for path in owners if not names or path.parent.name in names]
+    if not owners:
+        return None
+    owner = max(owners, key=lambda path: path.stat().st_mtime)
+    config_path = os.path.normpath(owner.parent / disk.read_json(owner, "config")["config"])
+    return config_path, "reduced" if owner.parent.name.endswith("-reduced") else "full"
 
 
 def _names(path: Path, study: str) -> bool:

@@ -1,16 +1,18 @@
-"""How far the trainings are that run now: a line in the log, and a file each for `watch`.
+"""The jobs that run now: a file each for `watch`, and lines in the log of a training.
 
-The file is replaced as the training goes on, and deleted when it ends; one that `kill -9` left
-is known by its process.
+A job replaces its file as it goes on, and deletes it at its end. `kill -9` leaves a file whose
+process does not exist; the next attempt at the job replaces it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,38 +21,66 @@ import psutil
 from batchscope import disk, wording
 from batchscope.errors import UserError
 
-FILE = "progress.json"
+FOLDER = "running"  # below the results
 SECONDS = 5.0  # at least, between two words to `watch`
 _SHARE = 1 / 20  # of a training's time, at least, between two lines: its log stays one to read
 _SILENT = 60.0  # seconds without an update after which its age is shown
 
 
+@dataclass(frozen=True)
+class Running:
+    """A job that runs now."""
+
+    step: str
+    name: str  # of the run or the timing
+    said: str  # its last words; empty of a job that only started
+    age: float  # seconds since then
+    host: str  # empty of this machine
+
+    @property
+    def line(self) -> str:
+        """The job, its last words, and their age where they are old or there are none."""
+        where = f" on {self.host}" if self.host else ""
+        since = f"{wording.duration(self.age)} ago"
+        if not self.said:
+            return f"{self.step} {self.name}{where}: started {since}"
+        silent = f" (reported {since})" if self.age > _SILENT else ""
+        return f"{self.step} {self.name}{where}: {self.said}{silent}"
+
+
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[None]:
-    """Keeps the file of a run while the block makes it."""
-    say(folder, "starts")
+def running(results: Path | str, step: str, name: str) -> Iterator[None]:
+    """Keep the file of a job while the block makes it."""
+    say(results, step, name, "")
     try:
         yield
     finally:
-        (folder / FILE).unlink(missing_ok=True)
+        _file(results, step, name).unlink(missing_ok=True)
 
 
-def say(folder: Path, text: str) -> None:
-    own = {"host": platform.node(), "process": os.getpid(), "at": time.time(), "said": text}
+def say(results: Path | str, step: str, name: str, text: str) -> None:
+    """Write how far a job is."""
+    note = {"step": step, "name": name, "said": text}
+    note |= {"host": platform.node(), "process": os.getpid(), "at": time.time()}
     with contextlib.suppress(OSError):  # a full disk: `watch` alone reads it
-        disk.write_json(folder / FILE, own)
+        disk.write_json(_file(results, step, name), note)
+
+
+def _file(results: Path | str, step: str, name: str) -> Path:
+    digest = hashlib.sha256(f"{step} {name}".encode()).hexdigest()[:16]  # names may be long
+    return Path(results) / FOLDER / f"{digest}.json"
 
 
 class Reporter:
     """Reports how far one training is."""
 
-    def __init__(self, folder: Path, epochs: int) -> None:
-        self._folder, self._epochs = folder, epochs
+    def __init__(self, results: Path | str, run: str, epochs: int) -> None:
+        self._job, self._epochs = (results, "train", run), epochs
         self._started = self._reported = self._logged = time.monotonic()
         self._begun: tuple[float, float] | None = None  # when, and after how many epochs
 
     def running(self) -> contextlib.AbstractContextManager[None]:
-        return running(self._folder)
+        return running(*self._job)
 
     def report(self, epoch: int, share: float, history: Sequence[dict[str, Any]]) -> None:
         """Says where the training is, so far in an epoch, where the last word is seconds old."""
@@ -73,33 +103,31 @@ class Reporter:
         if done > before:
             left = (now - begun) / (done - before) * (self._epochs - done)
             text += f"; about {wording.duration(left)} left"
-        say(self._folder, text)
+        say(*self._job, text)
         if now - self._logged >= (now - self._started) * _SHARE:
             self._logged = now
             print(f"{wording.capital(text)}.", flush=True)
 
 
-def _lives(process: int, at: float) -> bool:
-    """Whether a process that said something at a time lives: its number may be another's by now."""
+def _is_alive(process: int, at: float) -> bool:
+    """Return whether a process existed at a time and still does: its number may be reused."""
     try:
         return psutil.Process(process).create_time() <= at
     except psutil.NoSuchProcess:
         return False
 
 
-def overview(results: Path | str) -> str:
-    """Returns a line for every training that runs now."""
-    lines = []
-    for path in sorted(Path(results).glob(f"runs/*/{FILE}")):
+def running_jobs(results: Path | str) -> list[Running]:
+    """Return the jobs that run now, on this machine and on others."""
+    found = []
+    for path in sorted(Path(results).glob(f"{FOLDER}/*.json")):
         try:
-            found = disk.read_json(path)
+            note = disk.read_json(path)
         except UserError:
             continue  # it ended in this moment
-        here = found["host"] == platform.node()
-        if here and not _lives(found["process"], found["at"]):
-            continue
-        where = "" if here else f" on {found['host']}"
-        age = time.time() - found["at"]
-        silent = f" (reported {wording.duration(age)} ago)" if age > _SILENT else ""
-        lines.append(f"{path.parent.name}{where}: {found['said']}{silent}")
-    return "\n".join(lines or ["No training runs now."])
+        here = note["host"] == platform.node()
+        if not here or _is_alive(note["process"], note["at"]):
+            age = time.time() - note["at"]
+            host = "" if here else note["host"]
+            found.append(Running(note["step"], note["name"], note["said"], age, host))
+    return found

@@ -23,6 +23,7 @@ from batchscope.catalogue.fields import (
     Refused,
     Section,
     Text,
+    one_of,
     text,
     words,
 )
@@ -156,6 +157,24 @@ class Advice(Section):
     """Share of the fastest batch size's seconds to the target by which an advised one may take
     longer: 0.1 for 10 %.
     """
+
+
+class FigureFormat(Section):
+    """A second form of every figure, for a paper: the report keeps SVG and PNG."""
+
+    wanted: ClassVar[str] = "a map such as {format: pdf, width: 84, font_size: 8}"
+    format: one_of("pdf") = "pdf"
+    """File format of the additional file."""
+    width: Annotated[
+        float,
+        Parameter(kind="float", minimum=40, maximum=400, wanted="a width from 40 to 400 mm"),
+    ] = 84
+    """Width of the page in mm. It limits the number of panels in a row."""
+    font_size: Annotated[
+        float,
+        Parameter(kind="float", minimum=4, maximum=24, wanted="a font size from 4 to 24 points"),
+    ] = 8
+    """Size of the axis labels in points. All other texts keep their proportion to it."""
 
 
 class PublishedFigure(Section):
@@ -345,6 +364,10 @@ class StudyFile(Section):
         dict[Name, Annotated[ExperimentKeys, WrapValidator(_of_its_kind)]], Field(min_length=1)
     ]
     """Experiments by name; nothing is inherited between them."""
+    figure_format: FigureFormat = None
+    """Format, width and font size of figures for a paper: each figure also becomes a PDF file. A
+    change of it draws the figures again and trains nothing.
+    """
     claims: Annotated[list[ClaimKeys], Field(min_length=1)] = []
     """What documents state: checkable sentences, each with the test that the runs put it to. They
     stand in claims.csv and in the report, with a verdict: supported, contradicted, not resolved,

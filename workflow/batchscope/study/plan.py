@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchscope.catalogue import budget_kinds, tasks
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.study.claims import Claim
 from batchscope.study.commands import Run
 from batchscope.study.published_numbers import Series
+
+if TYPE_CHECKING:
+    from batchscope.study.document import FigureFormat
 
 # Names of two runs: at position 0 and 1 of a line.
 Pair = tuple[str, str]
@@ -158,6 +161,7 @@ class Study:
         claims: What documents state, in the order of the file.
         published: Data set's token -> how many examples a document used, and its place there.
         written: What its file holds, in its reduced form where that runs; `folder` is the file's.
+        figure_format: Additional format of the figures; None for SVG and PNG alone.
     """
 
     name: str
@@ -173,6 +177,7 @@ class Study:
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
     written: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     folder: Path | None = field(default=None, repr=False, compare=False)
+    figure_format: FigureFormat | None = None
 
     @property
     def folder_name(self) -> str:

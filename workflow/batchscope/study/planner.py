@@ -141,6 +141,7 @@ class _Planner:
             claims=stated,
             published=dict(self._published()),
             machines=other_machines.read(document),
+            figure_format=document.figure_format,
         )
 
     def _read_datasets(self) -> Iterator[tuple[str, DatasetInfo | None]]:

@@ -74,7 +74,7 @@ class Training:
             incompatible_factors.check_batch_size(factors, size, self.examples)
         self.course = Course(factors, self.examples)
         self.progress = Progress()
-        self.reporter = Reporter(self.folder, factors["epochs"])
+        self.reporter = Reporter(run.results, run.name, factors["epochs"])
         self.stopping = False
         self._validated: tuple[int, dict[str, float]] = (-1, {})  # updates, and what came of them
         self._chunk = 1  # steps per call, until it is known how long they take

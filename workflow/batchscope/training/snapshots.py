@@ -49,7 +49,8 @@ def _train_again(run: Run, epoch: int, path: Path) -> None:
     scratch = path.with_suffix(".training")  # with its checkpoint
     again = fit.Training(replace(run, name=plain), folder=scratch)
     again.stop_on_signals()
-    again.fit(epoch)
+    with again.reporter.running():
+        again.fit(epoch)
     check_same(run, epoch, again.progress.history)
     records.write_weights(path, *models.weights(again.model))
     shutil.rmtree(scratch, ignore_errors=True)

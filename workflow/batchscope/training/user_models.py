@@ -23,6 +23,7 @@ import tensorflow as tf
 from batchscope.catalogue import dataset_sources
 from batchscope.datasets.looks import Look
 from batchscope.errors import ScaledTwice, UserError
+from batchscope.host import interruption
 from batchscope.study import model_files
 from batchscope.training import input_scaling, model_checks
 from batchscope.training.networks import Shape
@@ -178,7 +179,7 @@ def _as_user_error(model_file: Path | str, what: str) -> Iterator[None]:
     """Turns whatever a user's code raises, or its exit, into an error at its file and line."""
     try:
         yield
-    except UserError:
+    except (UserError, interruption.Stopped):
         raise
     except (Exception, SystemExit) as error:
         raise UserError(f"{_place(error, model_file)}: {what}: {error_message(error)}") from error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -16,9 +18,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from batchscope import project_files, wording
@@ -29,9 +33,15 @@ from batchscope.catalogue.tables import possible
 from batchscope.host import absence
 from batchscope.store import records
 
+if TYPE_CHECKING:
+    from batchscope.study.document import FigureFormat
+
 STYLE = project_files.STYLE
 style = functools.partial(matplotlib.rc_context, fname=STYLE)  # whatever the user has set
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
+LEAST_PANEL_WIDTH = 2.5  # inches, on the page of a paper
+MM_PER_INCH = 25.4
+_page_width: ContextVar[float | None] = ContextVar("_page_width", default=None)  # inches
 # In the SVG as they stand here: a page recolours text, axes, grounds and ink by them.
 INK, MUTED, GRID, PAPER = "#1a1a1a", "#666666", "#dddddd", "#ffffff"
 OTHERS = "#b8b8b8"  # batch sizes between those that have a colour
@@ -77,6 +87,47 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
     return _PLACES.sub(rounded, text.getvalue()), image.getvalue()
 
 
+def _text_ratio(figure_format: FigureFormat) -> float:
+    """Return the factor from the style's font size to that of a format."""
+    with style():
+        return figure_format.font_size / matplotlib.rcParams["font.size"]
+
+
+@contextlib.contextmanager
+def page(figure_format: FigureFormat) -> Iterator[None]:
+    """Lay out the figures in this block for the page of a format, for `pdf` to finish.
+
+    The layout has the style's font size, on a page whose width is divided by the ratio of both font
+    sizes. So lines of text, legends and rows of panels break where they should.
+    """
+    token = _page_width.set(figure_format.width / MM_PER_INCH / _text_ratio(figure_format))
+    try:
+        yield
+    finally:
+        _page_width.reset(token)
+
+
+def page_width(width: float) -> float:
+    """Return the width of the present `page` in inches; without one the given width."""
+    return _page_width.get() or width
+
+
+def pdf(figure: Figure, title: str, figure_format: FigureFormat) -> bytes:
+    """Return a figure that was drawn on the `page` of a format as PDF, with its texts scaled.
+
+    The bytes are the same for the same data.
+    """
+    ratio, content = _text_ratio(figure_format), io.BytesIO()
+    with style():
+        for text in figure.findobj(Text):
+            text.set_fontsize(ratio * text.get_fontsize())
+        width = figure_format.width / MM_PER_INCH
+        figure.set_size_inches(width, ratio * figure.get_size_inches()[1])
+        metadata = dict.fromkeys(("CreationDate", "Creator", "Producer"))
+        FigureCanvasPdf(figure).print_pdf(content, metadata={"Title": title, **metadata})
+    return content.getvalue()
+
+
 def panels(
     count: int,
     columns: int = 0,
@@ -86,11 +137,14 @@ def panels(
 ) -> tuple[Figure, np.ndarray]:
     """Returns a figure of so many panels and their axes, row by row; the last row may have fewer.
 
-    Without a number of columns three stand in a row, or two of four.
+    Without a number of columns three stand in a row, or two of four; on a `page` as many as fit.
     """
     columns = columns or (2 if count == 4 else min(count, 3))
+    figure_width = page_width(width * columns)
+    if _page_width.get() and "col" not in shared.values():  # panels of a column share an axis
+        columns = min(columns, max(1, int(figure_width / LEAST_PANEL_WIDTH)))
     rows = -(-count // columns)
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = Figure(figsize=(figure_width, height * rows), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06, wspace=0.03, hspace=0.04)
     grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
     for axes in grid[count:]:

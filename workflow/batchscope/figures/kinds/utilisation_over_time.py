@@ -57,8 +57,8 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
     """Returns the figure: for each series utilisation over memory."""
     groups = timings.series(frame)[:_MOST_SERIES]
-    size, ratios = (_WIDTH, 0.4 + sum(_HEIGHTS) * len(groups)), _HEIGHTS * len(groups)
-    figure = Figure(figsize=size, layout="constrained")
+    ratios, height = _HEIGHTS * len(groups), 0.4 + sum(_HEIGHTS) * len(groups)
+    figure = Figure(figsize=(canvas.page_width(_WIDTH), height), layout="constrained")
     grid = figure.subplots(2 * len(groups), 1, squeeze=False, height_ratios=ratios)[:, 0]
     for upper, lower, group in zip(grid[::2], grid[1::2], groups, strict=True):
         _draw_series(upper, lower, group)

@@ -1,0 +1,68 @@
+"""Ctrl-C ends jobs and commands without a traceback, at whatever they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from project import ROOT
+
+# A step whose main process waits for processes of a pool, each of which waits too.
+STEP = """
+import concurrent.futures, multiprocessing, os, sys, time
+from batchscope.host import job
+
+def wait(number):
+    os.write(1, b"waits\\n")
+    time.sleep(600)
+
+def main(words):
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
+        try:
+            list(pool.map(wait, range(2)))
+        finally:
+            print("cleaned", flush=True)
+
+sys.exit(job.run([sys.argv[1]], main))
+"""
+
+
+def listen() -> None:
+    """Let a child receive SIGINT: tests that run in the background ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("step", ["figures", "train"], ids=["in its process", "in a copy of it"])
+def test_ctrl_c_unwinds_a_step_and_its_pool_without_a_traceback(step):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", STEP, step],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=listen,
+    )
+    assert [process.stdout.readline() for _ in range(2)] == ["waits\n"] * 2
+    os.killpg(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=300)
+    assert (process.returncode, output, errors) == (130, "cleaned\n", "")
+
+
+@pytest.mark.slow
+def test_a_process_that_ignores_ctrl_c_goes_on_to_ignore_it():
+    code = (
+        "import os, signal; from batchscope.host import interruption;"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); interruption.stop_quietly();"
+        "interruption.stop_snakemake_quietly(); os.kill(os.getpid(), signal.SIGINT);"
+        "print('goes on')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"goes on\n", b"")
