@@ -303,46 +303,6 @@ def test_nothing_measured_is_headers(written):
         assert whole == {column for column in own if own[column].kind == "int"}, name
 
 
-@pytest.fixture
-def frameworks(tmp_path, monkeypatch):
-    """A study of two frameworks: TensorFlow is timed; MXNet is installed nowhere."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BATCHSCOPE_FRAMEWORKS", str(tmp_path / "none"))
-    raw = {
-        **STUDY,
-        "defaults": {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"},
-        "experiments": {
-            "machine": {
-                "vary": {"batch_size": [1, 2, 4, 8], "framework": ["mxnet", "tensorflow"]},
-                "timing": ["throughput", "utilisation"],
-                "at_epochs": [2],
-            }
-        },
-    }
-    Path("study.yaml").write_text(yaml.safe_dump(raw))
-    study = config.study("study.yaml")
-    for make in (throughput, utilisation):
-        for job in own_jobs(study, make.__name__):
-            if job.sweep.factors["framework"] == "tensorflow":
-                disk.write_json(job.path, make(job.sweep.batch_sizes))
-    return study
-
-
-def test_what_is_not_installed_has_its_rows(frameworks):
-    for table, count in (("throughput", 4), ("summaries", 1), ("utilisation", 4)):
-        frame = getattr(timing_tables, table)("results", frameworks, "machine")
-        found = frame[frame["status"] == "not_installed"]
-        assert len(found) == count and len(frame) == 2 * count
-        assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
-        known = set(found.columns[found.notna().any()]) - {*tables.FIRST, "repeat"}
-        assert known == ({"status"} if table == "summaries" else {"batch_size", "status"})
-    speeds = timing_tables.throughput("results", frameworks, "machine")
-    times = timing_tables.training_times("results", frameworks, "machine", throughput=speeds)
-    assert set(times["framework"]) == {"tensorflow"}
-    seconds = [2 * 1000 * (FIXED / size + PER_IMAGE) for size in (1, 2, 4, 8)]
-    assert times["train_seconds"].tolist() == pytest.approx(seconds)
-
-
 def test_operations_are_those_of_every_gradient_of_an_update():
     record = throughput((1, 2))
     plain, several = (

@@ -160,12 +160,6 @@ def command(step: str) -> str:
     return " ".join(["python workflow/run.py", entry.name, *words, made])
 
 
-def installing(rule: str) -> str:
-    """The command that installs a framework, by the name of its rule."""
-    words = f"install_framework --framework {rule.removeprefix('install_')}"
-    return f"python workflow/run.py {words} --output {{output:q}} > {{log:q}} 2>&1"
-
-
 def of_study(step: str, words: str = "--output {output:q}") -> str:
     """The command of a step that reads the whole configuration, with its other words."""
     given = "--config {params.config:q} --scale {params.scale:q}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk, wording
-from batchscope.catalogue import factor_words
+from batchscope.catalogue import factor_words, own_columns
 from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import LEAST_SEEDS, Verdict
@@ -32,7 +32,7 @@ Link = tuple[str, str] | None  # label and address of a figure, where there is o
 OPEN = "open"
 STANDINGS = (Verdict.SUPPORTED, Verdict.CONTRADICTED, OPEN, Verdict.NOT_TESTABLE)
 _LEAST_WIDTH = 1e-12  # of an interval: replicates that all agree have none
-_NAMED = ("optimizer", "device", "framework")  # factors that their values name
+_NAMED = ("optimizer", "device")  # factors that their values name
 
 
 def tables(results: Path | str) -> list[Path]:
@@ -157,14 +157,14 @@ def shown(row: Row, link: Link) -> dict[str, Any]:
         "timed": row["table"] in table_entries.OF_TIMINGS,
         "lost": bool(row["n"]) and int(row["n"]) < int(row["replicates"]),
         "wanted": int(row["seeds_to_resolve"] or 0),
-        "lacking": cells({name: each for name, each in reason_of.items() if name != "framework"}),
-        "frameworks": reason_of.get("framework", []),
+        "lacking": cells(reason_of),
         "figure_link": link if row["figure"] else None,
     }
 
 
 def _name(factor: str) -> str:
-    return "number of epochs" if factor == "at_epoch" else factor.replace("_", " ")
+    name = factor.removeprefix(own_columns.OWN).replace("_", " ")
+    return "number of epochs" if factor == "at_epoch" else name
 
 
 def cells(found: dict[str, Any]) -> Cells:

@@ -36,7 +36,7 @@ from batchscope.study.asked import Asked, AskedOf
 from batchscope.study.claim_models import ClaimKeys
 from batchscope.study.command_keys import Commanded, FreeFactors, FreeLists, Words
 from batchscope.study.log_keys import OwnMetrics, Runs
-from batchscope.study.published_numbers import PublishedSeries
+from batchscope.study.published_numbers import CommandSeries, PublishedSeries
 
 # Outcomes that may have a margin, all of which `evaluate` measures.
 MARGIN_OUTCOMES = tuple(
@@ -180,6 +180,12 @@ class PublishedFigure(Section):
     ] = None
 
 
+class PublishedOfCommand(PublishedFigure):
+    """What a document shows and found, beside runs of a command."""
+
+    numbers: Annotated[list[CommandSeries], Field(min_length=1)] = []
+
+
 class PublishedExamples(Section):
     """How many examples of a data set a document used."""
 
@@ -280,6 +286,7 @@ class EveryKey(Commanded, ExperimentKeys):
     set: dict[str, Any] = {}
     vary: dict[str, Any] = {}
     cases: list[dict[str, Any]] = [{}]
+    published: dict[str, PublishedOfCommand] = {}
 
 
 _BESIDE_A_COMMAND = Annotated[

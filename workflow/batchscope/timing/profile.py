@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import private_interfaces
-from batchscope.frameworks import LEAD_IN_STEPS
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates
-from batchscope.timing.blocks import RunSteps, whole
+from batchscope.timing.blocks import LEAD_IN_STEPS, RunSteps, whole
 from batchscope.timing.instruments import processes, samples, trace
 from batchscope.timing.instruments.sampler import Sampler
 

@@ -59,7 +59,7 @@ _THROUGHPUT = {
 _SWEEPS = {
     shared.REPEAT: shared.WHICH,
     "status": shared.STATUS,
-    "used_threads": Column("Threads that the framework used: what `all` (0) stood for."),
+    "used_threads": Column("Threads that TensorFlow used: what `all` (0) stood for."),
     "train_examples": Integer("Examples of an epoch."),
     "sizes": Integer("Batch sizes that were timed."),
     "blocks": Integer("Timed blocks of all of them.", adds_up=True),
@@ -149,7 +149,6 @@ ENTRY = Timing(
         ),
     ),
     seconds=True,
-    frameworks=True,
     at_epochs=True,
     tables={
         "throughput": Table(_THROUGHPUT, keys=()),
