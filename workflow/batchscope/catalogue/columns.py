@@ -72,10 +72,9 @@ OF_COMMANDS = {
     "memory_peak_mb": Positive(
         "Peak resident memory of all processes of the run's command.", "MB", label="Peak memory"
     ),
-    "process_cores": Positive("Cores that the command kept busy: mean over its time."),
     "process_percent": Percent(
         "CPU utilisation of the command, % of its threads: mean over the seconds that its log "
-        "counts, or over the whole run where the log has none.",
+        "counts, or over the whole run if the log has none; empty if it is too short for a sample.",
         "%",
         label="CPU utilisation",
     ),

@@ -139,7 +139,6 @@ def _run(folder: Path, run: commands.Run) -> Ended:
     seconds, peaks = said.get("seconds"), (found["memory_peak_mb"], said.get("largest_mb"))
     used = {name: found[name] for name in _MEASURED}
     used |= {"memory_peak_mb": max(filter(None, peaks), default=None), "resumed": resumed}
-    used |= {"process_cores": said["cpu_seconds"] / seconds if seconds else None}
     return Ended(
         said.get("status", -signal.SIGKILL),
         _tail(output),

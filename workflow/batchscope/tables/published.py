@@ -33,7 +33,7 @@ COLUMNS = [
 
 def table(experiment: Experiment, tables: Mapping[str, pandas.DataFrame]) -> pandas.DataFrame:
     """Returns one row per number of a document, with ours of the tables of the experiment."""
-    rows, own = [], []
+    rows, user_columns = [], []
     for figure, found in experiment.numbers.items():
         document = " ".join(experiment.published[figure]["figure"].split())
         for series in found:
@@ -41,14 +41,15 @@ def table(experiment: Experiment, tables: Mapping[str, pandas.DataFrame]) -> pan
             known = {name: named[name] for name in _SERIES_FACTORS if named.get(name) is not None}
             if experiment.commands:
                 known = {own_columns.named(name): value for name, value in series.factors.items()}
-            own += filter(own_columns.is_own, known)
+            user_columns += filter(own_columns.is_own, known)
             first = {"figure": figure, "document": document, "series": factor_words.describe(known)}
             for column, numbers in series.columns.items():
                 for size, value in zip(series.batch_sizes, numbers, strict=True):
                     row = {**first, **known, "batch_size": size, "column": column, "value": value}
                     rows.append({**row, **beside(column, size, known, tables)})
     # Values as they are: a column with gaps would turn whole numbers into fractions.
-    return pandas.DataFrame(rows, columns=[*COLUMNS, *dict.fromkeys(own)], dtype=object)
+    columns = [*COLUMNS, *dict.fromkeys(user_columns)]
+    return pandas.DataFrame(rows, columns=columns, dtype=object)
 
 
 def beside(
